@@ -1,0 +1,37 @@
+/* error.c - the names of errors and which of them leave a call's outcome unknown. */
+#include <teff/error.h>
+
+const char *teff_err_name(teff_err err)
+{
+    static const char *const names[] = {
+        [TEFF_OK] = "TEFF_OK",
+        [TEFF_E_INVALID] = "TEFF_E_INVALID",
+        [TEFF_E_NOMEM] = "TEFF_E_NOMEM",
+        [TEFF_E_TIMEOUT] = "TEFF_E_TIMEOUT",
+        [TEFF_E_UNREACHABLE] = "TEFF_E_UNREACHABLE",
+        [TEFF_E_UNKNOWN] = "TEFF_E_UNKNOWN",
+        [TEFF_E_OVERLOADED] = "TEFF_E_OVERLOADED",
+        [TEFF_E_CANCELLED] = "TEFF_E_CANCELLED",
+        [TEFF_E_UNAVAILABLE] = "TEFF_E_UNAVAILABLE",
+        [TEFF_E_NOT_FOUND] = "TEFF_E_NOT_FOUND",
+        [TEFF_E_UNIMPLEMENTED] = "TEFF_E_UNIMPLEMENTED",
+        [TEFF_E_TOO_LARGE] = "TEFF_E_TOO_LARGE",
+        [TEFF_E_MALFORMED] = "TEFF_E_MALFORMED",
+        [TEFF_E_CONFLICT] = "TEFF_E_CONFLICT",
+        [TEFF_E_EXISTS] = "TEFF_E_EXISTS",
+        [TEFF_E_REFUSED] = "TEFF_E_REFUSED",
+        [TEFF_E_CLOSED] = "TEFF_E_CLOSED",
+        [TEFF_E_IO] = "TEFF_E_IO",
+        [TEFF_E_FAILED] = "TEFF_E_FAILED",
+        [TEFF_E_DEADLOCK] = "TEFF_E_DEADLOCK",
+    };
+    unsigned n = (unsigned)err;
+    if (n < sizeof names / sizeof names[0])
+        return names[n];
+    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? "TEFF_E_USER" : "TEFF_E_INVALID";
+}
+
+int teff_err_unknown(teff_err err)
+{
+    return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN;
+}

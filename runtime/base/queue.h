@@ -1,0 +1,58 @@
+/* queue.h - a plain FIFO of intrusive nodes; the owner's lock or thread guards it. */
+#ifndef TEFFI_BASE_QUEUE_H
+#define TEFFI_BASE_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct teffi_qnode {
+    struct teffi_qnode *next;
+} teffi_qnode;
+
+typedef struct teffi_queue {
+    teffi_qnode *head, *tail;
+    size_t count;
+} teffi_queue;
+
+static inline void teffi_queue_push(teffi_queue *q, teffi_qnode *node)
+{
+    node->next = NULL;
+    if (q->tail)
+        q->tail->next = node;
+    else
+        q->head = node;
+    q->tail = node;
+    q->count++;
+}
+
+static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
+{
+    teffi_qnode *node = q->head;
+    if (!node)
+        return NULL;
+    q->head = node->next;
+    if (!q->head)
+        q->tail = NULL;
+    node->next = NULL;
+    q->count--;
+    return node;
+}
+
+/* teffi_queue_move - append all of src to dst; src is empty after. */
+static inline void teffi_queue_move(teffi_queue *dst, teffi_queue *src)
+{
+    if (!src->head)
+        return;
+    if (dst->tail)
+        dst->tail->next = src->head;
+    else
+        dst->head = src->head;
+    dst->tail = src->tail;
+    dst->count += src->count;
+    *src = (teffi_queue){0};
+}
+
+/* The struct that holds a member, from the member's address. */
+#define teffi_container(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+#endif

@@ -1,0 +1,11 @@
+/* utf8.h - is this text UTF-8? Shortest forms only, no surrogates, up to U+10FFFF (RFC 3629). */
+#ifndef TEFFI_BASE_UTF8_H
+#define TEFFI_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+bool teffi_utf8_valid(const uint8_t *text, size_t len);
+
+#endif

@@ -1,0 +1,29 @@
+/* arena.h - memory that is freed all at once: one arena a message, a turn, a state.
+ * Way:     generated copies and protobuf-c's unpack -> [arena] -> freed with its owner
+ * Threads: one user at a time; an arena moves between threads with the message that owns it. */
+#ifndef TEFF_ARENA_H
+#define TEFF_ARENA_H
+
+#include <stddef.h>
+#include <teff/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct teff_arena teff_arena;
+
+/* teff_arena_alloc - n bytes, aligned to 16, zeroed.
+ * out:  NULL when memory or the arena's budget is out; valid until the arena is freed.
+ * runs: anywhere the arena's owner runs. */
+TEFF_API void *teff_arena_alloc(teff_arena *arena, size_t n);
+
+/* teff_arena_copy - n bytes of src, copied, with a zero byte behind them (strings stay strings).
+ * in:   src, borrowed, may be NULL when n is 0.
+ * out:  NULL when memory is out. */
+TEFF_API void *teff_arena_copy(teff_arena *arena, const void *src, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
