@@ -1,0 +1,99 @@
+/* thread.c - threads, parking and yielding on Linux.
+ * Way:     whoever starts or parks a thread -> [thread] -> pthread_create, futex
+ * Threads: as thread.h says. */
+#include "platform/thread.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/bug.h"
+
+static void *run(void *arg)
+{
+    teffi_thread *thread = arg;
+    /* The name is only for debuggers: no harm if it does not take. */
+    (void)pthread_setname_np(pthread_self(), thread->name);
+    thread->fn(thread->arg);
+    return NULL;
+}
+
+/* All but those that a thread's own faults raise. */
+static void process_signals(sigset_t *set)
+{
+    sigfillset(set);
+    sigdelset(set, SIGSEGV);
+    sigdelset(set, SIGBUS);
+    sigdelset(set, SIGILL);
+    sigdelset(set, SIGFPE);
+    sigdelset(set, SIGTRAP);
+    sigdelset(set, SIGABRT);
+    sigdelset(set, SIGPROF);
+}
+
+teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
+                            void *arg)
+{
+    sigset_t block, before;
+    thread->fn = fn;
+    thread->arg = arg;
+    snprintf(thread->name, sizeof thread->name, "%s", name);
+    process_signals(&block);
+    pthread_sigmask(SIG_BLOCK, &block, &before);
+    int failed = pthread_create(&thread->id, NULL, run, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? TEFF_E_IO : TEFF_OK;
+}
+
+void teffi_thread_join(teffi_thread *thread)
+{
+    teffi_bug_if(pthread_join(thread->id, NULL) != 0);
+}
+
+void teffi_thread_yield(void)
+{
+    (void)sched_yield();
+}
+
+unsigned teffi_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (unsigned)n : 1;
+}
+
+enum { EMPTY = 0, TOKEN = 1, ASLEEP = 2 };
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
+                      timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+    teffi_bug_if(rc != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT);
+}
+
+void teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+{
+    uint32_t word = EMPTY;
+    /* acquire: pairs with wake */
+    if (timeout_ns && atomic_compare_exchange_strong_explicit(
+                          &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
+        futex_wait(&parker->word, ASLEEP, timeout_ns);
+    atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire); /* pairs with wake */
+}
+
+void teffi_parker_wake(teffi_parker *parker)
+{
+    /* release: pairs with wait */
+    if (atomic_exchange_explicit(&parker->word, TOKEN, memory_order_release) != ASLEEP)
+        return;
+    long rc = syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    teffi_bug_if(rc < 0);
+}

@@ -1,0 +1,57 @@
+/* thread.h - threads, parking and yielding: the only place that makes threads or lets them sleep.
+ * Way:     sched/worker, sched/monitor, store/sqlite -> [thread] -> pthreads, futexes
+ * Threads: start, join: the owner. A parker is waited on by one thread and woken by any. */
+#ifndef TEFFI_PLATFORM_THREAD_H
+#define TEFFI_PLATFORM_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <teff/error.h>
+
+typedef struct teffi_thread {
+    pthread_t id;
+    void (*fn)(void *arg);
+    void *arg;
+    char name[16];
+} teffi_thread;
+
+/* teffi_thread_start - run fn(arg) on a new thread.
+ * in:   thread, in use until joined. name, cut at 15 bytes, for debuggers.
+ * errs: TEFF_E_IO: it did not start. Signals that are sent to the process are blocked in it. */
+TEFF_MUST_USE teff_err teffi_thread_start(teffi_thread *thread, const char *name,
+                                          void (*fn)(void *arg), void *arg);
+
+/* teffi_thread_join - wait until fn has returned. Once for each thread started. */
+void teffi_thread_join(teffi_thread *thread);
+
+/* teffi_thread_yield - let another thread have this core. */
+void teffi_thread_yield(void);
+
+/* teffi_cpu_count - the cores this process may use, at least 1. */
+unsigned teffi_cpu_count(void);
+
+/* teffi_cpu_relax - a hint to the core inside a spinning loop. */
+static inline void teffi_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* One token: wake leaves it, wait takes it or sleeps until it is there. Zeroed = no token. */
+typedef struct teffi_parker {
+    _Atomic uint32_t word;
+} teffi_parker;
+
+/* teffi_parker_wait - return when woken (also by a wake before), or after timeout_ns.
+ * in:   timeout_ns, UINT64_MAX = none. May return early; the caller looks again. What the waker did
+ *       before its wake is seen after a wait that took the token. */
+void teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
+
+/* teffi_parker_wake - leave the token; a system call only when somebody sleeps. */
+void teffi_parker_wake(teffi_parker *parker);
+
+#endif
