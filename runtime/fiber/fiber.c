@@ -1,0 +1,82 @@
+/* fiber.c - resume, suspend and end: who runs on which stack.
+ * Way:     a worker -> resume -> [fn on the fiber's stack] -> suspend or end -> the worker
+ * Threads: a fiber moves between threads; the current one is a thread-local that only never-inlined
+ *          functions touch, since compilers keep its address over a switch. */
+#include "fiber/fiber.h"
+
+#include "base/bug.h"
+#include "fiber/sanitize.h"
+#include "fiber/stack.h"
+#include "fiber/switch.h"
+
+static _Thread_local teffi_fiber *current;
+
+__attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
+{
+    return current;
+}
+
+__attribute__((noinline)) static void set_current(teffi_fiber *fiber)
+{
+    current = fiber;
+}
+
+/* Leave for the resumer. */
+static void leave(teffi_fiber *fiber)
+{
+    set_current(fiber->parent);
+    teffi_san_leave(fiber, fiber->ended);
+    teffi_switch(&fiber->sp, fiber->back);
+}
+
+_Noreturn void teffi_fiber_entry(void *arg)
+{
+    teffi_fiber *fiber = arg;
+    teffi_san_landed(fiber);
+    fiber->fn(fiber->arg);
+    fiber->ended = true;
+    leave(fiber);
+    teffi_bug(__FILE__, __LINE__, "an ended fiber was resumed");
+}
+
+teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg)
+{
+    teffi_fiber *fiber = teffi_stack_take(pool);
+    if (!fiber)
+        return NULL;
+    fiber->fn = fn;
+    fiber->arg = arg;
+    fiber->label = NULL;
+    fiber->ended = false;
+    teffi_san_fresh(fiber);
+    fiber->sp = teffi_switch_frame(fiber, fiber);
+    return fiber;
+}
+
+bool teffi_fiber_resume(teffi_fiber *fiber)
+{
+    void *sp = fiber->sp;
+    teffi_bug_if(!sp); /* it runs already */
+    fiber->sp = NULL;
+    fiber->parent = teffi_fiber_current();
+    set_current(fiber);
+    teffi_san_enter(fiber);
+    teffi_switch(&fiber->back, sp);
+    teffi_san_entered_back(fiber);
+    if (!fiber->ended)
+        return false;
+    teffi_stack_give(fiber);
+    return true;
+}
+
+void teffi_fiber_suspend(teffi_fiber *fiber)
+{
+    teffi_bug_if(fiber != teffi_fiber_current());
+    leave(fiber);
+    teffi_san_landed(fiber);
+}
+
+void teffi_fiber_label(teffi_fiber *fiber, const char *text)
+{
+    fiber->label = text;
+}

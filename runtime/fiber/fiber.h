@@ -1,0 +1,47 @@
+/* fiber.h - stacks for turns that await: switch in, switch out, pooled and reused hot.
+ * Way:     grains/turn -> [fiber] -> switch_<cpu>.S
+ * Threads: a fiber may be resumed on another thread than the one it suspended on; never on two. */
+#ifndef TEFFI_FIBER_H
+#define TEFFI_FIBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct teffi_fiber teffi_fiber;
+typedef struct teffi_fiber_pool teffi_fiber_pool;
+
+/* teffi_fiber_pool_new - a pool of stacks of stack_bytes each (0 = 64 KiB), each behind a guard of
+ * 64 KiB where the kernel allows; at most max at once (0 = 100,000; each thread that entered the
+ * pool may keep 64 of them for itself).
+ * out:  NULL when memory is out. Fibers in use must have ended before the pool is freed. */
+teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
+void teffi_fiber_pool_free(teffi_fiber_pool *pool);
+
+/* teffi_fiber_thread_enter, _leave - this thread will run fibers of the pool: it gets a cache of
+ * hot stacks, and an alternate signal stack so that an overflow can be reported. Optional; a worker
+ * calls them around its loop. leave before the pool is freed. */
+void teffi_fiber_thread_enter(teffi_fiber_pool *pool);
+void teffi_fiber_thread_leave(void);
+
+/* teffi_fiber_new - a fiber that will run fn(arg) on its first resume; a hot stack if one is free.
+ * out:  NULL when memory or the pool is out. It goes back to the pool by itself when fn returns. */
+teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg);
+
+/* teffi_fiber_resume - run it until it suspends or ends. From a thread's (worker's) own stack, or
+ * from another fiber (nested: the resumer is who suspend goes back to).
+ * out:  true: fn has returned and the fiber is gone; false: it suspended. */
+bool teffi_fiber_resume(teffi_fiber *fiber);
+
+/* teffi_fiber_suspend - back to whoever resumed it. Only from inside that fiber. Returns when
+ * resumed again, maybe on another thread. */
+void teffi_fiber_suspend(teffi_fiber *fiber);
+
+/* teffi_fiber_current - the fiber this thread runs now, NULL on a thread's own stack. Never
+ * inlined: its answer must not be cached over a suspend. */
+teffi_fiber *teffi_fiber_current(void);
+
+/* teffi_fiber_label - what the fiber is doing ("words.Word.Add key"), for the report of a stack
+ * overflow; text is borrowed until the next label or the fiber's end. */
+void teffi_fiber_label(teffi_fiber *fiber, const char *text);
+
+#endif

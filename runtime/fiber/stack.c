@@ -1,0 +1,261 @@
+/* stack.c - memory for fibers: regions of stacks behind guards, reused newest first.
+ * Way:     fiber_new -> [cache of this thread -> shared list -> a new stack of the last region]
+ * Threads: the shared part is locked; the cache is the thread's own. */
+#include "fiber/stack.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/bug.h"
+#include "fiber/sanitize.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* kernel 6.13 */
+#endif
+
+enum { STACKS_MAX = 100000 };
+enum {
+    REGION_FIRST = 16,
+    REGION_MAX = 256
+};                                        /* stacks mapped at once: doubles from one to the other */
+enum { CACHE_MAX = 64 };                  /* hot stacks that a thread keeps for itself */
+enum { COLOURS = 8, COLOUR_BYTES = 256 }; /* equal offsets would fight for the same cache sets */
+
+/* Each PROT_NONE guard splits a mapping, of which a process may have 65,530. */
+enum { MPROTECT_GUARDS_MAX = 16000 };
+
+#ifdef TEFFI_ASAN
+enum { STACK_DEFAULT = 256 * 1024 }; /* red zones make frames several times larger */
+#else
+enum { STACK_DEFAULT = 64 * 1024 };
+#endif
+
+typedef struct region {
+    struct region *next;
+    char *base;
+    size_t bytes;
+} region;
+
+struct teffi_fiber_pool {
+    size_t stack_bytes, max; /* immutable */
+    pthread_mutex_t lock;    /* guards the rest */
+    teffi_fiber *free;
+    size_t made;          /* stacks ever handed out */
+    region *regions;      /* newest first */
+    size_t region_stacks; /* how many the newest holds */
+    size_t region_used;
+};
+
+typedef struct cache {
+    teffi_fiber_pool *pool;
+    teffi_fiber *free;
+    unsigned count;
+    void *signal_stack;
+} cache;
+
+static _Thread_local cache thread_cache;
+
+/* Never inlined: see fiber.c. */
+__attribute__((noinline)) static cache *my_cache(void)
+{
+    return &thread_cache;
+}
+
+/* ---- guards ---- */
+
+static _Atomic int protected_guards; /* of the whole process */
+
+/* A stack without a guard is the last resort: the turn works, only its overflow is not caught. */
+static void install_guard(char *at)
+{
+    if (madvise(at, TEFFI_GUARD_BYTES, MADV_GUARD_INSTALL) == 0)
+        return;
+    if (atomic_fetch_add_explicit(&protected_guards, 1, memory_order_relaxed) >=
+            MPROTECT_GUARDS_MAX ||
+        mprotect(at, TEFFI_GUARD_BYTES, PROT_NONE) != 0)
+        atomic_fetch_sub_explicit(&protected_guards, 1, memory_order_relaxed);
+}
+
+/* ---- pool ---- */
+
+static size_t page_up(size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (n + page - 1) / page * page;
+}
+
+teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max)
+{
+    teffi_fiber_pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->stack_bytes = page_up(stack_bytes ? stack_bytes : STACK_DEFAULT);
+    pool->max = max ? max : STACKS_MAX;
+    pthread_mutex_init(&pool->lock, NULL);
+    teffi_overflow_install();
+    return pool;
+}
+
+static size_t stride(const teffi_fiber_pool *pool)
+{
+    return pool->stack_bytes + TEFFI_GUARD_BYTES;
+}
+
+static bool add_region(teffi_fiber_pool *pool)
+{
+    size_t n = pool->region_stacks ? pool->region_stacks * 2 : REGION_FIRST;
+    if (n > REGION_MAX)
+        n = REGION_MAX;
+    if (n > pool->max - pool->made)
+        n = pool->max - pool->made;
+    region *r = calloc(1, sizeof *r);
+    if (!r)
+        return false;
+    r->bytes = n * stride(pool);
+    r->base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (r->base == MAP_FAILED) {
+        free(r);
+        return false;
+    }
+    /* A turn touches a page or two of its stack: a huge page for each would be 2 MiB. */
+    (void)madvise(r->base, r->bytes, MADV_NOHUGEPAGE);
+    r->next = pool->regions;
+    pool->regions = r;
+    pool->region_stacks = n;
+    pool->region_used = 0;
+    return true;
+}
+
+static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, const region *r, size_t i)
+{
+    char *low = r->base + i * stride(pool) + TEFFI_GUARD_BYTES;
+    size_t room = (sizeof(teffi_fiber) + 63) / 64 * 64 + i % COLOURS * COLOUR_BYTES;
+    return (teffi_fiber *)(void *)(low + pool->stack_bytes - room);
+}
+
+/* Lock held. */
+static teffi_fiber *make_stack(teffi_fiber_pool *pool)
+{
+    if (pool->made == pool->max)
+        return NULL;
+    if (pool->region_used == pool->region_stacks && !add_region(pool))
+        return NULL;
+    size_t i = pool->region_used;
+    char *low = pool->regions->base + i * stride(pool) + TEFFI_GUARD_BYTES;
+    install_guard(low - TEFFI_GUARD_BYTES);
+    teffi_fiber *fiber = fiber_at(pool, pool->regions, i);
+    fiber->pool = pool;
+    fiber->low = low;
+    fiber->high = low + pool->stack_bytes;
+    teffi_san_new(fiber);
+    pool->region_used++;
+    pool->made++;
+    return fiber;
+}
+
+static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
+{
+    for (size_t i = 0; i < used; i++)
+        teffi_san_free(fiber_at(pool, r, i));
+    munmap(r->base, r->bytes);
+    free(r);
+}
+
+void teffi_fiber_pool_free(teffi_fiber_pool *pool)
+{
+    if (!pool)
+        return;
+    size_t used = pool->region_used;
+    while (pool->regions) {
+        region *r = pool->regions;
+        pool->regions = r->next;
+        free_region(pool, r, used);
+        used = pool->regions ? pool->regions->bytes / stride(pool) : 0;
+    }
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+/* ---- take and give ---- */
+
+static teffi_fiber *take_shared(teffi_fiber_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    teffi_fiber *fiber = pool->free;
+    if (fiber)
+        pool->free = fiber->next;
+    else
+        fiber = make_stack(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return fiber;
+}
+
+teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
+{
+    cache *c = my_cache();
+    if (c->pool != pool || !c->free)
+        return take_shared(pool);
+    teffi_fiber *fiber = c->free;
+    c->free = fiber->next;
+    c->count--;
+    return fiber;
+}
+
+static void give_shared(teffi_fiber *first, teffi_fiber *last)
+{
+    teffi_fiber_pool *pool = first->pool;
+    pthread_mutex_lock(&pool->lock);
+    last->next = pool->free;
+    pool->free = first;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* The cold half of a full cache goes to the others at once. */
+static void give_half(cache *c)
+{
+    teffi_fiber *hot = c->free;
+    for (unsigned i = 1; i < CACHE_MAX / 2; i++)
+        hot = hot->next;
+    teffi_fiber *first = hot->next, *last = first;
+    while (last->next)
+        last = last->next;
+    hot->next = NULL;
+    c->count = CACHE_MAX / 2;
+    give_shared(first, last);
+}
+
+void teffi_stack_give(teffi_fiber *fiber)
+{
+    cache *c = my_cache();
+    if (c->pool != fiber->pool) {
+        give_shared(fiber, fiber);
+        return;
+    }
+    fiber->next = c->free;
+    c->free = fiber;
+    if (++c->count == CACHE_MAX)
+        give_half(c);
+}
+
+void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
+{
+    cache *c = my_cache();
+    teffi_bug_if(c->pool != NULL);
+    c->pool = pool;
+    c->signal_stack = teffi_overflow_stack();
+}
+
+void teffi_fiber_thread_leave(void)
+{
+    cache *c = my_cache();
+    while (c->free) {
+        teffi_fiber *fiber = c->free;
+        c->free = fiber->next;
+        give_shared(fiber, fiber);
+    }
+    teffi_overflow_unstack(c->signal_stack);
+    *c = (cache){0};
+}

@@ -1,0 +1,45 @@
+/* stack.h - the inside of a fiber, shared by the pool, the switch and the overflow report.
+ * Way:     fiber.c, overflow.c -> [stack] -> stack.c (memory)
+ * Threads: a fiber's fields belong to whoever runs or holds it. */
+#ifndef TEFFI_FIBER_STACK_H
+#define TEFFI_FIBER_STACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "fiber/fiber.h"
+
+enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may jump a smaller one */
+
+/* Lives at the top of its own stack, in the page that a turn touches anyway. */
+struct teffi_fiber {
+    teffi_fiber *next;      /* the pool's list while free */
+    teffi_fiber_pool *pool; /* immutable, as low and high */
+    char *low, *high;       /* the usable stack; the guard lies below low */
+    void *sp;               /* while suspended */
+    void *back;             /* while running: the resumer's stack pointer */
+    teffi_fiber *parent;    /* while running: the resumer, NULL = a thread's own stack */
+    void (*fn)(void *arg);
+    void *arg;
+    const char *label;
+    bool ended;
+    void *fake, *back_fake; /* ASan: the fake stacks of this side and of the resumer */
+    const void *back_low;   /* ASan: the resumer's stack */
+    size_t back_size;
+    void *race, *back_race; /* TSan: this fiber's and the resumer's contexts */
+};
+
+/* teffi_stack_take - a free stack, hot if possible; NULL when memory or the pool is out. */
+teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
+
+/* teffi_stack_give - back to its pool. Not from its own stack. */
+void teffi_stack_give(teffi_fiber *fiber);
+
+/* teffi_overflow_install - the process's handler for faults on guards; once, idempotent. */
+void teffi_overflow_install(void);
+
+/* teffi_overflow_stack, _unstack - an alternate signal stack for this thread, unless it has one.
+ * out:  what to give to unstack; NULL: none was set. */
+void *teffi_overflow_stack(void);
+void teffi_overflow_unstack(void *stack);
+
+#endif
