@@ -1,0 +1,179 @@
+/* exec.c - the real executor: its table of operations, its birth and its end.
+ * Way:     platform.exec_new -> [exec] -> slots, workers, monitor
+ * Threads: new and free: the owner; the rest from any thread. */
+#include "sched/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "fiber/fiber.h"
+#include "sched/worker.h"
+
+static teffi_real *real_of(teffi_exec *exec)
+{
+    return (teffi_real *)(void *)exec;
+}
+
+/* The slot this thread may use: it is a worker of this executor and not in a blocking region. */
+static teffi_slot *own_slot(teffi_real *real)
+{
+    teffi_worker *w = teffi_worker_self();
+    return w && w->real == real && !w->blocking ? w->slot : NULL;
+}
+
+static void ready(teffi_exec *exec, teffi_group *group)
+{
+    teffi_real *real = real_of(exec);
+    teffi_slot *slot = own_slot(real);
+    if (slot) {
+        teffi_slot_ready(real, slot, group);
+        return;
+    }
+    teffi_runqueue_push(&real->queue, group);
+    teffi_wake_one(real);
+}
+
+static void timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
+{
+    teffi_real *real = real_of(exec);
+    teffi_slot *slot = own_slot(real);
+    if (slot) {
+        (void)teffi_wheel_set(&slot->wheel, timer, due_ns);
+        return;
+    }
+    uint32_t i = atomic_fetch_add_explicit(&real->next_wheel, 1, memory_order_relaxed);
+    slot = &real->slots[i % real->n_slots];
+    if (teffi_wheel_set(&slot->wheel, timer, due_ns))
+        teffi_slot_poke(real, slot);
+}
+
+static bool timer_cancel(teffi_exec *exec, teffi_timer *timer)
+{
+    return teffi_wheel_cancel(&real_of(exec)->slots[0].wheel, sizeof(teffi_slot), timer);
+}
+
+static unsigned worker(teffi_exec *exec)
+{
+    teffi_real *real = real_of(exec);
+    teffi_slot *slot = own_slot(real);
+    return slot ? (unsigned)(slot - real->slots) + 1 : 0;
+}
+
+static void fini(teffi_real *real)
+{
+    for (unsigned i = 0; i < real->n_workers; i++)
+        free(real->workers[i]);
+    free(real->workers);
+    for (unsigned i = 0; i < real->n_slots; i++) {
+        teffi_deque_fini(&real->slots[i].deque);
+        teffi_wheel_fini(&real->slots[i].wheel);
+    }
+    free(real->slots);
+    teffi_fiber_pool_free(real->exec.fibers);
+    teffi_runqueue_fini(&real->queue);
+    pthread_mutex_destroy(&real->idle_lock);
+    free(real);
+}
+
+/* n_workers does not change any more once stopping is set. */
+static void stop_workers(teffi_real *real)
+{
+    teffi_idle_stop(real);
+    for (unsigned i = 0; i < real->n_workers; i++)
+        teffi_thread_join(&real->workers[i]->thread);
+}
+
+static void exec_stop(teffi_exec *exec)
+{
+    teffi_real *real = real_of(exec);
+    teffi_bug_if(teffi_worker_self() && teffi_worker_self()->real == real);
+    if (real->stopping)
+        return;
+    stop_workers(real);
+    teffi_thread_join(&real->monitor);
+}
+
+static void exec_free(teffi_exec *exec)
+{
+    if (!exec)
+        return;
+    exec_stop(exec);
+    fini(real_of(exec));
+}
+
+static const teffi_exec_ops ops = {
+    .ready = ready,
+    .timer_set = timer_set,
+    .timer_cancel = timer_cancel,
+    .blocking_begin = teffi_blocking_begin,
+    .blocking_end = teffi_blocking_end,
+    .help = teffi_help,
+    .worker = worker,
+    .stop = exec_stop,
+    .free = exec_free,
+};
+
+static bool init_slots(teffi_real *real, unsigned n)
+{
+    uint64_t now = teffi_now(real->exec.platform);
+    real->slots = aligned_alloc(_Alignof(teffi_slot), n * sizeof *real->slots);
+    if (!real->slots)
+        return false;
+    memset(real->slots, 0, n * sizeof *real->slots);
+    for (unsigned i = 0; i < n; i++) {
+        teffi_slot *slot = &real->slots[i];
+        teffi_wheel_init(&slot->wheel, i + 1, now);
+        real->n_slots++;
+        if (!teffi_deque_init(&slot->deque))
+            return false;
+        atomic_init(&slot->turns, 1);
+        slot->now_ns = now;
+        slot->rng = real->exec.platform->random(real->exec.platform->arg) | 1;
+    }
+    return true;
+}
+
+static teffi_real *real_new(const teffi_platform *platform, unsigned n)
+{
+    teffi_real *real = aligned_alloc(_Alignof(teffi_real), sizeof *real);
+    if (!real)
+        return NULL;
+    memset(real, 0, sizeof *real);
+    real->exec.ops = &ops;
+    real->exec.platform = platform;
+    real->exec.workers = n;
+    real->searchers_max = (n + 1) / 2;
+    pthread_mutex_init(&real->idle_lock, NULL);
+    teffi_runqueue_init(&real->queue);
+    real->exec.fibers = teffi_fiber_pool_new(0, 0);
+    if (real->exec.fibers && init_slots(real, n))
+        return real;
+    fini(real);
+    return NULL;
+}
+
+static bool start_workers(teffi_real *real)
+{
+    bool ok = true;
+    pthread_mutex_lock(&real->idle_lock);
+    for (unsigned i = 0; ok && i < real->n_slots; i++)
+        ok = teffi_worker_start(real, &real->slots[i], false) != NULL;
+    pthread_mutex_unlock(&real->idle_lock);
+    return ok;
+}
+
+teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers, teffi_exec **exec)
+{
+    unsigned n = workers ? workers : teffi_cpu_count();
+    teffi_real *real = real_new(platform, n < TEFFI_SLOTS_MAX ? n : TEFFI_SLOTS_MAX);
+    if (!real)
+        return TEFF_E_NOMEM;
+    if (!start_workers(real) ||
+        teffi_thread_start(&real->monitor, "teff-monitor", teffi_monitor_main, real)) {
+        stop_workers(real);
+        fini(real);
+        return TEFF_E_IO;
+    }
+    *exec = &real->exec;
+    return TEFF_OK;
+}

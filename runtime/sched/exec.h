@@ -1,0 +1,65 @@
+/* exec.h - what runs groups and fires timers: real workers, or the simulator's single thread.
+ * Way:     group (READY) -> [exec] -> a worker -> teffi_group_run
+ * Threads: as each function says. */
+#ifndef TEFFI_SCHED_EXEC_H
+#define TEFFI_SCHED_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "platform/platform.h"
+#include "sched/group.h"
+
+struct teffi_fiber_pool;
+
+/* A timer lives in its owner; zeroed = not set. fire runs once per set, on some worker, without
+ * locks held; it must be short (it pushes an item). The timer may be set again from inside fire. */
+typedef struct teffi_timer {
+    void (*fire)(struct teffi_timer *timer);
+    uint64_t due_ns;
+    struct teffi_timer *prev, *next; /* the executor's */
+    _Atomic uint32_t where;          /* the executor's: the wheel that holds it, 0 = not set */
+    uint32_t bucket;                 /* the executor's */
+} teffi_timer;
+
+typedef struct teffi_exec teffi_exec;
+
+typedef struct teffi_exec_ops {
+    /* A group became READY. Any thread. From a worker's own turn it goes to that worker's queue. */
+    void (*ready)(teffi_exec *exec, teffi_group *group);
+    /* Set (not set before). fire runs at or soon after due_ns (mono). Any thread. */
+    void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
+    /* true: it was set and will not fire; false: not set, or its fire has run or is running. */
+    bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
+    /* Around a call that blocks the thread (a store driver, a system call): others get
+     * its worker. */
+    void (*blocking_begin)(teffi_exec *exec);
+    void (*blocking_end)(teffi_exec *exec);
+    /* NULL: a thread outside that waits sleeps on its context. Else it calls this until what it
+     * waits for is done: the simulator, which has no other thread, lets something happen. */
+    void (*park)(teffi_exec *exec);
+    /* From a turn on a worker's own stack that waits: run one other READY group here, nested.
+     * false: there is none, this thread may not, or it is nested too deep. May be NULL. */
+    bool (*help)(teffi_exec *exec);
+    /* The worker slot that this thread holds now: 1 .. exec->workers; 0 = none. May be NULL. */
+    unsigned (*worker)(teffi_exec *exec);
+    /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
+     * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
+    void (*stop)(teffi_exec *exec);
+    /* Stops, if that has not been done, and frees exec. Not from a worker. */
+    void (*free)(teffi_exec *exec);
+} teffi_exec_ops;
+
+struct teffi_exec {
+    const teffi_exec_ops *ops;
+    const teffi_platform *platform;
+    struct teffi_fiber_pool *fibers; /* stacks for turns */
+    unsigned workers;                /* slots; 0 where there are none to count */
+};
+
+/* teffi_exec_real_new - worker threads with work-stealing deques.
+ * in:   workers, 0 = one a core. errs: TEFF_E_NOMEM, TEFF_E_IO (a thread could not start). */
+TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
+                                           teffi_exec **exec);
+
+#endif

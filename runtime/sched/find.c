@@ -1,0 +1,164 @@
+/* find.c - where a worker looks for its next group.
+ * Way:     next slot (bounded run) -> own deque -> global queue (one, and a batch) -> steal half
+ * Threads: the worker that holds the slot.
+ * Source:  the scheduler seeds' order; every 61st pick looks elsewhere first, so nothing starves
+ *          behind newest-first work */
+#include <stddef.h>
+#include "sched/worker.h"
+
+enum { HANDOFFS_MAX = 16 }; /* then the oldest of the deque or the global queue gets its turn */
+enum { FAIR_EVERY = 61 };   /* a prime, so that it does not fall into step with the work */
+enum { GLOBAL_BATCH = 16 };
+enum { ROUNDS_TIGHT = 4, ROUNDS = 16 };
+
+static teffi_group *take_next(teffi_slot *slot)
+{
+    /* relaxed look first: an exchange costs as much as the rest of a pick */
+    if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
+        return NULL;
+    /* acquire: pairs with teffi_slot_ready's release; the group's own word orders its items */
+    return atomic_exchange_explicit(&slot->next, NULL, memory_order_acquire);
+}
+
+static teffi_group *oldest(teffi_slot *slot)
+{
+    void *group;
+    return teffi_deque_steal(&slot->deque, &group, 1) ? group : NULL;
+}
+
+static teffi_group *global_one(teffi_real *real)
+{
+    teffi_group *group;
+    return teffi_runqueue_pop(&real->queue, &group, 1) ? group : NULL;
+}
+
+/* batch[1..n) into the deque so that batch[1] is popped first. What has no room goes back. */
+static void keep_rest(teffi_real *real, teffi_slot *slot, teffi_group **batch, unsigned n)
+{
+    for (unsigned i = n; i-- > 1;)
+        if (!teffi_deque_push(&slot->deque, batch[i]))
+            teffi_runqueue_push(&real->queue, batch[i]);
+    if (n > 1)
+        teffi_wake_one(real);
+}
+
+/* One to run, and a fair share of the rest. */
+static teffi_group *global_batch(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    unsigned share = teffi_runqueue_count(&real->queue) / real->n_slots;
+    if (share > GLOBAL_BATCH)
+        share = GLOBAL_BATCH;
+    unsigned n = teffi_runqueue_pop(&real->queue, w->batch, 1 + share);
+    keep_rest(real, w->slot, w->batch, n);
+    return n ? w->batch[0] : NULL;
+}
+
+/* What newest-first work would starve: by turns the global queue and the deque's old end. */
+static teffi_group *fair(teffi_worker *w)
+{
+    bool global_first = w->slot->tick / FAIR_EVERY % 2;
+    teffi_group *group = global_first ? global_one(w->real) : oldest(w->slot);
+    if (group)
+        return group;
+    return global_first ? oldest(w->slot) : global_one(w->real);
+}
+
+static teffi_group *local(teffi_worker *w)
+{
+    teffi_slot *slot = w->slot;
+    teffi_group *group;
+    slot->tick++;
+    if (slot->tick % FAIR_EVERY == 0 && (group = fair(w)))
+        return group;
+    if (slot->handoffs++ == HANDOFFS_MAX) {
+        slot->handoffs = 0;
+        if ((group = oldest(slot)) || (group = global_one(w->real)))
+            return group;
+    }
+    if ((group = take_next(slot)))
+        return group;
+    slot->handoffs = 0;
+    return teffi_deque_pop(&slot->deque);
+}
+
+/* ---- other workers' work ---- */
+
+static bool next_is_open(teffi_slot *slot)
+{
+    /* seq_cst: the monitor opens, then wakes; a parking worker announces, then looks here */
+    uint64_t at = atomic_load_explicit(&slot->opened_at, memory_order_seq_cst);
+    return at == atomic_load_explicit(&slot->turns, memory_order_relaxed) &&
+           atomic_load_explicit(&slot->next, memory_order_relaxed) != NULL;
+}
+
+static teffi_group *steal_from(teffi_worker *w, teffi_slot *victim)
+{
+    void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
+    unsigned n = teffi_deque_steal(&victim->deque, out, TEFFI_STEAL_MAX);
+    for (unsigned i = 0; i < n; i++)
+        w->batch[i] = out[i];
+    keep_rest(w->real, w->slot, w->batch, n);
+    if (n)
+        return w->batch[0];
+    return next_is_open(victim) ? take_next(victim) : NULL;
+}
+
+static uint64_t draw(teffi_slot *slot) /* xorshift64 */
+{
+    slot->rng ^= slot->rng << 13;
+    slot->rng ^= slot->rng >> 7;
+    slot->rng ^= slot->rng << 17;
+    return slot->rng;
+}
+
+static teffi_group *steal(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    unsigned at = (unsigned)(draw(w->slot) % real->n_slots);
+    for (unsigned i = 0; i < real->n_slots; i++, at++) {
+        teffi_slot *victim = &real->slots[at % real->n_slots];
+        teffi_group *group = victim == w->slot ? NULL : steal_from(w, victim);
+        if (group)
+            return group;
+    }
+    return NULL;
+}
+
+static teffi_group *search(teffi_worker *w)
+{
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        teffi_group *group = global_batch(w);
+        if (group || (group = steal(w)))
+            return group;
+        if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
+            return NULL;
+        if (round < ROUNDS_TIGHT)
+            teffi_cpu_relax();
+        else
+            teffi_thread_yield();
+    }
+    return NULL;
+}
+
+teffi_group *teffi_find(teffi_worker *w)
+{
+    teffi_group *group = local(w);
+    if (!group)
+        group = global_batch(w);
+    if (!group && teffi_search_begin(w))
+        group = search(w);
+    if (group && w->searching)
+        teffi_search_end(w);
+    return group;
+}
+
+bool teffi_any_work(teffi_real *real)
+{
+    if (teffi_runqueue_count(&real->queue))
+        return true;
+    for (unsigned i = 0; i < real->n_slots; i++)
+        if (teffi_deque_count(&real->slots[i].deque) || next_is_open(&real->slots[i]))
+            return true;
+    return false;
+}

@@ -1,0 +1,253 @@
+/* group.c - work-item group: one word for state and queue, drained in batches.
+ * Way:     push -> the word -> (worker) take all, oldest first -> ops->handle
+ * States:  see group.h; the low three bits of the word, above them the newest item's address
+ * Threads: the word is atomic; head belongs to whoever moved the state to RUNNING
+ * Source:  Orleans WorkItemGroup; tests/model/group.pml */
+#include "sched/group.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include "base/bug.h"
+#include "platform/platform.h"
+#include "sched/exec.h"
+
+enum {
+    IDLE = TEFFI_GROUP_IDLE,
+    READY = TEFFI_GROUP_READY,
+    RUNNING = TEFFI_GROUP_RUNNING,
+    BLOCKED = TEFFI_GROUP_BLOCKED,
+    COMPLETE = TEFFI_GROUP_COMPLETE,
+    STATE_MASK = 7
+};
+
+enum { REPOLLS_MAX = 5 };      /* a chatty pair must not keep others off its worker for ever */
+enum { CLOCK_EVERY_MAX = 16 }; /* items between two looks at the clock (about 25 ns each) */
+
+static_assert(_Alignof(teffi_item) > STATE_MASK, "the state lives in an item's low address bits");
+
+static unsigned state_of(uintptr_t word)
+{
+    return (unsigned)(word & STATE_MASK);
+}
+
+static teffi_item *items_of(uintptr_t word)
+{
+    return (teffi_item *)(word & ~(uintptr_t)STATE_MASK);
+}
+
+static bool rests(uintptr_t word)
+{
+    return state_of(word) == IDLE || state_of(word) == BLOCKED;
+}
+
+void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops)
+{
+    atomic_init(&group->word, IDLE);
+    group->head = NULL;
+    group->ops = ops;
+    group->exec = exec;
+    group->next = NULL;
+}
+
+bool teffi_group_push(teffi_group *group, teffi_item *item)
+{
+    uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
+    uintptr_t want;
+    do {
+        if (state_of(word) == COMPLETE)
+            return false;
+        item->next = items_of(word);
+        want = (uintptr_t)item | (rests(word) ? READY : state_of(word));
+        /* release: the item's content, pairs with take_all's acquire; acquire: from IDLE on the
+         * pusher owns the link by which it queues the group, pairs with to_idle's release;
+         * seq_cst: a pusher may look for a handler that sleeps inside its turn, which has
+         * announced that before it looks for items: pairs with teffi_group_drain */
+    } while (!atomic_compare_exchange_weak_explicit(&group->word, &word, want, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    if (rests(word))
+        group->exec->ops->ready(group->exec, group);
+    return true;
+}
+
+static teffi_item *reversed(teffi_item *newest)
+{
+    teffi_item *oldest = NULL;
+    while (newest) {
+        teffi_item *older = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = older;
+    }
+    return oldest;
+}
+
+/* Swap the word for one without items. acquire: pairs with push's release of each item and with
+ * the release of the run before; release: this run's effects, for who reads the new state. */
+static teffi_item *take_all(teffi_group *group, unsigned new_state)
+{
+    uintptr_t word =
+        atomic_exchange_explicit(&group->word, (uintptr_t)new_state, memory_order_acq_rel);
+    return reversed(items_of(word));
+}
+
+/* READY <-> RUNNING with whatever is queued. release: pairs with the next run's take_all; acquire:
+ * with the run before. A completed group stays so. */
+static void keep_items(teffi_group *group, unsigned new_state)
+{
+    uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
+    while (state_of(word) != COMPLETE &&
+           !atomic_compare_exchange_weak_explicit(&group->word, &word,
+                                                  (word & ~(uintptr_t)STATE_MASK) | new_state,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+        ;
+}
+
+static bool start(teffi_group *group)
+{
+    uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
+    if (state_of(word) == COMPLETE)
+        return group->head != NULL;
+    if (state_of(word) != READY)
+        return false;
+    /* Only one run queue holds a READY group, so nobody else moves it on from here. What is left
+     * of the last batch goes first; what came after it stays in the word until then. */
+    if (!group->head)
+        group->head = take_all(group, RUNNING);
+    else
+        keep_items(group, RUNNING);
+    return true;
+}
+
+static teffi_item *pop(teffi_group *group)
+{
+    teffi_item *item = group->head;
+    group->head = item->next;
+    item->next = NULL;
+    return item;
+}
+
+static void end(teffi_group *group)
+{
+    if (group->ops->ended)
+        group->ops->ended(group);
+}
+
+static bool requeue(teffi_group *group)
+{
+    keep_items(group, READY);
+    return true;
+}
+
+/* RUNNING -> IDLE or BLOCKED when nothing is queued; false: an item is there. */
+static bool to_idle(teffi_group *group)
+{
+    uintptr_t word = RUNNING;
+    uintptr_t rest = group->ops->blocked && group->ops->blocked(group) ? BLOCKED : IDLE;
+    /* release: this run's effects, pairs with the acquire of the next run or claim */
+    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
+                                                   memory_order_relaxed);
+}
+
+static bool completed(const teffi_group *group)
+{
+    return state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) == COMPLETE;
+}
+
+/* head is empty: what next? true: go on with a fresh batch in head. *again: the run's result. */
+static bool refill(teffi_group *group, unsigned *repolls, bool *again)
+{
+    if (to_idle(group))
+        return false;
+    if (completed(group)) {
+        end(group);
+        return false;
+    }
+    if ((*repolls)++ == REPOLLS_MAX) {
+        *again = requeue(group);
+        return false;
+    }
+    group->head = take_all(group, RUNNING);
+    return true;
+}
+
+/* Both limits are checked between two items only. The clock is read after 2, 4, 8, 16 items, then
+ * every 16: a run overshoots its quantum by at most what it had used when it last looked. */
+static bool budget_used(const teffi_group *group, unsigned done, unsigned items_max,
+                        uint64_t until_ns, unsigned *look)
+{
+    if (done >= items_max)
+        return true;
+    if (!until_ns || done < *look)
+        return false;
+    *look += *look < CLOCK_EVERY_MAX ? *look : CLOCK_EVERY_MAX;
+    return teffi_now(group->exec->platform) >= until_ns;
+}
+
+bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
+{
+    unsigned done = 0, repolls = 0, look = 2;
+    bool again = false;
+    if (!start(group))
+        return false;
+    while (group->head || refill(group, &repolls, &again)) {
+        if (done && budget_used(group, done, items_max, until_ns, &look))
+            return requeue(group);
+        group->ops->handle(group, pop(group));
+        done++;
+    }
+    return again;
+}
+
+bool teffi_group_claim(teffi_group *group)
+{
+    uintptr_t word = IDLE;
+    /* acquire: pairs with the release of the run or claim before */
+    return atomic_compare_exchange_strong_explicit(&group->word, &word, RUNNING,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+void teffi_group_release(teffi_group *group)
+{
+    if (to_idle(group))
+        return;
+    if (completed(group) && !group->head) {
+        end(group);
+        return;
+    }
+    (void)requeue(group);
+    group->exec->ops->ready(group->exec, group);
+}
+
+void teffi_group_complete(teffi_group *group)
+{
+    teffi_bug_if(state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) != RUNNING);
+    teffi_item *rest = take_all(group, COMPLETE);
+    teffi_item **at = &group->head;
+    while (*at)
+        at = &(*at)->next;
+    *at = rest;
+}
+
+teffi_item *teffi_group_drain(teffi_group *group)
+{
+    if (!group->head) {
+        /* seq_cst: see teffi_group_push. The state stays: only the caller could change it. */
+        uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
+        if (!items_of(word))
+            return NULL;
+        group->head = take_all(group, state_of(word));
+    }
+    return group->head ? pop(group) : NULL;
+}
+
+void teffi_group_reuse(teffi_group *group)
+{
+    /* release: the next life's set-up sees the end of the last one's */
+    atomic_store_explicit(&group->word, IDLE, memory_order_release);
+}
+
+teffi_group_state teffi_group_state_of(teffi_group *group)
+{
+    /* acquire: pairs with the releases of whoever brought the group into this state */
+    return (teffi_group_state)state_of(atomic_load_explicit(&group->word, memory_order_acquire));
+}

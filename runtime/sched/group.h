@@ -1,0 +1,101 @@
+/* group.h - work-item group: any thread pushes, one worker at a time drains.
+ * Way:     process/, grains/activation -> [group] -> exec (run queues, workers) -> ops->handle
+ * Threads: push from anywhere; handle runs on one worker at a time, each run sees all before it.
+ * Source:  Orleans WorkItemGroup; the scheduler seeds' process states and wake-up flag
+ *
+ *   One word holds the state (low bits) and the newest pushed item, so queue and state never
+ *   disagree and every arrow is one CAS:
+ *
+ *            push or wake         worker takes it and all items
+ *     IDLE ---------> READY ------------------------------> RUNNING --(no item in the word)--> IDLE
+ *       ^               ^                                    |  |  ^
+ *       |               +---(budget used, or items came     -+  |  | push: the item in the word is
+ *       |                    in after 5 re-polls)               |  | the WAKEUP; a re-poll in place
+ *       +------------------ claim, release --------------------+  | takes it
+ *
+ *     BLOCKED is IDLE for a process that waits for a yield (same arrows, ops->blocked chooses);
+ *     COMPLETE is for a process that ended: pushes are refused, until its memory is used again. */
+#ifndef TEFFI_SCHED_GROUP_H
+#define TEFFI_SCHED_GROUP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct teffi_exec;
+
+typedef struct teffi_item { /* intrusive: in a group's queue at most once */
+    struct teffi_item *next;
+    uint32_t kind; /* the group's own numbering */
+} teffi_item;
+
+typedef struct teffi_group teffi_group;
+
+typedef struct teffi_group_ops {
+    /* One item, taken off the queue; the item is the handler's from here on. */
+    void (*handle)(teffi_group *group, teffi_item *item);
+    /* After teffi_group_complete, when the last item was handled and nothing in the scheduler
+     * refers to the group any more: its memory may go. May be NULL. */
+    void (*ended)(teffi_group *group);
+    /* Asked before the group rests: true = it rests as BLOCKED. NULL: always IDLE. */
+    bool (*blocked)(teffi_group *group);
+} teffi_group_ops;
+
+typedef enum teffi_group_state {
+    TEFFI_GROUP_IDLE = 0,
+    TEFFI_GROUP_READY = 1,
+    TEFFI_GROUP_RUNNING = 2,
+    TEFFI_GROUP_BLOCKED = 3,
+    TEFFI_GROUP_COMPLETE = 4
+} teffi_group_state;
+
+struct teffi_group {
+    _Atomic uintptr_t word;     /* atomic: the newest pushed item | state */
+    teffi_item *head;           /* running worker: items taken off the word, oldest first */
+    const teffi_group_ops *ops; /* immutable after init, as exec */
+    struct teffi_exec *exec;
+    teffi_group *next; /* the executor's link while READY */
+};
+
+/* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
+void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
+
+/* teffi_group_push - append an item and see to it that the group runs.
+ * in:   item, moves to the group.
+ * out:  false: the group is COMPLETE and the item is still the caller's.
+ * runs: any thread, also from inside handle of the same group. Never blocks. The pusher must know
+ *       that the group's memory lives until the push has returned.
+ * Items are handled in the order in which pushes took effect. */
+bool teffi_group_push(teffi_group *group, teffi_item *item);
+
+/* teffi_group_run - drain it: for executors, after taking a READY group off a run queue.
+ * in:   items_max, quantum end (mono ns; 0 = no time limit).
+ * out:  true: still READY, put it at the tail of the global queue; false: leave it alone, it is
+ *       IDLE or COMPLETE (its memory may be gone), or somebody else's already.
+ * runs: on a worker's own stack. */
+bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns);
+
+/* teffi_group_claim - take an idle group at once: IDLE and empty -> RUNNING, without a queue.
+ * out:  true: the caller's worker is now the one that runs it and must teffi_group_release it. */
+bool teffi_group_claim(teffi_group *group);
+
+/* teffi_group_release - after a claim: run what came meanwhile through exec, else IDLE. */
+void teffi_group_release(teffi_group *group);
+
+/* teffi_group_complete - from inside handle or a claim: no more pushes are taken; what is queued is
+ * still handled (handle sees it as before), then ops->ended is called. */
+void teffi_group_complete(teffi_group *group);
+
+/* teffi_group_reuse - COMPLETE -> IDLE: the memory serves another life. From ops->ended on, once.
+ * Whoever still holds the group may push to it then: items must tell which life they mean. */
+void teffi_group_reuse(teffi_group *group);
+
+/* teffi_group_drain - one queued item; NULL: none.
+ * runs: inside handle (a handler that waits on its own stack takes what comes meanwhile), or the
+ *       owner when the executor is gone. */
+teffi_item *teffi_group_drain(teffi_group *group);
+
+/* teffi_group_state_of - what it was at some moment of the call; acquire: sees what led to it. */
+teffi_group_state teffi_group_state_of(teffi_group *group);
+
+#endif

@@ -1,0 +1,377 @@
+/* idle.c - who sleeps, who is woken, who holds which slot.
+ * Way:     ready -> wake_one -> a parked worker; find (nothing) -> park; blocking -> hand over
+ * States:  teffi_worker_state; lists and states under idle_lock
+ * Threads: any.
+ * Source:  tests/model/park.pml
+ *
+ * No wake-up is lost, since both sides write, then look (all seq_cst): a pusher makes work visible,
+ * then reads idle_word; a worker announces itself in idle_word (one step: searching - 1, idle + 1),
+ * then looks at every queue. A pusher that saw a searcher leaves the work to it: the last searcher
+ * that stops with success looks at every queue once more and wakes the next. */
+#include <stddef.h>
+#include "base/bug.h"
+#include "sched/worker.h"
+
+enum { SEARCHING = 1, IDLE = 1 << 16, SEARCHING_MASK = IDLE - 1 };
+
+/* ---- lists, idle_lock held ---- */
+
+static void add_first(teffi_worker_list *list, teffi_worker *w)
+{
+    w->prev = NULL;
+    w->next = list->head;
+    *(list->head ? &list->head->prev : &list->tail) = w;
+    list->head = w;
+}
+
+static void add_last(teffi_worker_list *list, teffi_worker *w)
+{
+    w->next = NULL;
+    w->prev = list->tail;
+    *(list->tail ? &list->tail->next : &list->head) = w;
+    list->tail = w;
+}
+
+static void take_out(teffi_worker_list *list, teffi_worker *w)
+{
+    *(w->prev ? &w->prev->next : &list->head) = w->next;
+    *(w->next ? &w->next->prev : &list->tail) = w->prev;
+    w->prev = w->next = NULL;
+}
+
+static void lock(teffi_real *real)
+{
+    pthread_mutex_lock(&real->idle_lock);
+}
+
+static void unlock(teffi_real *real)
+{
+    pthread_mutex_unlock(&real->idle_lock);
+}
+
+/* Into the idle list; parked ones first, since waking them costs less than a hand-over. */
+static void idle_add(teffi_worker *w, teffi_worker_state state)
+{
+    teffi_real *real = w->real;
+    w->state = state;
+    if (state == TEFFI_WORKER_PARKED) {
+        add_first(&real->idle, w);
+        real->n_parked++;
+    } else {
+        add_last(&real->idle, w);
+    }
+    uint32_t change = IDLE - (w->searching ? SEARCHING : 0u);
+    w->searching = false;
+    atomic_fetch_add_explicit(&real->idle_word, change, memory_order_seq_cst);
+}
+
+static void monitor_wake(teffi_real *real)
+{
+    if (!real->monitor_asleep)
+        return;
+    real->monitor_asleep = false;
+    teffi_parker_wake(&real->monitor_parker);
+}
+
+/* Out of the idle list, in another state; searching: as a searcher. */
+static void idle_del(teffi_worker *w, teffi_worker_state state, bool searching)
+{
+    teffi_real *real = w->real;
+    take_out(&real->idle, w);
+    if (w->state == TEFFI_WORKER_PARKED)
+        real->n_parked--;
+    w->state = state;
+    w->searching = searching;
+    atomic_fetch_add_explicit(&real->idle_word, (searching ? SEARCHING : 0u) - IDLE,
+                              memory_order_seq_cst);
+    monitor_wake(real);
+}
+
+static void hold(teffi_worker *w, teffi_slot *slot)
+{
+    w->slot = slot;
+    slot->worker = w;
+}
+
+static teffi_slot *let_go(teffi_worker *w)
+{
+    teffi_slot *slot = w->slot;
+    w->slot = NULL;
+    slot->worker = NULL;
+    return slot;
+}
+
+static void to_spare(teffi_worker *w)
+{
+    w->state = TEFFI_WORKER_SPARE;
+    add_first(&w->real->spare, w);
+}
+
+/* A slot whose worker went into a blocking region gets another thread, as a searcher that is
+ * counted already. Without one the slot is free: its work can be stolen. */
+static teffi_worker *staff(teffi_real *real, teffi_slot *slot)
+{
+    teffi_worker *w = real->spare.head;
+    if (w) {
+        take_out(&real->spare, w);
+        w->state = TEFFI_WORKER_RUNNING;
+        w->searching = true;
+        hold(w, slot);
+        return w;
+    }
+    if (teffi_worker_start(real, slot, true))
+        return NULL;
+    slot->next_free = real->free_slots;
+    real->free_slots = slot;
+    atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+    return NULL;
+}
+
+/* ---- waking ---- */
+
+static bool nobody_to_wake(uint32_t word)
+{
+    return (word & SEARCHING_MASK) != 0 || word < IDLE;
+}
+
+static void wake_slowly(teffi_real *real)
+{
+    lock(real);
+    teffi_worker *w = real->idle.head;
+    if (real->stopping ||
+        nobody_to_wake(atomic_load_explicit(&real->idle_word, memory_order_seq_cst))) {
+        unlock(real);
+        return;
+    }
+    if (w->state == TEFFI_WORKER_PARKED) {
+        idle_del(w, TEFFI_WORKER_RUNNING, true);
+    } else {
+        idle_del(w, TEFFI_WORKER_OUT, true);
+        w->searching = false; /* the one that staffs the slot searches */
+        w = staff(real, let_go(w));
+    }
+    unlock(real);
+    if (w)
+        teffi_parker_wake(&w->parker);
+}
+
+void teffi_wake_one(teffi_real *real)
+{
+    /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
+    if (!nobody_to_wake(atomic_load_explicit(&real->idle_word, memory_order_seq_cst)))
+        wake_slowly(real);
+}
+
+bool teffi_search_begin(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    uint32_t word = atomic_load_explicit(&real->idle_word, memory_order_relaxed);
+    while (!w->searching && (word & SEARCHING_MASK) < real->searchers_max)
+        w->searching = atomic_compare_exchange_weak_explicit(
+            &real->idle_word, &word, word + SEARCHING, memory_order_seq_cst, memory_order_relaxed);
+    return w->searching;
+}
+
+void teffi_search_end(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    w->searching = false;
+    /* seq_cst: a pusher that saw this searcher made its work visible before this step */
+    uint32_t word = atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+    if ((word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real))
+        teffi_wake_one(real);
+}
+
+void teffi_slot_poke(teffi_real *real, teffi_slot *slot)
+{
+    lock(real);
+    teffi_worker *w = slot->worker;
+    if (w && w->state == TEFFI_WORKER_PARKED)
+        teffi_parker_wake(&w->parker);
+    unlock(real);
+}
+
+/* ---- parking ---- */
+
+/* Sleep without a slot until one is given. false: the end. */
+static bool wait_for_slot(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    lock(real);
+    while (w->state != TEFFI_WORKER_RUNNING && !real->stopping) {
+        unlock(real);
+        teffi_parker_wait(&w->parker, UINT64_MAX);
+        lock(real);
+    }
+    bool got = w->slot != NULL;
+    unlock(real);
+    return got;
+}
+
+static uint64_t sleep_ns(teffi_worker *w)
+{
+    uint64_t due = teffi_wheel_next(&w->slot->wheel);
+    if (due == UINT64_MAX)
+        return UINT64_MAX;
+    uint64_t now = teffi_now(w->real->exec.platform);
+    return due > now ? due - now : 0;
+}
+
+/* Take back the announcement, unless somebody woke this worker or took its slot meanwhile. */
+static teffi_worker_state unpark(teffi_worker *w, bool searching)
+{
+    lock(w->real);
+    if (w->state == TEFFI_WORKER_PARKED)
+        idle_del(w, TEFFI_WORKER_RUNNING, searching);
+    teffi_worker_state state = w->state;
+    unlock(w->real);
+    return state;
+}
+
+void teffi_park(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    lock(real);
+    if (real->stopping || real->waiting.head) {
+        unlock(real);
+        if (w->searching)
+            teffi_search_end(w);
+        return; /* the loop attends */
+    }
+    idle_add(w, TEFFI_WORKER_PARKED);
+    uint64_t timeout_ns = sleep_ns(w); /* after announcing: a timer set later pokes */
+    unlock(real);
+    bool found = teffi_any_work(real);
+    if (!found)
+        teffi_parker_wait(&w->parker, timeout_ns);
+    if (unpark(w, found) == TEFFI_WORKER_RUNNING)
+        return;
+    /* The slot is another's now. What was found may have been left to this worker. */
+    if (found)
+        teffi_wake_one(real);
+    (void)wait_for_slot(w);
+}
+
+/* ---- blocking regions and slots ---- */
+
+static teffi_slot *slot_of_idle(teffi_real *real)
+{
+    teffi_worker *w = real->idle.head;
+    if (!w)
+        return NULL;
+    if (w->state == TEFFI_WORKER_PARKED) {
+        idle_del(w, TEFFI_WORKER_SPARE, false);
+        to_spare(w);
+    } else {
+        idle_del(w, TEFFI_WORKER_OUT, false);
+    }
+    return let_go(w);
+}
+
+static void no_more_waiting(teffi_real *real)
+{
+    if (!real->waiting.head)
+        atomic_fetch_and_explicit(&real->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
+                                  memory_order_relaxed);
+}
+
+void teffi_attend(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    if (w->searching)
+        teffi_search_end(w);
+    lock(real);
+    teffi_worker *heir = real->waiting.head;
+    if (!heir || real->stopping) {
+        unlock(real);
+        return;
+    }
+    take_out(&real->waiting, heir);
+    no_more_waiting(real);
+    heir->state = TEFFI_WORKER_RUNNING;
+    hold(heir, let_go(w));
+    to_spare(w);
+    unlock(real);
+    teffi_parker_wake(&heir->parker);
+    (void)wait_for_slot(w);
+}
+
+static teffi_worker *own_worker(teffi_exec *exec)
+{
+    teffi_worker *w = teffi_worker_self();
+    return w && &w->real->exec == exec ? w : NULL;
+}
+
+void teffi_blocking_begin(teffi_exec *exec)
+{
+    teffi_worker *w = own_worker(exec);
+    if (!w || w->blocking++ || !w->slot)
+        return;
+    teffi_real *real = w->real;
+    /* The hand-off must be where others find it. acq_rel: as in teffi_slot_ready. */
+    teffi_group *next = atomic_exchange_explicit(&w->slot->next, NULL, memory_order_acq_rel);
+    if (next)
+        teffi_runqueue_push(&real->queue, next);
+    lock(real);
+    if (!real->waiting.head)
+        idle_add(w, TEFFI_WORKER_BLOCKED);
+    else {
+        teffi_worker *heir = real->waiting.head;
+        take_out(&real->waiting, heir);
+        no_more_waiting(real);
+        heir->state = TEFFI_WORKER_RUNNING;
+        hold(heir, let_go(w));
+        w->state = TEFFI_WORKER_OUT;
+        teffi_parker_wake(&heir->parker);
+    }
+    unlock(real);
+    if (teffi_any_work(real))
+        teffi_wake_one(real);
+}
+
+static bool take_slot(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    teffi_slot *slot = real->free_slots;
+    if (slot)
+        real->free_slots = slot->next_free;
+    else
+        slot = slot_of_idle(real);
+    if (!slot)
+        return false;
+    w->state = TEFFI_WORKER_RUNNING;
+    hold(w, slot);
+    return true;
+}
+
+void teffi_blocking_end(teffi_exec *exec)
+{
+    teffi_worker *w = own_worker(exec);
+    if (!w || !w->blocking || --w->blocking)
+        return;
+    teffi_real *real = w->real;
+    lock(real);
+    bool have = true;
+    if (w->state == TEFFI_WORKER_BLOCKED) {
+        idle_del(w, TEFFI_WORKER_RUNNING, false);
+    } else if (w->state == TEFFI_WORKER_OUT && !real->stopping && !take_slot(w)) {
+        have = false;
+        w->state = TEFFI_WORKER_WAITING;
+        add_last(&real->waiting, w);
+        atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_WAITING, memory_order_relaxed);
+    }
+    unlock(real);
+    if (!have)
+        (void)wait_for_slot(w);
+}
+
+void teffi_idle_stop(teffi_real *real)
+{
+    lock(real);
+    real->stopping = true;
+    atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_STOP, memory_order_relaxed);
+    for (unsigned i = 0; i < real->n_workers; i++)
+        teffi_parker_wake(&real->workers[i]->parker);
+    teffi_parker_wake(&real->monitor_parker);
+    unlock(real);
+}

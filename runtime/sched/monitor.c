@@ -1,0 +1,69 @@
+/* monitor.c - a thread that looks after what a busy worker cannot: its hand-off, its timers.
+ * Way:     every 2.5 ms while some worker runs -> [monitor] -> wake_one, teffi_wheel_fire
+ * Threads: one; sleeps for good once all workers have been parked for a while, until one wakes.
+ * Source:  Go's sysmon */
+#include "sched/worker.h"
+
+#define TICK_NS 2500000u
+#define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
+
+enum { QUIET_TICKS = 20 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
+
+/* The same turn as at the last tick: others may take the hand-off. */
+static bool open_next(teffi_slot *slot)
+{
+    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
+    if (turns != slot->seen_turns) {
+        slot->seen_turns = turns;
+        return false;
+    }
+    if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
+        return false;
+    /* seq_cst: pairs with next_is_open in find.c */
+    atomic_store_explicit(&slot->opened_at, turns, memory_order_seq_cst);
+    return true;
+}
+
+static void tick(teffi_real *real)
+{
+    uint64_t now = teffi_now(real->exec.platform);
+    bool opened = false;
+    for (unsigned i = 0; i < real->n_slots; i++) {
+        teffi_slot *slot = &real->slots[i];
+        opened |= open_next(slot);
+        uint64_t due = teffi_wheel_next(&slot->wheel);
+        if (due < now && now - due > OVERDUE_NS)
+            (void)teffi_wheel_fire(&slot->wheel, now);
+    }
+    if (opened)
+        teffi_wake_one(real);
+}
+
+/* true: all workers are parked and have been for a while; the next to wake wakes the monitor. */
+static bool fall_asleep(teffi_real *real, unsigned *quiet)
+{
+    pthread_mutex_lock(&real->idle_lock);
+    *quiet = real->n_parked == real->n_slots ? *quiet + 1 : 0;
+    real->monitor_asleep = *quiet > QUIET_TICKS && !real->stopping;
+    bool asleep = real->monitor_asleep;
+    pthread_mutex_unlock(&real->idle_lock);
+    return asleep;
+}
+
+static bool stopping(teffi_real *real)
+{
+    return atomic_load_explicit(&real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;
+}
+
+void teffi_monitor_main(void *arg)
+{
+    teffi_real *real = arg;
+    unsigned quiet = 0;
+    while (!stopping(real)) {
+        bool asleep = fall_asleep(real, &quiet);
+        if (asleep)
+            quiet = 0;
+        teffi_parker_wait(&real->monitor_parker, asleep ? UINT64_MAX : TICK_NS);
+        tick(real);
+    }
+}

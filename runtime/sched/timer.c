@@ -1,0 +1,203 @@
+/* timer.c - the timer wheel.
+ * Way:     set -> bucket by distance -> (advance) re-filed level by level -> fire
+ * Threads: as timer.h says; fire runs without the lock, so that it may set its timer again. */
+#include "sched/timer.h"
+
+#include <stddef.h>
+#include "base/bug.h"
+
+enum { BITS = 6, MASK = TEFFI_WHEEL_BUCKETS - 1 };
+enum { FIRE_MAX = 1024 }; /* in one go: a fire that sets its timer in the past ends somewhere */
+
+void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
+{
+    *wheel = (teffi_wheel){.id = id, .tick = now_ns / TEFFI_TICK_NS};
+    atomic_init(&wheel->next_due_ns, UINT64_MAX);
+    pthread_mutex_init(&wheel->lock, NULL);
+}
+
+void teffi_wheel_fini(teffi_wheel *wheel)
+{
+    pthread_mutex_destroy(&wheel->lock);
+}
+
+/* The level whose bucket width first tells tick from now; beyond the top one it waits there. */
+static unsigned level_of(uint64_t now, uint64_t tick)
+{
+    uint64_t differ = (now ^ tick) | MASK;
+    unsigned level = (63u - (unsigned)__builtin_clzll(differ)) / BITS;
+    return level < TEFFI_WHEEL_LEVELS ? level : TEFFI_WHEEL_LEVELS - 1;
+}
+
+static unsigned bucket_of(uint64_t tick, unsigned level)
+{
+    return (unsigned)(tick >> (BITS * level)) & MASK;
+}
+
+static uint64_t due_tick(uint64_t due_ns)
+{
+    return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* never early */
+}
+
+/* Beyond one turn of the top level: kept in its farthest bucket, and filed anew from there. */
+static uint64_t filed_tick(uint64_t now, uint64_t tick)
+{
+    uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
+    if (tick < now)
+        return now;
+    return tick - now > farthest ? now + farthest : tick;
+}
+
+/* The first tick at which a bucket must be looked at. */
+static uint64_t begin_of(const teffi_wheel *wheel, uint64_t tick, unsigned level)
+{
+    uint64_t begin = tick >> (BITS * level) << (BITS * level);
+    return begin > wheel->tick ? begin : wheel->tick;
+}
+
+/* out: when its bucket must be looked at. */
+static uint64_t insert(teffi_wheel *wheel, teffi_timer *timer)
+{
+    uint64_t tick = filed_tick(wheel->tick, due_tick(timer->due_ns));
+    unsigned level = level_of(wheel->tick, tick), b = bucket_of(tick, level);
+    timer->bucket = level * TEFFI_WHEEL_BUCKETS + b;
+    timer->prev = NULL;
+    timer->next = wheel->bucket[level][b];
+    if (timer->next)
+        timer->next->prev = timer;
+    wheel->bucket[level][b] = timer;
+    wheel->filled[level] |= (uint64_t)1 << b;
+    return begin_of(wheel, tick, level);
+}
+
+static void take_out(teffi_wheel *wheel, teffi_timer *timer)
+{
+    unsigned level = timer->bucket / TEFFI_WHEEL_BUCKETS, b = timer->bucket & MASK;
+    if (timer->prev)
+        timer->prev->next = timer->next;
+    else
+        wheel->bucket[level][b] = timer->next;
+    if (timer->next)
+        timer->next->prev = timer->prev;
+    if (!wheel->bucket[level][b])
+        wheel->filled[level] &= ~((uint64_t)1 << b);
+}
+
+static uint64_t rotated(uint64_t bits, unsigned by)
+{
+    return by ? bits >> by | bits << (64 - by) : bits;
+}
+
+/* The first tick at or after wheel->tick at which a bucket must be looked at: the start of the
+ * nearest filled bucket of any level. */
+static uint64_t next_tick(const teffi_wheel *wheel)
+{
+    uint64_t best = UINT64_MAX;
+    for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
+        if (!wheel->filled[level])
+            continue;
+        uint64_t at = wheel->tick >> (BITS * level);
+        uint64_t ahead =
+            (uint64_t)__builtin_ctzll(rotated(wheel->filled[level], (unsigned)(at & MASK)));
+        uint64_t tick = begin_of(wheel, (at + ahead) << (BITS * level), level);
+        if (tick < best)
+            best = tick;
+    }
+    return best;
+}
+
+static void publish(teffi_wheel *wheel, uint64_t tick)
+{
+    uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
+    atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
+}
+
+bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
+{
+    pthread_mutex_lock(&wheel->lock);
+    teffi_bug_if(atomic_load_explicit(&timer->where, memory_order_relaxed) != 0);
+    timer->due_ns = due_ns;
+    uint64_t tick = insert(wheel, timer);
+    /* release: pairs with cancel's acquire */
+    atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
+    uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
+    bool earlier = tick < before / TEFFI_TICK_NS;
+    if (earlier) /* most are not, and the store costs as much as the rest of a set */
+        publish(wheel, tick);
+    pthread_mutex_unlock(&wheel->lock);
+    return earlier;
+}
+
+bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
+{
+    for (;;) {
+        uint32_t id = atomic_load_explicit(&timer->where, memory_order_acquire);
+        if (!id)
+            return false;
+        teffi_wheel *wheel = (teffi_wheel *)(void *)((char *)wheels + stride * (id - 1));
+        pthread_mutex_lock(&wheel->lock);
+        bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;
+        if (here) {
+            take_out(wheel, timer);
+            atomic_store_explicit(&timer->where, 0, memory_order_relaxed);
+        }
+        pthread_mutex_unlock(&wheel->lock);
+        if (here)
+            return true;
+    }
+}
+
+/* Every bucket of a higher level that begins at this tick is filed anew, nearer. */
+static void refile(teffi_wheel *wheel)
+{
+    for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {
+        if (wheel->tick & (((uint64_t)1 << (BITS * level)) - 1))
+            continue;
+        unsigned b = bucket_of(wheel->tick, level);
+        teffi_timer *timer = wheel->bucket[level][b];
+        wheel->bucket[level][b] = NULL;
+        wheel->filled[level] &= ~((uint64_t)1 << b);
+        while (timer) {
+            teffi_timer *next = timer->next;
+            (void)insert(wheel, timer);
+            timer = next;
+        }
+    }
+}
+
+/* Go on to the first due timer. NULL: nothing is due at now, the wheel stands after it. */
+static teffi_timer *advance(teffi_wheel *wheel, uint64_t now)
+{
+    for (;;) {
+        teffi_timer *timer = wheel->bucket[0][wheel->tick & MASK];
+        if (timer && due_tick(timer->due_ns) <= now)
+            return timer;
+        /* That bucket is empty now, so what comes next lies after it. */
+        uint64_t next = next_tick(wheel);
+        if (next > now)
+            return NULL;
+        wheel->tick = next;
+        refile(wheel);
+    }
+}
+
+unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
+{
+    unsigned fired = 0;
+    while (fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel)) {
+        pthread_mutex_lock(&wheel->lock);
+        teffi_timer *timer = advance(wheel, now_ns / TEFFI_TICK_NS);
+        if (timer) {
+            take_out(wheel, timer);
+            /* release: the timer may be set on another wheel from now on */
+            atomic_store_explicit(&timer->where, 0, memory_order_release);
+        }
+        publish(wheel, next_tick(wheel));
+        pthread_mutex_unlock(&wheel->lock);
+        if (!timer)
+            break;
+        timer->fire(timer);
+        fired++;
+    }
+    return fired;
+}

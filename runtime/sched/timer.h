@@ -1,0 +1,51 @@
+/* timer.h - a hierarchical timer wheel: 1 ms ticks, six levels of 64 buckets (2 years).
+ * Way:     exec timer_set -> [wheel] -> timer->fire, on whoever advances it
+ * Threads: any; one lock a wheel. next_due may be read without it. A timer's where word says which
+ *          wheel holds it and changes only under that wheel's lock, so cancel finds it.
+ * Source:  Varghese and Lauck 1987 */
+#ifndef TEFFI_SCHED_TIMER_H
+#define TEFFI_SCHED_TIMER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "sched/exec.h"
+
+enum { TEFFI_WHEEL_LEVELS = 6, TEFFI_WHEEL_BUCKETS = 64 };
+
+#define TEFFI_TICK_NS 1000000u
+
+typedef struct teffi_wheel {
+    /* When to advance next, UINT64_MAX: nothing is set. Never later than the earliest timer, may be
+     * earlier. atomic: seq_cst store under the lock, pairs with a parking worker's read. */
+    _Atomic uint64_t next_due_ns;
+    uint32_t id;                         /* immutable: not 0, the wheel's index + 1 in its table */
+    pthread_mutex_t lock;                /* guards the rest */
+    uint64_t tick;                       /* all ticks before it have been fired */
+    uint64_t filled[TEFFI_WHEEL_LEVELS]; /* a bit for each bucket that holds a timer */
+    teffi_timer *bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
+} teffi_wheel;
+
+/* teffi_wheel_init - empty. in: id, 1-based index in the array given to teffi_timer_cancel. */
+void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
+void teffi_wheel_fini(teffi_wheel *wheel);
+
+/* teffi_wheel_set - insert a timer that is not set.
+ * out:  true: it is now the wheel's earliest: who sleeps on the wheel must look again. */
+bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
+
+/* teffi_wheel_cancel - as exec's timer_cancel. in: wheels, the array that ids index, of stride
+ * bytes each. */
+bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
+
+/* teffi_wheel_fire - fire all that is due, one by one, without the lock held.
+ * out:  how many. */
+unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
+
+static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);
+}
+
+#endif

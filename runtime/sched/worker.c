@@ -1,0 +1,184 @@
+/* worker.c - a thread that runs groups: find, run, requeue; timers on the way.
+ * Way:     exec.c starts it -> [worker] -> teffi_group_run -> a group's handle -> teffi_slot_ready
+ * Threads: each worker its own; see worker.h. */
+#include "sched/worker.h"
+
+#include <stdlib.h>
+#include "base/bug.h"
+#include "base/log.h"
+#include "fiber/fiber.h"
+
+enum { NESTED_MAX = 32 };     /* turns on one stack: each may need some KiB */
+enum { ITEMS_MAX = 256 };     /* of one group in one go */
+enum { CLOCK_EVERY = 16 };    /* passes between two looks at the clock */
+#define QUANTUM_NS 100000000u /* Orleans' activation quantum, 100 ms */
+
+static _Thread_local teffi_worker *self;
+
+__attribute__((noinline)) teffi_worker *teffi_worker_self(void)
+{
+    return self;
+}
+
+void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
+{
+    /* Only the owner fills next, so an empty one needs no exchange (9 ns of a hand-off's 50). */
+    if (!atomic_load_explicit(&slot->next, memory_order_relaxed)) {
+        /* release: pairs with take_next. This worker runs it next, or the monitor opens it. */
+        atomic_store_explicit(&slot->next, group, memory_order_release);
+        return;
+    }
+    /* acq_rel: as above; the one pushed out goes on to the deque, unless a thief was faster */
+    teffi_group *older = atomic_exchange_explicit(&slot->next, group, memory_order_acq_rel);
+    if (!older)
+        return;
+    if (!teffi_deque_push(&slot->deque, older))
+        teffi_runqueue_push(&real->queue, older);
+    teffi_wake_one(real);
+}
+
+static void fire_timers(teffi_worker *w)
+{
+    teffi_slot *slot = w->slot;
+    slot->now_ns = teffi_now(w->real->exec.platform);
+    if (slot->now_ns >= teffi_wheel_next(&slot->wheel))
+        (void)teffi_wheel_fire(&slot->wheel, slot->now_ns);
+}
+
+static bool has_local(teffi_slot *slot)
+{
+    return atomic_load_explicit(&slot->next, memory_order_relaxed) ||
+           teffi_deque_count(&slot->deque);
+}
+
+/* A used-up group goes behind everything else. If it is all there is, this worker takes it back at
+ * once and nobody need be woken. */
+static void requeue(teffi_worker *w, teffi_group *group)
+{
+    teffi_real *real = w->real;
+    teffi_runqueue_push(&real->queue, group);
+    if (w->slot && !has_local(w->slot) && teffi_runqueue_count(&real->queue) == 1)
+        w->slot->unannounced = true;
+    else
+        teffi_wake_one(real);
+}
+
+/* What nobody was woken for is not taken back at once after all. */
+static void announce(teffi_worker *w)
+{
+    if (!w->slot || !w->slot->unannounced)
+        return;
+    w->slot->unannounced = false;
+    if (teffi_runqueue_count(&w->real->queue))
+        teffi_wake_one(w->real);
+}
+
+static void run_turn(teffi_worker *w, teffi_group *group)
+{
+    teffi_slot *slot = w->slot;
+    announce(w);
+    /* Only the owner counts; relaxed: the monitor and thieves compare values only. */
+    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
+    atomic_store_explicit(&slot->turns, turns + 1, memory_order_relaxed);
+    if (teffi_group_run(group, ITEMS_MAX, slot->now_ns + QUANTUM_NS))
+        requeue(w, group);
+}
+
+bool teffi_help(teffi_exec *exec)
+{
+    teffi_worker *w = self;
+    if (!w || &w->real->exec != exec || w->blocking || !w->slot || w->nested == NESTED_MAX)
+        return false;
+    /* Somebody waits for a slot, or the end comes: the turn that waits had better sleep. */
+    if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
+        return false;
+    fire_timers(w);
+    teffi_group *group = teffi_find(w);
+    if (!group && w->searching)
+        teffi_search_end(w);
+    if (!group)
+        return false;
+    w->nested++;
+    run_turn(w, group);
+    w->nested--;
+    announce(w);
+    return true;
+}
+
+/* A worker without a slot is only left when everything stops. */
+static void loop(teffi_worker *w)
+{
+    while (w->slot) {
+        if (atomic_load_explicit(&w->real->attention, memory_order_relaxed)) {
+            if (atomic_load_explicit(&w->real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP)
+                return;
+            teffi_attend(w);
+            continue;
+        }
+        if (w->slot->tick % CLOCK_EVERY == 0)
+            fire_timers(w);
+        teffi_group *group = teffi_find(w);
+        if (group) {
+            run_turn(w, group);
+            continue;
+        }
+        teffi_park(w);
+        if (w->slot)
+            fire_timers(w);
+    }
+}
+
+static void worker_main(void *arg)
+{
+    teffi_worker *w = arg;
+    self = w;
+    teffi_fiber_thread_enter(w->real->exec.fibers);
+    loop(w);
+    teffi_fiber_thread_leave();
+    self = NULL;
+}
+
+static bool room_for_one(teffi_real *real)
+{
+    if (real->n_workers < real->workers_room)
+        return true;
+    unsigned room = real->workers_room ? real->workers_room * 2 : 16;
+    teffi_worker **more = realloc(real->workers, room * sizeof *more);
+    if (!more)
+        return false;
+    real->workers = more;
+    real->workers_room = room;
+    return true;
+}
+
+static teffi_worker *refuse(teffi_real *real, const char *why)
+{
+    if (!real->told_limit)
+        teffi_logf(&real->exec.platform->log, TEFFI_ERROR,
+                   "no thread for work that waits beside blocking calls: %s (%u threads run)", why,
+                   real->n_workers);
+    real->told_limit = true;
+    return NULL;
+}
+
+teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool searching)
+{
+    if (real->n_workers == TEFFI_THREADS_MAX)
+        return refuse(real, "the limit of 10,000 threads is reached");
+    if (!room_for_one(real))
+        return refuse(real, "memory is out");
+    teffi_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return refuse(real, "memory is out");
+    w->real = real;
+    w->searching = searching;
+    w->slot = slot;
+    slot->worker = w;
+    if (teffi_thread_start(&w->thread, "teff-worker", worker_main, w)) {
+        slot->worker = NULL;
+        free(w);
+        return refuse(real, "the system refused to start one");
+    }
+    real->workers[real->n_workers++] = w;
+    return w;
+}

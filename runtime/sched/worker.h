@@ -1,0 +1,151 @@
+/* worker.h - the inside of the real executor: slots (what is ready) and workers (threads).
+ * Way:     exec.c (ops) -> [worker.c -> find.c -> group_run -> idle.c park]; monitor.c beside it
+ * Threads: a slot's deque and plain fields belong to the worker that holds it; who holds what is
+ *          changed under idle_lock only. A worker may lose its slot while it blocks, never else.
+ * Source:  Go's P and M; the scheduler seeds */
+#ifndef TEFFI_SCHED_WORKER_H
+#define TEFFI_SCHED_WORKER_H
+
+#include "platform/thread.h"
+#include "sched/deque.h"
+#include "sched/exec.h"
+#include "sched/runqueue.h"
+#include "sched/timer.h"
+
+enum { TEFFI_SLOTS_MAX = 1024 };
+enum { TEFFI_THREADS_MAX = 10000 };
+
+typedef struct teffi_real teffi_real;
+typedef struct teffi_slot teffi_slot;
+typedef struct teffi_worker teffi_worker;
+
+struct teffi_slot {
+    /* read by thieves and the monitor, written by the owner */
+    _Alignas(64)
+        teffi_group *_Atomic next; /* hand-off; thieves by exchange when opened_at says so */
+    _Atomic uint64_t turns;        /* groups run, from 1 */
+    /* written by the monitor: next may be stolen while turns still has this value */
+    _Atomic uint64_t opened_at;
+    teffi_deque deque;
+    teffi_wheel wheel;
+    /* the owner's */
+    uint64_t now_ns; /* a recent reading of the clock */
+    uint64_t rng;
+    uint32_t tick;     /* picks */
+    uint32_t handoffs; /* picks from next in a row */
+    bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
+    /* guarded by idle_lock */
+    teffi_worker *worker; /* NULL: free, its work is there for thieves */
+    teffi_slot *next_free;
+    uint64_t seen_turns; /* the monitor's */
+};
+
+/* guarded by idle_lock */
+typedef enum teffi_worker_state {
+    TEFFI_WORKER_RUNNING = 0,
+    TEFFI_WORKER_PARKED,  /* holds a slot; in the idle list */
+    TEFFI_WORKER_BLOCKED, /* in a blocking region with its slot; in the idle list */
+    TEFFI_WORKER_OUT,     /* in a blocking region, slot handed over */
+    TEFFI_WORKER_WAITING, /* wants a slot; in the waiting list */
+    TEFFI_WORKER_SPARE    /* without a slot; in the spare list */
+} teffi_worker_state;
+
+struct teffi_worker {
+    teffi_real *real; /* immutable */
+    teffi_thread thread;
+    teffi_parker parker;
+    teffi_slot *slot;  /* its thread reads it while RUNNING; changed under idle_lock */
+    bool searching;    /* own thread, or whoever wakes it under idle_lock */
+    unsigned nested;   /* own thread: turns under the one that helps */
+    unsigned blocking; /* own thread: depth of blocking regions */
+    teffi_worker_state state;
+    teffi_worker *prev, *next;           /* of the list that state tells, under idle_lock */
+    teffi_group *batch[TEFFI_STEAL_MAX]; /* own thread: between two queues */
+};
+
+typedef struct teffi_worker_list {
+    teffi_worker *head, *tail;
+} teffi_worker_list;
+
+struct teffi_real {
+    teffi_exec exec;
+    /* immutable after init */
+    unsigned n_slots;
+    unsigned searchers_max;
+    teffi_slot *slots;
+    /* atomic */
+    _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */
+    _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits for a slot */
+    _Alignas(64) _Atomic uint32_t next_wheel; /* for timers set from outside */
+    teffi_runqueue queue;
+    /* guarded by idle_lock */
+    pthread_mutex_t idle_lock;
+    teffi_worker_list idle, waiting, spare;
+    teffi_slot *free_slots;
+    teffi_worker **workers;
+    unsigned n_workers, workers_room, n_parked;
+    bool stopping, monitor_asleep, told_limit;
+    /* the monitor */
+    teffi_thread monitor;
+    teffi_parker monitor_parker;
+};
+
+/* bits of attention */
+enum { TEFFI_ATTEND_STOP = 1, TEFFI_ATTEND_WAITING = 2 };
+
+/* ---- worker.c ---- */
+
+/* teffi_worker_self - the worker that this thread is, NULL outside. Never inlined: a turn that
+ * moved to another thread must not use the old answer. */
+teffi_worker *teffi_worker_self(void);
+
+/* teffi_worker_start - one more thread. in: slot, may be NULL. idle_lock held.
+ * out: NULL: at the limit of threads, or the system refused; text was logged. */
+teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool searching);
+
+/* teffi_help - exec op: one other group, nested in the turn that runs. */
+bool teffi_help(teffi_exec *exec);
+
+/* teffi_slot_ready - a group became READY in a turn of the worker that holds slot. */
+void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);
+
+/* ---- find.c ---- */
+
+/* teffi_find - the next group for this worker. NULL: none; then park. A searching worker that finds
+ * one stops searching and sees to it that another goes on. */
+teffi_group *teffi_find(teffi_worker *worker);
+
+/* teffi_any_work - is there something a searching worker could take? Ordered after a change of
+ * idle_word. */
+bool teffi_any_work(teffi_real *real);
+
+/* ---- idle.c ---- */
+
+/* teffi_wake_one - after making work visible: wake a worker unless one is searching already. */
+void teffi_wake_one(teffi_real *real);
+
+/* teffi_search_begin, _end - count this worker as searching; begin may refuse, end on success. */
+bool teffi_search_begin(teffi_worker *worker);
+void teffi_search_end(teffi_worker *worker);
+
+/* teffi_park - sleep until there may be work, a timer is due, or the end. */
+void teffi_park(teffi_worker *worker);
+
+/* teffi_attend - give the slot to a waiting worker, if there is one. */
+void teffi_attend(teffi_worker *worker);
+
+/* teffi_slot_poke - the slot's wheel has an earlier timer: a parked worker is to look. */
+void teffi_slot_poke(teffi_real *real, teffi_slot *slot);
+
+/* teffi_blocking_begin, _end - exec ops. */
+void teffi_blocking_begin(teffi_exec *exec);
+void teffi_blocking_end(teffi_exec *exec);
+
+/* teffi_idle_stop - begin stopping: wake everybody who sleeps. */
+void teffi_idle_stop(teffi_real *real);
+
+/* ---- monitor.c ---- */
+
+void teffi_monitor_main(void *arg);
+
+#endif
