@@ -1,0 +1,56 @@
+/* msg.c - messages: made, packed, unpacked, freed.
+ * Way:     grains/reference -> [msg] -> groups, wire/frame */
+#include "process/msg.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "wire/codec.h"
+
+/* What a body may take in memory: a packed megabyte can become sixty (RELIABILITY section 2). */
+static const size_t body_budget_bytes = 64u * 1024 * 1024;
+
+struct block {
+    teffi_msg msg;
+    _Alignas(16) uint8_t inline_bytes[TEFFI_MSG_INLINE];
+};
+
+teffi_msg *teffi_msg_new(uint32_t kind)
+{
+    struct block *block = malloc(sizeof *block);
+    if (!block)
+        return NULL;
+    teffi_msg *msg = &block->msg;
+    memset(msg, 0, sizeof *msg);
+    msg->item.kind = kind;
+    teffi_arena_init(&msg->arena, block->inline_bytes, sizeof block->inline_bytes,
+                     body_budget_bytes);
+    return msg;
+}
+
+void teffi_msg_free(teffi_msg *msg)
+{
+    if (!msg)
+        return;
+    teffi_arena_fini(&msg->arena);
+    free(msg);
+}
+
+size_t teffi_msg_packed_len(const teffi_msg *msg)
+{
+    return msg->body ? protobuf_c_message_get_packed_size(msg->body) : msg->raw_len;
+}
+
+void teffi_msg_pack(const teffi_msg *msg, uint8_t *out)
+{
+    if (msg->body)
+        protobuf_c_message_pack(msg->body, out);
+    else if (msg->raw_len)
+        memcpy(out, msg->raw, msg->raw_len);
+}
+
+teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc)
+{
+    if (msg->body)
+        return TEFF_OK;
+    return teffi_unpack(desc, msg->raw, msg->raw_len, &msg->arena, &msg->body);
+}
