@@ -1,0 +1,339 @@
+/* link.h - the inside of the link: nodes, connections, and who may touch what.
+ * Way:     net ops -> link_send -> [conn] -> nng stream ===> nng stream -> [conn] -> link_recv ->
+ *          link_events -> net events
+ * States:  DIALING -stream-> GREETING -hello, ack-> UP -> ENDED; an accepted one starts GREETING
+ * Threads: lock order: link->lock, gates, then node->lock or conn->lock (leaves). Callbacks of nng
+ *          run on its task threads; a connection has at most one receive and one send in flight.
+ *          A connection ends in its reader or its dial callback only; others kill it, which makes
+ *          that one come to its end. */
+#ifndef TEFFI_WIRE_LINK_H
+#define TEFFI_WIRE_LINK_H
+
+#include <nng/nng.h>
+#include <nng/supplemental/tls/tls.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base/queue.h"
+#include "platform/platform.h"
+#include "wire/frame.h"
+#include "wire/hello.h"
+#include "wire/net.h"
+
+enum {
+    LINK_BUCKETS = 1024,
+    LINK_PENDING_MAX = 1024,     /* accepted, not yet through their hello */
+    LINK_WRITE_MAX = 256 * 1024, /* of one write */
+    LINK_READ_MIN = 4 * 1024,    /* an idle connection's buffer */
+    LINK_READ_MAX = 128 * 1024,  /* a busy one's, unless a frame is larger */
+    LINK_SILENT_HEARTBEATS = 5,
+    LINK_BACKOFF_MIN_MS = 20,
+    LINK_BACKOFF_MAX_MS = 5000,
+    LINK_FRAME_HEARTBEATS = 10, /* for a frame from its first byte to its last */
+    LINK_TICK_MAX_MS = 100,
+    LINK_BATCH_MAX = 512, /* messages handed on before the next receive */
+    LINK_SEEN_SETS = 256,
+    LINK_SEEN_WAYS = 8,
+};
+
+/* Facts that are counted, and logged at most once a second each; in the counters' order. */
+typedef enum link_fact {
+    LINK_ACCEPTED,
+    LINK_REFUSED_CLUSTER,
+    LINK_REFUSED_VERSION,
+    LINK_REFUSED_IDENTITY,
+    LINK_REFUSED_PEER,
+    LINK_GARBAGE,
+    LINK_OVERSIZE,
+    LINK_MALFORMED,
+    LINK_HELLO_TIMEOUTS,
+    LINK_SILENT,
+    LINK_FRAMES_IN,
+    LINK_FRAMES_OUT,
+    LINK_BYTES_IN,
+    LINK_BYTES_OUT,
+    LINK_WRITES,
+    LINK_DIALS,
+    LINK_DIAL_FAILURES,
+    LINK_REFUSED_SYSTEM,
+    LINK_CROWDED,
+    LINK_FACTS
+} link_fact;
+
+typedef enum conn_state {
+    CONN_DIALING,  /* no stream yet */
+    CONN_GREETING, /* the peer's hello is awaited */
+    CONN_ACKING,   /* acceptor: the dialler's ack is awaited */
+    CONN_UP,
+    CONN_ENDED,
+} conn_state;
+
+typedef enum event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN, EVENT_DONE } event_kind;
+
+typedef struct teffi_conn teffi_conn;
+typedef struct teffi_link teffi_link;
+
+/* Something to tell the owner; waits in its node's queue and holds its connection. */
+typedef struct link_event {
+    teffi_qnode link;
+    event_kind kind;
+    teffi_conn *conn;
+} link_event;
+
+typedef struct link_node {
+    teffi_node_id id; /* immutable after init */
+    teffi_link *owner;
+    _Atomic uint32_t refs; /* release on drop pairs with acquire of the last */
+    /* guarded by owner->lock */
+    struct link_node *bucket_next;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    teffi_conn *in, *out; /* in is UP; out is of any state but ENDED */
+    uint64_t in_sequence; /* newest seen */
+    uint64_t redial_ns;   /* when to dial again, 0 = at the next send */
+    uint32_t backoff_ms;
+    bool listed;      /* in the table */
+    bool known;       /* by peer_add or dial, until peer_remove */
+    bool dial_failed; /* the last one */
+    bool bye_wanted;  /* we leave it: a BYE goes out on the best connection there is */
+    bool bye_acked;   /* and it has answered, all it sent is delivered */
+    bool bye_heard;   /* it leaves us: no more sends */
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    teffi_queue events;
+    bool draining;
+    unsigned ups; /* the drainer's: up events minus ends */
+} link_node;
+
+typedef struct out_buffer {
+    uint8_t *data;
+    size_t len, cap;
+} out_buffer;
+
+struct teffi_conn {
+    /* immutable after init */
+    teffi_link *owner;
+    bool dialled;
+    nng_aio *recv_aio, *send_aio, *dial_aio;
+    nng_stream_dialer *dialer;
+    char target[TEFFI_ADDRESS_MAX + 1]; /* dialled address, for texts */
+    void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
+    void *done_arg;
+    bool expects; /* peer.node was given before the hello */
+
+    _Atomic uint32_t refs;             /* release on drop pairs with acquire of the last */
+    _Atomic uint64_t waiting_since_ns; /* a receive is in flight since, 0 = none */
+    _Atomic uint64_t partial_since_ns; /* a frame is incomplete since, 0 = none */
+    _Atomic uint64_t sending_since_ns; /* a write is in flight since, 0 = none */
+    _Atomic uint64_t wrote_ns;         /* the last write's end */
+    _Atomic bool late;                 /* the ticker killed it: its handshake took too long */
+
+    /* guarded by owner->lock */
+    teffi_conn *next, *prev;           /* among all that have not ended */
+    teffi_conn *dead_next, *tick_next; /* the ticker's chain */
+    _Atomic conn_state state;          /* written under the lock; the reader may look without */
+    link_node *node;
+    uint64_t deadline_ns; /* of the handshake */
+    bool bye_sent;
+    bool done_posted;
+    teff_err done_err;
+    bool replaced; /* a newer connection took its place: what it still brings is dropped */
+
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    nng_stream *stream;
+    out_buffer control; /* handshake frames: go first, also before UP */
+    out_buffer fill;    /* frames that wait */
+    bool sending;       /* fly and fly_at are the flight's own meanwhile */
+    bool open;          /* fill may be written: the handshake is over */
+    bool finished;      /* nothing may follow what is in fill */
+    bool closed;        /* nothing is written any more */
+    bool linger;        /* close when all is written */
+
+    /* written under both gates, read under either; taken before lock */
+    pthread_mutex_t read_gate, write_gate;
+    bool shut; /* nothing is given to the stream any more */
+
+    /* the flight's */
+    out_buffer fly;
+    size_t fly_at;
+
+    /* the reader's, then its batch event's */
+    uint8_t *in;
+    size_t in_len, in_cap;
+    unsigned in_small; /* receives in a row that needed little of it */
+    bool refused;      /* told so; what it still says is not read */
+    teffi_queue batch;
+    bool batch_ack;  /* a BYE_ACK came behind the batch */
+    bool batch_last; /* the connection ends behind the batch */
+    teffi_hello peer;
+    uint32_t version;
+    uint64_t sequence;
+    uint8_t nonce[TEFFI_NONCE_BYTES];
+    teff_err why; /* of the end, with text for done */
+    char why_text[TEFF_TEXT_MAX];
+
+    /* the end's, before its event */
+    bool was_up, lost, clean;
+    link_event up_event, batch_event, down_event, done_event;
+};
+
+typedef struct seen_silo {
+    teffi_node_id node;
+    uint64_t stamp;
+} seen_silo;
+
+struct teffi_link {
+    teffi_net net; /* first: the net is the link */
+    /* immutable after init */
+    const teffi_platform *platform;
+    teffi_net_events events;
+    void *arg;
+    uint32_t frame_max_bytes, heartbeat_ms, hello_timeout_ms, queue_max_bytes;
+    nng_tls_config *tls_dial, *tls_accept;
+    nng_aio *tick_aio, *accept_aio;
+
+    _Atomic uint64_t facts[LINK_FACTS];
+    _Atomic uint64_t logged_s[LINK_FACTS];
+    _Atomic uint64_t sequence; /* of dialled connections */
+
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* for shutdown and free */
+    teffi_hello self;
+    nng_stream_listener *listener;
+    link_node *buckets[LINK_BUCKETS];
+    teffi_conn *conns, *dead;
+    unsigned live; /* connections not yet freed or dead */
+    unsigned nodes;
+    unsigned pending; /* accepted ones in their handshake */
+    bool leaving;     /* shutdown began: no sends */
+    bool freeing;     /* no new connections */
+    bool accept_again;
+    seen_silo seen[LINK_SEEN_SETS][LINK_SEEN_WAYS];
+    uint64_t seen_clock;
+};
+
+/* ---- link.c: facts -------------------------------------------------------------------------- */
+static inline uint64_t teffi_link_now(const teffi_link *link)
+{
+    return teffi_now(link->platform);
+}
+
+/* teffi_link_count - without a line. teffi_link_note - with one, at most one a second of its
+ * kind. */
+void teffi_link_count(teffi_link *link, link_fact fact, uint64_t n);
+void teffi_link_note(teffi_link *link, link_fact fact, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- link_address.c ------------------------------------------------------------------------- */
+/* teffi_link_address_url - the url of an address for nng. out: false when it is none. */
+bool teffi_link_address_url(const teffi_link *link, const char *address, char *url, size_t n);
+/* teffi_link_address_remote - who is at the other end, for log lines. */
+void teffi_link_address_remote(nng_stream *stream, char *text, size_t n);
+
+/* ---- link_nodes.c: called with link->lock held ---------------------------------------------- */
+link_node *teffi_link_node_find(teffi_link *link, teffi_node_id id);
+/* teffi_link_node_make - find or add. out: NULL when memory is out. */
+link_node *teffi_link_node_make(teffi_link *link, teffi_node_id id);
+/* teffi_link_node_know - it may be sent to from now on; an earlier goodbye is over.
+ * in:   address, checked. */
+void teffi_link_node_know(link_node *node, const char *address);
+/* teffi_link_node_settle - take it off the table when nothing speaks for keeping it.
+ * out:  true: the caller drops the table's reference, without the lock. */
+bool teffi_link_node_settle(link_node *node);
+void teffi_link_node_ref(link_node *node);
+/* teffi_link_node_unref - without the lock. */
+void teffi_link_node_unref(link_node *node);
+/* teffi_link_seen_newest - is this incarnation at least as new as all seen of its silo? Notes
+ * it. */
+bool teffi_link_seen_newest(teffi_link *link, teffi_node_id id, bool note);
+
+/* ---- link_conn.c ---------------------------------------------------------------------------- */
+/* teffi_link_conn_new - counted in live, with one reference, the caller's; not listed yet. */
+teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled);
+void teffi_link_conn_ref(teffi_conn *conn);
+void teffi_link_conn_unref(teffi_conn *conn);
+/* teffi_link_conn_list - lock held; takes a reference of its own. */
+void teffi_link_conn_list(teffi_conn *conn);
+/* teffi_link_conn_kill - its receive or dial callback will end it. runs: anywhere, also lock
+ * held. */
+void teffi_link_conn_kill(teffi_conn *conn);
+/* teffi_link_conn_submit - give an operation to the stream, unless it is shut: nng's streams keep
+ * one that comes after the close for ever, and TLS ones do not even let it be cancelled.
+ * out:  false: shut; nothing was submitted, no callback comes. */
+bool teffi_link_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
+                            void (*start)(nng_stream *, nng_aio *), nng_aio *aio);
+/* teffi_link_conn_end - once; posts what follows from it. runs: receive and dial callbacks, no
+ * lock. */
+void teffi_link_conn_end(teffi_conn *conn);
+/* teffi_link_conn_why - the reason of the end to come; the first one stays. runs: its callbacks. */
+void teffi_link_conn_why(teffi_conn *conn, teff_err err, const char *text);
+/* teffi_link_conn_reap - free the dead. runs: not in a callback of theirs. */
+void teffi_link_conn_reap(teffi_link *link);
+
+/* ---- link_dial.c ---------------------------------------------------------------------------- */
+/* teffi_link_dial_node - lock held; sets node->out. out: NULL when that cannot even begin; else the
+ * caller must teffi_link_dial_start it without the lock. */
+teffi_conn *teffi_link_dial_node(link_node *node);
+void teffi_link_dial_start(teffi_conn *conn);
+void teffi_link_dial_cb(void *arg);
+void teffi_link_dial(teffi_net *net, const char *address,
+                     void (*done)(void *arg, teff_err err, const teffi_hello *peer,
+                                  const char *text),
+                     void *arg);
+
+/* ---- link_accept.c -------------------------------------------------------------------------- */
+teff_err teffi_link_listen(teffi_net *net, const char *address, char *bound, char *text);
+void teffi_link_accept_cb(void *arg);
+void teffi_link_accept_more(teffi_link *link);
+
+/* ---- link_greet.c: the handshake, in the reader --------------------------------------------- */
+/* teffi_link_greet_first - the dialler's hello. */
+void teffi_link_greet_first(teffi_conn *conn);
+/* teffi_link_greet_frame - a frame before UP. out: false: the connection ends. */
+bool teffi_link_greet_frame(teffi_conn *conn, const teffi_frame *frame);
+
+/* ---- link_send.c ---------------------------------------------------------------------------- */
+teff_err teffi_link_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
+void teffi_link_send_cb(void *arg);
+/* teffi_link_send_control - queue and flush; handshake frames overtake what waits. */
+void teffi_link_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
+/* teffi_link_send_open - the handshake is over: what waits may go. */
+void teffi_link_send_open(teffi_conn *conn);
+/* teffi_link_send_finish - BYE or BYE_ACK behind this connection's queue; flush follows. */
+void teffi_link_send_finish(teffi_conn *conn, uint8_t kind);
+void teffi_link_send_flush(teffi_conn *conn);
+/* teffi_link_send_steal - move what waits from one connection to another, not yet open one. */
+void teffi_link_send_steal(teffi_conn *from, teffi_conn *to);
+/* teffi_link_send_linger - close it when all is written. */
+void teffi_link_send_linger(teffi_conn *conn);
+/* teffi_link_send_msg - a message on this very connection; takes msg on TEFF_OK only. */
+teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg);
+
+/* ---- link_recv.c ---------------------------------------------------------------------------- */
+void teffi_link_recv_cb(void *arg);
+/* teffi_link_recv_go_on - what is still buffered, then the next receive. in: takes one reference
+ * over. */
+void teffi_link_recv_go_on(teffi_conn *conn);
+
+/* ---- link_events.c -------------------------------------------------------------------------- */
+/* teffi_link_event_post - append to the node's queue. in: takes over one reference of conn. */
+void teffi_link_event_post(link_node *node, link_event *event, event_kind kind, teffi_conn *conn);
+/* teffi_link_event_drain - tell the owner, unless another thread is at it. runs: callbacks, no
+ * lock. */
+void teffi_link_event_drain(link_node *node);
+
+/* ---- link_bye.c ----------------------------------------------------------------------------- */
+/* teffi_link_bye_say - lock held; put BYE on the best connection, if it carries none yet.
+ * out:  a connection to flush and unref without the lock; NULL when there is none. */
+teffi_conn *teffi_link_bye_say(link_node *node);
+/* teffi_link_bye_heard - the peer leaves. teffi_link_bye_acked - it has answered ours. */
+void teffi_link_bye_heard(teffi_conn *conn);
+void teffi_link_bye_acked(teffi_conn *conn);
+void teffi_link_peer_remove(teffi_net *net, teffi_node_id id, bool clean);
+teff_err teffi_link_shutdown(teffi_net *net, uint32_t timeout_ms);
+
+/* ---- link_tick.c ---------------------------------------------------------------------------- */
+void teffi_link_tick_cb(void *arg);
+void teffi_link_tick_start(teffi_link *link);
+
+#endif

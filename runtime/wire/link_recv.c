@@ -1,0 +1,252 @@
+/* link_recv.c - bytes from the stream to frames to batches of messages. One reader a connection:
+ * it receives, takes apart what came, hands a batch on, and receives again only then. So a slow
+ * owner slows the peer down through the socket.
+ * Way:     nng stream -> [recv] -> frame -> link_events
+ * Threads: the reader is the receive callback, then whoever tells the batch. */
+#include "wire/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum progress { NEED_MORE, BATCH_FULL, BROKEN } progress;
+
+static bool resize(teffi_conn *conn, size_t cap)
+{
+    uint8_t *in = realloc(conn->in, cap);
+    if (!in)
+        return false;
+    conn->in = in;
+    conn->in_cap = cap;
+    conn->in_small = 0;
+    return true;
+}
+
+/* A full buffer grows; one of which little was used for long shrinks. */
+static bool fit_buffer(teffi_conn *conn, size_t got)
+{
+    bool filled = conn->in_len + got >= conn->in_cap;
+    if (conn->in_cap == 0)
+        return resize(conn, LINK_READ_MIN);
+    if (conn->in_len == conn->in_cap || (filled && conn->in_cap < LINK_READ_MAX))
+        return resize(conn, conn->in_cap * 2);
+    conn->in_small = got < conn->in_cap / 8 ? conn->in_small + 1 : 0;
+    if (conn->in_small > 32 && conn->in_len == 0 && conn->in_cap > LINK_READ_MIN)
+        resize(conn, conn->in_cap / 2); /* a failed shrink does no harm */
+    return true;
+}
+
+/* out: false: the connection is shut, and no callback comes. */
+static bool receive(teffi_conn *conn)
+{
+    nng_iov iov = {conn->in + conn->in_len, conn->in_cap - conn->in_len};
+    conn->waiting_since_ns = teffi_link_now(conn->owner);
+    nng_aio_set_iov(conn->recv_aio, 1, &iov);
+    return teffi_link_conn_submit(conn, &conn->read_gate, nng_stream_recv, conn->recv_aio);
+}
+
+static bool malformed(teffi_conn *conn, const char *what)
+{
+    char remote[64];
+    teffi_link_address_remote(conn->stream, remote, sizeof remote);
+    teffi_link_note(conn->owner, conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE,
+                    "%s: %s, closed", remote, what);
+    teffi_link_conn_why(conn, TEFF_E_UNREACHABLE, what);
+    return false;
+}
+
+static void answer_refused(teffi_conn *conn, const teffi_msg *call)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
+    if (!msg)
+        return;
+    msg->err = TEFF_E_REFUSED;
+    msg->text = "clients may not call system targets";
+    msg->src = call->via;
+    msg->to.node = call->src;
+    msg->call_slot = call->call_slot;
+    msg->call_generation = call->call_generation;
+    if (teffi_link_send_msg(conn, msg))
+        teffi_msg_free(msg);
+}
+
+/* What a client says of itself is not believed. out: false: the message was dropped. */
+static bool admit_client(teffi_conn *conn, teffi_msg *msg)
+{
+    msg->src = conn->peer.node;
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    pthread_mutex_lock(&conn->owner->lock);
+    msg->via = conn->owner->self.node;
+    pthread_mutex_unlock(&conn->owner->lock);
+    if (msg->to.slot == TEFFI_SLOT_GRAIN || msg->to.slot >= TEFFI_SLOT_SYSTEM_END)
+        return true;
+    teffi_link_note(conn->owner, LINK_REFUSED_SYSTEM,
+                    "client %08x: message to system slot %u refused", conn->peer.node.silo,
+                    msg->to.slot);
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        answer_refused(conn, msg);
+    teffi_msg_free(msg);
+    return false;
+}
+
+static bool take_message(teffi_conn *conn, const teffi_frame *frame)
+{
+    teffi_msg *msg;
+    if (conn->dialled && conn->owner->self.role == TEFFI_ROLE_SILO)
+        return malformed(conn, "a message against the direction");
+    teff_err err = teffi_frame_decode(frame, teffi_link_now(conn->owner), &msg);
+    if (err)
+        return malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message" : "bad message");
+    teffi_link_count(conn->owner, LINK_FRAMES_IN, 1);
+    if (conn->peer.role == TEFFI_ROLE_SILO || admit_client(conn, msg))
+        teffi_queue_push(&conn->batch, &msg->link);
+    return true;
+}
+
+static bool take_control(teffi_conn *conn, const teffi_frame *frame)
+{
+    const uint8_t *payload;
+    size_t len;
+    if (!teffi_frame_payload(frame, &payload, &len) || len)
+        return malformed(conn, "bad control frame");
+    switch (frame->kind) {
+    case TEFFI_FRAME_HEARTBEAT:
+        return true;
+    case TEFFI_FRAME_BYE:
+        teffi_link_bye_heard(conn);
+        return true;
+    case TEFFI_FRAME_BYE_ACK:
+        conn->batch_ack = true;
+        return true;
+    default:
+        return malformed(conn, "unknown frame kind");
+    }
+}
+
+static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
+{
+    if (conn->refused)
+        return true;
+    if (conn->state != CONN_UP)
+        return teffi_link_greet_frame(conn, frame);
+    return frame->kind <= TEFFI_MSG_RESPONSE ? take_message(conn, frame)
+                                             : take_control(conn, frame);
+}
+
+static bool bad_length(teffi_conn *conn, teff_err err)
+{
+    char remote[64];
+    if (err != TEFF_E_TOO_LARGE || conn->state != CONN_UP)
+        return malformed(conn, "bad frame length");
+    teffi_link_address_remote(conn->stream, remote, sizeof remote);
+    teffi_link_note(conn->owner, LINK_OVERSIZE, "%s: frame over %u bytes, closed", remote,
+                    conn->owner->frame_max_bytes);
+    teffi_link_conn_why(conn, TEFF_E_UNREACHABLE, "frame over the limit");
+    return false;
+}
+
+/* Take frames apart from *at on. */
+static progress take_frames(teffi_conn *conn, size_t *at)
+{
+    while (conn->batch.count < LINK_BATCH_MAX) {
+        teffi_frame frame;
+        size_t size;
+        size_t max = conn->state == CONN_UP ? conn->owner->frame_max_bytes : TEFFI_HELLO_MAX;
+        teff_err err = teffi_frame_peek(conn->in + *at, conn->in_len - *at, max, &size, &frame);
+        if (err)
+            return bad_length(conn, err), BROKEN;
+        if (size == 0 || size > conn->in_len - *at)
+            return NEED_MORE;
+        if (!take_frame(conn, &frame))
+            return BROKEN;
+        *at += size;
+    }
+    return BATCH_FULL;
+}
+
+static progress parse(teffi_conn *conn)
+{
+    size_t at = 0;
+    progress p = take_frames(conn, &at);
+    conn->in_len -= at;
+    if (at && conn->in_len)
+        memmove(conn->in, conn->in + at, conn->in_len);
+    if (conn->in_len == 0)
+        conn->partial_since_ns = 0;
+    else if (at || conn->partial_since_ns == 0)
+        conn->partial_since_ns = teffi_link_now(conn->owner);
+    return p;
+}
+
+/* Hand the batch to the node's queue, in one step with the look at replaced: a newer connection's
+ * up event must not come between. out: false: dropped. */
+static bool post_batch(teffi_conn *conn)
+{
+    teffi_link *link = conn->owner;
+    pthread_mutex_lock(&link->lock);
+    bool post = !conn->replaced;
+    if (post)
+        teffi_link_event_post(conn->node, &conn->batch_event, EVENT_BATCH, conn);
+    pthread_mutex_unlock(&link->lock);
+    if (post)
+        return true;
+    for (teffi_qnode *q; (q = teffi_queue_pop(&conn->batch));)
+        teffi_msg_free(teffi_container(q, teffi_msg, link));
+    return false;
+}
+
+/* Consumes one reference of conn: it becomes the batch's or the next receive's. */
+static void dispose(teffi_conn *conn, progress p)
+{
+    if (conn->batch.count || conn->batch_ack) {
+        conn->batch_last = p == BROKEN;
+        if (post_batch(conn))
+            return;
+        p = BROKEN;
+    }
+    if (p != BROKEN && receive(conn))
+        return;
+    teffi_link_conn_end(conn);
+    teffi_link_conn_unref(conn);
+}
+
+/* The owner hears on this thread of what was posted; inside a drain, that goes on with it. */
+static void go_on(teffi_conn *conn, size_t got)
+{
+    progress p = parse(conn);
+    if (p == NEED_MORE && !fit_buffer(conn, got))
+        p = BROKEN;
+    link_node *node = conn->node; /* once disposed of, the next reader may set it */
+    if (node)
+        teffi_link_node_ref(node);
+    dispose(conn, p);
+    if (!node)
+        return;
+    teffi_link_event_drain(node);
+    teffi_link_node_unref(node);
+}
+
+void teffi_link_recv_go_on(teffi_conn *conn)
+{
+    go_on(conn, 0);
+}
+
+void teffi_link_recv_cb(void *arg)
+{
+    teffi_conn *conn = arg;
+    int rv = nng_aio_result(conn->recv_aio);
+    conn->waiting_since_ns = 0;
+    if (rv != 0) {
+        char text[TEFF_TEXT_MAX];
+        snprintf(text, sizeof text, "%.256s: %s", conn->target,
+                 conn->late ? "no answer in time" : nng_strerror(rv));
+        teffi_link_conn_why(conn, TEFF_E_UNREACHABLE, text);
+        teffi_link_conn_end(conn);
+        teffi_link_conn_unref(conn);
+        return;
+    }
+    size_t got = nng_aio_count(conn->recv_aio);
+    conn->in_len += got;
+    teffi_link_count(conn->owner, LINK_BYTES_IN, got);
+    go_on(conn, got);
+}

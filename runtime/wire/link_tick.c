@@ -1,0 +1,116 @@
+/* link_tick.c - what time brings: heartbeats, silent peers, late handshakes, redials, and the
+ * burial of connections.
+ * Way:     nng sleep -> [tick] -> link_send, link_dial, link_conn
+ * Threads: one tick at a time; connections are held while the lock is not. */
+#include "wire/link.h"
+
+#include <stddef.h>
+
+static bool older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
+{
+    return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+typedef enum fate { FATE_NONE, FATE_LATE, FATE_SILENT, FATE_BEAT } fate;
+
+static fate fate_of(const teffi_conn *conn, uint64_t now_ns)
+{
+    uint64_t beat_ns = conn->owner->heartbeat_ms * 1000000ull;
+    uint64_t silent_ns = LINK_SILENT_HEARTBEATS * beat_ns;
+    if (conn->state != CONN_UP)
+        return now_ns > conn->deadline_ns ? FATE_LATE : FATE_NONE;
+    if (older(conn->waiting_since_ns, now_ns, silent_ns) ||
+        older(conn->sending_since_ns, now_ns, silent_ns) ||
+        older(conn->partial_since_ns, now_ns, LINK_FRAME_HEARTBEATS * beat_ns))
+        return FATE_SILENT;
+    return !conn->sending_since_ns && older(conn->wrote_ns, now_ns, beat_ns) ? FATE_BEAT
+                                                                             : FATE_NONE;
+}
+
+static void meet_fate(teffi_conn *conn, fate what)
+{
+    teffi_link *link = conn->owner;
+    switch (what) {
+    case FATE_LATE:
+        conn->late = true;
+        teffi_link_note(link, LINK_HELLO_TIMEOUTS, "%s: no handshake in %u ms, closed",
+                        conn->dialled ? conn->target : "accepted", link->hello_timeout_ms);
+        teffi_link_conn_kill(conn);
+        break;
+    case FATE_SILENT:
+        teffi_link_note(link, LINK_SILENT, "node %08x: silent for %u heartbeats of %u ms, closed",
+                        conn->peer.node.silo, LINK_SILENT_HEARTBEATS, link->heartbeat_ms);
+        teffi_link_conn_kill(conn);
+        break;
+    case FATE_BEAT:
+        teffi_link_send_control(conn, TEFFI_FRAME_HEARTBEAT, NULL, 0);
+        break;
+    case FATE_NONE:
+        break;
+    }
+}
+
+static void look_at_conns(teffi_link *link, uint64_t now_ns)
+{
+    teffi_conn *due = NULL;
+    pthread_mutex_lock(&link->lock);
+    for (teffi_conn *c = link->conns; c; c = c->next) {
+        if (fate_of(c, now_ns) == FATE_NONE || (c->late && c->state != CONN_UP))
+            continue;
+        teffi_link_conn_ref(c);
+        c->tick_next = due;
+        due = c;
+    }
+    pthread_mutex_unlock(&link->lock);
+    while (due) {
+        teffi_conn *next = due->tick_next;
+        meet_fate(due, fate_of(due, now_ns));
+        teffi_link_conn_unref(due);
+        due = next;
+    }
+}
+
+static void redial(teffi_link *link, uint64_t now_ns)
+{
+    teffi_conn *due = NULL;
+    pthread_mutex_lock(&link->lock);
+    for (unsigned i = 0; i < LINK_BUCKETS && !link->leaving; i++)
+        for (link_node *node = link->buckets[i]; node; node = node->bucket_next) {
+            if (!node->known || node->out || !node->redial_ns || now_ns < node->redial_ns)
+                continue;
+            teffi_conn *conn = teffi_link_dial_node(node);
+            if (!conn)
+                continue;
+            conn->tick_next = due;
+            due = conn;
+        }
+    pthread_mutex_unlock(&link->lock);
+    while (due) {
+        teffi_conn *next = due->tick_next;
+        teffi_link_dial_start(due);
+        due = next;
+    }
+}
+
+void teffi_link_tick_start(teffi_link *link)
+{
+    uint32_t ms = link->heartbeat_ms / 4;
+    ms = ms < 5 ? 5 : ms > LINK_TICK_MAX_MS ? LINK_TICK_MAX_MS : ms;
+    nng_sleep_aio((nng_duration)ms, link->tick_aio);
+}
+
+void teffi_link_tick_cb(void *arg)
+{
+    teffi_link *link = arg;
+    if (nng_aio_result(link->tick_aio) != 0)
+        return; /* free stopped it */
+    uint64_t now_ns = teffi_link_now(link);
+    look_at_conns(link, now_ns);
+    redial(link, now_ns);
+    teffi_link_accept_more(link);
+    teffi_link_conn_reap(link);
+    pthread_mutex_lock(&link->lock);
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+    teffi_link_tick_start(link);
+}
