@@ -1,0 +1,260 @@
+/* ctx.c - contexts of turns and threads: memory, errors, calls and waits.
+ * Way:     grains/turn, task, user threads -> [ctx] -> call, wait */
+#include "node/ctx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+
+void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
+{
+    memset(ctx, 0, sizeof *ctx);
+    ctx->node = node;
+    ctx->group = group;
+    teffi_arena_init(&ctx->arena, NULL, 0, 0);
+    if (!group) {
+        pthread_mutex_init(&ctx->lock, NULL);
+        pthread_cond_init(&ctx->cond, NULL);
+    }
+}
+
+/* A turn's call whose end is on the way is freed when it arrives; a thread waits for it. */
+static void drop_call(teff_ctx *ctx, teffi_call *call)
+{
+    if (teffi_call_abandon(call)) {
+        teffi_call_release(call);
+    } else if (ctx->group) {
+        call->wait.orphan = true;
+        call->wait.ctx = NULL;
+    } else {
+        teffi_wait *wait = &call->wait;
+        teffi_await(ctx, &wait, 1);
+        teffi_call_release(call);
+    }
+}
+
+static void drop_all(teff_ctx *ctx)
+{
+    while (ctx->calls) {
+        teffi_call *call = ctx->calls;
+        ctx->calls = call->next;
+        drop_call(ctx, call);
+    }
+    teffi_arena_fini(&ctx->arena);
+    ctx->text = NULL;
+}
+
+void teffi_ctx_fini(teff_ctx *ctx)
+{
+    drop_all(ctx);
+    if (!ctx->group) {
+        pthread_mutex_destroy(&ctx->lock);
+        pthread_cond_destroy(&ctx->cond);
+    }
+}
+
+teff_ctx *teffi_ctx_new(teffi_node *node)
+{
+    teff_ctx *ctx = malloc(sizeof *ctx);
+    if (ctx)
+        teffi_ctx_init(ctx, node, NULL);
+    return ctx;
+}
+
+void teff_ctx_free(teff_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    teffi_bug_if(ctx->group != NULL);
+    teffi_ctx_fini(ctx);
+    free(ctx);
+}
+
+void teff_ctx_reset(teff_ctx *ctx)
+{
+    if (!ctx->group)
+        drop_all(ctx);
+}
+
+void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
+{
+    ctx->timeout_ms = ms;
+}
+
+const char *teff_error(const teff_ctx *ctx)
+{
+    return ctx->text ? ctx->text : "";
+}
+
+static void set_text(teff_ctx *ctx, const char *fmt, va_list args)
+{
+    vsnprintf(ctx->text_buf, sizeof ctx->text_buf, fmt, args);
+    ctx->text = ctx->text_buf;
+}
+
+teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set_text(ctx, fmt, args);
+    va_end(args);
+    return err;
+}
+
+teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set_text(ctx, fmt, args);
+    va_end(args);
+    return err == TEFF_OK ? TEFF_E_FAILED : err;
+}
+
+/* Grain code is promised that memory does not fail; a process without any left cannot go on. */
+void *teff_alloc(teff_ctx *ctx, size_t n)
+{
+    void *p = teff_arena_alloc(&ctx->arena, n);
+    teffi_bug_if(!p);
+    return p;
+}
+
+char *teff_strdup(teff_ctx *ctx, const char *s)
+{
+    void *p = teff_arena_copy(&ctx->arena, s, strlen(s));
+    teffi_bug_if(!p);
+    return p;
+}
+
+typedef struct sleeper {
+    teffi_wait wait;
+    teffi_timer timer;
+} sleeper;
+
+static void slept(teffi_timer *timer)
+{
+    teffi_wait_signal(&teffi_container(timer, sleeper, timer)->wait);
+}
+
+void teffi_ctx_sleep(teff_ctx *ctx, uint32_t ms)
+{
+    sleeper s = {.timer = {.fire = slept}};
+    teffi_wait *wait = &s.wait;
+    teffi_exec *exec = ctx->node->exec;
+    teffi_wait_init(wait, ctx, NULL);
+    exec->ops->timer_set(exec, &s.timer, teffi_now(ctx->node->platform) + ms * 1000000ull);
+    teffi_await(ctx, &wait, 1);
+}
+
+typedef struct errand {
+    teffi_wait wait;
+    void (*fn)(void *arg);
+    void *arg;
+} errand;
+
+static void run_errand(teffi_wait *wait)
+{
+    errand *e = teffi_container(wait, errand, wait);
+    e->fn(e->arg);
+}
+
+void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+{
+    errand e = {.fn = fn, .arg = arg};
+    teffi_wait *wait = &e.wait;
+    teffi_wait_init(wait, ctx, run_errand);
+    teffi_wait_signal(wait);
+    teffi_await(ctx, &wait, 1);
+}
+
+typedef struct store_wait {
+    teffi_store_op op;
+    teffi_wait wait;
+} store_wait;
+
+static void stored(teffi_store_op *op)
+{
+    teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);
+}
+
+teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
+{
+    store_wait s = {.op = *op};
+    teffi_wait *wait = &s.wait;
+    s.op.done = stored;
+    teffi_wait_init(wait, ctx, NULL);
+    teffi_store_submit(ctx->node->store, &s.op);
+    teffi_await(ctx, &wait, 1);
+    *op = s.op;
+    if (op->err && op->err != TEFF_E_CONFLICT)
+        return teffi_ctx_fail(ctx, op->err, "store: %s", op->text);
+    return op->err;
+}
+
+teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **reply)
+{
+    teffi_wait *wait = &call->wait;
+    teffi_await(ctx, &wait, 1);
+    if (call->err)
+        return teffi_ctx_fail(ctx, call->err, "%s", call->text ? call->text : "");
+    if (reply)
+        *reply = call->reply->body;
+    return TEFF_OK;
+}
+
+static teffi_msg *rpc_msg(teffi_node *node, teffi_node_id to, unsigned slot, uint32_t method,
+                          const ProtobufCMessage *body)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    if (!msg)
+        return NULL;
+    msg->src = node->id;
+    msg->to = (teffi_pid){.node = to, .slot = slot};
+    msg->method_id = method;
+    msg->raw_len = protobuf_c_message_get_packed_size(body);
+    uint8_t *raw = teff_arena_alloc(&msg->arena, msg->raw_len);
+    if (!raw) {
+        teffi_msg_free(msg);
+        return NULL;
+    }
+    protobuf_c_message_pack(body, raw);
+    msg->raw = raw;
+    return msg;
+}
+
+teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                                const ProtobufCMessage *body, uint32_t timeout_ms,
+                                const ProtobufCMessageDescriptor *desc)
+{
+    teffi_node *node = ctx->node;
+    uint64_t deadline = teffi_now(node->platform) + timeout_ms * 1000000ull;
+    teffi_msg *msg = rpc_msg(node, to, slot, method, body);
+    teffi_call *call = msg ? teffi_call_new(node, ctx, deadline) : NULL;
+    if (!call) {
+        teffi_msg_free(msg);
+        return NULL;
+    }
+    call->out_desc = desc;
+    call->system = true;
+    msg->call_slot = call->slot;
+    msg->call_generation = call->generation;
+    msg->deadline_ns = deadline;
+    teffi_call_sent_to(node, call->slot, call->generation, to);
+    teff_err err = teffi_node_send(node, to, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        (void)teffi_call_fail(call, err, "the silo cannot be reached");
+    }
+    return call;
+}
+
+teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                       const ProtobufCMessage *body, uint32_t timeout_ms,
+                       const ProtobufCMessageDescriptor *desc, ProtobufCMessage **reply)
+{
+    teffi_call *call = teffi_ctx_rpc_start(ctx, to, slot, method, body, timeout_ms, desc);
+    if (!call)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
+    return teffi_ctx_await_call(ctx, call, reply);
+}

@@ -1,0 +1,95 @@
+/* wait.c - waiting on both sides: a turn suspends its fiber, a thread sleeps on its condition.
+ * Way:     call, store op, timer -> [wait] -> the turn's group, or the blocked thread
+ * Threads: signal anywhere; arrived on the group; await on the context. */
+#include "node/wait.h"
+
+#include <string.h>
+#include "base/bug.h"
+#include "node/ctx.h"
+
+void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait *wait))
+{
+    memset(wait, 0, sizeof *wait);
+    wait->item.kind = TEFFI_ITEM_WAIT;
+    wait->ctx = ctx;
+    wait->group = ctx->group;
+    wait->arrive = arrive;
+}
+
+void teffi_wait_signal(teffi_wait *wait)
+{
+    if (wait->group) {
+        bool taken = teffi_group_push(wait->group, &wait->item);
+        teffi_bug_if(!taken);
+        return;
+    }
+    teff_ctx *ctx = wait->ctx;
+    pthread_mutex_lock(&ctx->lock);
+    wait->done = true;
+    pthread_cond_broadcast(&ctx->cond);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
+{
+    teffi_wait *wait = teffi_container(item, teffi_wait, item);
+    bool orphan = wait->orphan;
+    wait->done = true;
+    if (wait->arrive)
+        wait->arrive(wait);
+    if (orphan || !wait->awaited)
+        return false;
+    teff_ctx *ctx = wait->ctx;
+    wait->awaited = false;
+    if (--ctx->waiting > 0)
+        return false;
+    *ctx_out = ctx;
+    return teffi_fiber_resume(ctx->fiber);
+}
+
+static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (waits[i]->done || waits[i]->awaited)
+            continue;
+        waits[i]->awaited = true;
+        ctx->waiting++;
+    }
+    if (ctx->waiting)
+        teffi_fiber_suspend(ctx->fiber);
+}
+
+/* Lock held, on both sides of it. */
+static void block(teff_ctx *ctx)
+{
+    teffi_exec *exec = ctx->node->exec;
+    if (!exec->ops->park) {
+        pthread_cond_wait(&ctx->cond, &ctx->lock);
+        return;
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    exec->ops->park(exec);
+    pthread_mutex_lock(&ctx->lock);
+}
+
+static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    pthread_mutex_lock(&ctx->lock);
+    for (size_t i = 0; i < n; i++)
+        while (!waits[i]->done)
+            block(ctx);
+    pthread_mutex_unlock(&ctx->lock);
+    for (size_t i = 0; i < n; i++) {
+        if (waits[i]->arrive)
+            waits[i]->arrive(waits[i]);
+        waits[i]->arrive = NULL;
+    }
+}
+
+void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    if (ctx->group)
+        await_turn(ctx, waits, n);
+    else
+        await_thread(ctx, waits, n);
+}
