@@ -1,0 +1,145 @@
+/* view.c - views: made from rows, owners by a consistent ring.
+ * Way:     membership -> [view] -> directory, placement */
+#include "cluster/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "node/node.h"
+
+/* Points of a silo on the ring: 64 keep the largest share within about a third of the mean. */
+enum { POINTS = 64 };
+
+typedef struct point {
+    uint64_t at;
+    int16_t member;
+} point;
+
+static int by_place(const void *a, const void *b)
+{
+    const point *x = a, *y = b;
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->member - y->member;
+}
+
+static int by_node(const void *a, const void *b)
+{
+    const teffi_member *x = a, *y = b;
+    if (x->node.silo != y->node.silo)
+        return x->node.silo < y->node.silo ? -1 : 1;
+    return (x->node.incarnation > y->node.incarnation) -
+           (x->node.incarnation < y->node.incarnation);
+}
+
+/* The first point at or after the arc's start owns the arc. */
+static void assign(teffi_view *view, const point *points, size_t n)
+{
+    size_t p = 0;
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        uint64_t start = (uint64_t)i << 56;
+        while (p < n && points[p].at < start)
+            p++;
+        view->owner[i] = n ? points[p == n ? 0 : p].member : (int16_t)-1;
+    }
+}
+
+static bool make_ring(teffi_view *view)
+{
+    point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
+    size_t n = 0;
+    if (!points)
+        return false;
+    for (size_t m = 0; m < view->n_members; m++) {
+        teffi_node_id id = view->members[m].node;
+        for (uint64_t i = 0; view->members[m].status == TEFFI_ACTIVE && i < POINTS; i++)
+            points[n++] = (point){teffi_hash64(&id, sizeof id, i), (int16_t)m};
+    }
+    qsort(points, n, sizeof *points, by_place);
+    assign(view, points, n);
+    free(points);
+    return true;
+}
+
+static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
+{
+    view->members = calloc(n + 1, sizeof *view->members);
+    if (!view->members)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        teffi_member *to = &view->members[i];
+        *to = members[i];
+        to->types = calloc(to->n_types + 1, sizeof *to->types);
+        view->n_members = i + 1;
+        if (!to->types)
+            return false;
+        if (to->n_types)
+            memcpy(to->types, members[i].types, to->n_types * sizeof *to->types);
+        view->n_active += to->status == TEFFI_ACTIVE;
+    }
+    qsort(view->members, n, sizeof *view->members, by_node);
+    return true;
+}
+
+teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t n)
+{
+    teffi_view *view = calloc(1, sizeof *view);
+    if (!view)
+        return NULL;
+    atomic_init(&view->refs, 1);
+    view->version = version;
+    if (!copy_members(view, members, n) || !make_ring(view)) {
+        teffi_view_unref(view);
+        return NULL;
+    }
+    return view;
+}
+
+const teffi_view *teffi_view_ref(const teffi_view *view)
+{
+    teffi_view *v = (teffi_view *)(uintptr_t)view;
+    atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
+    return view;
+}
+
+void teffi_view_unref(const teffi_view *view)
+{
+    teffi_view *v = (teffi_view *)(uintptr_t)view;
+    /* acq_rel: the last holder sees what the others did before it frees */
+    if (!v || atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (size_t i = 0; i < v->n_members; i++)
+        free(v->members[i].types);
+    free(v->members);
+    free(v);
+}
+
+const teffi_view *teffi_view_get(teffi_node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    const teffi_view *view = node->view ? teffi_view_ref(node->view) : NULL;
+    pthread_mutex_unlock(&node->lock);
+    return view;
+}
+
+const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
+{
+    for (size_t i = 0; i < view->n_members; i++)
+        if (teffi_node_is(view->members[i].node, node))
+            return &view->members[i];
+    return NULL;
+}
+
+teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition)
+{
+    int16_t owner = view->owner[partition];
+    return owner < 0 ? (teffi_node_id){0} : view->members[owner].node;
+}
+
+bool teffi_member_hosts(const teffi_member *member, uint32_t type_id)
+{
+    for (size_t i = 0; i < member->n_types; i++)
+        if (member->types[i] == type_id)
+            return true;
+    return false;
+}
