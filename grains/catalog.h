@@ -1,0 +1,60 @@
+/* catalog.h - which activations live on this silo? Found by identity, made on demand, kept for use
+ * again: an activation's memory is never freed while the silo lives, so that a pusher who was slow
+ * finds memory (and a re-route) instead of a crash.
+ * Way:     route -> [catalog] -> activation's group
+ * Threads: a lock per shard; a shard is one partition of the directory (256), so that a silo can
+ *          list what it holds of a partition. */
+#ifndef TEFFI_GRAINS_CATALOG_H
+#define TEFFI_GRAINS_CATALOG_H
+
+#include "activation.h"
+#include "base/table.h"
+#include "cluster/view.h"
+
+struct teffi_grains;
+
+typedef struct teffi_catalog_shard {
+    pthread_mutex_t lock;
+    teffi_table table;
+} teffi_catalog_shard;
+
+typedef struct teffi_catalog {
+    teffi_catalog_shard shards[TEFFI_PARTITIONS];
+    _Atomic uint64_t count; /* activations that are not buried yet */
+    pthread_mutex_t pool_lock;
+    teffi_activation *free; /* guarded by pool_lock */
+    teffi_activation **all; /* guarded by pool_lock: by slot */
+    uint32_t n_all, all_max;
+} teffi_catalog;
+
+void teffi_catalog_init(teffi_catalog *catalog);
+void teffi_catalog_fini(teffi_catalog *catalog);
+
+/* teffi_catalog_push - give msg to the grain's activation; with create, make one when there is
+ * none.
+ * out:  TEFF_OK: msg is the activation's; TEFF_E_NOT_FOUND: none here (and not create);
+ *       TEFF_E_OVERLOADED: its queue is full; TEFF_E_NOMEM. msg moves on TEFF_OK only. */
+TEFF_MUST_USE teff_err teffi_catalog_push(struct teffi_grains *grains, const teffi_ident *ident,
+                                          teffi_msg *msg, bool create);
+
+/* teffi_catalog_has - is there an activation of the grain here? */
+bool teffi_catalog_has(struct teffi_grains *grains, const teffi_ident *ident);
+
+/* teffi_catalog_remove - out of the table; later pushes make or find another. By the activation. */
+void teffi_catalog_remove(struct teffi_grains *grains, teffi_activation *act);
+
+/* teffi_catalog_keep - back to the pool, by the activation's own handler, as its last act. */
+void teffi_catalog_keep(struct teffi_grains *grains, teffi_activation *act);
+
+/* teffi_catalog_registered - the directory has confirmed (or lost) it; seen by who lists
+ * the shard. */
+void teffi_catalog_registered(struct teffi_grains *grains, teffi_activation *act, bool yes);
+
+/* teffi_catalog_each - visit a shard's activations under its lock; visit must be short.
+ * in:   *at, 0 at first; the walk stops when visit returns false and can go on from *at (a table
+ *       that grew meanwhile is walked from its start again). out: true: the whole shard was
+ *       visited. */
+bool teffi_catalog_each(struct teffi_grains *grains, unsigned shard, uint64_t *at,
+                        bool (*visit)(void *arg, teffi_activation *act), void *arg);
+
+#endif

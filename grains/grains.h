@@ -1,0 +1,55 @@
+/* grains.h - the virtual-actor layer of one silo: its parts in one place.
+ * Way:     node->upcalls.request, reference -> route -> catalog -> activation -> turn
+ * Threads: as each part says; options are immutable after start.
+ * Lock order: locate shard, catalog shard, directory partition or pool; the rest is in
+ *          ARCHITECTURE. */
+#ifndef TEFFI_GRAINS_H
+#define TEFFI_GRAINS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <teff/grain.h>
+#include "activation.h"
+#include "base/table.h"
+#include "catalog.h"
+#include "directory.h"
+#include "locate.h"
+#include "node/node.h"
+
+struct teff_grain_type {
+    const teff_type_info *info;
+    const void *methods;
+    void *user;
+};
+
+typedef struct teffi_grains {
+    teffi_node *node;
+    /* immutable after start: sorted by id */
+    teff_grain_type **types;
+    size_t n_types;
+    teffi_catalog catalog;
+    teffi_directory directory;
+    teffi_locate locate;
+    /* atomic */
+    _Atomic bool accepting;     /* new activations may be made here */
+    _Atomic uint64_t coarse_ms; /* the collector's clock: mono, good to its period */
+    /* collector */
+    teffi_timer collect_timer;
+    pthread_mutex_t collect_lock;
+    bool collect_stopped; /* guarded by collect_lock */
+    uint32_t collect_period_ms;
+} teffi_grains;
+
+enum {
+    TEFFI_IDLE_DEFAULT_MS = 15 * 60 * 1000,
+    TEFFI_TIMEOUT_DEFAULT_MS = 30000,
+    TEFFI_QUEUE_DEFAULT = 10000
+};
+
+/* teffi_type_find - a hosted type by id; NULL: not hosted here. */
+const teff_grain_type *teffi_type_find(const teffi_grains *grains, uint32_t id);
+
+/* teffi_method_find - by id; NULL: no such method. */
+const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
+
+#endif

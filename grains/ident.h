@@ -1,0 +1,47 @@
+/* ident.h - a grain's identity inside the runtime: type id and canonical key bytes.
+ * Way:     teff_key -> [ident] -> msg, catalog, directory
+ * Key bytes: string: the text; int64: 8 bytes, little-endian; uuid: 16; compound: those, then the
+ * text. Two keys of one type are equal when their bytes are. */
+#ifndef TEFFI_GRAINS_IDENT_H
+#define TEFFI_GRAINS_IDENT_H
+
+#include <stdbool.h>
+#include <string.h>
+#include <teff/grain.h>
+#include "base/hash.h"
+#include "process/msg.h"
+
+typedef struct teffi_ident {
+    uint32_t type;
+    uint32_t key_len;
+    const uint8_t *key;
+    uint64_t hash; /* places it: catalog shard, directory partition, hash placement */
+} teffi_ident;
+
+enum { TEFFI_KEY_BYTES_MAX = 16 + TEFF_KEY_MAX };
+
+static inline teffi_ident teffi_ident_of(uint32_t type, const uint8_t *key, uint32_t len)
+{
+    return (teffi_ident){type, len, key, teffi_hash64(key, len, type)};
+}
+
+static inline teffi_ident teffi_ident_msg(const teffi_msg *msg)
+{
+    return teffi_ident_of(msg->type_id, msg->key, msg->key_len);
+}
+
+static inline bool teffi_ident_is(const teffi_ident *a, const teffi_ident *b)
+{
+    return a->hash == b->hash && a->type == b->type && a->key_len == b->key_len &&
+           memcmp(a->key, b->key, a->key_len) == 0;
+}
+
+/* teffi_key_encode - canonical bytes of a key into out (TEFFI_KEY_BYTES_MAX).
+ * out:  the length; 0 when the key is not of kind, empty, too long or not UTF-8: *why says it. */
+uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out, const char **why);
+
+/* teffi_key_decode - a key that points into bytes, behind which a zero byte must stand.
+ * out:  false: the bytes are no key of that kind. */
+bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
+
+#endif

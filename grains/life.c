@@ -1,0 +1,79 @@
+/* life.c - the steps of an activation's beginning and end.
+ * Way:     activation -> [life] -> directory, state, user code
+ * The directory has confirmed the activation before any user code runs. */
+#include "life.h"
+
+#include <stdlib.h>
+#include "base/log.h"
+#include "directory.h"
+#include "grains.h"
+#include "state.h"
+#include "turn.h"
+
+static void fail(teffi_activation *act, teff_err err, const char *text)
+{
+    act->failed = err;
+    act->failed_text = text[0] ? strdup(text) : NULL;
+}
+
+static void unregister(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_catalog_registered(act->grains, act, false);
+    if (teffi_directory_unregister(ctx, &act->ident, teffi_activation_pid(act)))
+        teffi_logf(&ctx->node->platform->log, TEFFI_WARN,
+                   "directory: a %s could not be unregistered: %s", act->type->info->name,
+                   teff_error(ctx));
+}
+
+static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_grain grain = teffi_turn_grain(ctx, act);
+    teff_err err = teffi_state_load(ctx, act);
+    if (err)
+        return err;
+    grain.state = act->state;
+    return act->type->info->activate(&grain, act->type->methods);
+}
+
+static void begin(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_pid holder;
+    teff_err err = teffi_directory_register(ctx, act, &holder);
+    if (err == TEFF_E_EXISTS) {
+        act->winner = holder;
+        return;
+    }
+    if (err) {
+        fail(act, err, teff_error(ctx));
+        return;
+    }
+    err = run_activate(ctx, act);
+    if (err) {
+        fail(act, err, teff_error(ctx));
+        unregister(ctx, act);
+    }
+}
+
+void teffi_life_begin(teffi_activation *act)
+{
+    if (teffi_turn_life(act, begin, act->type->info->name))
+        fail(act, TEFF_E_OVERLOADED, "out of stacks to activate the grain");
+}
+
+static void end(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_grain grain = teffi_turn_grain(ctx, act);
+    teff_err err = act->type->info->deactivate(&grain, act->type->methods, act->reason);
+    if (err)
+        teffi_logf(&ctx->node->platform->log, TEFFI_WARN, "on_deactivate of a %s failed: %s: %s",
+                   act->type->info->name, teff_err_name(err), teff_error(ctx));
+    unregister(ctx, act);
+}
+
+/* Without a stack for on_deactivate the entry in the directory stays behind; look-ups heal it. */
+void teffi_life_end(teffi_activation *act)
+{
+    if (teffi_turn_life(act, end, act->type->info->name))
+        teffi_logf(&act->grains->node->platform->log, TEFFI_ERROR,
+                   "out of stacks: a %s ends without on_deactivate", act->type->info->name);
+}

@@ -1,0 +1,63 @@
+/* locate.h - where does a grain live that is not here? A cache of hints, then the directory;
+ * requests for one grain wait together for one answer.
+ * Way:     route -> [locate] -> directory, placement -> route
+ * Threads: a lock per shard of waiting requests, one per stripe of the cache. */
+#ifndef TEFFI_GRAINS_LOCATE_H
+#define TEFFI_GRAINS_LOCATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base/queue.h"
+#include "base/table.h"
+#include "ident.h"
+
+struct teffi_grains;
+
+enum { TEFFI_LOCATE_SHARDS = 16, TEFFI_CACHE_STRIPES = 16, TEFFI_CACHE_SLOTS = 1 << 16 };
+
+typedef struct teffi_locating { /* one grain being looked up */
+    teffi_tnode node;
+    struct teffi_grains *grains;
+    teffi_ident ident;   /* key in bytes */
+    teffi_queue waiting; /* teffi_msg.link */
+    uint32_t pause_ms;   /* before the next look-up: a target could not be reached just now */
+    uint8_t bytes[];
+} teffi_locating;
+
+typedef struct teffi_locate_shard {
+    pthread_mutex_t lock;
+    teffi_table table;
+} teffi_locate_shard;
+
+typedef struct teffi_cache_slot { /* a hint: wrong ones cost a forward, never a wrong result */
+    uint64_t hash;
+    teffi_node_id node;
+} teffi_cache_slot;
+
+typedef struct teffi_locate {
+    teffi_locate_shard shards[TEFFI_LOCATE_SHARDS];
+    pthread_mutex_t stripes[TEFFI_CACHE_STRIPES];
+    _Atomic uint32_t n_looking; /* entries in all shards */
+    teffi_cache_slot *slots;    /* direct mapped by hash; NULL when memory was out: no hints */
+} teffi_locate;
+
+void teffi_locate_init(struct teffi_grains *grains);
+void teffi_locate_fini(struct teffi_grains *grains);
+
+/* teffi_locate - find the grain of msg, owned, and send it there. pause_ms first when not 0. */
+void teffi_locate_msg(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                      uint32_t pause_ms);
+
+/* teffi_locating_any - is any grain being looked up? */
+bool teffi_locating_any(struct teffi_grains *grains);
+
+/* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while
+ * it is being looked up. out: false: nobody waits, msg is still the caller's. */
+bool teffi_locate_join(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
+
+teffi_node_id teffi_cache_get(teffi_locate *locate, uint64_t hash); /* none: zero */
+void teffi_cache_put(teffi_locate *locate, uint64_t hash, teffi_node_id node);
+/* teffi_cache_drop - if it says node. */
+void teffi_cache_drop(teffi_locate *locate, uint64_t hash, teffi_node_id node);
+
+#endif

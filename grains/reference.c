@@ -1,0 +1,278 @@
+/* reference.c - calls by key: from a turn, a thread of the silo's process, or a client.
+ * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) ... -> call -> answer
+ * Threads: on the context's own turn or thread. */
+#include "grains.h"
+#include "placement.h"
+#include "route.h"
+#include "turn.h"
+
+enum { CLIENT_RETRY_MS = 20 };
+
+static teff_err check(teff_ctx *ctx, const teff_type_info *type, const teff_method *method,
+                      const ProtobufCMessage *in)
+{
+    if (method->in && !in)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: the request is NULL", method->name);
+    size_t max = type->max_message_bytes;
+    if (max && in && protobuf_c_message_get_packed_size(in) > max)
+        return teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "%s: the request is over %zu bytes",
+                              method->name, max);
+    return TEFF_OK;
+}
+
+static uint64_t deadline_of(teff_ctx *ctx, const teff_method *method)
+{
+    uint64_t ms = ctx->timeout_ms      ? ctx->timeout_ms
+                  : method->timeout_ms ? method->timeout_ms
+                                       : TEFFI_TIMEOUT_DEFAULT_MS;
+    return teffi_now(ctx->node->platform) + ms * 1000000u;
+}
+
+static teff_err put_key(teff_ctx *ctx, teffi_msg *msg, const teff_type_info *type, teff_key key)
+{
+    uint8_t bytes[TEFFI_KEY_BYTES_MAX];
+    const char *why;
+    msg->key_len = teffi_key_encode(type->key_kind, &key, bytes, &why);
+    if (!msg->key_len)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: %s", type->name, why);
+    msg->key = teff_arena_copy(&msg->arena, bytes, msg->key_len);
+    return msg->key ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
+}
+
+static teff_err put_body(teff_ctx *ctx, teffi_msg *msg, const teff_method *method,
+                         const ProtobufCMessage *in)
+{
+    if (!method->in)
+        return TEFF_OK;
+    msg->body = method->in->copy(&msg->arena, in);
+    if (!msg->body)
+        return teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE,
+                              "%s: the request is too deep or too large to copy", method->name);
+    return TEFF_OK;
+}
+
+/* A message with everything but the call it belongs to. */
+static teff_err make(teff_ctx *ctx, uint32_t kind, const teff_type_info *type, teff_key key,
+                     const teff_method *method, const ProtobufCMessage *in, teffi_msg **out)
+{
+    teff_err err = check(ctx, type, method, in);
+    if (err)
+        return err;
+    teffi_msg *msg = teffi_msg_new(kind);
+    if (!msg)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
+    msg->src = ctx->node->id;
+    msg->flags = teffi_placement_flags(type->placement);
+    msg->type_id = type->id;
+    msg->method_id = method->id;
+    err = put_key(ctx, msg, type, key);
+    if (!err)
+        err = put_body(ctx, msg, method, in);
+    if (err)
+        teffi_msg_free(msg);
+    else
+        *out = msg;
+    return err;
+}
+
+static teff_err to_gateway(teffi_node *node, teffi_msg *msg)
+{
+    pthread_mutex_lock(&node->lock);
+    teffi_node_id gateway = node->gateway;
+    pthread_mutex_unlock(&node->lock);
+    if (teffi_node_none(gateway))
+        return TEFF_E_UNREACHABLE;
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        teffi_call_sent_to(node, msg->call_slot, msg->call_generation, gateway);
+    return node->net->ops->send(node->net, gateway, msg);
+}
+
+/* A client's message that no gateway took: surely not sent. Owns msg on TEFF_OK. */
+static teff_err send_client(teff_ctx *ctx, teffi_msg *msg)
+{
+    uint64_t deadline = msg->deadline_ns;
+    for (;;) {
+        teff_err err = to_gateway(ctx->node, msg);
+        if (err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
+            return err;
+        if (teffi_now(ctx->node->platform) + CLIENT_RETRY_MS * 1000000ull >= deadline)
+            return TEFF_E_UNAVAILABLE;
+        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
+    }
+}
+
+static teff_err dispatch(teff_ctx *ctx, teffi_msg *msg)
+{
+    if (ctx->node->role == TEFFI_ROLE_CLIENT)
+        return send_client(ctx, msg);
+    teffi_route(ctx->node->grains, msg);
+    return TEFF_OK;
+}
+
+static const char *why_not_sent(teff_err err)
+{
+    return err == TEFF_E_TOO_LARGE     ? "the request is larger than a frame may be"
+           : err == TEFF_E_OVERLOADED  ? "the link to the gateway is full"
+           : err == TEFF_E_UNAVAILABLE ? "no gateway can be reached; the call did not run"
+                                       : "the request could not be sent";
+}
+
+static teffi_call *start(teff_ctx *ctx, const teff_method *method, teffi_msg *msg,
+                         uint64_t deadline)
+{
+    teffi_call *call = teffi_call_new(ctx->node, ctx, deadline);
+    if (!call)
+        return NULL;
+    call->out_desc = method->out ? method->out->desc : NULL;
+    msg->call_slot = call->slot;
+    msg->call_generation = call->generation;
+    msg->deadline_ns = deadline;
+    teff_err err = dispatch(ctx, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        (void)teffi_call_fail(call, err, why_not_sent(err));
+    }
+    return call;
+}
+
+static teff_err start_call(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                           const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+{
+    teffi_msg *msg = NULL;
+    call->impl = NULL;
+    teff_err err = make(ctx, TEFFI_MSG_REQUEST, type, key, method, in, &msg);
+    if (!msg)
+        return err;
+    call->impl = start(ctx, method, msg, deadline_of(ctx, method));
+    if (call->impl)
+        return TEFF_OK;
+    teffi_msg_free(msg);
+    return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
+}
+
+teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
+{
+    if (!call.impl)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "the call was not started");
+    return teffi_ctx_await_call(ctx, call.impl, out);
+}
+
+static void forget(teff_ctx *ctx, teffi_call *call)
+{
+    if (!call || ctx->calls != call) /* others were started meanwhile: it goes with the context */
+        return;
+    ctx->calls = call->next;
+    teffi_call_release(call);
+}
+
+static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                         const teff_method *method, const ProtobufCMessage *in,
+                         ProtobufCMessage **out)
+{
+    teff_call call;
+    teff_err err = start_call(ctx, type, key, method, in, &call);
+    if (err)
+        return err;
+    err = teff_reply(ctx, call, out);
+    if (!err && !method->out) /* nothing of it is needed any more */
+        forget(ctx, call.impl);
+    return err;
+}
+
+static teff_err ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                    const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
+{
+    uint64_t deadline = 0;
+    if (method->flags & TEFF_METHOD_IDEMPOTENT)
+        deadline = deadline_of(ctx, method);
+    for (;;) {
+        teff_err err = ask_once(ctx, type, key, method, in, out);
+        if (err != TEFF_E_UNREACHABLE || teffi_now(ctx->node->platform) >= deadline)
+            return err;
+        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
+    }
+}
+
+static teff_err send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                     const teff_method *method, const ProtobufCMessage *in)
+{
+    teffi_msg *msg = NULL;
+    teff_err err = make(ctx, TEFFI_MSG_ONEWAY, type, key, method, in, &msg);
+    if (!msg)
+        return err;
+    if (ctx->node->role == TEFFI_ROLE_CLIENT)
+        msg->deadline_ns = deadline_of(ctx, method);
+    err = dispatch(ctx, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        return teffi_ctx_fail(ctx, err, "%s: %s", method->name, why_not_sent(err));
+    }
+    return TEFF_OK;
+}
+
+/* One suspension for all of them. */
+static void await_each(teff_ctx *ctx, const teff_call *calls, size_t n)
+{
+    teffi_wait **waits = teff_alloc(ctx, (n + 1) * sizeof *waits);
+    size_t n_waits = 0;
+    for (size_t i = 0; i < n; i++)
+        if (calls[i].impl)
+            waits[n_waits++] = &calls[i].impl->wait;
+    teffi_await(ctx, waits, n_waits);
+}
+
+teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
+{
+    await_each(ctx, calls, n);
+    for (size_t i = 0; i < n; i++) {
+        teff_err err = teff_reply(ctx, calls[i], NULL);
+        if (err)
+            return err;
+    }
+    return TEFF_OK;
+}
+
+/* ---- the public calls: a thread keeps the node from closing while it is inside ---- */
+
+static bool enter(teff_ctx *ctx)
+{
+    return ctx->group || teffi_node_enter(ctx->node);
+}
+
+static teff_err leave(teff_ctx *ctx, teff_err err)
+{
+    if (!ctx->group)
+        teffi_node_exit(ctx->node);
+    return err;
+}
+
+static teff_err closed(teff_ctx *ctx)
+{
+    return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
+}
+
+teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                    const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+{
+    call->impl = NULL;
+    return enter(ctx) ? leave(ctx, start_call(ctx, type, key, method, in, call)) : closed(ctx);
+}
+
+teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                  const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
+{
+    return enter(ctx) ? leave(ctx, ask(ctx, type, key, method, in, out)) : closed(ctx);
+}
+
+teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                   const teff_method *method, const ProtobufCMessage *in)
+{
+    return enter(ctx) ? leave(ctx, send(ctx, type, key, method, in)) : closed(ctx);
+}
+
+void teff_deactivate(teff_ctx *ctx)
+{
+    teffi_activation *act = teffi_turn_activation(ctx);
+    if (act && !act->reason)
+        act->reason = TEFF_REASON_REQUESTED;
+}

@@ -1,0 +1,177 @@
+/* route.c - where each request for a grain goes next.
+ * Way:     reference, node (arriving) -> [route] -> catalog | net | locate */
+#include "route.h"
+
+#include "cluster.pb-c.h"
+#include "cluster/membership.h"
+#include "grains.h"
+#include "placement.h"
+
+/* How long a request whose target could not be reached waits for a new view to be adopted. */
+enum { RETRY_MS = 10 };
+
+static void refuse(teffi_grains *grains, teffi_msg *msg, teff_err err)
+{
+    static const char *const full = "the grain's queue is full";
+    static const char *const large = "the request is larger than a frame may be";
+    const char *text = err == TEFF_E_OVERLOADED ? full : err == TEFF_E_TOO_LARGE ? large : NULL;
+    teffi_node_answer(grains->node, msg, err, text);
+}
+
+/* Whoever sent it to us by a hint shall forget the hint. */
+static void tell_moved(teffi_grains *grains, const teffi_ident *ident, const teffi_msg *msg)
+{
+    teffi_node_id to = teffi_node_none(msg->via) ? msg->src : msg->via;
+    if (teffi_node_is(to, grains->node->id) || (to.silo & TEFFI_CLIENT_BIT))
+        return;
+    Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
+    Teff__Cluster__Pid pid = TEFF__CLUSTER__PID__INIT;
+    Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
+    node.silo = grains->node->id.silo;
+    node.incarnation = grains->node->id.incarnation;
+    pid.node = &node;
+    moved.type = ident->type;
+    moved.key.data = (uint8_t *)(uintptr_t)ident->key;
+    moved.key.len = ident->key_len;
+    moved.pid = &pid;
+    teffi_msg *hint = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    if (!hint)
+        return;
+    hint->src = grains->node->id;
+    hint->to = (teffi_pid){.node = to, .slot = TEFFI_SLOT_DIRECTORY};
+    hint->method_id = TEFFI_METHOD_MOVED;
+    hint->body = &moved.base; /* packed before send returns */
+    if (teffi_node_send(grains->node, to, hint))
+        teffi_msg_free(hint);
+}
+
+static bool expired(teffi_grains *grains, const teffi_msg *msg)
+{
+    return msg->deadline_ns && teffi_now(grains->node->platform) >= msg->deadline_ns;
+}
+
+static void forward(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                    teffi_node_id to)
+{
+    teffi_node *node = grains->node;
+    if (msg->hops++ >= TEFFI_HOPS_MAX) {
+        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, "the request was forwarded too often");
+        return;
+    }
+    msg->to = (teffi_pid){.node = to};
+    if (teffi_node_is(msg->src, node->id) && msg->item.kind == TEFFI_MSG_REQUEST)
+        teffi_call_sent_to(node, msg->call_slot, msg->call_generation, to);
+    teff_err err = node->net->ops->send(node->net, to, msg);
+    if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE) { /* surely not sent */
+        msg->hops--;
+        teffi_cache_drop(&grains->locate, ident->hash, to);
+        msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+        teffi_locate_msg(grains, ident, msg, RETRY_MS);
+    } else if (err) {
+        refuse(grains, msg, err);
+    }
+}
+
+/* true: msg is taken care of. */
+static bool try_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool create)
+{
+    teff_err err = teffi_catalog_push(grains, ident, msg, create);
+    if (err == TEFF_E_NOT_FOUND)
+        return false;
+    if (err)
+        refuse(grains, msg, err);
+    return true;
+}
+
+void teffi_route_to(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                    teffi_node_id to)
+{
+    if (!teffi_node_is(to, grains->node->id)) {
+        teffi_cache_put(&grains->locate, ident->hash, to);
+        forward(grains, ident, msg, to);
+    } else if (!try_here(grains, ident, msg, false)) {
+        teffi_locate_msg(grains, ident, msg, RETRY_MS);
+    }
+}
+
+void teffi_route_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                       teffi_node_id *placed)
+{
+    if (teffi_node_none(*placed))
+        *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+    if (teffi_node_none(*placed)) {
+        teffi_node_answer(grains->node, msg, TEFF_E_NOT_FOUND,
+                          "no silo of the cluster hosts this grain type");
+        return;
+    }
+    msg->flags |= TEFFI_MSG_PLACED;
+    if (!teffi_node_is(*placed, grains->node->id)) {
+        /* Later requests follow this one there, rather than being placed anew meanwhile. */
+        teffi_cache_put(&grains->locate, ident->hash, *placed);
+        forward(grains, ident, msg, *placed);
+    } else if (!try_here(grains, ident, msg, true)) {
+        teffi_locate_msg(grains, ident, msg, RETRY_MS);
+    }
+}
+
+/* A silo that has left may still take messages while its last connections close. */
+static bool is_member(teffi_grains *grains, teffi_node_id node)
+{
+    const teffi_view *view = teffi_view_get(grains->node);
+    bool member = view && teffi_view_find(view, node);
+    teffi_view_unref(view);
+    return member;
+}
+
+/* Not here: a hint, our own part of the directory, or a look-up that waits. */
+static void elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+{
+    teffi_pid holder;
+    teffi_node_id hint =
+        msg->hops ? (teffi_node_id){0} : teffi_cache_get(&grains->locate, ident->hash);
+    if (!teffi_node_none(hint) && !teffi_node_is(hint, grains->node->id) &&
+        is_member(grains, hint)) {
+        forward(grains, ident, msg, hint);
+        return;
+    }
+    teff_err err = teffi_directory_peek(grains, ident, &holder);
+    teffi_node_id placed = {0};
+    if (err == TEFF_E_NOT_FOUND)
+        teffi_route_place(grains, ident, msg, &placed);
+    else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
+        teffi_route_to(grains, ident, msg, holder.node);
+    else
+        teffi_locate_msg(grains, ident, msg, 0);
+}
+
+void teffi_route(teffi_grains *grains, teffi_msg *msg)
+{
+    teffi_ident ident = teffi_ident_msg(msg);
+    bool placed = msg->flags & TEFFI_MSG_PLACED;
+    if (expired(grains, msg)) {
+        teffi_node_answer(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
+        return;
+    }
+    if (teffi_membership_ousted(grains->node->membership)) {
+        teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
+        return;
+    }
+    if (!placed && teffi_locate_join(grains, &ident, msg))
+        return;
+    if (try_here(grains, &ident, msg, placed))
+        return;
+    if (msg->hops && !placed)
+        tell_moved(grains, &ident, msg);
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    elsewhere(grains, &ident, msg);
+}
+
+void teffi_route_again(teffi_grains *grains, teffi_msg *msg)
+{
+    if (msg->hops++ >= TEFFI_HOPS_MAX) {
+        teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE, "the grain keeps ending");
+        return;
+    }
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    teffi_route(grains, msg);
+}

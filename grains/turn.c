@@ -1,0 +1,189 @@
+/* turn.c - methods on fibers: started, answered, ended.
+ * Way:     activation -> [turn] -> invoke -> user code -> answer
+ * Threads: on the activation's group; a turn may go on in another thread after a suspend. */
+#include "turn.h"
+
+#include "base/bug.h"
+#include "grains.h"
+
+teffi_activation *teffi_turn_activation(const teff_ctx *ctx)
+{
+    const teffi_turn *turn = ctx->owner;
+    return turn ? turn->act : NULL;
+}
+
+teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act)
+{
+    return (teff_grain){ctx, act->user_key, act->state, act->type->user};
+}
+
+static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                      teffi_msg *request)
+{
+    teffi_ctx_init(&turn->ctx, act->grains->node, &act->group);
+    turn->ctx.fiber = fiber;
+    turn->ctx.owner = turn;
+    turn->act = act;
+    turn->request = request;
+    turn->next = act->turns;
+    turn->prev = &act->turns;
+    if (turn->next)
+        turn->next->prev = &turn->next;
+    act->turns = turn;
+}
+
+static void turn_fini(teffi_turn *turn)
+{
+    *turn->prev = turn->next;
+    if (turn->next)
+        turn->next->prev = turn->prev;
+    teffi_ctx_fini(&turn->ctx);
+    teffi_msg_free(turn->request);
+}
+
+void teffi_turns_discard(teffi_activation *act)
+{
+    while (act->turns)
+        turn_fini(act->turns);
+}
+
+/* ---- requests ---- */
+
+typedef struct start { /* in the request's arena */
+    teffi_activation *act;
+    teffi_msg *request;
+    const teff_method *method;
+    teffi_fiber *fiber;
+} start;
+
+/* To a caller of this silo the answer is copied, since out may point into the grain's state;
+ * towards another silo it is packed before respond returns. */
+static teff_err put_answer(teffi_node *node, teffi_msg *response, const teffi_msg *request,
+                           const teff_method *method, ProtobufCMessage *out)
+{
+    if (!method->out)
+        return TEFF_OK;
+    if (teffi_node_is(request->src, node->id))
+        response->body = method->out->copy(&response->arena, out);
+    else
+        response->body = out;
+    return response->body ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static bool too_large(const teff_type_info *info, const ProtobufCMessage *body)
+{
+    return info->max_message_bytes && body &&
+           protobuf_c_message_get_packed_size(body) > info->max_message_bytes;
+}
+
+static void answer(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
+{
+    teffi_node *node = ctx->node;
+    if (s->request->item.kind != TEFFI_MSG_REQUEST)
+        return;
+    if (!err && too_large(s->act->type->info, out))
+        err = teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "%s: the answer is over %u bytes",
+                             s->method->name, s->act->type->info->max_message_bytes);
+    teffi_msg *response = teffi_node_response(node, s->request);
+    if (!response)
+        return; /* the caller's deadline tells it */
+    if (!err)
+        err = put_answer(node, response, s->request, s->method, out);
+    response->err = (uint16_t)err;
+    if (err && teff_error(ctx)[0])
+        response->text =
+            teff_arena_copy(&response->arena, teff_error(ctx), strlen(teff_error(ctx)));
+    teffi_node_respond(node, s->request, response);
+}
+
+static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
+{
+    if (!method->out)
+        return NULL;
+    ProtobufCMessage *out = teff_arena_alloc(&request->arena, method->out->desc->sizeof_message);
+    if (out)
+        protobuf_c_message_init(method->out->desc, out);
+    return out;
+}
+
+static void request_main(void *arg)
+{
+    start *s = arg;
+    teffi_activation *act = s->act;
+    teffi_class class = teffi_class_of(act->type->info, s->method);
+    teffi_turn turn;
+    turn_init(&turn, act, s->fiber, s->request);
+    ProtobufCMessage *out = new_out(s->request, s->method);
+    teff_err err = TEFF_E_NOMEM;
+    if (out || !s->method->out) {
+        teff_grain grain = teffi_turn_grain(&turn.ctx, act);
+        err = s->method->invoke(&grain, act->type->methods, s->request->body, out);
+    }
+    answer(&turn.ctx, s, err, out);
+    turn_fini(&turn);
+    act->running--;
+    act->running_of[class]--;
+}
+
+static teff_err prepare(teffi_activation *act, teffi_msg *request, const teff_method *method,
+                        start **out)
+{
+    if (method->in) {
+        teff_err err = teffi_msg_unpack(request, method->in->desc);
+        if (err)
+            return err;
+    }
+    start *s = teff_arena_alloc(&request->arena, sizeof *s);
+    if (!s)
+        return TEFF_E_NOMEM;
+    *s = (start){act, request, method, NULL};
+    s->fiber = teffi_fiber_new(act->grains->node->exec->fibers, request_main, s);
+    *out = s;
+    return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
+}
+
+void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)
+{
+    teffi_class class = teffi_class_of(act->type->info, method);
+    start *s;
+    teff_err err = prepare(act, request, method, &s);
+    if (err) {
+        teffi_node_answer(act->grains->node, request, err, "the request cannot be started here");
+        return;
+    }
+    act->running++;
+    act->running_of[class]++;
+    teffi_fiber_label(s->fiber, method->name);
+    (void)teffi_fiber_resume(s->fiber);
+}
+
+/* ---- an activation's own life ---- */
+
+typedef struct life {
+    teffi_activation *act;
+    void (*fn)(teff_ctx *ctx, teffi_activation *act);
+    teffi_fiber *fiber;
+} life;
+
+static void life_main(void *arg)
+{
+    life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
+    teffi_turn turn;
+    turn_init(&turn, l.act, l.fiber, NULL);
+    l.fn(&turn.ctx, l.act);
+    turn_fini(&turn);
+    l.act->busy = false;
+}
+
+teff_err teffi_turn_life(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act),
+                         const char *label)
+{
+    life l = {act, fn, NULL};
+    l.fiber = teffi_fiber_new(act->grains->node->exec->fibers, life_main, &l);
+    if (!l.fiber)
+        return TEFF_E_NOMEM;
+    act->busy = true;
+    teffi_fiber_label(l.fiber, label);
+    (void)teffi_fiber_resume(l.fiber);
+    return TEFF_OK;
+}

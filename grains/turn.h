@@ -1,0 +1,37 @@
+/* turn.h - one method of an activation, running on a fiber.
+ * Way:     activation -> [turn] -> the type's invoke -> user code -> answer
+ * Threads: on the activation's group. */
+#ifndef TEFFI_GRAINS_TURN_H
+#define TEFFI_GRAINS_TURN_H
+
+#include "activation.h"
+#include "admission.h"
+
+typedef struct teffi_turn {
+    teff_ctx ctx; /* owner points back here */
+    teffi_activation *act;
+    teffi_msg *request;              /* NULL: the activation's own life */
+    struct teffi_turn *next, **prev; /* of the activation */
+} teffi_turn;
+
+/* teffi_turns_discard - what the activation's turns that will never go on still hold; their stacks
+ * are there, nothing runs any more. */
+void teffi_turns_discard(teffi_activation *act);
+
+/* teffi_turn_start - run a request, owned, until it suspends or ends. Its body is unpacked here, on
+ * the worker's own stack. Counts itself in act->running while it runs. */
+void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
+
+/* teffi_turn_life - run fn on a fiber as the activation's own (activate, deactivate); act->busy
+ * until it has ended. errs: TEFF_E_NOMEM: not started. */
+TEFF_MUST_USE teff_err teffi_turn_life(teffi_activation *act,
+                                       void (*fn)(teff_ctx *ctx, teffi_activation *act),
+                                       const char *label);
+
+/* teffi_turn_grain - the activation as generated code sees it from ctx. */
+teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act);
+
+/* teffi_turn_activation - whose turn a context is; NULL for threads and system tasks. */
+teffi_activation *teffi_turn_activation(const teff_ctx *ctx);
+
+#endif
