@@ -1,0 +1,66 @@
+/* test_error.c - the names of errors; their numbers are on the wire and never change. */
+#include <teff/error.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka comes after these. */
+#include <cmocka.h>
+
+static void every_error_has_its_name(void **state)
+{
+    char previous[32] = "";
+    (void)state;
+    assert_string_equal(teff_err_name(TEFF_OK), "TEFF_OK");
+    for (int i = TEFF_E_INVALID; i <= TEFF_E_DEADLOCK; i++) {
+        const char *name = teff_err_name((teff_err)i);
+        assert_non_null(name);
+        assert_int_equal(strncmp(name, "TEFF_E_", 7), 0);
+        assert_string_not_equal(name, previous);
+        snprintf(previous, sizeof previous, "%s", name);
+    }
+    assert_string_equal(teff_err_name((teff_err)(TEFF_E_DEADLOCK + 1)), "TEFF_E_INVALID");
+}
+
+static void numbers_stay(void **state)
+{
+    (void)state;
+    assert_int_equal(TEFF_E_TIMEOUT, 3);
+    assert_int_equal(TEFF_E_UNKNOWN, 5);
+    assert_int_equal(TEFF_E_CONFLICT, 13);
+    assert_int_equal(TEFF_E_DEADLOCK, 19);
+    assert_int_equal(TEFF_E_USER, 1000);
+}
+
+static void user_errors(void **state)
+{
+    (void)state;
+    assert_string_equal(teff_err_name(TEFF_E_USER), "TEFF_E_USER");
+    assert_string_equal(teff_err_name((teff_err)(TEFF_E_USER + 77)), "TEFF_E_USER");
+    assert_string_equal(teff_err_name(TEFF_E_MAX), "TEFF_E_USER");
+    assert_string_equal(teff_err_name((teff_err)(TEFF_E_USER - 1)), "TEFF_E_INVALID");
+    assert_string_equal(teff_err_name((teff_err)(TEFF_E_MAX + 1)), "TEFF_E_INVALID");
+}
+
+static void unknown_outcomes(void **state)
+{
+    (void)state;
+    for (int i = TEFF_OK; i <= TEFF_E_DEADLOCK; i++) {
+        int unknown = i == TEFF_E_TIMEOUT || i == TEFF_E_UNREACHABLE || i == TEFF_E_UNKNOWN;
+        assert_int_equal(teff_err_unknown((teff_err)i) != 0, unknown);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_error_has_its_name),
+        cmocka_unit_test(numbers_stay),
+        cmocka_unit_test(user_errors),
+        cmocka_unit_test(unknown_outcomes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* test_utf8.c - what is UTF-8: every code point, and each way of being wrong. */
+#include "base/utf8.h"
+
+#include <string.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka comes after these. */
+#include <cmocka.h>
+
+enum { LAST = 0x10ffff };
+
+static bool valid(const char *text)
+{
+    return teffi_utf8_valid((const uint8_t *)text, strlen(text));
+}
+
+static size_t encode(uint32_t c, size_t len, uint8_t *out)
+{
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = len - 1; i > 0; i--, c >>= 6)
+        out[i] = (uint8_t)(0x80 | (c & 0x3f));
+    out[0] = (uint8_t)(lead[len] | c);
+    return len;
+}
+
+static size_t shortest(uint32_t c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
+static void every_code_point(void **state)
+{
+    uint8_t text[4];
+    (void)state;
+    for (uint32_t c = 0; c <= LAST; c++) {
+        bool surrogate = c >= 0xd800 && c <= 0xdfff;
+        if (teffi_utf8_valid(text, encode(c, shortest(c), text)) == surrogate)
+            fail_msg("U+%04x", c);
+    }
+}
+
+static void longer_forms(void **state)
+{
+    uint8_t text[4];
+    (void)state;
+    for (uint32_t c = 0; c < 0x10000; c++)
+        for (size_t len = shortest(c) + 1; len <= 4; len++)
+            if (teffi_utf8_valid(text, encode(c, len, text)))
+                fail_msg("U+%04x in %zu bytes", c, len);
+}
+
+static void past_the_end_of_unicode(void **state)
+{
+    (void)state;
+    assert_true(valid("\xf4\x8f\xbf\xbf"));
+    assert_false(valid("\xf4\x90\x80\x80"));
+    for (int lead = 0xf5; lead <= 0xff; lead++) {
+        uint8_t text[] = {(uint8_t)lead, 0x80, 0x80, 0x80, 0x80, 0x80};
+        for (size_t n = 1; n <= sizeof text; n++)
+            assert_false(teffi_utf8_valid(text, n));
+    }
+}
+
+static void cut_and_stray(void **state)
+{
+    static const char *const whole[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x8c\xbe"};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        const uint8_t *text = (const uint8_t *)whole[i];
+        size_t len = strlen(whole[i]);
+        for (size_t n = 1; n < len; n++) {
+            assert_false(teffi_utf8_valid(text, n));
+            assert_false(teffi_utf8_valid(text + n, len - n));
+        }
+        assert_true(teffi_utf8_valid(text, len));
+    }
+    assert_false(valid("a\xc3"
+                       "b"));
+    assert_false(valid("\xe2\x82"
+                       "a"));
+    assert_false(valid("a\x80"));
+}
+
+static void plain_text(void **state)
+{
+    (void)state;
+    assert_true(teffi_utf8_valid(NULL, 0));
+    assert_true(valid("teff \xe1\x8c\xa4\xe1\x8d\x8d"));
+    assert_true(teffi_utf8_valid((const uint8_t *)"a\0b", 3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_point),
+        cmocka_unit_test(longer_forms),
+        cmocka_unit_test(past_the_end_of_unicode),
+        cmocka_unit_test(cut_and_stray),
+        cmocka_unit_test(plain_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,455 @@
+/* test_generated.c - the code generated for tests/golden at work: copies, stubs, thunks, tables. */
+#include "everything.teff.h"
+#include "fake_runtime.h"
+#include "proto2.teff.h"
+#include "shared.teff.h"
+#include "words.teff.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef acme_shop_x_v1_http_reply reply;
+typedef acme_shop_x_v1_http_reply_inner_thing thing;
+
+static teff_arena arena;
+static teff_ctx ctx;
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&ctx, 0, sizeof ctx);
+    arena.n_max = sizeof arena.blocks / sizeof *arena.blocks;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fake_arena_fini(&arena);
+    return 0;
+}
+
+/* A packed message, for comparing. */
+static uint8_t *packed(const void *message, size_t *n)
+{
+    uint8_t *bytes;
+
+    *n = protobuf_c_message_get_packed_size(message);
+    bytes = malloc(*n + 1);
+    assert_non_null(bytes);
+    assert_int_equal(protobuf_c_message_pack(message, bytes), *n);
+    return bytes;
+}
+
+static void same(const void *a, const void *b)
+{
+    size_t na;
+    size_t nb;
+    uint8_t *pa = packed(a, &na);
+    uint8_t *pb = packed(b, &nb);
+
+    assert_int_equal(na, nb);
+    assert_memory_equal(pa, pb, na);
+    free(pa);
+    free(pb);
+}
+
+static uint8_t bytes_abc[] = {'a', 0, 'c'};
+
+#define BYTES ((ProtobufCBinaryData){sizeof bytes_abc, bytes_abc})
+
+/* One of everything; static memory, so that a copy that shares some shows. */
+static reply *full(void)
+{
+    static int32_t nums[] = {1, -2, 3};
+    static const char *names[] = {"one", "", "three"};
+    static ProtobufCBinaryData blobs[2];
+    static thing things[2];
+    static thing *thing_list[] = {&things[0], &things[1]};
+    static acme_shop_x_v1_http_reply_by_name_entry entry;
+    static acme_shop_x_v1_http_reply_by_name_entry *entries[] = {&entry};
+    static Acme__ShopX__V1__Kind kinds[] = {ACME__SHOP_X__V1__KIND__RedApple};
+    static shop_shared_link link[2];
+    static shop_shared_link *links[] = {&link[0], &link[1]};
+    static double ratios[] = {0.5, 2.25};
+    static reply r;
+
+    acme__shop_x__v1__httpreply__init(&r);
+    acme__shop_x__v1__httpreply__inner__thing__init(&things[0]);
+    acme__shop_x__v1__httpreply__inner__thing__init(&things[1]);
+    acme__shop_x__v1__httpreply__by_name_entry__init(&entry);
+    shop__shared__link__init(&link[0]);
+    shop__shared__link__init(&link[1]);
+    blobs[0] = blobs[1] = BYTES;
+    things[1].kind = ACME__SHOP_X__V1__KIND__RedApple;
+    entry.key = "key";
+    entry.value = &things[1];
+    link[0].text = "first";
+    link[0].next = &link[1];
+    link[1].text = "second";
+    r.name = "name";
+    r.data = BYTES;
+    r.n_nums = 3, r.nums = nums;
+    r.n_names = 3, r.names = names;
+    r.n_blobs = 2, r.blobs = blobs;
+    r.thing = &things[0];
+    r.n_things = 2, r.things = thing_list;
+    r.n_by_name = 1, r.by_name = entries;
+    r.n_kinds = 1, r.kinds = kinds;
+    r.flag = 1;
+    r.ratio = 1.5;
+    r.n_ratios = 2, r.ratios = ratios;
+    r.link = &link[0];
+    r.n_links = 2, r.links = links;
+    r.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_TEXT;
+    r.text = "text";
+    r._maybe_text_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_TEXT_MAYBE_TEXT;
+    r.maybe_text = "maybe";
+    r._maybe_raw_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_RAW_MAYBE_RAW;
+    r.maybe_raw = BYTES;
+    return &r;
+}
+
+static void a_copy_is_deep_and_equal(void **state)
+{
+    const reply *src = full();
+    reply *copy = acme_shop_x_v1_http_reply_copy(&arena, src);
+
+    (void)state;
+    assert_non_null(copy);
+    same(src, copy);
+    assert_ptr_not_equal(copy->name, src->name);
+    assert_ptr_not_equal(copy->data.data, src->data.data);
+    assert_ptr_not_equal(copy->nums, src->nums);
+    assert_ptr_not_equal(copy->names, src->names);
+    assert_ptr_not_equal(copy->names[0], src->names[0]);
+    assert_ptr_not_equal(copy->blobs[1].data, src->blobs[1].data);
+    assert_ptr_not_equal(copy->thing, src->thing);
+    assert_ptr_not_equal(copy->things[1], src->things[1]);
+    assert_ptr_not_equal(copy->by_name[0]->value, src->by_name[0]->value);
+    assert_ptr_not_equal(copy->by_name[0]->key, src->by_name[0]->key);
+    assert_ptr_not_equal(copy->kinds, src->kinds);
+    assert_ptr_not_equal(copy->ratios, src->ratios);
+    assert_ptr_not_equal(copy->text, src->text);
+    assert_ptr_not_equal(copy->maybe_text, src->maybe_text);
+    assert_ptr_not_equal(copy->maybe_raw.data, src->maybe_raw.data);
+    assert_ptr_not_equal(copy->link->next, src->link->next);
+    assert_ptr_not_equal(copy->links[0]->text, src->links[0]->text);
+}
+
+/* The oneof's other members, and optional ones that are there with nothing in them. */
+static void a_copy_keeps_the_member_of_a_oneof(void **state)
+{
+    reply *src = full();
+    reply *copy;
+
+    (void)state;
+    src->my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_RAW;
+    src->raw = BYTES;
+    copy = acme_shop_x_v1_http_reply_copy(&arena, src);
+    same(src, copy);
+    assert_ptr_not_equal(copy->raw.data, src->raw.data);
+    src->my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_OTHER;
+    src->other = src->thing;
+    copy = acme_shop_x_v1_http_reply_copy(&arena, src);
+    same(src, copy);
+    assert_ptr_not_equal(copy->other, src->other);
+    src->my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_CAMEL_CASE;
+    src->camelcase = -5;
+    src->_maybe_number_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_NUMBER_MAYBE_NUMBER;
+    src->maybe_number = 0;
+    copy = acme_shop_x_v1_http_reply_copy(&arena, src);
+    same(src, copy);
+    assert_int_equal(copy->camelcase, -5);
+    assert_int_equal(copy->_maybe_number_case, 21);
+}
+
+static void a_copy_is_without_nulls_and_unknown_fields(void **state)
+{
+    ProtobufCMessageUnknownField unknown = {99, PROTOBUF_C_WIRE_TYPE_VARINT, 1, bytes_abc};
+    const char *names[] = {NULL, "x"};
+    reply *copy;
+    reply src = {.base = {NULL, 1, &unknown}, .n_names = 2, .names = names, .data = {3, NULL}};
+
+    (void)state;
+    copy = acme_shop_x_v1_http_reply_copy(&arena, &src);
+    assert_non_null(copy);
+    assert_string_equal(copy->name, "");
+    assert_string_equal(copy->names[0], "");
+    assert_string_equal(copy->names[1], "x");
+    assert_int_equal(copy->data.len, 0);
+    assert_null(copy->thing);
+    assert_int_equal(copy->base.n_unknown_fields, 0);
+    assert_ptr_equal(copy->base.descriptor, &acme__shop_x__v1__httpreply__descriptor);
+    assert_null(acme_shop_x_v1_http_reply_copy(&arena, NULL));
+}
+
+static void a_copy_stops_at_32_levels(void **state)
+{
+    shop_shared_link links[33];
+
+    (void)state;
+    for (int i = 0; i < 33; i++) {
+        shop__shared__link__init(&links[i]);
+        links[i].next = i < 32 ? &links[i + 1] : NULL;
+    }
+    assert_non_null(shop_shared_link_copy(&arena, &links[1]));
+    assert_null(shop_shared_link_copy(&arena, &links[0]));
+    links[32].next = &links[0]; /* a ring: no stack would be deep enough */
+    assert_null(shop_shared_link_copy(&arena, &links[1]));
+    assert_null(shop_shared_link_copy_levels(&arena, &links[1], 0));
+}
+
+static void a_copy_without_memory_is_null(void **state)
+{
+    const reply *src = full();
+    unsigned needed;
+
+    (void)state;
+    assert_non_null(acme_shop_x_v1_http_reply_copy(&arena, src));
+    needed = arena.n;
+    for (unsigned n = 0; n < needed; n++) {
+        fake_arena_fini(&arena);
+        arena.n_max = n;
+        assert_null(acme_shop_x_v1_http_reply_copy(&arena, src));
+    }
+    fake_arena_fini(&arena);
+    arena.n_max = needed;
+    assert_non_null(acme_shop_x_v1_http_reply_copy(&arena, src));
+}
+
+/* What is not there reads as after the wire: its default, and still not there. */
+static void a_proto2_copy_has_the_defaults(void **state)
+{
+    old_part *rest = old_part(.label = "in the middle");
+    old_part *src = old_part(.label = "l", .number = 99, .next = rest, .has_size = 1,
+                             .size = OLD__PART__SIZE__SMALL);
+    old_part *copy = old_part_copy(&arena, src);
+    size_t n;
+    uint8_t *bytes = packed(src, &n);
+    old_part *wired = old__part__unpack(NULL, n, bytes);
+
+    (void)state;
+    assert_non_null(copy);
+    assert_non_null(wired);
+    assert_int_equal(copy->number, 7);
+    assert_int_equal(copy->has_number, 0);
+    assert_string_equal(copy->name, "x");
+    assert_int_equal(copy->flag, 1);
+    assert_null(copy->plain);
+    assert_int_equal(copy->preset.len, 2);
+    assert_int_equal(copy->size, OLD__PART__SIZE__SMALL);
+    assert_int_equal(copy->next->size, OLD__PART__SIZE__LARGE);
+    same(copy, wired);
+    assert_int_equal(copy->number, wired->number);
+    assert_string_equal(copy->name, wired->name);
+    assert_int_equal(copy->preset.len, wired->preset.len);
+    old__part__free_unpacked(wired, NULL);
+    free(bytes);
+}
+
+static void literals(void **state)
+{
+    words_seen *none = words_seen();
+    thing *nested =
+        acme_shop_x_v1_http_reply_inner_thing(.kind = ACME__SHOP_X__V1__KIND__RedApple,
+                                              .up = acme_shop_x_v1_http_reply(.name = "up"));
+    const words_seen *some = words_seen(.times = 3);
+
+    (void)state;
+    assert_ptr_equal(none->base.descriptor, &words__seen__descriptor);
+    assert_int_equal(none->times, 0);
+    assert_int_equal(some->times, 3);
+    assert_string_equal(nested->up->name, "up");
+}
+
+static void stubs_ask(void **state)
+{
+    words_total total = WORDS__TOTAL__INIT;
+    words_total *out = NULL;
+    const words_seen *in = words_seen(.times = 1);
+
+    (void)state;
+    ctx.answer = &total.base;
+    assert_int_equal(words_word_add(&ctx, "teff", in, &out), TEFF_OK);
+    assert_ptr_equal(out, &total);
+    assert_string_equal(ctx.last.function, "teff_ask");
+    assert_ptr_equal(ctx.last.type, &words_word_info);
+    assert_int_equal(ctx.last.key.kind, TEFF_KEY_STRING);
+    assert_string_equal(ctx.last.key.text, "teff");
+    assert_string_equal(ctx.last.method->name, "words.Word.Add");
+    assert_ptr_equal(ctx.last.in, in);
+    assert_int_equal(words_word_add(&ctx, "teff", in, NULL), TEFF_OK);
+    assert_false(ctx.last.wants_answer);
+    ctx.err = TEFF_E_TIMEOUT;
+    assert_int_equal(words_word_get(&ctx, "teff", &out), TEFF_E_TIMEOUT);
+    assert_null(out);
+    assert_null(ctx.last.in);
+    assert_string_equal(ctx.last.method->name, "words.Word.Get");
+    assert_int_equal(words_word_nop(&ctx, "teff"), TEFF_E_TIMEOUT);
+    assert_false(ctx.last.wants_answer);
+}
+
+static void stubs_start_reply_and_send(void **state)
+{
+    words_total total = WORDS__TOTAL__INIT;
+    words_total *out = NULL;
+    teff_call call;
+
+    (void)state;
+    ctx.answer = &total.base;
+    assert_int_equal(words_word_add_start(&ctx, "a", words_seen(), &call), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_start");
+    assert_string_equal(ctx.last.method->name, "words.Word.Add");
+    assert_int_equal(words_word_add_reply(&ctx, call, &out), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_reply");
+    assert_ptr_equal(out, &total);
+    assert_int_equal(words_word_nop_reply(&ctx, call), TEFF_OK);
+    assert_false(ctx.last.wants_answer);
+    assert_int_equal(words_word_get_send(&ctx, "a"), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_send");
+    assert_int_equal(words_word_poke(&ctx, "a", words_seen()), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_send");
+    assert_string_equal(ctx.last.method->name, "words.Word.Poke");
+}
+
+static void every_kind_of_key(void **state)
+{
+    const acme_shop_x_v1_empty *empty = acme_shop_x_v1_empty();
+    teff_uuid uuid = {{1, 2, 3}};
+
+    (void)state;
+    assert_int_equal(acme_shop_x_v1_tagged_twice(&ctx, uuid, empty, NULL), TEFF_OK);
+    assert_int_equal(ctx.last.key.kind, TEFF_KEY_UUID);
+    assert_memory_equal(&ctx.last.key.uuid, &uuid, sizeof uuid);
+    assert_int_equal(acme_shop_x_v1_everything_nothing(&ctx, uuid, "text"), TEFF_OK);
+    assert_int_equal(ctx.last.key.kind, TEFF_KEY_UUID_STRING);
+    assert_string_equal(ctx.last.key.text, "text");
+    assert_memory_equal(&ctx.last.key.uuid, &uuid, sizeof uuid);
+    assert_int_equal(shop_shared_lists_read(&ctx, -7, NULL), TEFF_OK);
+    assert_int_equal(ctx.last.key.kind, TEFF_KEY_INT64);
+    assert_int_equal(ctx.last.key.number, -7);
+    assert_int_equal(acme_shop_x_v1_bare_info.key_kind, TEFF_KEY_INT64_STRING);
+    assert_int_equal(acme_shop_x_v1_bare_info.n_methods, 0);
+}
+
+static teff_err add(words_word *self, const words_seen *in, words_total *out)
+{
+    assert_string_equal(self->key, "teff");
+    assert_ptr_equal(self->ctx, &ctx);
+    assert_ptr_equal(self->user, &arena);
+    self->state->count += in->times;
+    out->count = self->state->count;
+    return words_word_save(self);
+}
+
+static teff_err on_deactivate(words_word *self, teff_reason why)
+{
+    assert_int_equal(why, TEFF_REASON_STOPPING);
+    return words_word_clear(self);
+}
+
+static const teff_method *method(const teff_type_info *info, const char *name)
+{
+    for (size_t i = 0; i < info->n_methods; i++) {
+        if (strcmp(info->methods[i].name, name) == 0) {
+            return &info->methods[i];
+        }
+    }
+    fail_msg("no method %s", name);
+    return NULL;
+}
+
+static void thunks(void **state)
+{
+    static const words_word_methods methods = {.add = add, .on_deactivate = on_deactivate};
+    words_count count = WORDS__COUNT__INIT;
+    words_total total = WORDS__TOTAL__INIT;
+    const teff_grain grain = {&ctx, {TEFF_KEY_STRING, "teff", 0, {{0}}}, &count.base, &arena};
+    const teff_type_info *info = &words_word_info;
+
+    (void)state;
+    assert_int_equal(method(info, "words.Word.Add")
+                         ->invoke(&grain, &methods, &words_seen(.times = 5)->base, &total.base),
+                     TEFF_OK);
+    assert_int_equal(total.count, 5);
+    assert_string_equal(ctx.last.function, "teff_state_save");
+    assert_int_equal(info->activate(&grain, &methods), TEFF_OK);
+    assert_int_equal(info->deactivate(&grain, &methods, TEFF_REASON_STOPPING), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_state_clear");
+    assert_int_equal(method(info, "words.Word.Get")->invoke(&grain, &methods, NULL, &total.base),
+                     TEFF_E_UNIMPLEMENTED);
+    assert_string_equal(ctx.text, "words.Word.Get is not implemented");
+    assert_non_null(words_word_type(&methods, NULL));
+}
+
+static uint32_t fnv(const char *s)
+{
+    uint32_t h = 2166136261U;
+
+    while (*s != '\0') {
+        h = (h ^ (unsigned char)*s++) * 16777619U;
+    }
+    return h;
+}
+
+static void tables(void **state)
+{
+    const teff_type_info *all = &acme_shop_x_v1_everything_info;
+    const teff_type_info *tagged = &acme_shop_x_v1_tagged_info;
+    const teff_type_info *word = &words_word_info;
+
+    (void)state;
+    assert_int_equal(word->id, fnv("words.Word"));
+    assert_int_equal(method(word, "words.Word.Add")->id, fnv("words.Word.Add"));
+    assert_int_equal(method(word, "words.Word.Poke")->id, 7);
+    for (size_t i = 1; i < word->n_methods; i++) {
+        assert_true(word->methods[i - 1].id < word->methods[i].id);
+    }
+    assert_int_equal(word->n_methods, 4);
+    assert_int_equal(method(word, "words.Word.Get")->flags, TEFF_METHOD_READ_ONLY);
+    assert_null(method(word, "words.Word.Get")->in);
+    assert_ptr_equal(method(word, "words.Word.Get")->out, &words_total_ops);
+    assert_int_equal(method(word, "words.Word.Nop")->timeout_ms, 120000);
+    assert_ptr_equal(word->state, &words_count_ops);
+    assert_int_equal(word->flags | word->idle_ms | word->queue_max | word->max_message_bytes, 0);
+    assert_int_equal(all->flags, TEFF_TYPE_REENTRANT);
+    assert_int_equal(all->placement, TEFF_PLACE_HASH);
+    assert_int_equal(all->idle_ms, 90000);
+    assert_int_equal(all->queue_max, 5);
+    assert_int_equal(all->max_message_bytes, 1000);
+    assert_ptr_equal(all->state, &acme_shop_x_v1_http_reply_inner_thing_ops);
+    assert_int_equal(method(all, "acme.shopX.v1.Everything.Tell")->flags, TEFF_METHOD_ONE_WAY);
+    assert_int_equal(tagged->placement, TEFF_PLACE_PREFER_LOCAL);
+    assert_null(tagged->state);
+    assert_int_equal(tagged->methods[0].flags,
+                     TEFF_METHOD_ALWAYS_INTERLEAVE | TEFF_METHOD_IDEMPOTENT);
+    assert_int_equal(tagged->methods[0].timeout_ms, 3600000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        CASE(a_copy_is_deep_and_equal),
+        CASE(a_copy_keeps_the_member_of_a_oneof),
+        CASE(a_copy_is_without_nulls_and_unknown_fields),
+        CASE(a_copy_stops_at_32_levels),
+        CASE(a_copy_without_memory_is_null),
+        CASE(a_proto2_copy_has_the_defaults),
+        CASE(literals),
+        CASE(stubs_ask),
+        CASE(stubs_start_reply_and_send),
+        CASE(every_kind_of_key),
+        CASE(thunks),
+        CASE(tables),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

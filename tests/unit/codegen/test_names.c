@@ -1,0 +1,199 @@
+/* test_names.c - names in C, ids, comments, and the scan before unpacking. */
+#include "codegen.h"
+#include "map.h"
+#include "names.h"
+#include "request.pb-c.h"
+#include "text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static teffi_pool pool;
+
+static void snake(void **state)
+{
+    static const char *const cases[][2] = {
+        {"words.Word", "words_word"},
+        {"words.v1.HTTPReply", "words_v1_http_reply"},
+        {"getURL", "get_url"},
+        {"Add2Numbers", "add2_numbers"},
+        {"ABC", "abc"},
+        {"some_snake_Name", "some_snake_name"},
+        {"a__b", "a_b"},
+        {"X", "x"},
+        {"_Private", "_private"},
+        {"Trailing_", "trailing_"},
+        {"shopX.A.innerB", "shop_x_a_inner_b"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_string_equal(teffi_snake(&pool, cases[i][0]), cases[i][1]);
+    }
+}
+
+static void protobuf_c_names(void **state)
+{
+    (void)state;
+    assert_string_equal(teffi_pbc_type(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
+                        "Acme__ShopX__V1__HTTPReply__InnerThing");
+    assert_string_equal(teffi_pbc_lower(&pool, "acme.shopX.v1.HTTPReply.inner_Thing"),
+                        "acme__shop_x__v1__httpreply__inner__thing");
+    assert_string_equal(teffi_pbc_upper(&pool, "acme.shopX.HTTPReply"), "ACME__SHOP_X__HTTPREPLY");
+    assert_string_equal(teffi_lower(&pool, "camelCase"), "camelcase");
+}
+
+static void reserved_names(void **state)
+{
+    static const char *const keywords[] = {"BUFSIZ",  "EOF",      "NULL",   "alignas", "bool",
+                                           "errno",   "linux",    "stdin",  "switch",  "unix",
+                                           "xor_eq",  "EIO",      "SIGINT", "alloca",  "st_mtime",
+                                           "h_errno", "UINT8_MAX"};
+    static const char *const free_names[] = {"add", "E", "ENABLED__X", "SIG__X", "times", "near"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) {
+        assert_true(teffi_is_keyword(keywords[i]));
+    }
+    for (size_t i = 0; i < sizeof free_names / sizeof *free_names; i++) {
+        assert_false(teffi_is_keyword(free_names[i]));
+    }
+    assert_true(teffi_is_taken("DIR"));
+    assert_true(teffi_is_taken("malloc"));
+    assert_true(teffi_is_taken("yn"));
+    assert_true(teffi_is_taken("teff_silo"));
+    assert_true(teffi_is_taken("_x"));
+    assert_false(teffi_is_taken("words_word"));
+    assert_false(teffi_is_identifier(""));
+    assert_false(teffi_is_identifier("9a"));
+    assert_false(teffi_is_identifier("a-b"));
+    assert_false(teffi_is_identifier(NULL));
+    assert_true(teffi_is_identifier("_a9"));
+}
+
+static void ids(void **state)
+{
+    (void)state;
+    assert_int_equal(teffi_fnv32(""), 0x811c9dc5);
+    assert_int_equal(teffi_fnv32("a"), 0xe40c292c);
+    assert_int_equal(teffi_fnv32("foobar"), 0xbf9cf968);
+}
+
+static void a_map_keeps_the_first(void **state)
+{
+    teffi_map map = {.pool = &pool};
+    static int values[1000];
+
+    (void)state;
+    assert_null(teffi_map_get(&map, "x"));
+    for (int i = 0; i < 1000; i++) {
+        assert_null(teffi_map_put(&map, teffi_pool_printf(&pool, "name%d", i), &values[i]));
+    }
+    for (int i = 0; i < 1000; i++) {
+        const char *name = teffi_pool_printf(&pool, "name%d", i);
+
+        assert_ptr_equal(teffi_map_get(&map, name), &values[i]);
+        assert_ptr_equal(teffi_map_put(&map, name, &values[0]), &values[i]);
+    }
+    assert_int_equal(map.n, 1000);
+}
+
+static const char *commented(const char *comment)
+{
+    teffi_text text = {.pool = &pool};
+
+    teffi_text_printf(&text, ">");
+    teffi_text_comment(&text, "  ", comment);
+    return text.data;
+}
+
+static void comments(void **state)
+{
+    (void)state;
+    assert_string_equal(commented(NULL), ">");
+    assert_string_equal(commented(" \n\t\n"), ">");
+    assert_string_equal(commented(" One.\n"), ">  /* One. */\n");
+    assert_string_equal(commented("\n One.\n\n Two. \n"), ">  /* One.\n   *\n   * Two. */\n");
+    assert_string_equal(commented(" a */ b /* c ?\?/\n"), ">  /* a * / b / * c ? ?/ */\n");
+    assert_string_equal(commented(" ends with \\\n"), ">  /* ends with */\n");
+    assert_string_equal(commented(" \xff \x01 caf\xc3\xa9 \xe2\x80\xae\n"),
+                        ">  /* ? ? caf\xc3\xa9 ??? */\n");
+}
+
+static bool scanned(const void *data, size_t n)
+{
+    return teffi_scan(&protoc__request__descriptor, (teffi_bytes){data, n});
+}
+
+/* Messages in messages: a file, a message type, then nested types. */
+static size_t nested(uint8_t *out, unsigned depth)
+{
+    uint8_t inner[4096];
+    size_t n = 0;
+
+    for (unsigned i = 0; i < depth; i++) {
+        unsigned field = i == depth - 1 ? 15 : i == depth - 2 ? 4 : 3;
+
+        memmove(inner + 3, inner, n);
+        inner[0] = (uint8_t)(field << 3 | 2);
+        inner[1] = (uint8_t)(0x80 | (n & 0x7f));
+        inner[2] = (uint8_t)(n >> 7);
+        n += 3;
+    }
+    memcpy(out, inner, n);
+    return n;
+}
+
+static void scan(void **state)
+{
+    uint8_t bytes[4096];
+    size_t n;
+
+    (void)state;
+    assert_true(scanned("", 0));
+    assert_false(scanned("\x07", 1));     /* no such wire type */
+    assert_false(scanned("\x00\x00", 2)); /* field 0 */
+    assert_false(scanned("\x0a\x05"
+                         "abc",
+                         5)); /* longer than what is there */
+    assert_false(scanned("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12));
+    assert_false(scanned("\x09\x01", 2));
+    n = nested(bytes, 100);
+    assert_true(scanned(bytes, n));
+    n = nested(bytes, 101);
+    assert_false(scanned(bytes, n));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    teffi_pool_init(&pool);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    teffi_pool_fini(&pool);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(snake),
+        cmocka_unit_test(protobuf_c_names),
+        cmocka_unit_test(reserved_names),
+        cmocka_unit_test(ids),
+        cmocka_unit_test(a_map_keeps_the_first),
+        cmocka_unit_test(comments),
+        cmocka_unit_test(scan),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

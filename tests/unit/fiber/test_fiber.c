@@ -1,0 +1,400 @@
+/* test_fiber.c - switching, nesting, moving between threads, reuse, limits, overflow reports. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <fenv.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <teff/grain.h>
+#include <unistd.h>
+#include "fiber/fiber.h"
+#include "platform/thread.h"
+
+static int setup(void **state)
+{
+    *state = teffi_fiber_pool_new(0, 0);
+    teffi_fiber_thread_enter(*state);
+    return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    teffi_fiber_thread_leave();
+    teffi_fiber_pool_free(*state);
+    return 0;
+}
+
+static void count_thrice(void *arg)
+{
+    int *n = arg;
+    for (int i = 0; i < 3; i++) {
+        ++*n;
+        teffi_fiber_suspend(teffi_fiber_current());
+    }
+}
+
+static void test_suspend_and_resume(void **state)
+{
+    int n = 0;
+    teffi_fiber *fiber = teffi_fiber_new(*state, count_thrice, &n);
+    assert_null(teffi_fiber_current());
+    for (int i = 1; i <= 3; i++) {
+        assert_false(teffi_fiber_resume(fiber));
+        assert_int_equal(n, i);
+        assert_null(teffi_fiber_current());
+    }
+    assert_true(teffi_fiber_resume(fiber));
+    assert_int_equal(n, 3);
+}
+
+static teffi_fiber_pool *nest_pool;
+
+static void nest(void *arg)
+{
+    int *depth = arg;
+    teffi_fiber *self = teffi_fiber_current();
+    if (++*depth < 50) {
+        teffi_fiber *inner = teffi_fiber_new(nest_pool, nest, depth);
+        if (!teffi_fiber_resume(inner) && !teffi_fiber_resume(inner))
+            *depth = -1000;
+    }
+    if (teffi_fiber_current() != self)
+        *depth = -1000;
+    teffi_fiber_suspend(self);
+}
+
+static void test_nested(void **state)
+{
+    int depth = 0;
+    nest_pool = *state;
+    teffi_fiber *outer = teffi_fiber_new(*state, nest, &depth);
+    assert_false(teffi_fiber_resume(outer));
+    assert_int_equal(depth, 50);
+    assert_true(teffi_fiber_resume(outer));
+}
+
+static void note_address(void *arg)
+{
+    volatile char here = 0;
+    *(uintptr_t *)arg = (uintptr_t)&here + (uintptr_t)here;
+}
+
+static void test_newest_stack_is_reused(void **state)
+{
+    uintptr_t a = 0, b = 0;
+    assert_true(teffi_fiber_resume(teffi_fiber_new(*state, note_address, &a)));
+    assert_true(teffi_fiber_resume(teffi_fiber_new(*state, note_address, &b)));
+    assert_true(a == b && a != 0);
+}
+
+enum { MANY = 1000 };
+
+static void test_many_at_once(void **state)
+{
+    static teffi_fiber *fiber[MANY];
+    int n = 0;
+    for (unsigned i = 0; i < MANY; i++) {
+        fiber[i] = teffi_fiber_new(*state, count_thrice, &n);
+        assert_non_null(fiber[i]);
+        assert_false(teffi_fiber_resume(fiber[i]));
+    }
+    for (unsigned round = 0; round < 3; round++)
+        for (unsigned i = 0; i < MANY; i++)
+            assert_int_equal(teffi_fiber_resume(fiber[i]), round == 2);
+    assert_int_equal(n, 3 * MANY);
+}
+
+static void test_limit(void **state)
+{
+    int n = 0;
+    (void)state;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(16384, 20);
+    teffi_fiber *fiber[20];
+    for (unsigned i = 0; i < 20; i++)
+        assert_non_null(fiber[i] = teffi_fiber_new(pool, count_thrice, &n));
+    assert_null(teffi_fiber_new(pool, count_thrice, &n));
+    for (unsigned i = 0; i < 20; i++)
+        while (!teffi_fiber_resume(fiber[i]))
+            ;
+    assert_non_null(fiber[0] = teffi_fiber_new(pool, count_thrice, &n));
+    while (!teffi_fiber_resume(fiber[0]))
+        ;
+    teffi_fiber_pool_free(pool);
+}
+
+static void use_stack(void *arg)
+{
+    volatile char big[48 * 1024];
+    unsigned sum = 0;
+    for (size_t i = 0; i < sizeof big; i++)
+        big[i] = (char)i;
+    for (size_t i = 0; i < sizeof big; i++)
+        sum += (unsigned char)big[i];
+    *(unsigned *)arg = sum;
+}
+
+static void test_most_of_the_stack_is_usable(void **state)
+{
+    unsigned sum = 0;
+    assert_true(teffi_fiber_resume(teffi_fiber_new(*state, use_stack, &sum)));
+    assert_int_equal(sum, 48 * 4 * (255 * 128));
+}
+
+/* ---- what a switch keeps ---- */
+
+static void round_up(void *arg)
+{
+    fesetround(FE_UPWARD);
+    teffi_fiber_suspend(teffi_fiber_current());
+    *(int *)arg = fegetround() == FE_UPWARD;
+}
+
+static void test_rounding_mode_is_the_fibers_own(void **state)
+{
+    int kept = 0;
+    teffi_fiber *fiber = teffi_fiber_new(*state, round_up, &kept);
+    assert_false(teffi_fiber_resume(fiber));
+    assert_int_equal(fegetround(), FE_TONEAREST);
+    assert_true(teffi_fiber_resume(fiber));
+    assert_true(kept);
+    assert_int_equal(fegetround(), FE_TONEAREST);
+}
+
+static void many_locals(void *arg)
+{
+    volatile uint64_t seed = 7;
+    uint64_t a = seed, b = a * 3, c = b * 5, d = c * 7, e = d * 11, f = e * 13, g = f * 17;
+    double x = (double)seed * 1.5, y = x * 2.5;
+    for (int i = 0; i < 100; i++) {
+        teffi_fiber_suspend(teffi_fiber_current());
+        a += b ^ c;
+        d += e ^ f;
+        g += a + d;
+        x += y;
+    }
+    *(uint64_t *)arg = a + b + c + d + e + f + g + (uint64_t)x;
+}
+
+static void test_registers_survive(void **state)
+{
+    uint64_t alone = 0, mixed[10] = {0};
+    teffi_fiber *fiber[10], *one = teffi_fiber_new(*state, many_locals, &alone);
+    while (!teffi_fiber_resume(one))
+        ;
+    for (unsigned i = 0; i < 10; i++)
+        fiber[i] = teffi_fiber_new(*state, many_locals, &mixed[i]);
+    for (unsigned round = 0; round <= 100; round++)
+        for (unsigned i = 0; i < 10; i++)
+            assert_int_equal(teffi_fiber_resume(fiber[i]), round == 100);
+    for (unsigned i = 0; i < 10; i++)
+        assert_true(mixed[i] == alone && alone != 0);
+}
+
+static void note_alignment(void *arg)
+{
+    *(uintptr_t *)arg = (uintptr_t)__builtin_frame_address(0) % 16;
+}
+
+static void test_stack_is_aligned(void **state)
+{
+    uintptr_t rest = 99;
+    assert_true(teffi_fiber_resume(teffi_fiber_new(*state, note_alignment, &rest)));
+    assert_int_equal(rest, 0);
+}
+
+/* ---- moving between threads ---- */
+
+enum { MOVERS = 50, MOVES = 40 };
+
+typedef struct mover {
+    teffi_fiber *fiber;
+    _Atomic int errors;
+    int left;
+} mover;
+
+/* errno in grain code is a call: written on one thread, it must not show up on another. */
+static void move(void *arg)
+{
+    mover *m = arg;
+    for (m->left = MOVES; m->left > 0; m->left--) {
+        int *before = teff_errno();
+        errno = m->left;
+        if (*before != m->left)
+            atomic_fetch_add(&m->errors, 1);
+        teffi_fiber_suspend(m->fiber);
+        errno = 0;
+        if (errno != 0)
+            atomic_fetch_add(&m->errors, 1);
+    }
+}
+
+typedef struct crew {
+    pthread_mutex_t lock;
+    mover *todo[MOVERS]; /* first in, first out: consecutive resumes are on different threads */
+    unsigned head, count, left;
+    teffi_fiber_pool *pool;
+} crew;
+
+static mover *take(crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    mover *m = NULL;
+    if (c->count) {
+        m = c->todo[c->head];
+        c->head = (c->head + 1) % MOVERS;
+        c->count--;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return m;
+}
+
+static bool put(crew *c, mover *m, bool ended)
+{
+    pthread_mutex_lock(&c->lock);
+    if (ended)
+        c->left--;
+    else
+        c->todo[(c->head + c->count++) % MOVERS] = m;
+    pthread_mutex_unlock(&c->lock);
+    return true;
+}
+
+static bool all_done(crew *c)
+{
+    pthread_mutex_lock(&c->lock);
+    bool done = c->left == 0;
+    pthread_mutex_unlock(&c->lock);
+    return done;
+}
+
+static void work(void *arg)
+{
+    crew *c = arg;
+    teffi_fiber_thread_enter(c->pool);
+    while (!all_done(c)) {
+        mover *m = take(c);
+        if (m)
+            (void)put(c, m, teffi_fiber_resume(m->fiber));
+        else
+            teffi_thread_yield();
+    }
+    teffi_fiber_thread_leave();
+}
+
+static void test_fibers_move_between_threads(void **state)
+{
+    static mover m[MOVERS];
+    crew c = {.lock = PTHREAD_MUTEX_INITIALIZER, .pool = *state, .left = MOVERS, .count = MOVERS};
+    teffi_thread thread[3];
+    for (unsigned i = 0; i < MOVERS; i++) {
+        m[i] = (mover){.fiber = teffi_fiber_new(*state, move, &m[i])};
+        c.todo[i] = &m[i];
+    }
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(teffi_thread_start(&thread[i], "mover", work, &c), TEFF_OK);
+    for (unsigned i = 0; i < 3; i++)
+        teffi_thread_join(&thread[i]);
+    for (unsigned i = 0; i < MOVERS; i++) {
+        assert_int_equal(m[i].left, 0);
+        assert_int_equal(atomic_load(&m[i].errors), 0);
+    }
+}
+
+/* ---- overflow ---- */
+
+static int eat_stack(volatile int *levels)
+{
+    volatile char frame[512];
+    frame[0] = 1;
+    --*levels;
+    return *levels ? eat_stack(levels) + frame[0] : 0; /* not a tail call */
+}
+
+static void overflow(void *arg)
+{
+    teffi_fiber_label(teffi_fiber_current(), arg);
+    volatile int levels = 1000000;
+    (void)eat_stack(&levels);
+}
+
+/* In a process of its own, since cmocka takes SIGSEGV for itself. */
+static int fault(const char *how)
+{
+    static char label[] = "words.Word.Add teff";
+    volatile uintptr_t nowhere = 16;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
+    teffi_fiber_thread_enter(pool);
+    alarm(60);
+    if (strcmp(how, "overflow") == 0)
+        (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));
+    else
+        *(volatile char *)nowhere = 1;
+    return 0;
+}
+
+/* out: stderr in text; the wait status. */
+static int run_fault(const char *how, char *text, size_t size)
+{
+    int fd[2], status = 0;
+    size_t got = 0;
+    ssize_t n;
+    assert_int_equal(pipe(fd), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fd[1], STDERR_FILENO);
+        execl("/proc/self/exe", "test_fiber", how, (char *)NULL);
+        _exit(0);
+    }
+    close(fd[1]);
+    while (got < size - 1 && (n = read(fd[0], text + got, size - 1 - got)) > 0)
+        got += (size_t)n;
+    text[got] = 0;
+    close(fd[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void test_overflow_names_the_turn(void **state)
+{
+    char text[4000];
+    (void)state;
+    int status = run_fault("overflow", text, sizeof text);
+    assert_non_null(strstr(text, "stack overflow in words.Word.Add teff"));
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+}
+
+/* Any other fault ends the process as it would have without us. */
+static void test_other_faults_are_passed_on(void **state)
+{
+    char text[4000];
+    (void)state;
+    int status = run_fault("other", text, sizeof text);
+    assert_null(strstr(text, "stack overflow"));
+    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return fault(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_suspend_and_resume, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_most_of_the_stack_is_usable, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rounding_mode_is_the_fibers_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_registers_survive, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stack_is_aligned, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fibers_move_between_threads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_overflow_names_the_turn, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_other_faults_are_passed_on, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,158 @@
+/* lab.c - silos and clients for tests, started and stopped.
+ * Way:     tests -> [lab] -> teff_silo_*, teff_client_* */
+#include "lab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAUSE_NS = 500000 };
+
+static const uint64_t patience_ns = 60000000000u;
+
+bool lab_pause(uint64_t *spent)
+{
+    struct timespec pause = {.tv_nsec = PAUSE_NS}, now;
+    nanosleep(&pause, NULL);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (!*spent)
+        *spent = ns;
+    return ns - *spent < patience_ns;
+}
+
+void lab_fresh_store(char *address)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[400];
+    snprintf(path, sizeof path, "%.300s/teff-lab-XXXXXX", tmp ? tmp : P_tmpdir);
+    if (!mkdtemp(path))
+        fail_msg("no temporary directory");
+    snprintf(address, 512, "sqlite:%s/store.db", path);
+}
+
+void lab_drop_store(const char *address)
+{
+    static const char *const more[] = {"", "-wal", "-shm", "-journal"};
+    char path[520];
+    if (strncmp(address, "sqlite:", 7) != 0)
+        return;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        snprintf(path, sizeof path, "%s%s", address + 7, more[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s", address + 7);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+}
+
+teff_silo *lab_silo(lab_record *record, const teff_silo_options *opt)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo;
+    if (teff_silo_new(opt, &silo, text) != TEFF_OK)
+        fail_msg("teff_silo_new: %s", text);
+    lab_host_all(silo, record);
+    return silo;
+}
+
+static int start(lab *l, const teff_silo_options *opt)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    int i = 0;
+    while (l->silos[i])
+        i++;
+    l->silos[i] = lab_silo(&l->record, opt);
+    teff_err err = teff_silo_start(l->silos[i], text);
+    if (err)
+        fail_msg("silo %d: %s: %s", i, teff_err_name(err), text);
+    l->ctx[i] = teff_silo_ctx(l->silos[i]);
+    assert_non_null(l->ctx[i]);
+    l->n = i + 1 > l->n ? i + 1 : l->n;
+    return i;
+}
+
+int lab_add(lab *l)
+{
+    teff_silo_options opt = {.silent = 1, .store = l->store, .workers = 2};
+    if (strcmp(l->store, "seed") == 0) {
+        opt.store = NULL;
+        opt.seeds[0] = teff_silo_address(l->silos[0]);
+    }
+    return start(l, &opt);
+}
+
+static bool all_see(const lab *l, uint32_t n)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->silos[i] && teff_silo_members(l->silos[i]) != n)
+            return false;
+    return true;
+}
+
+static void wait_all_see(const lab *l)
+{
+    lab_until(all_see(l, (uint32_t)l->n));
+}
+
+lab *lab_open(int n)
+{
+    lab *l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    if (n > 1)
+        lab_fresh_store(l->store);
+    else
+        snprintf(l->store, sizeof l->store, "memory");
+    for (int i = 0; i < n; i++)
+        lab_add(l);
+    wait_all_see(l);
+    return l;
+}
+
+lab *lab_open_seeded(int n)
+{
+    teff_silo_options opt = {.silent = 1, .workers = 2};
+    lab *l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    start(l, &opt);
+    snprintf(l->store, sizeof l->store, "seed");
+    for (int i = 1; i < n; i++)
+        lab_add(l);
+    wait_all_see(l);
+    return l;
+}
+
+teff_err lab_remove(lab *l, int i)
+{
+    teff_ctx_free(l->ctx[i]);
+    teff_err err = teff_silo_stop(l->silos[i], 0);
+    teff_silo_free(l->silos[i]);
+    l->silos[i] = NULL;
+    l->ctx[i] = NULL;
+    return err;
+}
+
+/* A seed is the last one to go. */
+void lab_close(lab *l)
+{
+    l->record.gate = true;
+    for (int i = LAB_SILOS_MAX - 1; i >= 0; i--)
+        if (l->silos[i] && lab_remove(l, i) != TEFF_OK)
+            fail_msg("silo %d had to drop something when it stopped", i);
+    lab_drop_store(l->store);
+    free(l);
+}
+
+teff_client *lab_client(lab *l, const int *gateways)
+{
+    teff_client_options opt = {0};
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client;
+    for (int i = 0; gateways[i] >= 0; i++)
+        opt.gateways[i] = teff_silo_address(l->silos[gateways[i]]);
+    if (teff_client_connect(&opt, &client, text) != TEFF_OK)
+        fail_msg("teff_client_connect: %s", text);
+    return client;
+}

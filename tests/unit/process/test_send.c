@@ -1,0 +1,117 @@
+/* test_send.c - the seams of processes towards a silo: events from elsewhere are delivered, PIDs of
+ * elsewhere take the route, and memory of ended lives refuses what comes late. */
+#include "../sched/test_seed_process.h"
+#include "process/process.h"
+
+static struct {
+    latch got, ended;
+    teff_event last;
+    unsigned cancels;
+} t;
+
+static teff_err step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    (void)self;
+    for (size_t i = 0; i < n; i++) {
+        t.last = events[i];
+        t.cancels += events[i].kind == TEFF_EVENT_CANCEL;
+        latch_hit(&t.got);
+    }
+    return t.cancels ? teff_step_done(out) : teff_step_idle(out);
+}
+
+static const teff_process_ops ops = {.name = "sink", .step = step};
+
+static struct {
+    teff_pid to;
+    uint64_t tag;
+} routed;
+
+static teff_err route_send(void *arg, teff_pid to, const teff_event *message)
+{
+    assert_ptr_equal(arg, &routed);
+    routed.to = to;
+    routed.tag = message->tag;
+    return TEFF_E_UNREACHABLE;
+}
+
+static int setup(void **state)
+{
+    static const teffi_pid_route route = {
+        .send = route_send, .arg = &routed, .silo = 7, .incarnation = 8};
+    memset(&t, 0, sizeof t);
+    teff_process_system *system =
+        system_of((teff_process_options){.workers = 1, .ended = count_end, .arg = &t.ended});
+    teffi_process_route(system, &route);
+    *state = system;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    teff_process_system_free(*state);
+    return 0;
+}
+
+static void test_own_pids_carry_the_silo(void **state)
+{
+    teff_pid pid = spawn(*state, &ops, NULL);
+    assert_int_equal(pid.silo, 7);
+    assert_int_equal(pid.incarnation, 8);
+    assert_int_equal(send_tag(*state, pid, 3), TEFF_OK);
+    latch_wait(&t.got, 1);
+    assert_int_equal(t.last.tag, 3);
+}
+
+static void test_other_silos_take_the_route(void **state)
+{
+    teff_pid other = {.silo = 7, .incarnation = 9, .slot = 1, .generation = 1};
+    assert_int_equal(send_tag(*state, other, 5), TEFF_E_UNREACHABLE);
+    assert_true(teff_pid_is(routed.to, other));
+    assert_int_equal(routed.tag, 5);
+}
+
+static void test_deliver_takes_messages_and_cancels_only(void **state)
+{
+    teff_pid pid = spawn(*state, &ops, NULL);
+    teff_event event = {.kind = TEFF_EVENT_MESSAGE, .tag = 9, .from = {1, 2, 3, 4}};
+    assert_int_equal(teffi_process_deliver(*state, pid, &event), TEFF_OK);
+    latch_wait(&t.got, 1);
+    assert_int_equal(t.last.from.slot, 3);
+    event.kind = TEFF_EVENT_COMPLETE;
+    assert_int_equal(teffi_process_deliver(*state, pid, &event), TEFF_E_INVALID);
+    event.kind = TEFF_EVENT_TIMER;
+    assert_int_equal(teffi_process_deliver(*state, pid, &event), TEFF_E_INVALID);
+    event.kind = TEFF_EVENT_CANCEL;
+    assert_int_equal(teffi_process_deliver(*state, pid, &event), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.cancels, 1);
+    event.kind = TEFF_EVENT_MESSAGE;
+    assert_int_equal(teffi_process_deliver(*state, pid, &event), TEFF_E_CLOSED);
+    assert_int_equal(teffi_process_deliver(*state, pid, &(teff_event){.kind = TEFF_EVENT_CANCEL}),
+                     TEFF_E_CLOSED);
+}
+
+static void test_a_slot_beyond_all_chunks_is_nobody(void **state)
+{
+    teff_process_system *system = *state;
+    assert_null(teffi_process_at(system, 0));
+    assert_null(teffi_process_at(system, 0x7fffffffu));
+    assert_null(teffi_process_at(system, TEFFI_PROCESS_BIT));
+    assert_null(teffi_process_at(system, 0xffffffffu));
+    (void)spawn(system, &ops, NULL);
+    assert_non_null(teffi_process_at(system, TEFFI_PROCESS_BIT));
+    assert_null(teffi_process_at(system, TEFFI_PROCESS_BIT + TEFFI_PROCESS_CHUNK));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_own_pids_carry_the_silo),
+        T(test_other_silos_take_the_route),
+        T(test_deliver_takes_messages_and_cancels_only),
+        T(test_a_slot_beyond_all_chunks_is_nobody),
+    };
+    return cmocka_run_group_tests_name("process/send", tests, NULL, NULL);
+}

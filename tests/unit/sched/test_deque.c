@@ -1,0 +1,107 @@
+/* test_deque.c - order, batch sizes, growth and index wrap on one thread. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "sched/deque.h"
+
+static char cell[5000]; /* items are addresses in here */
+
+static int setup(void **state)
+{
+    static teffi_deque deque;
+    *state = &deque;
+    return teffi_deque_init(&deque) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    teffi_deque_fini(*state);
+    return 0;
+}
+
+static void push(teffi_deque *deque, unsigned from, unsigned n)
+{
+    for (unsigned i = from; i < from + n; i++)
+        assert_true(teffi_deque_push(deque, &cell[i]));
+}
+
+static void test_empty(void **state)
+{
+    void *out[4];
+    assert_null(teffi_deque_pop(*state));
+    assert_int_equal(teffi_deque_steal(*state, out, 4), 0);
+    assert_int_equal(teffi_deque_count(*state), 0);
+}
+
+static void test_owner_pops_newest(void **state)
+{
+    push(*state, 0, 100); /* far from the top first, then near */
+    for (unsigned i = 100; i-- > 0;)
+        assert_ptr_equal(teffi_deque_pop(*state), &cell[i]);
+    assert_null(teffi_deque_pop(*state));
+}
+
+static void check_steal(teffi_deque *deque, unsigned max, unsigned from, unsigned want)
+{
+    void *out[2 * TEFFI_STEAL_MAX];
+    assert_int_equal(teffi_deque_steal(deque, out, max), want);
+    for (unsigned i = 0; i < want; i++)
+        assert_ptr_equal(out[i], &cell[from + i]);
+}
+
+static void test_thief_takes_the_older_half(void **state)
+{
+    push(*state, 0, 10);
+    check_steal(*state, 64, 0, 5);
+    check_steal(*state, 64, 5, 3); /* half of five, rounded up */
+    check_steal(*state, 1, 8, 1);
+    check_steal(*state, 64, 9, 1);
+    check_steal(*state, 64, 0, 0);
+}
+
+static void test_batch_is_bounded(void **state)
+{
+    push(*state, 0, 1000);
+    check_steal(*state, 1000, 0, TEFFI_STEAL_MAX);
+    assert_int_equal(teffi_deque_count(*state), 1000 - TEFFI_STEAL_MAX);
+}
+
+static void test_grows(void **state)
+{
+    push(*state, 0, 200);
+    check_steal(*state, 64, 0, 32);
+    push(*state, 200, 4000); /* wraps round the first ring, then doubles four times */
+    for (unsigned i = 4200; i-- > 32;)
+        assert_ptr_equal(teffi_deque_pop(*state), &cell[i]);
+    assert_null(teffi_deque_pop(*state));
+}
+
+static void test_indices_wrap(void **state)
+{
+    teffi_deque *deque = *state;
+    atomic_store(&deque->bottom, UINT32_MAX - 20);
+    atomic_store(&deque->top, (uint64_t)(UINT32_MAX - 20) << 32 | UINT32_MAX);
+    push(deque, 0, 400);
+    check_steal(deque, 64, 0, 32);
+    for (unsigned i = 400; i-- > 32;)
+        assert_ptr_equal(teffi_deque_pop(deque), &cell[i]);
+    assert_null(teffi_deque_pop(deque));
+    assert_int_equal(teffi_deque_count(deque), 0);
+    push(deque, 7, 1);
+    assert_ptr_equal(teffi_deque_pop(deque), &cell[7]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_empty, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_owner_pops_newest, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_thief_takes_the_older_half, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_batch_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_grows, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_indices_wrap, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,402 @@
+/* test_exec.c - the real executor: nothing ready waits for one busy or blocked worker, nothing
+ * starves, timers fire, slots are handed over. Threads wait for each other, never for time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "base/queue.h"
+#include "platform/thread.h"
+#include "sched/exec.h"
+
+static teffi_platform platform;
+
+typedef struct job { /* a group with one item and something to do */
+    teffi_group group;
+    teffi_item item;
+    void (*run)(struct job *job);
+    struct job *peer, *peer2;
+    teffi_parker *wait, *wake;
+    _Atomic unsigned runs;
+    _Atomic bool stop;
+    _Atomic bool queued; /* the item is in the queue: it may be there once only */
+    teffi_exec *exec;
+} job;
+
+static void on_item(teffi_group *group, teffi_item *item)
+{
+    job *j = teffi_container(group, job, group);
+    (void)item;
+    atomic_store(&j->queued, false);
+    j->run(j);
+}
+
+static const teffi_group_ops ops = {.handle = on_item};
+
+static void job_init(job *j, teffi_exec *exec, void (*run)(job *job))
+{
+    *j = (job){.run = run, .exec = exec};
+    teffi_group_init(&j->group, exec, &ops);
+}
+
+static void push(job *j)
+{
+    if (!atomic_exchange(&j->queued, true))
+        (void)teffi_group_push(&j->group, &j->item);
+}
+
+static teffi_exec *exec_new(unsigned workers)
+{
+    teffi_exec *exec;
+    assert_int_equal(teffi_exec_real_new(&platform, workers, &exec), TEFF_OK);
+    return exec;
+}
+
+/* A parker may return early: until the flag that its waker set. */
+static void wait_for(teffi_parker *parker, _Atomic unsigned *count, unsigned n)
+{
+    while (atomic_load(count) < n)
+        teffi_parker_wait(parker, UINT64_MAX);
+}
+
+static void count_and_wake(job *j)
+{
+    teffi_parker *wake = j->wake;
+    atomic_fetch_add(&j->runs, 1);
+    if (wake)
+        teffi_parker_wake(wake);
+}
+
+static void test_start_stop(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++) {
+        teffi_exec *exec = exec_new(1 + i % 5);
+        exec->ops->free(exec);
+    }
+}
+
+static void test_runs_what_is_pushed_from_outside(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(3);
+    teffi_parker done = {0};
+    job j;
+    job_init(&j, exec, count_and_wake);
+    j.wake = &done;
+    for (unsigned i = 1; i <= 2000; i++) {
+        push(&j);
+        wait_for(&done, &j.runs, i);
+    }
+    exec->ops->free(exec);
+}
+
+static void push_peer(job *j)
+{
+    atomic_fetch_add(&j->runs, 1);
+    if (!atomic_load(&j->stop))
+        push(j->peer);
+}
+
+/* Two groups that hand over to each other for ever must not keep a third from its only worker. */
+static void test_no_starvation_behind_a_pair(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(1);
+    teffi_parker done = {0};
+    job a, b, c;
+    job_init(&a, exec, push_peer);
+    job_init(&b, exec, push_peer);
+    job_init(&c, exec, count_and_wake);
+    a.peer = &b;
+    b.peer = &a;
+    c.wake = &done;
+    push(&a);
+    for (unsigned i = 1; i <= 100; i++) {
+        push(&c);
+        wait_for(&done, &c.runs, i);
+    }
+    exec->ops->free(exec);
+}
+
+static void push_self(job *j)
+{
+    atomic_fetch_add(&j->runs, 1);
+    push(j);
+}
+
+/* A group that always has more to do is requeued behind the others. */
+static void test_no_starvation_behind_a_loop(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(1);
+    teffi_parker done = {0};
+    job loop, c;
+    job_init(&loop, exec, push_self);
+    job_init(&c, exec, count_and_wake);
+    c.wake = &done;
+    push(&loop);
+    for (unsigned i = 1; i <= 100; i++) {
+        push(&c);
+        wait_for(&done, &c.runs, i);
+    }
+    exec->ops->free(exec);
+}
+
+/* Two turns that spawn for ever, newest first: the oldest in the deque gets its turn. */
+static void push_both(job *j)
+{
+    atomic_fetch_add(&j->runs, 1);
+    push(j->peer);
+    push(j->peer2);
+}
+
+static void test_no_starvation_in_the_deque(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(1);
+    teffi_parker done = {0};
+    job a, b, c, d;
+    job_init(&a, exec, push_both);
+    job_init(&b, exec, push_both);
+    job_init(&c, exec, push_both);
+    job_init(&d, exec, count_and_wake);
+    a.peer = &b;
+    a.peer2 = &c;
+    b.peer = &c;
+    b.peer2 = &a;
+    c.peer = &a;
+    c.peer2 = &b;
+    d.wake = &done;
+    push(&a);
+    for (unsigned i = 1; i <= 50; i++) {
+        push(&d);
+        wait_for(&done, &d.runs, i);
+    }
+    exec->ops->free(exec);
+}
+
+/* Pushes two and does not end before both have run: elsewhere, one from the deque and one from the
+ * hand-off slot. */
+static void push_two_and_wait(job *j)
+{
+    push(j->peer);
+    push(j->peer2);
+    wait_for(j->wait, &j->peer->runs, 1);
+    wait_for(j->wait, &j->peer2->runs, 1);
+    count_and_wake(j);
+}
+
+static void test_ready_work_leaves_a_busy_worker(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        teffi_exec *exec = exec_new(2);
+        teffi_parker between = {0}, done = {0};
+        job a, b, c;
+        job_init(&a, exec, push_two_and_wait);
+        job_init(&b, exec, count_and_wake);
+        job_init(&c, exec, count_and_wake);
+        a.peer = &b;
+        a.peer2 = &c;
+        a.wait = b.wake = c.wake = &between;
+        a.wake = &done;
+        push(&a);
+        wait_for(&done, &a.runs, 1);
+        exec->ops->free(exec);
+    }
+}
+
+/* The same on one worker, in a declared blocking region: its slot goes to another thread. */
+static void push_two_and_block(job *j)
+{
+    push(j->peer);
+    j->exec->ops->blocking_begin(j->exec);
+    push(j->peer2);
+    j->exec->ops->blocking_begin(j->exec); /* they nest */
+    wait_for(j->wait, &j->peer->runs, 1);
+    j->exec->ops->blocking_end(j->exec);
+    wait_for(j->wait, &j->peer2->runs, 1);
+    j->exec->ops->blocking_end(j->exec);
+    count_and_wake(j);
+}
+
+static void test_blocking_hands_the_slot_over(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) {
+        teffi_exec *exec = exec_new(1);
+        teffi_parker between = {0}, done = {0};
+        job a, b, c;
+        job_init(&a, exec, push_two_and_block);
+        job_init(&b, exec, count_and_wake);
+        job_init(&c, exec, count_and_wake);
+        a.peer = &b;
+        a.peer2 = &c;
+        a.wait = b.wake = c.wake = &between;
+        a.wake = &done;
+        push(&a);
+        wait_for(&done, &a.runs, 1);
+        exec->ops->free(exec);
+    }
+}
+
+enum { BLOCKERS = 40 };
+
+static _Atomic unsigned inside;
+static teffi_parker all_inside, gate[BLOCKERS];
+
+static void block_at_gate(job *j)
+{
+    j->exec->ops->blocking_begin(j->exec);
+    atomic_fetch_add(&inside, 1);
+    teffi_parker_wake(&all_inside);
+    while (!atomic_load(&j->stop))
+        teffi_parker_wait(j->wait, UINT64_MAX);
+    j->exec->ops->blocking_end(j->exec);
+    count_and_wake(j);
+}
+
+/* Far more turns block at once than there are slots; all want a slot back at once. */
+static void test_many_block_at_once(void **state)
+{
+    static job j[BLOCKERS];
+    teffi_parker done = {0};
+    (void)state;
+    teffi_exec *exec = exec_new(2);
+    atomic_store(&inside, 0);
+    for (unsigned i = 0; i < BLOCKERS; i++) {
+        job_init(&j[i], exec, block_at_gate);
+        j[i].wait = &gate[i];
+        j[i].wake = &done;
+        push(&j[i]);
+    }
+    wait_for(&all_inside, &inside, BLOCKERS);
+    for (unsigned i = 0; i < BLOCKERS; i++) {
+        atomic_store(&j[i].stop, true);
+        teffi_parker_wake(&gate[i]);
+    }
+    for (unsigned i = 0; i < BLOCKERS; i++)
+        wait_for(&done, &j[i].runs, 1);
+    exec->ops->free(exec);
+}
+
+typedef struct alarm {
+    teffi_timer timer;
+    teffi_parker *wake;
+    _Atomic unsigned fired;
+    _Atomic uint64_t at_ns;
+    unsigned again;
+    teffi_exec *exec;
+} alarm;
+
+static void on_alarm(teffi_timer *timer)
+{
+    alarm *a = teffi_container(timer, alarm, timer);
+    atomic_store(&a->at_ns, teffi_now(&platform));
+    if (a->again) {
+        a->again--;
+        a->exec->ops->timer_set(a->exec, timer, teffi_now(&platform) + 1000000);
+    }
+    teffi_parker *wake = a->wake;
+    atomic_fetch_add(&a->fired, 1);
+    teffi_parker_wake(wake);
+}
+
+static void test_timers_fire_and_not_early(void **state)
+{
+    enum { N = 200 };
+    static alarm a[N];
+    teffi_parker done = {0};
+    (void)state;
+    teffi_exec *exec = exec_new(2);
+    for (unsigned i = 0; i < N; i++) {
+        a[i] = (alarm){.timer.fire = on_alarm, .wake = &done, .exec = exec, .again = i % 3};
+        exec->ops->timer_set(exec, &a[i].timer, teffi_now(&platform) + i % 20 * 1000000u);
+    }
+    for (unsigned i = 0; i < N; i++)
+        wait_for(&done, &a[i].fired, i % 3 + 1);
+    for (unsigned i = 0; i < N; i++)
+        assert_true(atomic_load(&a[i].at_ns) >= a[i].timer.due_ns);
+    exec->ops->free(exec);
+}
+
+static void test_timer_cancel(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(1);
+    teffi_parker done = {0};
+    alarm a = {.timer.fire = on_alarm, .wake = &done, .exec = exec};
+    assert_false(exec->ops->timer_cancel(exec, &a.timer));
+    exec->ops->timer_set(exec, &a.timer, teffi_now(&platform) + 3600000000000u);
+    assert_true(exec->ops->timer_cancel(exec, &a.timer));
+    assert_false(exec->ops->timer_cancel(exec, &a.timer));
+    exec->ops->timer_set(exec, &a.timer, 0);
+    wait_for(&done, &a.fired, 1);
+    assert_false(exec->ops->timer_cancel(exec, &a.timer));
+    exec->ops->free(exec);
+}
+
+static alarm stuck_alarm;
+
+/* The only worker sits in a turn that ends when a timer of its own slot has fired. */
+static void set_and_wait(job *j)
+{
+    j->exec->ops->timer_set(j->exec, &stuck_alarm.timer, teffi_now(&platform) + 1000000);
+    wait_for(j->wait, &stuck_alarm.fired, 1);
+    count_and_wake(j);
+}
+
+static void test_timer_fires_beside_a_stuck_worker(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(1);
+    teffi_parker between = {0}, done = {0};
+    job j;
+    stuck_alarm = (alarm){.timer.fire = on_alarm, .wake = &between, .exec = exec};
+    job_init(&j, exec, set_and_wait);
+    j.wait = &between;
+    j.wake = &done;
+    push(&j);
+    wait_for(&done, &j.runs, 1);
+    exec->ops->free(exec);
+}
+
+static void test_two_executors_keep_apart(void **state)
+{
+    (void)state;
+    teffi_exec *one = exec_new(1), *two = exec_new(1);
+    teffi_parker between = {0}, done = {0};
+    job a, b, c;
+    job_init(&a, one, push_two_and_wait);
+    job_init(&b, two, count_and_wake); /* pushed in a turn of the other */
+    job_init(&c, two, count_and_wake);
+    a.peer = &b;
+    a.peer2 = &c;
+    a.wait = b.wake = c.wake = &between;
+    a.wake = &done;
+    push(&a);
+    wait_for(&done, &a.runs, 1);
+    one->ops->free(one);
+    two->ops->free(two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_start_stop),
+        cmocka_unit_test(test_runs_what_is_pushed_from_outside),
+        cmocka_unit_test(test_no_starvation_behind_a_pair),
+        cmocka_unit_test(test_no_starvation_behind_a_loop),
+        cmocka_unit_test(test_no_starvation_in_the_deque),
+        cmocka_unit_test(test_ready_work_leaves_a_busy_worker),
+        cmocka_unit_test(test_blocking_hands_the_slot_over),
+        cmocka_unit_test(test_many_block_at_once),
+        cmocka_unit_test(test_timers_fire_and_not_early),
+        cmocka_unit_test(test_timer_cancel),
+        cmocka_unit_test(test_timer_fires_beside_a_stuck_worker),
+        cmocka_unit_test(test_two_executors_keep_apart),
+    };
+    teffi_platform_real(&platform, TEFFI_INFO);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* test_timer.c - the wheel against a plain list: never early, never lost, cancel exact. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+#include "base/hash.h"
+#include "base/queue.h"
+#include "sched/timer.h"
+
+#define MS TEFFI_TICK_NS
+
+typedef struct probe {
+    teffi_timer timer;
+    unsigned fired;
+    uint64_t at_ns;    /* when it fired */
+    uint64_t again_ns; /* fire sets it again, this much later */
+} probe;
+
+static teffi_wheel wheel;
+static uint64_t now_ns;
+
+static void on_fire(teffi_timer *timer)
+{
+    probe *p = teffi_container(timer, probe, timer);
+    p->fired++;
+    p->at_ns = now_ns;
+    if (p->again_ns)
+        (void)teffi_wheel_set(&wheel, timer, now_ns + p->again_ns);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    now_ns = 123456789;
+    teffi_wheel_init(&wheel, 1, now_ns);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    teffi_wheel_fini(&wheel);
+    return 0;
+}
+
+static void set(probe *p, uint64_t in_ns)
+{
+    *p = (probe){.timer.fire = on_fire};
+    (void)teffi_wheel_set(&wheel, &p->timer, now_ns + in_ns);
+}
+
+static bool cancel(probe *p)
+{
+    return teffi_wheel_cancel(&wheel, sizeof wheel, &p->timer);
+}
+
+static void test_never_early(void **state)
+{
+    probe p;
+    (void)state;
+    set(&p, 5 * MS + 1);
+    now_ns += 5 * MS;
+    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 0);
+    now_ns += 2 * MS;
+    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+    assert_int_equal(p.fired, 1);
+    assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
+}
+
+static void test_due_now_or_before(void **state)
+{
+    probe p;
+    (void)state;
+    set(&p, 0);
+    p.timer.due_ns = 0;
+    now_ns += MS;
+    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+}
+
+static void test_cancel(void **state)
+{
+    probe p;
+    (void)state;
+    set(&p, 3 * MS);
+    assert_true(cancel(&p));
+    assert_false(cancel(&p));
+    now_ns += 10 * MS;
+    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 0);
+    set(&p, MS);
+    now_ns += 2 * MS;
+    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+    assert_false(cancel(&p));
+}
+
+static void test_set_again_from_fire(void **state)
+{
+    probe p;
+    (void)state;
+    set(&p, MS);
+    p.again_ns = 10 * MS;
+    for (unsigned i = 0; i < 100; i++) {
+        now_ns += MS;
+        (void)teffi_wheel_fire(&wheel, now_ns);
+    }
+    assert_in_range(p.fired, 9, 10);
+    assert_true(cancel(&p));
+}
+
+static void test_set_in_the_past_from_fire_ends(void **state)
+{
+    probe p;
+    (void)state;
+    set(&p, 0);
+    now_ns += 2 * MS;
+    p.again_ns = 0 - 5 * (uint64_t)MS; /* five ticks ago, always due */
+    unsigned n = teffi_wheel_fire(&wheel, now_ns);
+    assert_in_range(n, 1, 5000);
+    assert_true(cancel(&p));
+}
+
+static void test_earliest_is_told(void **state)
+{
+    probe a, b, c;
+    (void)state;
+    now_ns = 128 * (uint64_t)MS; /* the start of a turn of level 0: what it says is exact */
+    teffi_wheel_init(&wheel, 1, now_ns);
+    a = b = c = (probe){.timer.fire = on_fire};
+    assert_true(teffi_wheel_set(&wheel, &a.timer, now_ns + 50 * MS));
+    assert_false(teffi_wheel_set(&wheel, &b.timer, now_ns + 5000 * (uint64_t)MS));
+    assert_true(teffi_wheel_set(&wheel, &c.timer, now_ns + 5 * MS));
+    assert_true(cancel(&a) && cancel(&b) && cancel(&c));
+}
+
+/* Whoever sleeps until next_due must get there in few steps, also for years. */
+static void test_far_future(void **state)
+{
+    static const uint64_t in_ms[] = {
+        63, 64, 65, 4095, 4096, 4097, 262144, 20000000, 3000000000u, 80000000000u, 200000000000u};
+    (void)state;
+    for (unsigned i = 0; i < sizeof in_ms / sizeof in_ms[0]; i++) {
+        probe p;
+        unsigned steps = 0;
+        set(&p, in_ms[i] * MS);
+        uint64_t due = now_ns + in_ms[i] * MS;
+        while (!p.fired && steps++ < 20) {
+            if (teffi_wheel_next(&wheel) > now_ns)
+                now_ns = teffi_wheel_next(&wheel);
+            (void)teffi_wheel_fire(&wheel, now_ns);
+        }
+        assert_int_equal(p.fired, 1);
+        assert_true(p.at_ns >= due && p.at_ns < due + MS);
+    }
+}
+
+enum { PROBES = 500 };
+
+static bool is_set(const probe *p)
+{
+    return atomic_load(&p->timer.where) != 0;
+}
+
+static void one_step(probe *all, uint64_t draw)
+{
+    probe *p = &all[draw % PROBES];
+    unsigned bits = (unsigned)(draw >> 32) % 36;
+    if (is_set(p)) {
+        assert_true(cancel(p));
+        assert_false(is_set(p));
+    } else {
+        set(p, teffi_mix64(draw) & (((uint64_t)1 << bits) - 1));
+    }
+    now_ns += (draw >> 20) % (3 * MS);
+    (void)teffi_wheel_fire(&wheel, now_ns);
+}
+
+/* After each advance: exactly those whose tick has come are not set any more. */
+static void check_all(const probe *all)
+{
+    uint64_t tick = now_ns / MS;
+    for (unsigned i = 0; i < PROBES; i++) {
+        const probe *p = &all[i];
+        uint64_t due_tick = (p->timer.due_ns + MS - 1) / MS;
+        if (is_set(p))
+            assert_true(due_tick > tick);
+        else if (p->fired)
+            assert_true(p->at_ns >= p->timer.due_ns && p->fired == 1);
+    }
+}
+
+static void test_against_a_list(void **state)
+{
+    static probe all[PROBES];
+    (void)state;
+    memset(all, 0, sizeof all);
+    for (uint64_t i = 0; i < 20000; i++) {
+        one_step(all, teffi_mix64(i));
+        check_all(all);
+    }
+    now_ns += (uint64_t)1 << 37;
+    (void)teffi_wheel_fire(&wheel, now_ns);
+    assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_never_early, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_due_now_or_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cancel, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_set_again_from_fire, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_set_in_the_past_from_fire_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_earliest_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_far_future, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_against_a_list, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* test_options.c - bad options name themselves; steps in the wrong order are refused. */
+#include <stdio.h>
+#include <string.h>
+#include "lab.h"
+
+static void refused(teff_silo_options opt, const char *option, const char *value)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo = (teff_silo *)&opt;
+    teff_err err = teff_silo_new(&opt, &silo, text);
+    if (err != TEFF_E_INVALID || silo)
+        fail_msg("%s was taken: %s", option, teff_err_name(err));
+    if (!strstr(text, option) || !strstr(text, value) || !strstr(text, "expected"))
+        fail_msg("'%s' does not name %s and '%s'", text, option, value);
+    assert_int_equal(teff_silo_new(&opt, &silo, NULL), TEFF_E_INVALID);
+}
+
+static void each_bad_option_names_itself(void **state)
+{
+    (void)state;
+    refused((teff_silo_options){.cluster = ""}, "cluster", "");
+    refused((teff_silo_options){.cluster = "a b"}, "cluster", "a b");
+    refused((teff_silo_options){.listen = "nowhere"}, "listen", "nowhere");
+    refused((teff_silo_options){.listen = ""}, "listen", "");
+    refused((teff_silo_options){.listen = "127.0.0.1:70000"}, "listen", "70000");
+    refused((teff_silo_options){.advertise = "x"}, "advertise", "x");
+    refused((teff_silo_options){.store = "postgres:x"}, "store", "postgres:x");
+    refused((teff_silo_options){.store = ""}, "store", "");
+    refused((teff_silo_options){.seeds = {"127.0.0.1:1", "bad"}}, "seed", "bad");
+    refused((teff_silo_options){.store = "memory", .seeds = {"127.0.0.1:1"}}, "store", "memory");
+    refused((teff_silo_options){.tls_cert = "c.pem"}, "tls", "c.pem");
+    refused((teff_silo_options){.tls_ca = "a.pem"}, "tls", "a.pem");
+    refused((teff_silo_options){.workers = 1025}, "workers", "1024");
+    refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
+    refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
+}
+
+static void long_values_do_not_overflow_the_text(void **state)
+{
+    static char value[100000];
+    (void)state;
+    memset(value, 'v', sizeof value - 1);
+    refused((teff_silo_options){.cluster = value}, "cluster", "vvv");
+    refused((teff_silo_options){.listen = value}, "listen", "vvv");
+    refused((teff_silo_options){.store = value}, "store", "vvv");
+    refused((teff_silo_options){.seeds = {value}}, "seed", "vvv");
+}
+
+static void defaults_are_enough(void **state)
+{
+    teff_silo *silo;
+    (void)state;
+    assert_int_equal(teff_silo_new(NULL, &silo, NULL), TEFF_OK);
+    assert_null(teff_silo_ctx(silo));
+    assert_int_equal(teff_silo_members(silo), 0);
+    assert_string_equal(teff_silo_address(silo), "");
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    teff_silo_free(silo);
+    teff_silo_free(NULL);
+}
+
+static void steps_in_the_wrong_order_are_refused(void **state)
+{
+    static const lab_rare_methods none = {0};
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo_options opt = {.silent = 1};
+    lab_record record = {0};
+    (void)state;
+    teff_silo *silo = lab_silo(&record, &opt);
+    teff_grain_type *type = lab_turns_type(&(lab_turns_methods){0}, NULL);
+    assert_int_equal(teff_silo_host(silo, type), TEFF_E_EXISTS);
+    assert_int_equal(teff_silo_host(silo, NULL), TEFF_E_INVALID);
+    teff_grain_type_free(type);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
+    type = lab_rare_type(&none, NULL);
+    assert_int_equal(teff_silo_host(silo, type), TEFF_E_INVALID);
+    teff_grain_type_free(type);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "once"));
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    assert_null(teff_silo_ctx(silo));
+    assert_int_equal(teff_silo_start(silo, text), TEFF_E_INVALID);
+    teff_silo_free(silo);
+}
+
+static void cannot_start(teff_silo_options opt, teff_err expected, const char *says)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    lab_record record = {0};
+    opt.silent = 1;
+    teff_silo *silo = lab_silo(&record, &opt);
+    teff_err err = teff_silo_start(silo, text);
+    if (err != expected || !strstr(text, says))
+        fail_msg("%s: '%s'; expected %s and '%s'", teff_err_name(err), text,
+                 teff_err_name(expected), says);
+    teff_silo_free(silo);
+}
+
+static void what_cannot_be_opened_is_told(void **state)
+{
+    (void)state;
+    lab *l = lab_open(1);
+    cannot_start((teff_silo_options){.listen = teff_silo_address(l->silos[0])}, TEFF_E_IO,
+                 "in use");
+    cannot_start((teff_silo_options){.store = "sqlite:/nowhere/at/all.db"}, TEFF_E_IO,
+                 "/nowhere/at/all.db");
+    cannot_start((teff_silo_options){.store = "sqlite:/"}, TEFF_E_IO, "sqlite:/");
+    cannot_start((teff_silo_options){.seeds = {"127.0.0.1:1"}}, TEFF_E_UNREACHABLE, "127.0.0.1:1");
+    cannot_start((teff_silo_options){.tls_cert = "/nowhere/c.pem", .tls_ca = "/nowhere/a.pem"},
+                 TEFF_E_INVALID, "/nowhere/c.pem");
+    lab_close(l);
+}
+
+static void client_refused(teff_client_options opt, const char *option)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client = (teff_client *)&opt;
+    assert_int_equal(teff_client_connect(&opt, &client, text), TEFF_E_INVALID);
+    assert_null(client);
+    if (!strstr(text, option))
+        fail_msg("'%s' does not name %s", text, option);
+}
+
+static void clients_are_checked_too(void **state)
+{
+    (void)state;
+    client_refused((teff_client_options){0}, "gateways");
+    client_refused((teff_client_options){.gateways = {"x"}}, "gateway");
+    client_refused((teff_client_options){.cluster = "", .gateways = {"127.0.0.1:1"}}, "cluster");
+    client_refused((teff_client_options){.tls_cert = "c", .gateways = {"127.0.0.1:1"}}, "tls");
+    teff_client_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_bad_option_names_itself),
+        cmocka_unit_test(long_values_do_not_overflow_the_text),
+        cmocka_unit_test(defaults_are_enough),
+        cmocka_unit_test(steps_in_the_wrong_order_are_refused),
+        cmocka_unit_test(what_cannot_be_opened_is_told),
+        cmocka_unit_test(clients_are_checked_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

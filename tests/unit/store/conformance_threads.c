@@ -1,0 +1,267 @@
+/* conformance_threads.c - the suite's threads: many at once, groups, hints, close.
+ * Threads collect what they saw; only the main thread asserts. */
+#include "conformance.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS = 8, INCREMENTS = 50, FLIGHT = 64 };
+
+typedef struct worker {
+    pthread_t thread;
+    teffi_store *store;
+    teff_err err;
+} worker;
+
+static void *increment(void *arg)
+{
+    worker *w = arg;
+    w->err = ask_increment(w->store, "shared", INCREMENTS);
+    return NULL;
+}
+
+static void increments_from_many_threads(void **state)
+{
+    conf_env *env = *state;
+    worker workers[THREADS];
+    for (size_t i = 0; i < THREADS; i++) {
+        workers[i].store = env->store;
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, increment, &workers[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(workers[i].thread, NULL);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(workers[i].err, TEFF_OK);
+    assert_int_equal(ask_number(env->store, "shared"), THREADS * INCREMENTS);
+}
+
+/* A flight of writes that are all submitted before any is waited for. */
+typedef struct flight {
+    ask_op op[FLIGHT];
+    teffi_row rows[FLIGHT][2];
+    char keys[FLIGHT][8];
+} flight;
+
+static void fly(teffi_store *store, flight *f)
+{
+    for (size_t i = 0; i < FLIGHT; i++)
+        ask_start(store, &f->op[i]);
+    for (size_t i = 0; i < FLIGHT; i++)
+        ask_wait(&f->op[i]);
+}
+
+static teffi_row word(const char *key, uint64_t etag)
+{
+    return (teffi_row){
+        .table = "words", .key = ask_str(key), .value = ask_str("new"), .etag = etag};
+}
+
+/* Each third op has a stale etag in its second row: it must fail alone, with its first row. */
+static void conflicts_fail_alone(void **state)
+{
+    static flight f;
+    conf_env *env = *state;
+    for (unsigned i = 0; i < FLIGHT; i++) {
+        snprintf(f.keys[i], sizeof f.keys[i], "a%02u", i);
+        f.rows[i][0] = word(f.keys[i], 0);
+        f.rows[i][1] = word(f.keys[i], i % 3 == 0 ? 99 : 0);
+        f.rows[i][1].table = "other";
+        f.op[i].op = (teffi_store_op){.kind = TEFFI_STORE_BATCH, .rows = f.rows[i], .n_rows = 2};
+    }
+    fly(env->store, &f);
+    for (unsigned i = 0; i < FLIGHT; i++) {
+        teffi_bytes value;
+        uint64_t etag = 0;
+        bool lost = i % 3 == 0;
+        assert_int_equal(f.op[i].op.err, lost ? TEFF_E_CONFLICT : TEFF_OK);
+        for (unsigned k = 0; k < 2; k++) {
+            assert_int_equal(ask_get(env->store, &env->arena, f.rows[i][k].table, f.rows[i][k].key,
+                                     &value, &etag),
+                             TEFF_OK);
+            assert_int_equal(etag, lost ? 0 : f.rows[i][k].etag);
+        }
+    }
+}
+
+static void one_of_many_creates_wins(void **state)
+{
+    static flight f;
+    conf_env *env = *state;
+    unsigned won = 0;
+    uint64_t etag = 0, winner = 0;
+    teffi_bytes value;
+    for (size_t i = 0; i < FLIGHT; i++) {
+        f.rows[i][0] = word("one", 0);
+        f.op[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = f.rows[i], .n_rows = 1};
+    }
+    fly(env->store, &f);
+    for (size_t i = 0; i < FLIGHT; i++) {
+        won += f.op[i].op.err == TEFF_OK;
+        winner += f.rows[i][0].etag;
+        assert_true(f.op[i].op.err == TEFF_OK || f.op[i].op.err == TEFF_E_CONFLICT);
+    }
+    assert_int_equal(won, 1);
+    assert_int_equal(ask_get(env->store, &env->arena, "words", ask_str("one"), &value, &etag), 0);
+    assert_int_equal(etag, winner);
+}
+
+/* What a watcher heard. */
+typedef struct ears {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    unsigned heard;
+    char table[TEFFI_STORE_TABLE_MAX + 1];
+    char key[16];
+} ears;
+
+static void listen(ears *e)
+{
+    memset(e, 0, sizeof *e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+}
+
+static void hear(void *arg, const char *table, teffi_bytes key)
+{
+    ears *e = arg;
+    pthread_mutex_lock(&e->lock);
+    e->heard++;
+    snprintf(e->table, sizeof e->table, "%s", table);
+    snprintf(e->key, sizeof e->key, "%.*s", (int)key.len, key.len ? (const char *)key.data : "");
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static unsigned heard(ears *e, unsigned at_least)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->heard < at_least)
+        pthread_cond_wait(&e->wake, &e->lock);
+    unsigned n = e->heard;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+static void put(teffi_store *store, const char *table, const char *key)
+{
+    teffi_row row = {.table = table, .key = ask_str(key), .any = true};
+    teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+    assert_int_equal(ask(store, &op), TEFF_OK);
+}
+
+static void hints(void **state)
+{
+    conf_env *env = *state;
+    ears a, b;
+    listen(&a);
+    listen(&b);
+    assert_int_equal(teffi_store_watch(env->store, "words", hear, &a), TEFF_OK);
+    assert_int_equal(teffi_store_watch(env->store, "words", hear, &b), TEFF_OK);
+    put(env->store, "words", "k1");
+    assert_true(heard(&a, 1) >= 1 && heard(&b, 1) >= 1);
+    assert_string_equal(a.table, "words");
+    assert_true(a.key[0] == '\0' || strcmp(a.key, "k1") == 0);
+    assert_int_equal(teffi_store_watch(env->store, "words", NULL, &a), TEFF_OK);
+    unsigned before = heard(&a, 1), others = heard(&b, 1);
+    put(env->store, "words", "k2");
+    assert_true(heard(&b, others + 1) > others);
+    assert_int_equal(heard(&a, 0), before);
+    assert_int_equal(teffi_store_watch(env->store, "words", NULL, &a), TEFF_OK);
+    assert_int_equal(teffi_store_watch(env->store, "words", NULL, &b), TEFF_OK);
+}
+
+static void hints_have_limits(void **state)
+{
+    conf_env *env = *state;
+    ears e[2];
+    listen(&e[0]);
+    assert_int_equal(teffi_store_watch(env->store, "no such name", hear, e), TEFF_E_INVALID);
+    teff_err err = TEFF_OK;
+    unsigned n = 0;
+    for (char table[16]; err == TEFF_OK && n < 10000; n += err == TEFF_OK) {
+        snprintf(table, sizeof table, "t%u", n);
+        err = teffi_store_watch(env->store, table, hear, e);
+    }
+    assert_int_equal(err, TEFF_E_OVERLOADED);
+    put(env->store, "t0", "k");
+    assert_true(heard(e, 1) >= 1);
+}
+
+static void closed_after_stop(void **state)
+{
+    conf_env *env = *state;
+    ears e;
+    teffi_bytes value;
+    uint64_t etag = 0;
+    listen(&e);
+    put(env->store, "words", "a");
+    teffi_store_stop(env->store);
+    teffi_store_stop(env->store);
+    assert_int_equal(ask_put(env->store, "words", ask_str("b"), ask_str("x"), &etag),
+                     TEFF_E_CLOSED);
+    assert_int_equal(ask_get(env->store, &env->arena, "words", ask_str("a"), &value, &etag),
+                     TEFF_E_CLOSED);
+    assert_int_equal(teffi_store_watch(env->store, "words", hear, &e), TEFF_E_CLOSED);
+}
+
+/* Everything submitted before the stop is done when the stop returns. */
+static void stop_completes(void **state)
+{
+    static flight f;
+    conf_env *env = *state;
+    for (unsigned i = 0; i < FLIGHT; i++) {
+        snprintf(f.keys[i], sizeof f.keys[i], "s%02u", i);
+        f.rows[i][0] = word(f.keys[i], 0);
+        f.op[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = f.rows[i], .n_rows = 1};
+        ask_start(env->store, &f.op[i]);
+    }
+    teffi_store_stop(env->store);
+    for (size_t i = 0; i < FLIGHT; i++) {
+        assert_true(f.op[i].done);
+        assert_int_equal(ask_wait(&f.op[i]), TEFF_OK);
+    }
+}
+
+static atomic_uint resubmits;
+
+/* An operation whose done() submits the next one, until the store says that it is closed. */
+static void again(teffi_store_op *op);
+static teffi_store *again_store;
+
+static void again(teffi_store_op *op)
+{
+    if (op->err == TEFF_E_CLOSED || atomic_fetch_add(&resubmits, 1) >= 1000)
+        return;
+    teffi_store_submit(again_store, op);
+}
+
+static void stop_under_load(void **state)
+{
+    conf_env *env = *state;
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("x"), .any = true};
+    teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .done = again};
+    atomic_store(&resubmits, 0);
+    again_store = env->store;
+    teffi_store_submit(env->store, &op);
+    teffi_store_stop(env->store);
+    assert_true(op.err == TEFF_E_CLOSED || atomic_load(&resubmits) >= 1000);
+}
+
+int conf_run_threads(const conf_engine *engine)
+{
+#define CASE(f)                                                                                    \
+    cmocka_unit_test_prestate_setup_teardown(f, conf_setup, conf_teardown, (void *)engine)
+    const struct CMUnitTest tests[] = {
+        CASE(increments_from_many_threads),
+        CASE(conflicts_fail_alone),
+        CASE(one_of_many_creates_wins),
+        CASE(hints),
+        CASE(hints_have_limits),
+        CASE(closed_after_stop),
+        CASE(stop_completes),
+        CASE(stop_under_load),
+    };
+#undef CASE
+    return cmocka_run_group_tests_name(engine->name, tests, NULL, NULL);
+}

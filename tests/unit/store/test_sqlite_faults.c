@@ -1,0 +1,405 @@
+/* test_sqlite_faults.c - engine `sqlite` when the disk fails: each write, sync and read of a run in
+ * turn, through a shim of SQLite's own file layer (VFS). What was acknowledged must be there when
+ * the file is opened again; what was told to have failed must not, unless it was told UNKNOWN. */
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "ask.h"
+#include "scratch.h"
+#include "setup.h"
+
+enum { WRITES = 6, INDEX_MAX = 2000 };
+
+typedef enum fault { NO_FAULT, FAIL_WRITE, FAIL_SYNC, FAIL_FULL, FAIL_READ } fault;
+
+/* A file of the shim: the real one lies behind it. */
+typedef struct shim_file {
+    sqlite3_file base;
+    sqlite3_file *real;
+} shim_file;
+
+static sqlite3_vfs shim, *real_vfs;
+static sqlite3_io_methods methods;
+static atomic_int kind, countdown, hits; /* which calls fail, from which one on, how many did */
+static atomic_bool lasting;              /* all from there on, or just the one */
+
+static sqlite3_file *real_of(sqlite3_file *file)
+{
+    return ((shim_file *)file)->real;
+}
+
+static bool strikes(fault f)
+{
+    if (atomic_load(&kind) != (int)f)
+        return false;
+    int left = atomic_fetch_sub(&countdown, 1);
+    bool strike = left == 0 || (left < 0 && atomic_load(&lasting));
+    if (strike)
+        atomic_fetch_add(&hits, 1);
+    return strike;
+}
+
+static int shim_write(sqlite3_file *file, const void *data, int n, sqlite3_int64 at)
+{
+    if (strikes(FAIL_WRITE)) {
+        (void)real_of(file)->pMethods->xWrite(real_of(file), data, n / 2, at); /* a torn write */
+        return SQLITE_IOERR_WRITE;
+    }
+    if (strikes(FAIL_FULL))
+        return SQLITE_FULL;
+    return real_of(file)->pMethods->xWrite(real_of(file), data, n, at);
+}
+
+static int shim_sync(sqlite3_file *file, int flags)
+{
+    return strikes(FAIL_SYNC) ? SQLITE_IOERR_FSYNC
+                              : real_of(file)->pMethods->xSync(real_of(file), flags);
+}
+
+static int shim_read(sqlite3_file *file, void *data, int n, sqlite3_int64 at)
+{
+    return strikes(FAIL_READ) ? SQLITE_IOERR_READ
+                              : real_of(file)->pMethods->xRead(real_of(file), data, n, at);
+}
+
+static int shim_close(sqlite3_file *file)
+{
+    int rc = real_of(file)->pMethods->xClose(real_of(file));
+    sqlite3_free(((shim_file *)file)->real);
+    return rc;
+}
+
+static int shim_truncate(sqlite3_file *file, sqlite3_int64 n)
+{
+    return real_of(file)->pMethods->xTruncate(real_of(file), n);
+}
+
+static int shim_size(sqlite3_file *file, sqlite3_int64 *n)
+{
+    return real_of(file)->pMethods->xFileSize(real_of(file), n);
+}
+
+static int shim_lock(sqlite3_file *file, int level)
+{
+    return real_of(file)->pMethods->xLock(real_of(file), level);
+}
+
+static int shim_unlock(sqlite3_file *file, int level)
+{
+    return real_of(file)->pMethods->xUnlock(real_of(file), level);
+}
+
+static int shim_reserved(sqlite3_file *file, int *out)
+{
+    return real_of(file)->pMethods->xCheckReservedLock(real_of(file), out);
+}
+
+static int shim_control(sqlite3_file *file, int op, void *arg)
+{
+    return real_of(file)->pMethods->xFileControl(real_of(file), op, arg);
+}
+
+static int shim_sector(sqlite3_file *file)
+{
+    return real_of(file)->pMethods->xSectorSize(real_of(file));
+}
+
+static int shim_traits(sqlite3_file *file)
+{
+    return real_of(file)->pMethods->xDeviceCharacteristics(real_of(file));
+}
+
+static int shim_shm_map(sqlite3_file *file, int page, int size, int extend, void volatile **out)
+{
+    return real_of(file)->pMethods->xShmMap(real_of(file), page, size, extend, out);
+}
+
+static int shim_shm_lock(sqlite3_file *file, int offset, int n, int flags)
+{
+    return real_of(file)->pMethods->xShmLock(real_of(file), offset, n, flags);
+}
+
+static void shim_shm_barrier(sqlite3_file *file)
+{
+    real_of(file)->pMethods->xShmBarrier(real_of(file));
+}
+
+static int shim_shm_unmap(sqlite3_file *file, int remove)
+{
+    return real_of(file)->pMethods->xShmUnmap(real_of(file), remove);
+}
+
+static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
+{
+    shim_file *f = (shim_file *)file;
+    (void)vfs;
+    f->base.pMethods = NULL;
+    f->real = sqlite3_malloc(real_vfs->szOsFile);
+    if (!f->real)
+        return SQLITE_NOMEM;
+    memset(f->real, 0, (size_t)real_vfs->szOsFile);
+    int rc = real_vfs->xOpen(real_vfs, name, f->real, flags, out);
+    if (rc == SQLITE_OK)
+        f->base.pMethods = &methods;
+    else
+        sqlite3_free(f->real);
+    return rc;
+}
+
+static int install(void **state)
+{
+    (void)state;
+    real_vfs = sqlite3_vfs_find(NULL);
+    methods = (sqlite3_io_methods){.iVersion = 2,
+                                   .xClose = shim_close,
+                                   .xRead = shim_read,
+                                   .xWrite = shim_write,
+                                   .xTruncate = shim_truncate,
+                                   .xSync = shim_sync,
+                                   .xFileSize = shim_size,
+                                   .xLock = shim_lock,
+                                   .xUnlock = shim_unlock,
+                                   .xCheckReservedLock = shim_reserved,
+                                   .xFileControl = shim_control,
+                                   .xSectorSize = shim_sector,
+                                   .xDeviceCharacteristics = shim_traits,
+                                   .xShmMap = shim_shm_map,
+                                   .xShmLock = shim_shm_lock,
+                                   .xShmBarrier = shim_shm_barrier,
+                                   .xShmUnmap = shim_shm_unmap};
+    shim = *real_vfs;
+    shim.zName = "faults";
+    shim.szOsFile = (int)sizeof(shim_file);
+    shim.xOpen = shim_open;
+    return scratch_open() == 0 && sqlite3_vfs_register(&shim, 1) == SQLITE_OK ? 0 : -1;
+}
+
+static int remove_shim(void **state)
+{
+    (void)state;
+    sqlite3_vfs_unregister(&shim);
+    scratch_close();
+    return 0;
+}
+
+static void arm(fault f, int from, bool all)
+{
+    atomic_store(&countdown, from);
+    atomic_store(&lasting, all);
+    atomic_store(&hits, 0);
+    atomic_store(&kind, (int)f);
+}
+
+/* One row through a run: each write sets it to the write's number. */
+typedef struct history {
+    uint64_t acked;     /* the last write acknowledged */
+    uint64_t maybe_max; /* the highest one told UNKNOWN after it */
+    bool bad;           /* an outcome that no write may have */
+    unsigned unknown, failed;
+} history;
+
+static void note(history *h, uint64_t n, teff_err err)
+{
+    if (err == TEFF_OK) {
+        h->acked = n;
+        h->maybe_max = 0;
+    } else if (err == TEFF_E_UNKNOWN) {
+        h->maybe_max = n;
+        h->unknown++;
+    } else if (err == TEFF_E_IO || err == TEFF_E_NOMEM) {
+        h->failed++;
+    } else {
+        h->bad = true;
+    }
+}
+
+static void write_all(teffi_store *store, history *h)
+{
+    for (uint64_t n = 1; n <= WRITES; n++) {
+        char filler[3000];
+        memset(filler, (int)n, sizeof filler);
+        memcpy(filler, &n, sizeof n);
+        teffi_row row = {
+            .table = "words", .key = ask_str("a"), .any = true, .value = {filler, sizeof filler}};
+        teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+        note(h, n, ask(store, &op));
+    }
+}
+
+static bool holds(teffi_store *store, const history *h)
+{
+    teff_arena arena;
+    teffi_bytes value;
+    uint64_t etag, n = 0;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teff_err err = ask_get(store, &arena, "words", ask_str("a"), &value, &etag);
+    if (err == TEFF_OK && value.len >= sizeof n)
+        memcpy(&n, value.data, sizeof n);
+    teffi_arena_fini(&arena);
+    return err == TEFF_OK && !h->bad && (n == h->acked || (n > h->acked && n <= h->maybe_max));
+}
+
+/* What a crash right now would leave: the file and its log, copied to another name. */
+static void copy_as_crashed(const char *address, const char *copy)
+{
+    static const char *const parts[] = {"", "-wal"};
+    static char bytes[1024 * 1024];
+    char from[600], to[600];
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s%s", address + strlen("sqlite:"), parts[i]);
+        snprintf(to, sizeof to, "%s%s", copy + strlen("sqlite:"), parts[i]);
+        if (access(from, F_OK) == 0)
+            scratch_write(to, bytes, scratch_read(from, bytes, sizeof bytes));
+    }
+}
+
+static bool opens_and_holds(const char *address, const history *h)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    if (teffi_store_open(address, &store, text) != TEFF_OK) {
+        print_error("does not open again: %s\n", text);
+        return false;
+    }
+    bool good = holds(store, h);
+    teffi_store_close(store);
+    return good;
+}
+
+/* The whole life of a file with the fault at call number `from`, once ended by a close and once by
+ * a crash. out: false: a promise broken. */
+static bool live_through(fault f, int from, bool all, history *h)
+{
+    char address[512], copy[512] = "", text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    *h = (history){0};
+    scratch_fresh(address);
+    arm(f, from, all);
+    teff_err opened = teffi_store_open(address, &store, text);
+    if (opened == TEFF_OK) {
+        write_all(store, h);
+        scratch_fresh(copy);
+        copy_as_crashed(address, copy);
+        teffi_store_close(store);
+    } else if (text[0] == '\0') {
+        return false;
+    }
+    atomic_store(&kind, NO_FAULT);
+    return opens_and_holds(address, h) && (!copy[0] || opens_and_holds(copy, h));
+}
+
+/* Each index in turn until the run has no such call any more. */
+static void sweep(fault f, bool all, history *sum)
+{
+    int from = 0;
+    *sum = (history){0};
+    do {
+        history h;
+        if (!live_through(f, from, all, &h))
+            fail_msg("fault %d at call %d (%s)", (int)f, from, all ? "lasting" : "once");
+        sum->unknown += h.unknown;
+        sum->failed += h.failed;
+    } while (atomic_load(&hits) > 0 && ++from < INDEX_MAX);
+    assert_in_range(from, 5, INDEX_MAX - 1);
+}
+
+static void every_write(void **state)
+{
+    history sum;
+    (void)state;
+    sweep(FAIL_WRITE, false, &sum);
+    assert_int_not_equal(sum.unknown, 0);
+    sweep(FAIL_WRITE, true, &sum);
+    assert_int_not_equal(sum.unknown + sum.failed, 0);
+}
+
+static void every_sync(void **state)
+{
+    history sum;
+    (void)state;
+    sweep(FAIL_SYNC, false, &sum);
+    assert_int_not_equal(sum.unknown, 0);
+    sweep(FAIL_SYNC, true, &sum);
+    assert_int_not_equal(sum.unknown, 0);
+}
+
+/* A full disk is no riddle: what does not fit was not written, and there is no UNKNOWN. */
+static void every_full(void **state)
+{
+    history sum;
+    (void)state;
+    sweep(FAIL_FULL, true, &sum);
+    assert_int_equal(sum.unknown, 0);
+    assert_int_not_equal(sum.failed, 0);
+}
+
+static void every_read(void **state)
+{
+    history sum;
+    (void)state;
+    sweep(FAIL_READ, false, &sum);
+}
+
+/* A group in which one op has no room: the disk is full for a while, then the engine goes on. */
+static void recovers_by_itself(void **state)
+{
+    char address[512];
+    teffi_store *store;
+    history h = {0};
+    (void)state;
+    scratch_fresh(address);
+    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
+    arm(FAIL_FULL, 0, true);
+    write_all(store, &h);
+    assert_int_equal(h.failed, WRITES);
+    arm(NO_FAULT, 0, false);
+    assert_true(holds(store, &h));
+    write_all(store, &h);
+    assert_int_equal(h.acked, WRITES);
+    assert_true(holds(store, &h));
+    teffi_store_close(store);
+}
+
+/* Many in flight when one sync fails: all of that group are UNKNOWN, those after it are written. */
+static void group_outcomes(void **state)
+{
+    enum { FLIGHT = 32 };
+    static ask_op ops[FLIGHT];
+    static teffi_row rows[FLIGHT];
+    char address[512];
+    teffi_store *store;
+    teff_arena arena;
+    unsigned unknown = 0;
+    (void)state;
+    scratch_fresh(address);
+    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
+    arm(FAIL_SYNC, 0, false);
+    for (unsigned i = 0; i < FLIGHT; i++) {
+        rows[i] = (teffi_row){.table = "words", .key = {&rows[i], 8 + i}};
+        ops[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = &rows[i], .n_rows = 1};
+        ask_start(store, &ops[i]);
+    }
+    teffi_arena_init(&arena, NULL, 0, 0);
+    for (unsigned i = 0; i < FLIGHT; i++) {
+        teff_err err = ask_wait(&ops[i]);
+        assert_true(err == TEFF_OK || err == TEFF_E_UNKNOWN);
+        assert_int_equal(rows[i].etag != 0, err == TEFF_OK);
+        unknown += err == TEFF_E_UNKNOWN;
+    }
+    assert_int_not_equal(unknown, 0);
+    teffi_arena_fini(&arena);
+    teffi_store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_write),        cmocka_unit_test(every_sync),
+        cmocka_unit_test(every_full),         cmocka_unit_test(every_read),
+        cmocka_unit_test(recovers_by_itself), cmocka_unit_test(group_outcomes),
+    };
+    return cmocka_run_group_tests(tests, install, remove_shim);
+}

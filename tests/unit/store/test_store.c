@@ -1,0 +1,146 @@
+/* test_store.c - the limits at the door, and addresses. */
+#include <string.h>
+#include "ask.h"
+#include "setup.h"
+
+static char text[TEFF_TEXT_MAX];
+static char block[TEFFI_STORE_VALUE_MAX + 1];
+
+static int setup(void **state)
+{
+    return teffi_store_open("memory", (teffi_store **)state, text) == TEFF_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    teffi_store_close(*state);
+    return 0;
+}
+
+static teff_err run(teffi_store *store, teffi_store_op op)
+{
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    op.arena = &arena;
+    teff_err err = ask(store, &op);
+    if (err != TEFF_OK && err != TEFF_E_CONFLICT)
+        assert_int_not_equal(strlen(op.text), 0);
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+static teff_err run_row(teffi_store *store, teffi_store_kind kind, teffi_row row)
+{
+    return run(store, (teffi_store_op){.kind = kind, .rows = &row, .n_rows = 1, .limit = 1});
+}
+
+static void table_names(void **state)
+{
+    static const char *const bad[] = {NULL, "", "A", "a b", "a-b", "\xc3\xa4", "a.b", "a\n"};
+    char name[TEFFI_STORE_TABLE_MAX + 2];
+    for (int kind = TEFFI_STORE_READ; kind <= TEFFI_STORE_SCAN; kind++) {
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+            assert_int_equal(run_row(*state, (teffi_store_kind)kind, (teffi_row){.table = bad[i]}),
+                             TEFF_E_INVALID);
+        memset(name, 'a', sizeof name);
+        name[TEFFI_STORE_TABLE_MAX + 1] = '\0';
+        assert_int_equal(run_row(*state, (teffi_store_kind)kind, (teffi_row){.table = name}),
+                         TEFF_E_INVALID);
+        name[TEFFI_STORE_TABLE_MAX] = '\0';
+        assert_int_equal(
+            run_row(*state, (teffi_store_kind)kind, (teffi_row){.table = name, .any = true}),
+            TEFF_OK);
+    }
+}
+
+static void keys_and_values(void **state)
+{
+    teffi_row row = {.table = "t", .key = {block, TEFFI_STORE_KEY_MAX + 1}};
+    assert_int_equal(run_row(*state, TEFFI_STORE_READ, row), TEFF_E_TOO_LARGE);
+    assert_int_equal(run_row(*state, TEFFI_STORE_WRITE, row), TEFF_E_TOO_LARGE);
+    assert_int_equal(run_row(*state, TEFFI_STORE_SCAN, row), TEFF_E_TOO_LARGE);
+    row.key = (teffi_bytes){NULL, 1};
+    assert_int_equal(run_row(*state, TEFFI_STORE_READ, row), TEFF_E_INVALID);
+    row.key = (teffi_bytes){"k", 1};
+    row.value = (teffi_bytes){NULL, 1};
+    assert_int_equal(run_row(*state, TEFFI_STORE_WRITE, row), TEFF_E_INVALID);
+    row.value = (teffi_bytes){block, TEFFI_STORE_VALUE_MAX + 1};
+    assert_int_equal(run_row(*state, TEFFI_STORE_WRITE, row), TEFF_E_TOO_LARGE);
+    row.remove = true;
+    assert_int_equal(run_row(*state, TEFFI_STORE_WRITE, row), TEFF_OK);
+}
+
+static void counts(void **state)
+{
+    static teffi_row rows[TEFFI_STORE_BATCH_MAX + 1];
+    for (size_t i = 0; i <= TEFFI_STORE_BATCH_MAX; i++)
+        rows[i] = (teffi_row){.table = "t", .key = {block, i + 1}};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 0};
+    assert_int_equal(run(*state, op), TEFF_E_INVALID);
+    op.n_rows = TEFFI_STORE_BATCH_MAX + 1;
+    assert_int_equal(run(*state, op), TEFF_E_TOO_LARGE);
+    op.n_rows = TEFFI_STORE_BATCH_MAX;
+    assert_int_equal(run(*state, op), TEFF_OK);
+    op.kind = TEFFI_STORE_WRITE;
+    op.n_rows = 2;
+    assert_int_equal(run(*state, op), TEFF_E_TOO_LARGE);
+    op.kind = (teffi_store_kind)0;
+    assert_int_equal(run(*state, op), TEFF_E_INVALID);
+    op.kind = (teffi_store_kind)5;
+    assert_int_equal(run(*state, op), TEFF_E_INVALID);
+}
+
+static void bytes_of_a_batch(void **state)
+{
+    teffi_row rows[5];
+    for (size_t i = 0; i < 5; i++)
+        rows[i] =
+            (teffi_row){.table = "t", .key = {block, i}, .value = {block, TEFFI_STORE_VALUE_MAX}};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 5};
+    assert_int_equal(run(*state, op), TEFF_E_TOO_LARGE);
+}
+
+static void scans(void **state)
+{
+    teffi_row row = {.table = "t"};
+    teffi_store_op op = {.kind = TEFFI_STORE_SCAN, .rows = &row, .n_rows = 1};
+    assert_int_equal(run(*state, op), TEFF_E_INVALID);
+    op.limit = TEFFI_STORE_SCAN_MAX + 1;
+    assert_int_equal(run(*state, op), TEFF_E_TOO_LARGE);
+    op.limit = TEFFI_STORE_SCAN_MAX;
+    op.to = (teffi_bytes){block, TEFFI_STORE_KEY_MAX + 1};
+    assert_int_equal(run(*state, op), TEFF_E_TOO_LARGE);
+    op.to = (teffi_bytes){0};
+    assert_int_equal(run(*state, op), TEFF_OK);
+    assert_int_equal(ask(*state, &op), TEFF_E_INVALID); /* without an arena */
+}
+
+static void addresses(void **state)
+{
+    static const char *const bad[] = {NULL, "", "memory:", "sqlit:x", "postgres:x", "sqlite", " "};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        teffi_store *store = (teffi_store *)1;
+        assert_int_equal(teffi_store_open(bad[i], &store, text), TEFF_E_INVALID);
+        assert_null(store);
+        assert_non_null(strstr(text, "\"memory\" or \"sqlite:FILE\""));
+        assert_int_equal(teffi_store_open(bad[i], &store, NULL), TEFF_E_INVALID);
+    }
+    teffi_store *store;
+    assert_int_equal(teffi_store_open("sqlite:", &store, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "file name"));
+    teffi_store_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(table_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(keys_and_values, setup, teardown),
+        cmocka_unit_test_setup_teardown(counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(bytes_of_a_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(scans, setup, teardown),
+        cmocka_unit_test(addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,261 @@
+/* net_test.c - a recording owner for links under test. */
+#include "net_test.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <teff/silo.h>
+#include <time.h>
+
+static uint64_t mono_ns(void *arg)
+{
+    struct timespec t;
+    (void)arg;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t random_bits(void *arg)
+{
+    uint64_t v = 0;
+    (void)arg;
+    if (getrandom(&v, sizeof v, 0) != sizeof v)
+        abort();
+    return v;
+}
+
+static void write_line(void *arg, teffi_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    if (getenv("TEFF_TEST_LOG"))
+        fprintf(stderr, "%s\n", line);
+}
+
+static void enter(test_node *n)
+{
+    pthread_mutex_lock(&n->lock);
+}
+
+static void leave(test_node *n)
+{
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void answer(test_node *n, teffi_node_id to, teffi_msg *msg)
+{
+    msg->item.kind = TEFFI_MSG_RESPONSE;
+    msg->src = n->id;
+    msg->to = (teffi_pid){.node = to};
+    if (n->net->ops->send(n->net, to, msg))
+        teffi_msg_free(msg);
+}
+
+static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
+{
+    test_node *n = arg;
+    enter(n);
+    while (n->hold)
+        pthread_cond_wait(&n->changed, &n->lock);
+    n->messages++;
+    n->disorder += msg->call_slot <= n->last_slot && msg->item.kind == TEFFI_MSG_REQUEST;
+    n->last_slot = msg->call_slot;
+    n->last_peer = *from;
+    bool echo = n->echo && msg->item.kind == TEFFI_MSG_REQUEST;
+    teffi_msg_free(echo ? NULL : n->last);
+    if (!echo)
+        n->last = msg;
+    leave(n);
+    if (echo)
+        answer(n, from->node, msg);
+}
+
+static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
+{
+    test_node *n = arg;
+    enter(n);
+    n->asked++;
+    n->last_peer = *peer;
+    const char *refuse = n->refuse;
+    leave(n);
+    if (!refuse)
+        return TEFF_OK;
+    snprintf(text, TEFF_TEXT_MAX, "%s", refuse);
+    return TEFF_E_REFUSED;
+}
+
+static void on_up(void *arg, const teffi_hello *peer)
+{
+    test_node *n = arg;
+    enter(n);
+    n->ups++;
+    n->last_peer = *peer;
+    n->last_slot = 0;
+    leave(n);
+}
+
+static void on_down(void *arg, const teffi_hello *peer, bool clean)
+{
+    test_node *n = arg;
+    enter(n);
+    n->downs++;
+    n->downs_clean += clean;
+    n->last_peer = *peer;
+    leave(n);
+}
+
+static const teffi_net_events events = {on_message, on_hello, on_up, on_down};
+
+static uint32_t next_silo(void)
+{
+    static _Atomic uint32_t last = 100;
+    return ++last;
+}
+
+static void fill_options(test_node *n, const test_options *opt, teffi_net_options *net)
+{
+    *net = (teffi_net_options){.events = &events, .arg = n};
+    net->self.role = opt->role ? opt->role : TEFFI_ROLE_SILO;
+    n->id.silo = opt->silo ? opt->silo : next_silo();
+    n->id.silo |= net->self.role == TEFFI_ROLE_CLIENT ? TEFFI_CLIENT_BIT : 0;
+    n->id.incarnation = opt->incarnation ? opt->incarnation : 1;
+    net->self.node = n->id;
+    snprintf(net->self.cluster, sizeof net->self.cluster, "%s",
+             opt->cluster ? opt->cluster : "test");
+    net->heartbeat_ms = opt->heartbeat_ms;
+    net->queue_max_bytes = opt->queue_max_bytes;
+    net->hello_timeout_ms = opt->hello_timeout_ms;
+    net->frame_max_bytes = opt->frame_max_bytes;
+    net->tls_cert = opt->cert;
+    net->tls_ca = opt->ca;
+}
+
+static void set_up_waiting(test_node *n)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&n->lock, NULL);
+    pthread_cond_init(&n->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+test_node *test_node_start(test_options opt)
+{
+    test_node *n = calloc(1, sizeof *n);
+    teffi_net_options net;
+    char text[TEFF_TEXT_MAX] = "";
+    assert_non_null(n);
+    n->platform = (teffi_platform){
+        .mono_ns = mono_ns, .random = random_bits, .log = {write_line, NULL, TEFFI_INFO}};
+    set_up_waiting(n);
+    fill_options(n, &opt, &net);
+    if (teffi_net_nng_new(&n->platform, &net, &n->net, text))
+        fail_msg("%s", text);
+    if (net.self.role == TEFFI_ROLE_SILO) {
+        const char *listen = opt.listen ? opt.listen : "127.0.0.1:0";
+        if (n->net->ops->listen(n->net, listen, n->address, text))
+            fail_msg("%s", text);
+        n->net->ops->identify(n->net, n->id, n->address);
+    }
+    return n;
+}
+
+void test_node_stop(test_node *n)
+{
+    enter(n);
+    n->hold = false;
+    leave(n);
+    n->net->ops->free(n->net);
+    teffi_msg_free(n->last);
+    pthread_cond_destroy(&n->changed);
+    pthread_mutex_destroy(&n->lock);
+    free(n);
+}
+
+uint64_t test_deadline(void)
+{
+    return mono_ns(NULL) + 60 * 1000000000ull;
+}
+
+bool test_pause(test_node *n, uint64_t limit_ns)
+{
+    uint64_t until = mono_ns(NULL) + 10000000u;
+    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    pthread_cond_timedwait(&n->changed, &n->lock, &t);
+    return mono_ns(NULL) < limit_ns;
+}
+
+teffi_net_counters test_counters(test_node *n)
+{
+    teffi_net_counters c;
+    n->net->ops->counters(n->net, &c);
+    return c;
+}
+
+teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n)
+{
+    teffi_msg *msg = teffi_msg_new(kind);
+    assert_non_null(msg);
+    msg->call_slot = slot;
+    msg->method_id = 7;
+    uint8_t *body = teff_arena_alloc(&msg->arena, n);
+    assert_non_null(body);
+    memset(body, (int)slot, n);
+    msg->raw = body;
+    msg->raw_len = n;
+    return msg;
+}
+
+void test_know(test_node *a, test_node *b)
+{
+    assert_int_equal(a->net->ops->peer_add(a->net, b->id, b->address), TEFF_OK);
+}
+
+void test_send(test_node *from, test_node *to, uint32_t slot, size_t n)
+{
+    uint64_t limit = test_deadline();
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, slot, n);
+    msg->src = from->id;
+    for (;;) {
+        teff_err err = from->net->ops->send(from->net, to->id, msg);
+        if (err == TEFF_OK)
+            return;
+        if (err != TEFF_E_OVERLOADED && err != TEFF_E_UNREACHABLE)
+            fail_msg("send: %s", teff_err_name(err));
+        pthread_mutex_lock(&from->lock);
+        bool again = test_pause(from, limit);
+        pthread_mutex_unlock(&from->lock);
+        assert_true(again);
+    }
+}
+
+void *test_shutdown(void *node)
+{
+    test_node *n = node;
+    return n->net->ops->shutdown(n->net, 30000) == TEFF_OK ? NULL : node;
+}
+
+static unsigned entries_of(const char *path)
+{
+    unsigned n = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n - 3; /* . and .. and, for fds, the directory itself */
+}
+
+unsigned test_fds(void)
+{
+    return entries_of("/proc/self/fd");
+}
+
+unsigned test_threads(void)
+{
+    return entries_of("/proc/self/task");
+}

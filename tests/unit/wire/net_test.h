@@ -1,0 +1,83 @@
+/* net_test.h - what the link's tests share: a platform, an owner that records events, waiting on
+ * conditions with a deadline.
+ * Way:     tests/unit/wire/test_*.c -> [net_test] -> net ops */
+#ifndef TEST_NET_TEST_H
+#define TEST_NET_TEST_H
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "platform/platform.h"
+#include "wire/net.h"
+
+/* What one node's owner saw; all under lock. */
+typedef struct test_node {
+    teffi_net *net;
+    teffi_platform platform;
+    teffi_node_id id;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic unsigned messages, ups, downs, downs_clean, dones, asked, done_after_ups;
+    unsigned disorder;  /* messages whose call_slot did not follow the one before */
+    uint32_t last_slot; /* of the newest message */
+    teff_err done_err;
+    char done_text[512];
+    teffi_hello done_peer, last_peer;
+    teffi_msg *last;    /* the newest message, kept */
+    bool hold;          /* message events wait while set */
+    bool echo;          /* requests are answered with their body */
+    const char *refuse; /* hello events say no, with this text */
+} test_node;
+
+typedef struct test_options {
+    uint32_t role, heartbeat_ms, queue_max_bytes, hello_timeout_ms, frame_max_bytes;
+    uint32_t silo, incarnation;
+    const char *cluster, *listen, *cert, *ca;
+} test_options;
+
+/* test_node_start - a link that listens (silos) on a port of its own, by default on 127.0.0.1. */
+test_node *test_node_start(test_options opt);
+void test_node_stop(test_node *node);
+
+/* test_wait - until cond holds; the expression may use the node's fields.
+ * A wait fails the test after a minute. */
+#define test_wait(node, cond)                                                                      \
+    do {                                                                                           \
+        uint64_t limit_ = test_deadline();                                                         \
+        pthread_mutex_lock(&(node)->lock);                                                         \
+        while (!(cond) && test_pause(node, limit_))                                                \
+            ;                                                                                      \
+        bool met_ = (cond);                                                                        \
+        pthread_mutex_unlock(&(node)->lock);                                                       \
+        if (!met_)                                                                                 \
+            fail_msg("waited in vain for: %s", #cond);                                             \
+    } while (0)
+
+uint64_t test_deadline(void);
+/* test_pause - wait for a change, at most 10 ms. out: false past the deadline. */
+bool test_pause(test_node *node, uint64_t limit_ns);
+
+teffi_net_counters test_counters(test_node *node);
+
+/* test_message - a request or one-way with n bytes of body; slot numbers it. */
+teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n);
+
+/* test_know - a knows b by peer_add. */
+void test_know(test_node *a, test_node *b);
+
+/* test_send - until taken; retries while the queue is full or the peer unreachable. */
+void test_send(test_node *from, test_node *to, uint32_t slot, size_t n);
+
+/* test_shutdown - a thread of its own for a node's goodbye. out: NULL, or the node when it failed.
+ */
+void *test_shutdown(void *node);
+
+unsigned test_fds(void);
+unsigned test_threads(void);
+
+#endif

@@ -1,0 +1,277 @@
+/* test_link_end.c - how connections end: goodbye, break, silence, and what is lost then. */
+#include "net_test.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* One thread sends until the peer is closed to it, and counts what was taken. */
+typedef struct sender {
+    test_node *from, *to;
+    unsigned taken;
+    teff_err last;
+} sender;
+
+static void *send_until_closed(void *arg)
+{
+    sender *s = arg;
+    uint32_t slot = 1;
+    do {
+        teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, slot, slot % 300);
+        s->last = s->from->net->ops->send(s->from->net, s->to->id, msg);
+        if (s->last == TEFF_OK)
+            slot++;
+        else
+            teffi_msg_free(msg);
+    } while (s->last == TEFF_OK || s->last == TEFF_E_OVERLOADED);
+    s->taken = slot - 1;
+    return NULL;
+}
+
+static void goodbye_loses_nothing_under_load(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){.queue_max_bytes = 1 << 20});
+    test_node *b = test_node_start((test_options){.queue_max_bytes = 1 << 20});
+    test_know(a, b);
+    test_know(b, a);
+    sender ab = {.from = a, .to = b}, ba = {.from = b, .to = a};
+    pthread_t ta, tb;
+    pthread_create(&ta, NULL, send_until_closed, &ab);
+    pthread_create(&tb, NULL, send_until_closed, &ba);
+    test_wait(a, a->messages > 1000);
+    test_wait(b, b->messages > 1000);
+    assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+    pthread_join(ta, NULL);
+    pthread_join(tb, NULL);
+    assert_int_equal(ab.last, TEFF_E_CLOSED);
+    assert_int_equal(ba.last, TEFF_E_CLOSED);
+    assert_int_equal(a->messages, ba.taken); /* all of it before shutdown returned */
+    test_wait(b, b->downs == 1);
+    assert_int_equal(b->messages, ab.taken);
+    assert_int_equal(b->downs_clean, 1);
+    assert_int_equal(a->downs, 1);
+    assert_int_equal(a->downs_clean, 1);
+    assert_int_equal(a->disorder + b->disorder, 0);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void both_may_leave_at_once(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+    test_know(a, b);
+    test_know(b, a);
+    for (uint32_t i = 1; i <= 1000; i++) {
+        test_send(a, b, i, 50);
+        test_send(b, a, i, 50);
+    }
+    pthread_t other;
+    pthread_create(&other, NULL, test_shutdown, b);
+    assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+    void *result;
+    pthread_join(other, &result);
+    assert_null(result);
+    assert_int_equal(a->messages, 1000);
+    assert_int_equal(b->messages, 1000);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void removing_a_peer_cleanly_delivers_what_was_taken(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+    test_know(a, b);
+    for (uint32_t i = 1; i <= 5000; i++)
+        test_send(a, b, i, 50);
+    a->net->ops->peer_remove(a->net, b->id, true);
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 1);
+    assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_E_CLOSED);
+    test_wait(b, b->downs == 1);
+    assert_int_equal(b->messages, 5000);
+    assert_int_equal(b->downs_clean, 1);
+    test_wait(a, a->downs == 1);
+    test_know(a, b); /* and it may be known again */
+    assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_OK);
+    test_wait(b, b->messages == 5001);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void an_unknown_or_removed_peer_is_closed(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 1);
+    assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_E_CLOSED);
+    test_know(a, b);
+    test_send(a, b, 1, 1);
+    test_wait(b, b->messages == 1);
+    a->net->ops->peer_remove(a->net, b->id, false);
+    assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_E_CLOSED);
+    test_wait(b, b->downs == 1);
+    assert_int_equal(b->downs_clean, 0);
+    teffi_msg_free(msg);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void a_peer_that_comes_back_is_dialled_again(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){0});
+    test_node *b = test_node_start((test_options){.silo = 50, .incarnation = 1});
+    char address[TEFFI_ADDRESS_MAX + 1];
+    test_know(a, b);
+    test_send(a, b, 1, 10);
+    test_wait(b, b->messages == 1);
+    strcpy(address, b->address);
+    test_node_stop(b);
+    test_wait(a, a->downs == 1);
+    test_wait(a, test_counters(a).dial_failures >= 1);
+    /* The same start at the same address, as after a network break. */
+    b = test_node_start((test_options){.silo = 50, .incarnation = 1, .listen = address});
+    test_send(a, b, 2, 10);
+    test_wait(b, b->messages == 1);
+    test_wait(a, a->ups == 2);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void messages_for_a_peer_that_is_not_there_are_told_lost(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+    test_know(a, b);
+    teffi_node_id gone = b->id;
+    test_node_stop(b);
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 1);
+    assert_int_equal(a->net->ops->send(a->net, gone, msg), TEFF_OK);
+    test_wait(a, a->downs == 1);
+    assert_int_equal(a->ups, 0);
+    assert_true(teffi_node_is(a->last_peer.node, gone));
+    msg = test_message(TEFFI_MSG_REQUEST, 2, 1);
+    teff_err err = a->net->ops->send(a->net, gone, msg);
+    assert_true(err == TEFF_E_UNREACHABLE || err == TEFF_OK); /* OK while a redial is under way */
+    if (err)
+        teffi_msg_free(msg);
+    test_node_stop(a);
+}
+
+static void a_full_queue_refuses_requests_before_responses(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){.queue_max_bytes = 100000});
+    test_node *b = test_node_start((test_options){0});
+    unsigned taken = 0;
+    teff_err err;
+    test_know(a, b);
+    b->hold = true;
+    do {
+        teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, ++taken, 10000);
+        err = a->net->ops->send(a->net, b->id, msg);
+        if (err)
+            teffi_msg_free(msg);
+    } while (!err && taken < 100000);
+    assert_int_equal(err, TEFF_E_OVERLOADED);
+    teffi_msg *answer = test_message(TEFFI_MSG_RESPONSE, taken, 10000);
+    assert_int_equal(a->net->ops->send(a->net, b->id, answer), TEFF_OK);
+    pthread_mutex_lock(&b->lock);
+    b->hold = false;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    test_wait(b, b->messages == taken);
+    assert_int_equal(b->disorder, 0);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void big_messages_pass_up_to_the_limit(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){.frame_max_bytes = 300000});
+    test_node *b = test_node_start((test_options){.frame_max_bytes = 300000});
+    test_know(a, b);
+    for (uint32_t i = 1; i <= 50; i++)
+        test_send(a, b, i, i % 3 ? 299000 : 10);
+    test_wait(b, b->messages == 50);
+    assert_int_equal(b->disorder, 0);
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 300000);
+    assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_E_TOO_LARGE);
+    teffi_msg_free(msg);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void a_busy_owner_is_no_silent_peer(void **state)
+{
+    (void)state;
+    test_node *a = test_node_start((test_options){.heartbeat_ms = 200});
+    test_node *b = test_node_start((test_options){.heartbeat_ms = 200});
+    test_know(a, b);
+    test_send(a, b, 1, 1);
+    test_wait(b, b->messages == 1);
+    b->hold = true;
+    test_send(a, b, 2, 1);
+    uint64_t seen = test_counters(a).bytes_in;
+    test_wait(a, test_counters(a).bytes_in > seen + 60); /* longer than a silent one is borne */
+    pthread_mutex_lock(&b->lock);
+    b->hold = false;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    test_wait(b, b->messages == 2);
+    assert_int_equal(a->downs + b->downs, 0);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+/* nng's reaper closes what is freed on a thread of its own; out: false: not within 10 s. */
+static bool fds_fall_to(unsigned most)
+{
+    time_t deadline = time(NULL) + 10;
+    while (test_fds() > most && time(NULL) < deadline)
+        sched_yield();
+    return test_fds() <= most;
+}
+
+static void a_thousand_links_leave_nothing_behind(void **state)
+{
+    (void)state;
+    unsigned fds = 0, threads = 0;
+    for (uint32_t i = 0; i < 1000; i++) {
+        test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+        test_know(a, b);
+        test_send(a, b, 1, 10);
+        if (i % 3 == 0)
+            test_wait(b, b->messages == 1);
+        if (i % 3 == 1)
+            assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+        test_node_stop(i % 2 ? a : b);
+        test_node_stop(i % 2 ? b : a);
+        if (i == 10) {
+            fds = test_fds();
+            threads = test_threads();
+        }
+    }
+    assert_true(fds_fall_to(fds + 2));
+    assert_int_equal(test_threads(), threads);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goodbye_loses_nothing_under_load),
+        cmocka_unit_test(both_may_leave_at_once),
+        cmocka_unit_test(removing_a_peer_cleanly_delivers_what_was_taken),
+        cmocka_unit_test(an_unknown_or_removed_peer_is_closed),
+        cmocka_unit_test(a_peer_that_comes_back_is_dialled_again),
+        cmocka_unit_test(messages_for_a_peer_that_is_not_there_are_told_lost),
+        cmocka_unit_test(a_full_queue_refuses_requests_before_responses),
+        cmocka_unit_test(big_messages_pass_up_to_the_limit),
+        cmocka_unit_test(a_busy_owner_is_no_silent_peer),
+        cmocka_unit_test(a_thousand_links_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,508 @@
+/* test_silo_port.c - what a hostile or broken peer can do to a silo's port: be refused and
+ * counted, while a good peer goes on undisturbed and nothing stays behind.
+ * Source:  RELIABILITY section 6, "Silo port", rows 1 to 12 and 15 */
+#include "net_test.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include "raw_peer.h"
+#include "tree.pb-c.h"
+
+enum { FRAME_MAX = 300000 };
+
+typedef struct port {
+    test_node *silo, *good;
+    unsigned fds; /* with the good peer connected */
+    uint32_t slot;
+} port;
+
+/* A hundred questions of the good peer are answered, on the connections it began with. */
+static void good_peer_goes_on(port *p)
+{
+    unsigned before = p->good->messages;
+    for (int i = 0; i < 100; i++)
+        test_send(p->good, p->silo, ++p->slot, 32);
+    test_wait(p->good, p->good->messages == before + 100);
+    assert_int_equal(p->good->downs, 0);
+    assert_int_equal(test_counters(p->good).dials, 1);
+}
+
+static int set_up(void **state)
+{
+    port *p = calloc(1, sizeof *p);
+    p->silo = test_node_start((test_options){
+        .hello_timeout_ms = 1500, .frame_max_bytes = FRAME_MAX, .heartbeat_ms = 100});
+    p->good = test_node_start((test_options){.heartbeat_ms = 100});
+    p->silo->echo = true;
+    test_know(p->good, p->silo);
+    test_know(p->silo, p->good);
+    good_peer_goes_on(p);
+    p->fds = test_fds();
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    port *p = *state;
+    good_peer_goes_on(p);
+    test_wait(p->silo, test_fds() <= p->fds);
+    test_node_stop(p->good);
+    test_node_stop(p->silo);
+    free(p);
+    return 0;
+}
+
+static void garbage_is_closed(void **state)
+{
+    port *p = *state;
+    for (int i = 0; i < 50; i++) {
+        raw_peer *raw = raw_connect(p->silo->address);
+        uint8_t bytes[512];
+        assert_int_equal(getrandom(bytes, sizeof bytes, 0), sizeof bytes);
+        bytes[2] |= 1; /* not by chance a short length: that would be waited for */
+        raw_send(raw, bytes, sizeof bytes);
+        assert_true(raw_ended(raw));
+        raw_close(raw);
+    }
+    assert_int_equal(test_counters(p->silo).garbage, 50);
+}
+
+static void http_and_tls_are_closed(void **state)
+{
+    port *p = *state;
+    static const char *const talks[] = {
+        "GET / HTTP/1.1\r\nHost: silo\r\n\r\n",
+        "POST /api HTTP/1.0\r\nContent-Length: 5\r\n\r\nhello",
+        "\x16\x03\x01\x02\x3e\x01\x00\x02\x3a\x03\x03 a tls client hello begins like this",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+    };
+    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++) {
+        raw_peer *raw = raw_connect(p->silo->address);
+        raw_send(raw, talks[i], strlen(talks[i] + 1) + 1);
+        assert_true(raw_ended(raw));
+        raw_close(raw);
+    }
+    assert_int_equal(test_counters(p->silo).garbage, sizeof talks / sizeof talks[0]);
+}
+
+static void half_a_handshake_ends_in_time(void **state)
+{
+    port *p = *state;
+    teffi_greeting g = raw_greeting(900, 1, 1);
+    uint8_t payload[TEFFI_HELLO_MAX], frame[TEFFI_HELLO_MAX];
+    size_t n = teffi_hello_pack(&g, payload);
+    teffi_frame_control(TEFFI_FRAME_HELLO, payload, n, frame);
+    raw_peer *silent = raw_connect(p->silo->address), *half = raw_connect(p->silo->address);
+    raw_peer *no_ack = raw_connect(p->silo->address);
+    raw_send(half, frame, n / 2);
+    assert_true(raw_send_greeting(no_ack, &g));
+    assert_true(raw_read_hello(no_ack, &g));
+    assert_true(raw_ended(silent) && raw_ended(half) && raw_ended(no_ack));
+    assert_int_equal(test_counters(p->silo).hello_timeouts, 3);
+    assert_int_equal(p->silo->ups, 2); /* the good peer's two */
+    raw_close(silent);
+    raw_close(half);
+    raw_close(no_ack);
+}
+
+static void another_cluster_is_refused(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = raw_connect(p->silo->address);
+    teffi_greeting g = raw_greeting(900, 1, 1);
+    strcpy(g.hello.cluster, "tests");
+    assert_false(raw_join(raw, &g));
+    assert_true(raw_refused(raw, "cluster 'test' expected"));
+    assert_true(raw_ended(raw));
+    assert_int_equal(test_counters(p->silo).refused_cluster, 1);
+    raw_close(raw);
+}
+
+static void a_recording_is_refused(void **state)
+{
+    port *p = *state;
+    teffi_greeting g = raw_greeting(901, 1, 5);
+    raw_peer *first = raw_connect(p->silo->address);
+    assert_true(raw_join(first, &g));
+    uint8_t frame[64];
+    size_t size, body;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
+    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
+    teffi_frame_encode(msg, body, 0, frame);
+    teffi_msg_free(msg);
+    unsigned before = p->silo->messages;
+    assert_true(raw_send(first, frame, size));
+    test_wait(p->silo, p->silo->messages == before + 1);
+    raw_peer *again = raw_connect(p->silo->address); /* while the first is there: the sequence */
+    raw_send(again, first->sent, first->sent_len);
+    assert_int_equal(raw_read(again), TEFFI_FRAME_REFUSE);
+    assert_true(raw_refused(again, "newer connection"));
+    assert_true(raw_ended(again));
+    raw_close(again);
+    assert_int_equal(test_counters(p->silo).refused_identity, 1);
+    again = raw_connect(p->silo->address);
+    uint8_t *tape = memcpy(malloc(first->sent_len), first->sent, first->sent_len);
+    size_t tape_len = first->sent_len;
+    raw_close(first);
+    test_wait(p->silo, p->silo->downs == 1);
+    raw_send(again, tape, tape_len); /* when it has gone: the nonce */
+    assert_int_equal(raw_read(again), TEFFI_FRAME_HELLO);
+    assert_int_equal(raw_read(again), TEFFI_FRAME_REFUSE);
+    assert_true(raw_refused(again, "another connection"));
+    assert_true(raw_ended(again));
+    raw_close(again);
+    free(tape);
+    assert_int_equal(test_counters(p->silo).refused_identity, 2);
+    assert_int_equal(p->silo->messages, before + 1);
+}
+
+static void the_same_silo_id_twice_needs_a_newer_connection(void **state)
+{
+    port *p = *state;
+    teffi_greeting older = raw_greeting(902, 1, 5), newer = raw_greeting(902, 1, 6);
+    raw_peer *first = raw_connect(p->silo->address), *second = raw_connect(p->silo->address);
+    raw_peer *third = raw_connect(p->silo->address);
+    assert_true(raw_join(first, &older));
+    test_wait(p->silo, p->silo->ups == 3);
+    assert_false(raw_join(second, &older));
+    assert_true(raw_refused(second, "newer connection"));
+    assert_int_equal(test_counters(p->silo).refused_identity, 1);
+    assert_true(raw_join(third, &newer));
+    assert_true(raw_ended(first)); /* replaced */
+    test_wait(p->silo, p->silo->ups == 4 && p->silo->downs == 1);
+    raw_close(first);
+    raw_close(second);
+    raw_close(third);
+}
+
+static void an_old_generation_is_refused(void **state)
+{
+    port *p = *state;
+    teffi_greeting now = raw_greeting(903, 5, 1), old = raw_greeting(903, 4, 99);
+    raw_peer *first = raw_connect(p->silo->address), *second = raw_connect(p->silo->address);
+    assert_true(raw_join(first, &now));
+    test_wait(p->silo, p->silo->ups == 3);
+    raw_close(first);
+    test_wait(p->silo, p->silo->downs == 1); /* it is remembered after it has gone */
+    assert_false(raw_join(second, &old));
+    assert_true(raw_refused(second, "newer start"));
+    assert_int_equal(test_counters(p->silo).refused_identity, 1);
+    raw_close(second);
+}
+
+static void a_future_version_is_refused(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = raw_connect(p->silo->address);
+    teffi_greeting g = raw_greeting(904, 1, 1);
+    g.hello.version_min = TEFFI_PROTOCOL_MAX + 1;
+    g.hello.version_max = TEFFI_PROTOCOL_MAX + 3;
+    assert_false(raw_join(raw, &g));
+    assert_true(raw_refused(raw, "protocol versions 1 to 1 expected"));
+    assert_int_equal(test_counters(p->silo).refused_version, 1);
+    raw_close(raw);
+}
+
+static raw_peer *joined(port *p, uint32_t silo)
+{
+    teffi_greeting g = raw_greeting(silo, 1, 1);
+    unsigned ups = p->silo->ups;
+    raw_peer *raw = raw_connect(p->silo->address);
+    assert_true(raw_join(raw, &g));
+    test_wait(p->silo, p->silo->ups == ups + 1);
+    return raw;
+}
+
+static void an_oversize_length_is_closed(void **state)
+{
+    port *p = *state;
+    static const uint32_t lengths[] = {FRAME_MAX + 1 - 4, 0x7fffffff, UINT32_MAX};
+    for (uint32_t i = 0; i < 3; i++) {
+        raw_peer *raw = joined(p, 910 + i);
+        assert_true(raw_send(raw, &lengths[i], 4));
+        assert_true(raw_ended(raw));
+        raw_close(raw);
+    }
+    assert_int_equal(test_counters(p->silo).oversize, 3);
+}
+
+static void a_truncated_frame_is_no_message(void **state)
+{
+    port *p = *state;
+    uint8_t frame[64];
+    size_t size, body;
+    unsigned before = p->silo->messages;
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 20);
+    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
+    teffi_frame_encode(msg, body, 0, frame);
+    teffi_msg_free(msg);
+    raw_peer *raw = joined(p, 920);
+    assert_true(raw_send(raw, frame, size - 1)); /* the connection ends inside */
+    raw_close(raw);
+    test_wait(p->silo, p->silo->downs == 1);
+    raw = joined(p, 921);
+    uint32_t rest = 12;
+    memcpy(frame, &rest, 4); /* the fields end inside */
+    assert_true(raw_send(raw, frame, 16));
+    assert_true(raw_ended(raw));
+    raw_close(raw);
+    assert_int_equal(test_counters(p->silo).malformed, 1);
+    assert_int_equal(p->silo->messages, before);
+}
+
+static teff_err send_body(port *p, uint32_t silo, const uint8_t *bytes, size_t n)
+{
+    size_t size, body;
+    unsigned before = p->silo->messages;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 0);
+    msg->raw = bytes;
+    msg->raw_len = n;
+    assert_int_equal(teffi_frame_size(msg, FRAME_MAX, &size, &body), TEFF_OK);
+    uint8_t *frame = malloc(size);
+    teffi_frame_encode(msg, body, 0, frame);
+    teffi_msg_free(msg);
+    raw_peer *raw = joined(p, silo);
+    assert_true(raw_send(raw, frame, size));
+    test_wait(p->silo, p->silo->messages == before + 1);
+    free(frame);
+    raw_close(raw);
+    return teffi_msg_unpack(p->silo->last, &teff__test__tree__descriptor);
+}
+
+static void depth_and_field_bombs_do_not_unpack(void **state)
+{
+    port *p = *state;
+    static uint8_t deep[128], wide[210000];
+    size_t len = 0;
+    for (; len < 126; len += 2) { /* 63 levels, each around the one before */
+        memmove(deep + 2, deep, len);
+        deep[0] = 0x62;
+        deep[1] = (uint8_t)len;
+    }
+    assert_int_equal(send_body(p, 930, deep, len), TEFF_E_TOO_LARGE);
+    for (size_t i = 0; i < sizeof wide; i++)
+        wide[i] = i % 2 ? 0 : 0x12; /* 105,000 empty children */
+    assert_int_equal(send_body(p, 931, wide, sizeof wide), TEFF_E_TOO_LARGE);
+}
+
+static void a_bomb_in_the_hello_is_closed(void **state)
+{
+    port *p = *state;
+    uint8_t payload[4096];
+    raw_peer *raw = raw_connect(p->silo->address);
+    memset(payload, 0x0b, sizeof payload); /* groups in groups */
+    raw_send_frame(raw, TEFFI_FRAME_HELLO, payload, 3000);
+    assert_true(raw_ended(raw));
+    raw_close(raw);
+    raw = raw_connect(p->silo->address);
+    raw_send_frame(raw, TEFFI_FRAME_HELLO, payload, 4096 - TEFFI_FRAME_HEAD);
+    assert_true(raw_ended(raw));
+    raw_close(raw);
+    assert_int_equal(test_counters(p->silo).garbage, 2);
+}
+
+static void a_message_before_the_hello_is_closed(void **state)
+{
+    port *p = *state;
+    uint8_t frame[64];
+    size_t size, body;
+    unsigned before = p->silo->messages;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
+    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
+    teffi_frame_encode(msg, body, 0, frame);
+    teffi_msg_free(msg);
+    raw_peer *raw = raw_connect(p->silo->address);
+    raw_send(raw, frame, size);
+    assert_true(raw_ended(raw));
+    raw_close(raw);
+    assert_int_equal(test_counters(p->silo).garbage, 1);
+    assert_int_equal(p->silo->messages, before);
+}
+
+static void the_owner_may_refuse(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = raw_connect(p->silo->address);
+    teffi_greeting g = raw_greeting(940, 1, 1);
+    p->silo->refuse = "not on the list";
+    assert_false(raw_join(raw, &g));
+    assert_true(raw_refused(raw, "not on the list"));
+    assert_int_equal(test_counters(p->silo).refused_peer, 1);
+    raw_close(raw);
+}
+
+static bool send_msg(raw_peer *raw, const teffi_msg *msg)
+{
+    size_t size, body;
+    uint8_t frame[256];
+    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
+    teffi_frame_encode(msg, body, 0, frame);
+    return raw_send(raw, frame, size);
+}
+
+static raw_peer *joined_client(port *p, uint32_t id)
+{
+    teffi_greeting g = raw_greeting(id | TEFFI_CLIENT_BIT, 1, 1);
+    unsigned ups = p->silo->ups;
+    raw_peer *raw = raw_connect(p->silo->address);
+    g.hello.role = TEFFI_ROLE_CLIENT;
+    g.hello.address[0] = '\0';
+    assert_true(raw_join(raw, &g));
+    test_wait(p->silo, p->silo->ups == ups + 1);
+    return raw;
+}
+
+static void a_client_cannot_be_somebody_else(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined_client(p, 77);
+    unsigned before = p->silo->messages;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
+    msg->src = (teffi_node_id){1, 1};
+    msg->via = (teffi_node_id){2, 2};
+    msg->flags = TEFFI_MSG_PLACED;
+    assert_true(send_msg(raw, msg));
+    teffi_msg_free(msg);
+    test_wait(p->silo, p->silo->messages == before + 1);
+    assert_int_equal(p->silo->last->src.silo, 77 | TEFFI_CLIENT_BIT);
+    assert_true(teffi_node_is(p->silo->last->via, p->silo->id));
+    assert_int_equal(p->silo->last->flags & TEFFI_MSG_PLACED, 0);
+    raw_close(raw);
+}
+
+static void a_client_cannot_call_system_targets(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined_client(p, 78);
+    unsigned before = p->silo->messages;
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 5, 5), *answer;
+    for (uint32_t slot = 1; slot < TEFFI_SLOT_SYSTEM_END; slot++) {
+        msg->to.slot = slot;
+        msg->call_generation = slot;
+        assert_true(send_msg(raw, msg));
+        assert_int_equal(raw_read(raw), TEFFI_MSG_RESPONSE);
+        teffi_frame frame = {raw->frame[0], raw->frame, raw->frame_len};
+        assert_int_equal(teffi_frame_decode(&frame, 0, &answer), TEFF_OK);
+        assert_int_equal(answer->err, TEFF_E_REFUSED);
+        assert_int_equal(answer->call_slot, 5);
+        assert_int_equal(answer->call_generation, slot);
+        teffi_msg_free(answer);
+    }
+    teffi_msg_free(msg);
+    assert_int_equal(test_counters(p->silo).refused_system, TEFFI_SLOT_SYSTEM_END - 1);
+    assert_int_equal(p->silo->messages, before);
+    raw_close(raw);
+}
+
+static void a_silent_peer_is_closed(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined(p, 950);
+    assert_true(raw_ended(raw)); /* it reads, but says nothing any more */
+    test_wait(p->silo, p->silo->downs == 1);
+    assert_int_equal(test_counters(p->silo).silent, 1);
+    raw_close(raw);
+}
+
+static void a_peer_that_drips_is_closed(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined(p, 951);
+    static const uint8_t head[] = {200, 0, 0, 0, TEFFI_MSG_ONEWAY};
+    raw_send(raw, head, sizeof head);
+    while (p->silo->downs == 0) { /* one byte of the frame with each beat of the silo */
+        struct pollfd more = {raw->fd, POLLIN, 0};
+        uint8_t beat[64];
+        if (poll(&more, 1, 60000) != 1 || recv(raw->fd, beat, sizeof beat, 0) <= 0)
+            break;
+        raw_send(raw, "\0", 1);
+    }
+    test_wait(p->silo, p->silo->downs == 1);
+    assert_int_equal(test_counters(p->silo).silent, 1);
+    raw_close(raw);
+}
+
+/* "Silo port", row 15: a client whose answers pile up, because it never reads. */
+static void a_peer_that_never_reads_is_closed(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined_client(p, 79);
+    teffi_node_id id = {79 | TEFFI_CLIENT_BIT, 1};
+    teff_err err = TEFF_OK;
+    unsigned sent = 0;
+    while (!err) { /* until it is closed: the kernel's buffers fill, then ours */
+        teffi_msg *msg = test_message(TEFFI_MSG_RESPONSE, 1, 65536);
+        err = p->silo->net->ops->send(p->silo->net, id, msg);
+        if (err)
+            teffi_msg_free(msg);
+        if (err == TEFF_E_OVERLOADED)
+            err = TEFF_OK;
+        sent++;
+        raw_send_frame(raw, TEFFI_FRAME_HEARTBEAT, NULL, 0); /* it is not silent */
+        if (sent % 64 == 0)
+            good_peer_goes_on(p);
+    }
+    assert_true(err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE);
+    test_wait(p->silo, p->silo->downs == 1);
+    assert_int_equal(test_counters(p->silo).silent, 1);
+    raw_close(raw);
+}
+
+static void the_oldest_of_too_many_waiting_connections_goes(void **state)
+{
+    port *p = *state;
+    enum { N = 1024 + 20 };
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (files.rlim_cur < 4096)
+        skip();
+    raw_peer **raw = calloc(N, sizeof *raw);
+    for (int i = 0; i < N; i++)
+        raw[i] = raw_connect(p->silo->address);
+    test_wait(p->silo,
+              test_counters(p->silo).crowded >= 20 || test_counters(p->silo).hello_timeouts > 0);
+    assert_true(raw_ended(raw[0]));
+    raw_peer *late = joined(p, 960); /* there is room for one that means it */
+    raw_close(late);
+    for (int i = 0; i < N; i++)
+        raw_close(raw[i]);
+    free(raw);
+}
+
+#define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(garbage_is_closed),
+        ROW(http_and_tls_are_closed),
+        ROW(half_a_handshake_ends_in_time),
+        ROW(another_cluster_is_refused),
+        ROW(a_recording_is_refused),
+        ROW(the_same_silo_id_twice_needs_a_newer_connection),
+        ROW(an_old_generation_is_refused),
+        ROW(a_future_version_is_refused),
+        ROW(an_oversize_length_is_closed),
+        ROW(a_truncated_frame_is_no_message),
+        ROW(depth_and_field_bombs_do_not_unpack),
+        ROW(a_bomb_in_the_hello_is_closed),
+        ROW(a_message_before_the_hello_is_closed),
+        ROW(the_owner_may_refuse),
+        ROW(a_client_cannot_be_somebody_else),
+        ROW(a_client_cannot_call_system_targets),
+        ROW(a_silent_peer_is_closed),
+        ROW(a_peer_that_drips_is_closed),
+        ROW(a_peer_that_never_reads_is_closed),
+        ROW(the_oldest_of_too_many_waiting_connections_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
