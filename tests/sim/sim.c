@@ -1,0 +1,230 @@
+/* sim.c - the loop: events in a heap, groups in a pool, and which comes next.
+ * Way:     world -> [sim] -> exec (groups, timers), net (deliveries), store (completions) */
+#include "sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "store/engine.h"
+
+enum { STREAM_PICK = 1, STREAM_DELAY, STREAM_FAULT, STREAM_NODES = 100 };
+enum { RUN_COST_MAX_NS = 20000 };
+
+/* ---- the heap ---- */
+
+static bool before(const sim_event *a, const sim_event *b)
+{
+    return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->order < b->order;
+}
+
+static void place(sim *s, size_t at, sim_event e)
+{
+    s->events[at] = e;
+    if (e.timer)
+        e.timer->bucket = (uint32_t)at;
+}
+
+static void sift_up(sim *s, size_t at, sim_event e)
+{
+    while (at > 0 && before(&e, &s->events[(at - 1) / 2])) {
+        place(s, at, s->events[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    place(s, at, e);
+}
+
+static void sift_down(sim *s, size_t at, sim_event e)
+{
+    for (size_t child; (child = 2 * at + 1) < s->n_events; at = child) {
+        if (child + 1 < s->n_events && before(&s->events[child + 1], &s->events[child]))
+            child++;
+        if (!before(&s->events[child], &e))
+            break;
+        place(s, at, s->events[child]);
+    }
+    place(s, at, e);
+}
+
+static void push(sim *s, sim_event e)
+{
+    if (s->n_events == s->events_max) {
+        s->events_max = s->events_max ? s->events_max * 2 : 256;
+        s->events = realloc(s->events, s->events_max * sizeof *s->events);
+        teffi_bug_if(!s->events);
+    }
+    e.order = s->order++;
+    sift_up(s, s->n_events++, e);
+}
+
+static sim_event take(sim *s, size_t at)
+{
+    sim_event e = s->events[at];
+    sim_event last = s->events[--s->n_events];
+    if (at < s->n_events) {
+        sift_up(s, at, last);
+        if (s->events[at].order == last.order)
+            sift_down(s, at, last);
+    }
+    return e;
+}
+
+void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg)
+{
+    push(s, (sim_event){.due_ns = s->now_ns + delay_ns, .fn = fn, .arg = arg});
+}
+
+/* ---- timers ---- */
+
+void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns)
+{
+    teffi_bug_if(timer->where != 0);
+    timer->where = 1;
+    push(s, (sim_event){.due_ns = due_ns, .timer = timer, .exec = exec});
+}
+
+bool sim_timer_cancel(sim *s, teffi_timer *timer)
+{
+    if (timer->where == 0)
+        return false;
+    timer->where = 0;
+    (void)take(s, timer->bucket);
+    return true;
+}
+
+void sim_timers_drop(sim *s, const sim_exec *exec)
+{
+    for (size_t i = s->n_events; i-- > 0;)
+        if (s->events[i].timer && s->events[i].exec == exec) {
+            (void)sim_timer_cancel(s, s->events[i].timer);
+            i = s->n_events; /* the heap has moved: look at all again */
+        }
+}
+
+static void fire(sim *s, sim_event e)
+{
+    if (!e.timer) {
+        e.fn(s, e.arg, true);
+        return;
+    }
+    e.timer->where = 0;
+    sim_trace_add(&s->trace, s->now_ns, e.exec->node->name, "timer", e.order, 0);
+    e.timer->fire(e.timer);
+}
+
+/* ---- the loop ---- */
+
+static bool due(const sim *s)
+{
+    return s->n_events && s->events[0].due_ns <= s->now_ns;
+}
+
+bool sim_step(sim *s)
+{
+    if (s->broken || (!s->n_ready && !s->n_events))
+        return false;
+    if (s->n_ready && !due(s)) {
+        sim_exec_run(s);
+        s->now_ns += sim_draw_below(&s->pick, RUN_COST_MAX_NS);
+    } else {
+        sim_event e = take(s, 0);
+        if (e.due_ns > s->now_ns)
+            s->now_ns = e.due_ns;
+        fire(s, e);
+    }
+    if (s->after && !s->broken)
+        s->after(s->world);
+    return !s->broken;
+}
+
+void sim_fail(sim *s, const char *fmt, ...)
+{
+    va_list args;
+    if (s->broken)
+        return;
+    s->broken = true;
+    va_start(args, fmt);
+    vsnprintf(s->why, sizeof s->why, fmt, args);
+    va_end(args);
+    sim_trace_text(&s->trace, s->now_ns, "world", "VIOLATED", s->why);
+}
+
+void sim_pump(sim *s, const char *who)
+{
+    if (sim_step(s))
+        return;
+    if (!s->broken)
+        sim_fail(s, "%s waits and nothing is left to happen", who);
+    s->report(s);
+}
+
+void sim_init(sim *s, uint64_t seed, sim_plant plant)
+{
+    memset(s, 0, sizeof *s);
+    s->seed = seed;
+    s->plant = plant;
+    s->now_ns = SIM_SECOND;
+    s->pick = sim_draw_of(seed, STREAM_PICK);
+    s->delay = sim_draw_of(seed, STREAM_DELAY);
+    s->fault = sim_draw_of(seed, STREAM_FAULT);
+    s->fibers = teffi_fiber_pool_new(0, 0);
+    teffi_bug_if(!s->fibers || teffi_memory_open(&s->rows) != TEFF_OK);
+}
+
+void sim_fini(sim *s)
+{
+    while (s->n_events) {
+        sim_event e = take(s, 0);
+        if (e.fn)
+            e.fn(s, e.arg, false);
+    }
+    sim_net_fini(s);
+    teffi_store_close(s->rows);
+    teffi_fiber_pool_free(s->fibers);
+    free(s->events);
+    free(s->ready);
+}
+
+/* ---- a node's platform ---- */
+
+static uint64_t mono_ns(void *arg)
+{
+    return ((sim_node *)arg)->sim->now_ns;
+}
+
+static uint64_t wall_ns(void *arg)
+{
+    static const uint64_t start_s = 1767225600; /* 2026-01-01 */
+    return start_s * SIM_SECOND + ((sim_node *)arg)->sim->now_ns;
+}
+
+static uint64_t random64(void *arg)
+{
+    return sim_draw_next(&((sim_node *)arg)->random);
+}
+
+static void write_log(void *arg, teffi_level level, const char *line)
+{
+    static const char *const names[] = {"", "error", "warn", "info"};
+    sim_node *node = arg;
+    sim_trace_text(&node->sim->trace, node->sim->now_ns, node->name, names[level], line);
+}
+
+void sim_platform_init(sim_node *node, sim *s, unsigned no, const char *name)
+{
+    node->sim = s;
+    node->no = no;
+    snprintf(node->name, sizeof node->name, "%s", name);
+    node->random = sim_draw_of(s->seed, STREAM_NODES + no);
+    node->platform = (teffi_platform){
+        .arg = node,
+        .mono_ns = mono_ns,
+        .wall_ns = wall_ns,
+        .random = random64,
+        .log = {.write = write_log, .arg = node, .level = TEFFI_INFO},
+        .exec_new = sim_exec_new,
+        .net_new = sim_net_new,
+        .store_open = sim_store_open,
+    };
+}

@@ -1,0 +1,157 @@
+/* sim_audit.c - what must hold: counts, views, and rows when all is over.
+ * Way:     world -> [audit] -> grains, views, the store; against the ledgers */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include "cluster/membership.h"
+#include "cluster/view.h"
+#include "node/task.h"
+#include "sim_world.h"
+#include "store/engine.h"
+#include "wire/codec.h"
+
+static void compare(sim_world *w, const char *where, sim_kind kind, unsigned key, uint64_t count)
+{
+    const sim_ledger *l = &w->ledger[kind][key];
+    if (count > l->acked + l->unknown)
+        sim_violated(&w->s,
+                     "%s: kind %d key %u holds %" PRIu64 ", more than the %" PRIu64
+                     " acknowledged and %" PRIu64 " unknown",
+                     where, kind, key, count, l->acked, l->unknown);
+    if (count < l->acked && !l->loose)
+        sim_violated(&w->s,
+                     "%s: kind %d key %u holds %" PRIu64 ", less than the %" PRIu64 " acknowledged",
+                     where, kind, key, count, l->acked);
+}
+
+/* ---- asking the grains ---- */
+
+static teff_err ask(teff_ctx *ctx, sim_kind kind, unsigned key, uint64_t *count)
+{
+    char name[16];
+    world_total *total = NULL;
+    sim_key_name(key, name);
+    teff_err err = kind == SIM_COUNTER ? world_counter_get(ctx, name, &total)
+                                       : world_tally_get(ctx, key, &total);
+    *count = err ? 0 : total->count;
+    return err;
+}
+
+/* Faults have ended: a call may fail for a while yet, not for ever. */
+static void ask_and_compare(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
+{
+    enum { TRIES = 10, PAUSE_MS = 500 };
+    teff_err err = TEFF_OK;
+    uint64_t count;
+    for (int i = 0; i < TRIES; i++) {
+        err = ask(ctx, kind, key, &count);
+        if (!err) {
+            compare(w, "asked", kind, key, count);
+            return;
+        }
+        if (sim_calm(w))
+            break;
+        teffi_ctx_sleep(ctx, PAUSE_MS);
+    }
+    sim_fail(&w->s, "kind %d key %u cannot be asked: %s: %s", kind, key, teff_err_name(err),
+             teff_error(ctx));
+}
+
+static void audit(teff_ctx *ctx, void *arg)
+{
+    sim_world *w = arg;
+    for (unsigned key = 0; key < SIM_KEYS; key++) {
+        ask_and_compare(w, ctx, SIM_COUNTER, key);
+        ask_and_compare(w, ctx, SIM_TALLY, key);
+    }
+    w->audited = true;
+}
+
+void sim_audit_start(sim_world *w, teffi_node *node)
+{
+    if (teffi_task_start(node, audit, w, "audit"))
+        sim_fail(&w->s, "no memory for the audit");
+}
+
+/* ---- the store, when all have gone ---- */
+
+static void done(teffi_store_op *op)
+{
+    (void)op;
+}
+
+static size_t row_key(char *buf, sim_kind kind, unsigned key)
+{
+    const char *type = kind == SIM_COUNTER ? "world.Counter" : "world.Tally";
+    size_t n = (size_t)sprintf(buf, "dev%c%s%c", 0, type, 0);
+    uint64_t number = key;
+    if (kind == SIM_COUNTER)
+        return n + (size_t)sprintf(buf + n, "k%u", key);
+    memcpy(buf + n, &number, sizeof number);
+    return n + sizeof number;
+}
+
+static uint64_t stored(sim_world *w, sim_kind kind, unsigned key)
+{
+    char buf[64];
+    teff_arena arena;
+    ProtobufCMessage *msg = NULL;
+    uint64_t count = 0;
+    teffi_row row = {.table = "state", .key = {buf, row_key(buf, kind, key)}};
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &arena, .done = done};
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_store_submit(w->s.rows, &op);
+    if (op.err ||
+        teffi_unpack(&world__count__descriptor, row.value.data, row.value.len, &arena, &msg))
+        sim_fail(&w->s, "the row of kind %d key %u cannot be read", kind, key);
+    else
+        count = ((world_count *)msg)->count;
+    teffi_arena_fini(&arena);
+    return count;
+}
+
+void sim_audit_store(sim_world *w)
+{
+    for (unsigned key = 0; key < SIM_KEYS; key++) {
+        compare(w, "stored", SIM_COUNTER, key, stored(w, SIM_COUNTER, key));
+        compare(w, "stored", SIM_TALLY, key, stored(w, SIM_TALLY, key));
+        for (int kind = 0; kind < SIM_KINDS; kind++)
+            if (w->ledger[kind][key].alive_on)
+                sim_violated(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);
+    }
+}
+
+/* ---- views ---- */
+
+static uint64_t hash_of(const teffi_view *view)
+{
+    uint64_t hash = view->version;
+    for (size_t i = 0; i < view->n_members; i++) {
+        const teffi_member *m = &view->members[i];
+        hash = teffi_hash64(&m->node, sizeof m->node, hash);
+        hash = teffi_hash64(m->address, strlen(m->address), hash ^ m->status);
+    }
+    return hash | 1;
+}
+
+void sim_audit_views(void *world)
+{
+    sim_world *w = world;
+    for (unsigned i = 0; i < w->n_silos; i++) {
+        sim_silo *place = &w->silos[i];
+        if (place->silo && place->silo->node.membership && !sim_calm(w))
+            w->s.lenient |= teffi_membership_ousted(place->silo->node.membership);
+        const teffi_view *view = place->silo ? place->silo->node.view : NULL;
+        if (!view || view->version == place->view)
+            continue;
+        if (view->version < place->view)
+            sim_fail(&w->s, "silo %u: view %" PRIu64 " after view %" PRIu64, i, view->version,
+                     place->view);
+        place->view = view->version;
+        uint64_t *seen = &w->view_hash[view->version % SIM_VIEWS];
+        if (*seen && *seen != hash_of(view))
+            sim_fail(&w->s, "silo %u: another view %" PRIu64 " than others have", i, view->version);
+        *seen = hash_of(view);
+    }
+}

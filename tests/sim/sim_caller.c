@@ -1,0 +1,158 @@
+/* sim_caller.c - who calls: tasks on clients and silos, each with a drawn series of calls.
+ * Way:     world -> [caller] -> generated stubs -> the cluster -> ledger */
+#include <stdlib.h>
+#include "base/bug.h"
+#include "node/task.h"
+#include "sim_world.h"
+
+typedef struct caller {
+    sim_world *world;
+    sim_silo *place;
+    unsigned n_calls;
+} caller;
+
+sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by)
+{
+    w->begun++;
+    return (sim_call){kind, key, by, w->ledger[kind][key].seen};
+}
+
+static void check_total(sim_world *w, const sim_call *call, uint64_t count)
+{
+    sim_ledger *l = &w->ledger[call->kind][call->key];
+    if (count < call->floor + call->by && !l->loose)
+        sim_violated(
+            &w->s, "kind %d key %u answers %llu, though %llu had been seen before the call",
+            call->kind, call->key, (unsigned long long)count, (unsigned long long)call->floor);
+    if (count > l->seen)
+        l->seen = count;
+}
+
+static void failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_err err)
+{
+    sim_trace_text(&w->s.trace, w->s.now_ns, "world", teff_err_name(err), teff_error(ctx));
+    if (sim_calm(w))
+        sim_fail(&w->s, "nothing is wrong, but a call to kind %d key %u ended as %s: %s",
+                 call->kind, call->key, teff_err_name(err), teff_error(ctx));
+    if (teff_err_unknown(err) || err == TEFF_E_CANCELLED) {
+        w->ledger[call->kind][call->key].unknown += call->by;
+        w->unknown++;
+    } else {
+        w->failed++;
+    }
+}
+
+void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
+                    const world_total *total)
+{
+    w->calls++;
+    w->begun--;
+    if (err) {
+        failed(w, ctx, &call, err);
+        return;
+    }
+    w->ledger[call.kind][call.key].acked += call.by;
+    if (total)
+        check_total(w, &call, total->count);
+}
+
+static void add_counter(sim_world *w, teff_ctx *ctx, unsigned key)
+{
+    uint64_t by = sim_draw_between(&w->draw, 1, 3);
+    uint32_t pause = sim_draw_chance(&w->draw, 200) ? (uint32_t)sim_draw_below(&w->draw, 30) : 0;
+    char name[16];
+    world_total *total = NULL;
+    sim_key_name(key, name);
+    sim_call call = sim_call_begins(w, SIM_COUNTER, key, by);
+    teff_err err = world_counter_add(ctx, name, world_step(.by = by, .pause_ms = pause), &total);
+    sim_call_ended(w, ctx, call, err, total);
+}
+
+static void add_tally(sim_world *w, teff_ctx *ctx, unsigned key)
+{
+    bool end = sim_draw_chance(&w->draw, 100);
+    world_total *total = NULL;
+    sim_call call = sim_call_begins(w, SIM_TALLY, key, 1);
+    teff_err err = world_tally_add(ctx, key, world_step(.by = 1, .end = end), &total);
+    sim_call_ended(w, ctx, call, err, total);
+}
+
+static void get(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
+{
+    char name[16];
+    world_total *total = NULL;
+    sim_key_name(key, name);
+    sim_call call = sim_call_begins(w, kind, key, 0);
+    teff_err err = kind == SIM_COUNTER ? world_counter_get(ctx, name, &total)
+                                       : world_tally_get(ctx, key, &total);
+    sim_call_ended(w, ctx, call, err, total);
+}
+
+/* Nobody tells its end; when nothing is wrong it runs, and the audit comes late enough to
+ * see it. */
+static void send_tally(sim_world *w, teff_ctx *ctx, unsigned key)
+{
+    sim_call call = sim_call_begins(w, SIM_TALLY, key, 1);
+    teff_err err = world_tally_add_send(ctx, key, world_step(.by = 1));
+    if (!err && !sim_calm(w))
+        err = TEFF_E_UNKNOWN;
+    sim_call_ended(w, ctx, call, err, NULL);
+}
+
+static void call_relay(sim_world *w, teff_ctx *ctx, unsigned key)
+{
+    char names[3][16], relay[16], tally[16];
+    const char *counters[3] = {names[0], names[1], names[2]};
+    world_sum *sum;
+    world_fan fan = *world_fan(.n_counters = sim_draw_between(&w->draw, 1, 3));
+    for (size_t i = 0; i < 3; i++)
+        sim_key_name((unsigned)sim_draw_below(&w->draw, SIM_KEYS), names[i]);
+    sim_key_name((unsigned)sim_draw_below(&w->draw, SIM_KEYS), tally);
+    sim_key_name(key, relay);
+    fan.counters = counters;
+    fan.tally = tally;
+    sim_call call = sim_call_begins(w, SIM_RELAY, key, 1);
+    teff_err err = sim_draw_chance(&w->draw, 500) ? world_relay_pass(ctx, relay, &fan, &sum)
+                                                  : world_relay_spread(ctx, relay, &fan, &sum);
+    sim_call_ended(w, ctx, call, err, NULL);
+}
+
+static void call_one(sim_world *w, teff_ctx *ctx)
+{
+    bool hurried = sim_draw_chance(&w->draw, w->s.faults.timeouts);
+    uint64_t which = sim_draw_below(&w->draw, 20);
+    unsigned key = (unsigned)sim_draw_below(&w->draw, SIM_KEYS);
+    teff_ctx_timeout(ctx, hurried ? (uint32_t)sim_draw_between(&w->draw, 1, 60) : 0);
+    if (which < 6)
+        add_counter(w, ctx, key);
+    else if (which < 10)
+        add_tally(w, ctx, key);
+    else if (which < 12)
+        send_tally(w, ctx, key);
+    else if (which < 15)
+        get(w, ctx, which == 12 ? SIM_COUNTER : SIM_TALLY, key);
+    else
+        call_relay(w, ctx, key);
+}
+
+static void call_some(teff_ctx *ctx, void *arg)
+{
+    caller c = *(caller *)arg;
+    free(arg);
+    while (c.n_calls-- && c.world->stage == SIM_RUNS &&
+           (!c.place || c.place->state == SIM_SERVING)) {
+        call_one(c.world, ctx);
+        if (sim_draw_chance(&c.world->draw, 700))
+            teffi_ctx_sleep(ctx, (uint32_t)sim_draw_below(&c.world->draw, 60));
+    }
+    c.world->callers--;
+}
+
+void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place)
+{
+    caller *c = malloc(sizeof *c);
+    teffi_bug_if(!c);
+    *c = (caller){w, place, (unsigned)sim_draw_between(&w->draw, 2, 40)};
+    w->callers++;
+    teffi_bug_if(teffi_task_start(node, call_some, c, "caller") != TEFF_OK);
+}

@@ -1,0 +1,412 @@
+/* sim_conn.c - one simulated connection: dialled, greeted, up, ended; with the real link's rules.
+ * Way:     sim_net -> [sim_conn] -> sim_wire; arriving frames -> [sim_conn] -> the owner's events
+ * Source:  runtime/wire/link_greet, link_conn, link_bye, link_events */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "sim_net.h"
+
+enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
+
+int sim_conn_side(const sim_conn *conn, const sim_net *net)
+{
+    return conn->side[SIM_DIALLER].net == net ? SIM_DIALLER : SIM_ACCEPTOR;
+}
+
+/* ---- telling the owner: never from inside its own call ---- */
+
+typedef enum tell_kind { TELL_UP, TELL_DOWN, TELL_DONE } tell_kind;
+
+typedef struct tell {
+    tell_kind kind;
+    sim_conn *conn;
+    sim_side *side;
+    sim_peer *peer;
+    teff_err err;
+    bool was_up;
+} tell;
+
+static void tell_down(const tell *t)
+{
+    sim_net *net = t->side->net;
+    if (t->was_up)
+        t->peer->ups--;
+    if (!t->side->clean || t->peer->ups == 0)
+        net->events.down(net->arg, &t->side->other, t->side->clean);
+}
+
+static void tell_now(sim *s, void *arg, bool run)
+{
+    tell *t = arg;
+    sim_net *net = t->side->net;
+    static const char *const names[] = {"up", "down", "dialled"};
+    if (run && !net->freed) {
+        sim_trace_add(&s->trace, s->now_ns, net->node->name, names[t->kind],
+                      t->side->other.node.silo, t->kind == TELL_DOWN ? t->side->clean : t->err);
+        if (t->kind == TELL_UP) {
+            t->peer->ups++;
+            net->events.up(net->arg, &t->side->other);
+        } else if (t->kind == TELL_DOWN) {
+            tell_down(t);
+        } else {
+            t->conn->done(t->conn->done_arg, t->err, &t->side->other, t->err ? "no answer" : "");
+        }
+    }
+    net->telling--;
+    free(t);
+}
+
+static void tell_later(sim_conn *conn, int side, tell_kind kind, teff_err err, bool was_up)
+{
+    tell *t = malloc(sizeof *t);
+    teffi_bug_if(!t);
+    *t = (tell){kind, conn, &conn->side[side], conn->side[side].peer, err, was_up};
+    t->side->net->telling++;
+    sim_at(conn->sim, 0, tell_now, t);
+}
+
+static void tell_done(sim_conn *conn, teff_err err)
+{
+    if (!conn->done || conn->done_told)
+        return;
+    conn->done_told = true;
+    tell_later(conn, SIM_DIALLER, TELL_DONE, err, false);
+}
+
+/* ---- redial ---- */
+
+typedef struct redial {
+    sim_peer *peer;
+    uint64_t plan;
+} redial;
+
+static void redial_due(sim *s, void *arg, bool run)
+{
+    redial *r = arg;
+    sim_peer *peer = r->peer;
+    (void)s;
+    if (run && peer->listed && peer->redial == r->plan && peer->known && !peer->out &&
+        !peer->net->leaving && !peer->net->freed)
+        (void)sim_conn_dial(peer->net, peer, peer->address);
+    free(r);
+}
+
+static void plan_redial(sim_peer *peer, bool failed)
+{
+    sim *s = peer->net->node->sim;
+    redial *r = malloc(sizeof *r);
+    teffi_bug_if(!r);
+    uint32_t base = failed ? peer->backoff_ms * 2 : 0;
+    base = base < BACKOFF_MIN_MS ? BACKOFF_MIN_MS : base;
+    peer->backoff_ms = base > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : base;
+    uint64_t half = peer->backoff_ms * SIM_MS / 2;
+    peer->redial = ++s->order;
+    *r = (redial){peer, peer->redial};
+    sim_at(s, half + sim_draw_below(&s->delay, half), redial_due, r);
+}
+
+/* ---- the end ---- */
+
+static void detach(sim_conn *conn, sim_side *side, sim_peer *peer)
+{
+    if (peer->in == conn)
+        peer->in = NULL;
+    if (peer->out != conn)
+        return;
+    peer->out = NULL;
+    peer->dial_failed = !side->up;
+    if (peer->known && !peer->bye_wanted && !peer->bye_heard && !side->net->leaving)
+        plan_redial(peer, !side->up);
+    if (peer->bye_heard && !side->up && peer->in) {
+        /* our answer to the peer's goodbye waited in a queue that found no way */
+        int mine = sim_conn_side(peer->in, side->net);
+        peer->in->side[mine].finished = true;
+        sim_wire_send(peer->in, !mine, sim_wire_control(TEFFI_FRAME_BYE_ACK));
+    }
+}
+
+static void end_with_peer(sim_conn *conn, int side_no, sim_peer *peer)
+{
+    sim_side *side = &conn->side[side_no];
+    bool unsent = side_no == SIM_DIALLER && conn->fill;
+    bool was_up = side->up;
+    side->clean = was_up && !side->replaced && (peer->bye_acked || (peer->bye_heard && !unsent));
+    bool lost = unsent && conn->expects && !side->replaced;
+    detach(conn, side, peer);
+    if (peer->bye_wanted && !peer->bye_acked)
+        sim_peer_bye(peer);
+    if (was_up || lost)
+        tell_later(conn, side_no, TELL_DOWN, TEFF_OK, was_up);
+}
+
+void sim_conn_end(sim_conn *conn, int side_no)
+{
+    sim_side *side = &conn->side[side_no];
+    sim_peer *peer = side->peer;
+    if (side->ended)
+        return;
+    side->ended = true;
+    if (peer)
+        end_with_peer(conn, side_no, peer);
+    side->up = false;
+    if (side_no == SIM_DIALLER) {
+        sim_wire_drop(conn->fill);
+        conn->fill = NULL;
+        conn->fill_end = &conn->fill;
+        tell_done(conn, TEFF_E_UNREACHABLE);
+    }
+    if (conn->side[!side_no].net && !conn->cut)
+        sim_wire_eof(conn, !side_no);
+    if (peer)
+        sim_peer_settle(peer);
+}
+
+/* ---- up ---- */
+
+static void come_up(sim_conn *conn, int side_no, sim_peer *peer)
+{
+    conn->side[side_no].peer = peer;
+    conn->side[side_no].up = true;
+    tell_later(conn, side_no, TELL_UP, TEFF_OK, true);
+}
+
+/* Does a dialler fit to what its earlier connections said? */
+static bool fits(sim_net *net, const sim_conn *conn)
+{
+    const teffi_hello *who = &conn->side[SIM_ACCEPTOR].other;
+    sim_peer *same = sim_peer_find(net, who->node);
+    for (sim_peer *p = net->peers; p; p = p->next)
+        if (who->role == TEFFI_ROLE_SILO && p->id.silo == who->node.silo &&
+            p->id.incarnation > who->node.incarnation && p->in_sequence)
+            return false;
+    if (same && conn->sequence <= same->in_sequence)
+        return false;
+    return !net->leaving || (same && (same->in || same->out));
+}
+
+/* The acceptor's last step: the ack has come. */
+static void admit(sim_conn *conn)
+{
+    sim_side *side = &conn->side[SIM_ACCEPTOR];
+    if (side->net->freed || !fits(side->net, conn)) {
+        sim_conn_end(conn, SIM_ACCEPTOR);
+        return;
+    }
+    sim_peer *peer = sim_peer_make(side->net, side->other.node);
+    sim_conn *old = peer->in;
+    peer->in = conn;
+    peer->in_sequence = conn->sequence;
+    peer->bye_heard = false;
+    come_up(conn, SIM_ACCEPTOR, peer);
+    if (old) {
+        int mine = sim_conn_side(old, side->net);
+        old->side[mine].replaced = true;
+        sim_conn_end(old, mine);
+    }
+}
+
+static bool take_place(sim_conn *conn, sim_peer *peer)
+{
+    if (!peer->known)
+        snprintf(peer->address, sizeof peer->address, "%s", conn->side[SIM_DIALLER].other.address);
+    peer->known = true;
+    peer->dial_failed = false;
+    peer->backoff_ms = 0;
+    if (peer->out && peer->out != conn) {
+        if (peer->out->side[SIM_DIALLER].up)
+            return false;
+        sim_conn *old = peer->out;
+        old->side[SIM_DIALLER].replaced = true;
+        conn->fill = old->fill;
+        conn->fill_end = old->fill ? old->fill_end : &conn->fill;
+        conn->side[SIM_DIALLER].finished = old->side[SIM_DIALLER].finished;
+        old->fill = NULL;
+        old->fill_end = &old->fill;
+        peer->out = conn;
+        sim_conn_end(old, SIM_DIALLER);
+    }
+    peer->out = conn;
+    return true;
+}
+
+/* The dialler's last step: the acceptor has answered. */
+static void establish(sim *s, void *arg, bool run)
+{
+    sim_conn *conn = arg;
+    sim_side *side = &conn->side[SIM_DIALLER];
+    (void)s;
+    if (!run || side->ended)
+        return;
+    if (side->net->freed || conn->cut ||
+        (conn->expects && !teffi_node_is(side->peer->id, side->other.node))) {
+        sim_conn_end(conn, SIM_DIALLER);
+        return;
+    }
+    sim_peer *peer = side->peer ? side->peer : sim_peer_make(side->net, side->other.node);
+    bool place = take_place(conn, peer);
+    side->peer = peer;
+    if (place)
+        come_up(conn, SIM_DIALLER, peer);
+    tell_done(conn, TEFF_OK);
+    if (!place) {
+        sim_conn_end(conn, SIM_DIALLER);
+        return;
+    }
+    sim_wire_send(conn, SIM_ACCEPTOR, sim_wire_control(TEFFI_FRAME_ACK));
+    sim_wire_flush(conn);
+}
+
+static sim_net *listener(sim *s, const char *address)
+{
+    for (sim_net *net = s->nets; net; net = net->next)
+        if (net->listening && !net->freed && strcmp(net->self.address, address) == 0)
+            return net;
+    return NULL;
+}
+
+/* The dialler's hello reaches whoever listens there. */
+static void knock(sim *s, void *arg, bool run)
+{
+    sim_conn *conn = arg;
+    char text[TEFF_TEXT_MAX] = "";
+    sim_side *dialler = &conn->side[SIM_DIALLER], *acceptor = &conn->side[SIM_ACCEPTOR];
+    if (!run || dialler->ended)
+        return;
+    sim_net *net = dialler->net->freed ? NULL : listener(s, conn->target);
+    acceptor->other = dialler->net->self;
+    if (!net || net == dialler->net || !fits(net, conn) || net->self.node.silo == 0 ||
+        strcmp(net->self.cluster, dialler->net->self.cluster) != 0 ||
+        net->events.hello(net->arg, &acceptor->other, text) != TEFF_OK) {
+        sim_conn_end(conn, SIM_DIALLER);
+        return;
+    }
+    acceptor->net = net;
+    dialler->other = net->self;
+    sim_at(s, sim_wire_delay(s), establish, conn);
+}
+
+sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
+{
+    sim *s = net->node->sim;
+    sim_conn *conn = calloc(1, sizeof *conn);
+    teffi_bug_if(!conn);
+    conn->sim = s;
+    conn->fill_end = &conn->fill;
+    conn->no = s->conns ? s->conns->no + 1 : 1;
+    conn->next = s->conns;
+    s->conns = conn;
+    conn->sequence = ++net->sequence;
+    conn->side[SIM_DIALLER].net = net;
+    conn->side[SIM_DIALLER].peer = peer;
+    snprintf(conn->target, sizeof conn->target, "%s", address);
+    if (peer) {
+        conn->expects = true;
+        conn->side[SIM_DIALLER].other.node = peer->id;
+        conn->side[SIM_DIALLER].other.role = TEFFI_ROLE_SILO;
+        peer->out = conn;
+        peer->redial = 0;
+    }
+    sim_trace_add(&s->trace, s->now_ns, net->node->name, "dial", conn->no,
+                  peer ? peer->id.silo : 0);
+    sim_at(s, sim_wire_delay(s), knock, conn);
+    return conn;
+}
+
+/* ---- frames ---- */
+
+/* What a client says of itself is not believed. */
+static bool admit_client(sim_conn *conn, teffi_msg *msg)
+{
+    sim_side *side = &conn->side[SIM_ACCEPTOR];
+    msg->src = side->other.node;
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    msg->via = side->net->self.node;
+    if (msg->to.slot == TEFFI_SLOT_GRAIN || msg->to.slot >= TEFFI_SLOT_SYSTEM_END)
+        return true;
+    sim_fail(conn->sim, "a client sent a message to system slot %u", msg->to.slot);
+    teffi_msg_free(msg);
+    return false;
+}
+
+static void trace_message(const sim_conn *conn, int side_no, const teffi_msg *msg)
+{
+    sim *s = conn->sim;
+    char text[SIM_TRACE_TEXT];
+    snprintf(text, sizeof text,
+             "from %s call %08x/%u/%u slot %u method %08x err %u hops %u key %.*s",
+             conn->side[!side_no].net->node->name,
+             msg->item.kind == TEFFI_MSG_RESPONSE ? msg->to.node.silo : msg->src.silo,
+             msg->call_slot, msg->call_generation, msg->to.slot, msg->method_id, msg->err,
+             msg->hops, (int)msg->key_len, msg->key ? (const char *)msg->key : "");
+    sim_trace_text(&s->trace, s->now_ns, conn->side[side_no].net->node->name,
+                   msg->item.kind == TEFFI_MSG_RESPONSE ? "response" : "request", text);
+}
+
+static void deliver(sim_conn *conn, int side_no, const sim_frame *f)
+{
+    sim_side *side = &conn->side[side_no];
+    sim *s = conn->sim;
+    teffi_frame frame;
+    size_t size;
+    teffi_msg *msg;
+    if (side_no == SIM_DIALLER && side->net->self.role == TEFFI_ROLE_SILO) {
+        sim_fail(s, "%s: a message against the direction", side->net->node->name);
+        return;
+    }
+    if (teffi_frame_peek(f->bytes, f->len, side->net->frame_max, &size, &frame) || size != f->len ||
+        teffi_frame_decode(&frame, s->now_ns, &msg)) {
+        sim_fail(s, "a frame of kind %u does not decode", f->kind);
+        return;
+    }
+    trace_message(conn, side_no, msg);
+    if (side->other.role == TEFFI_ROLE_CLIENT && !admit_client(conn, msg))
+        return;
+    if (sim_plant_frame(conn, side_no, msg)) {
+        teffi_msg_free(msg);
+        return;
+    }
+    side->net->events.message(side->net->arg, &side->other, msg);
+}
+
+static void bye_heard(sim_conn *conn, int side_no)
+{
+    sim_peer *peer = conn->side[side_no].peer;
+    sim_conn *answer = peer->out ? peer->out : conn;
+    int mine = sim_conn_side(answer, peer->net);
+    peer->bye_heard = true;
+    peer->redial = 0;
+    answer->side[mine].finished = true;
+    sim_wire_send(answer, !mine, sim_wire_control(TEFFI_FRAME_BYE_ACK));
+}
+
+static void bye_acked(sim_conn *conn, int side_no)
+{
+    sim_peer *peer = conn->side[side_no].peer;
+    sim_conn *in = peer->in, *out = peer->out;
+    if (!peer->bye_wanted)
+        return;
+    peer->bye_acked = true;
+    if (in)
+        sim_conn_end(in, sim_conn_side(in, peer->net));
+    if (out)
+        sim_conn_end(out, sim_conn_side(out, peer->net));
+}
+
+void sim_conn_arrive(sim_conn *conn, int side_no, const sim_frame *f)
+{
+    sim_side *side = &conn->side[side_no];
+    if (side->ended || side->net->freed)
+        return;
+    if (f->kind == SIM_EOF) {
+        sim_conn_end(conn, side_no);
+    } else if (f->kind == TEFFI_FRAME_ACK) {
+        admit(conn);
+    } else if (f->kind == TEFFI_FRAME_BYE) {
+        bye_heard(conn, side_no);
+    } else if (f->kind == TEFFI_FRAME_BYE_ACK) {
+        bye_acked(conn, side_no);
+    } else {
+        deliver(conn, side_no, f);
+    }
+}

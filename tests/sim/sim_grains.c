@@ -1,0 +1,254 @@
+/* sim_grains.c - the grains of the simulated cluster, which report to the world's ledgers.
+ * Way:     caller -> the cluster -> [grains] -> ledger; relays call counters and tallies */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/bug.h"
+#include "sim_world.h"
+
+void sim_key_name(unsigned key, char name[16])
+{
+    snprintf(name, 16, "k%u", key);
+}
+
+static sim_ledger *ledger_of(sim_silo *place, sim_kind kind, unsigned key)
+{
+    teffi_bug_if(key >= SIM_KEYS);
+    return &place->world->ledger[kind][key];
+}
+
+static unsigned key_of(const char *name)
+{
+    return (unsigned)atoi(name + 1);
+}
+
+/* ---- an activation begins and ends: one at a time ---- */
+
+static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
+{
+    sim_ledger *l = ledger_of(place, kind, key);
+    sim *s = &place->world->s;
+    sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
+    if (l->alive_on)
+        sim_violated(s, "two activations at once: kind %d key %u on silo %u, and on silo %u", kind,
+                     key, l->alive_on - 1, place->no);
+    l->alive_on = place->no + 1;
+    l->running = l->reading = 0;
+    return TEFF_OK;
+}
+
+static void end_life(sim_silo *place, sim_kind kind, unsigned key)
+{
+    sim_ledger *l = ledger_of(place, kind, key);
+    sim *s = &place->world->s;
+    sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);
+    if (l->alive_on != place->no + 1)
+        sim_violated(s, "kind %d key %u ends on silo %u, where it does not live", kind, key,
+                     place->no);
+    if (l->running || l->reading)
+        sim_violated(s, "kind %d key %u ends under a running turn", kind, key);
+    l->alive_on = 0;
+}
+
+/* ---- turns that exclude each other ---- */
+
+static void enter(sim_silo *place, sim_kind kind, unsigned key)
+{
+    sim_ledger *l = ledger_of(place, kind, key);
+    if (l->running++ || l->reading)
+        sim_violated(&place->world->s, "kind %d key %u: two turns at once", kind, key);
+    if (l->alive_on != place->no + 1)
+        sim_violated(&place->world->s, "kind %d key %u: a turn without an activation", kind, key);
+}
+
+static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ctx)
+{
+    sim_ledger *l = ledger_of(place, kind, key);
+    if (l->running || l->alive_on != place->no + 1)
+        sim_violated(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
+                     key);
+    l->reading++;
+    if (sim_draw_chance(&place->world->draw, 200))
+        teffi_ctx_sleep(ctx, 3);
+    l->reading--;
+}
+
+static void leave(sim_silo *place, sim_kind kind, unsigned key)
+{
+    ledger_of(place, kind, key)->running--;
+}
+
+/* ---- Counter: saves after each call ---- */
+
+static teff_err counter_activate(world_counter *self)
+{
+    return begin_life(self->user, SIM_COUNTER, key_of(self->key));
+}
+
+static teff_err counter_deactivate(world_counter *self, teff_reason why)
+{
+    (void)why;
+    end_life(self->user, SIM_COUNTER, key_of(self->key));
+    return TEFF_OK;
+}
+
+static teff_err counter_add(world_counter *self, const world_step *in, world_total *out)
+{
+    unsigned key = key_of(self->key);
+    enter(self->user, SIM_COUNTER, key);
+    if (in->pause_ms)
+        teffi_ctx_sleep(self->ctx, in->pause_ms);
+    self->state->count += in->by;
+    out->count = self->state->count;
+    teff_err err = world_counter_save(self);
+    leave(self->user, SIM_COUNTER, key);
+    if (err == TEFF_E_CONFLICT)
+        sim_violated(&((sim_silo *)self->user)->world->s, "counter %u: somebody else saved", key);
+    return err;
+}
+
+static teff_err counter_get(world_counter *self, world_total *out)
+{
+    read_only(self->user, SIM_COUNTER, key_of(self->key), self->ctx);
+    out->count = self->state->count;
+    return TEFF_OK;
+}
+
+/* ---- Tally: counts in memory, saves at its end ---- */
+
+static teff_err tally_activate(world_tally *self)
+{
+    return begin_life(self->user, SIM_TALLY, (unsigned)self->key);
+}
+
+static teff_err tally_deactivate(world_tally *self, teff_reason why)
+{
+    sim_silo *place = self->user;
+    unsigned key = (unsigned)self->key;
+    (void)why;
+    teff_err err = world_tally_save(self);
+    if (err && err != TEFF_E_CONFLICT && sim_store_fails(place->world))
+        ledger_of(place, SIM_TALLY, key)->loose = true;
+    else if (err)
+        sim_violated(&place->world->s, "tally %u: saving at the end: %s", key, teff_err_name(err));
+    end_life(place, SIM_TALLY, key);
+    return err;
+}
+
+static teff_err tally_add(world_tally *self, const world_step *in, world_total *out)
+{
+    enter(self->user, SIM_TALLY, (unsigned)self->key);
+    if (in->pause_ms)
+        teffi_ctx_sleep(self->ctx, in->pause_ms);
+    self->state->count += in->by;
+    out->count = self->state->count;
+    if (in->end)
+        teff_deactivate(self->ctx);
+    leave(self->user, SIM_TALLY, (unsigned)self->key);
+    return TEFF_OK;
+}
+
+static teff_err tally_get(world_tally *self, world_total *out)
+{
+    read_only(self->user, SIM_TALLY, (unsigned)self->key, self->ctx);
+    out->count = self->state->count;
+    return TEFF_OK;
+}
+
+/* ---- Relay: calls others ---- */
+
+static teff_err relay_activate(world_relay *self)
+{
+    return begin_life(self->user, SIM_RELAY, key_of(self->key));
+}
+
+static teff_err relay_deactivate(world_relay *self, teff_reason why)
+{
+    (void)why;
+    end_life(self->user, SIM_RELAY, key_of(self->key));
+    return TEFF_OK;
+}
+
+static void add_up(world_sum *sum, teff_err err)
+{
+    sum->sent++;
+    sum->ok += err == TEFF_OK;
+    sum->unknown += err && teff_err_unknown(err);
+    sum->failed += err && !teff_err_unknown(err);
+}
+
+static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *out)
+{
+    sim_silo *place = self->user;
+    world_total *total = NULL;
+    enter(place, SIM_RELAY, key_of(self->key));
+    for (size_t i = 0; i < in->n_counters; i++) {
+        sim_call call = sim_call_begins(place->world, SIM_COUNTER, key_of(in->counters[i]), 1);
+        teff_err err = world_counter_add(self->ctx, in->counters[i],
+                                         world_step(.by = 1, .pause_ms = in->pause_ms), &total);
+        sim_call_ended(place->world, self->ctx, call, err, total);
+        add_up(out, err);
+    }
+    sim_call call = sim_call_begins(place->world, SIM_TALLY, key_of(in->tally), 1);
+    teff_err err = world_tally_add(self->ctx, key_of(in->tally), world_step(.by = 1), &total);
+    sim_call_ended(place->world, self->ctx, call, err, total);
+    add_up(out, err);
+    leave(place, SIM_RELAY, key_of(self->key));
+    return TEFF_OK;
+}
+
+static teff_err relay_spread(world_relay *self, const world_fan *in, world_sum *out)
+{
+    sim_silo *place = self->user;
+    teff_call *calls = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *calls);
+    sim_call *begun = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *begun);
+    for (size_t i = 0; i < in->n_counters; i++) {
+        begun[i] = sim_call_begins(place->world, SIM_COUNTER, key_of(in->counters[i]), 1);
+        teff_err err = world_counter_add_start(
+            self->ctx, in->counters[i], world_step(.by = 1, .pause_ms = in->pause_ms), &calls[i]);
+        if (err)
+            sim_fail(&place->world->s, "a call could not be started: %s", teff_err_name(err));
+    }
+    (void)!teff_await_all(self->ctx, calls, in->n_counters);
+    for (size_t i = 0; i < in->n_counters; i++) {
+        world_total *total = NULL;
+        teff_err err = world_counter_add_reply(self->ctx, calls[i], &total);
+        sim_call_ended(place->world, self->ctx, begun[i], err, total);
+        add_up(out, err);
+    }
+    return TEFF_OK;
+}
+
+/* ---- hosting ---- */
+
+static const world_counter_methods counter_methods = {.add = counter_add,
+                                                      .get = counter_get,
+                                                      .on_activate = counter_activate,
+                                                      .on_deactivate = counter_deactivate};
+static const world_tally_methods tally_methods = {.add = tally_add,
+                                                  .get = tally_get,
+                                                  .on_activate = tally_activate,
+                                                  .on_deactivate = tally_deactivate};
+static const world_relay_methods relay_methods = {.pass = relay_pass,
+                                                  .spread = relay_spread,
+                                                  .on_activate = relay_activate,
+                                                  .on_deactivate = relay_deactivate};
+
+void sim_grains_init(sim_world *w)
+{
+    static const uint32_t idles_ms[] = {40, 120, 400, 1500, 900000};
+    const teff_type_info *infos[SIM_KINDS] = {&world_counter_info, &world_tally_info,
+                                              &world_relay_info};
+    for (int i = 0; i < SIM_KINDS; i++) {
+        w->info[i] = *infos[i];
+        w->info[i].idle_ms = idles_ms[sim_draw_below(&w->draw, 5)];
+    }
+}
+
+void sim_grains_host(sim_silo *place)
+{
+    const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods, &relay_methods};
+    for (int i = 0; i < SIM_KINDS; i++) {
+        teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
+        teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
+    }
+}

@@ -1,0 +1,186 @@
+/* sim_main.c - runs seeds: each twice, the traces must match; or a planted bug until it is found.
+ *     sim [--seeds N] [--first S] [--regressions FILE]      TEFF_SEED=n or --seed n: that one only
+ *     sim --planted NAME [--seeds N]                        exits 0 when a seed finds it */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "sim_alloc.h"
+#include "sim_world.h"
+
+static const char *const plants[SIM_PLANTS] = {"none",    "twice", "register", "lost",
+                                               "unsaved", "hasty", "recover",  "stale"};
+
+typedef struct options {
+    uint64_t first, seeds;
+    const char *regressions;
+    sim_plant plant;
+    bool one, trace;
+} options;
+
+typedef struct totals {
+    uint64_t runs, calls, failed, unknown, moves, sim_ns, events;
+} totals;
+
+static options opt = {.first = 1, .seeds = 100};
+static totals total;
+static sim_world world; /* large */
+
+static double now_s(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+/* Of a broken run: its parts are left as they are, so the process ends here. */
+static void report(sim *s)
+{
+    fflush(stdout);
+    if (opt.plant != SIM_PLANT_NONE) {
+        printf("planted %s: found by seed %" PRIu64 ": %s\n", plants[opt.plant], s->seed, s->why);
+        fflush(stdout);
+        _exit(0);
+    }
+    sim_trace_tail(&s->trace);
+    fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s\n", s->seed,
+            s->why, s->seed, "sim --trace");
+    _exit(1);
+}
+
+static uint64_t run(uint64_t seed)
+{
+    int64_t live = sim_alloc_live();
+    sim_world_init(&world, seed, opt.plant);
+    world.s.report = report;
+    world.s.trace.print = opt.trace;
+    if (!sim_world_run(&world))
+        report(&world.s);
+    total.runs++;
+    total.calls += world.calls;
+    total.failed += world.failed;
+    total.unknown += world.unknown;
+    total.moves += world.moves;
+    total.sim_ns += world.s.now_ns;
+    total.events += world.s.trace.count;
+    sim_world_fini(&world);
+    if (sim_alloc_live() != live && opt.plant == SIM_PLANT_NONE) {
+        sim_fail(&world.s, "%" PRId64 " blocks of memory were not freed", sim_alloc_live() - live);
+        report(&world.s);
+    }
+    return world.s.trace.hash;
+}
+
+/* Where the stack lies differs from process to process: the salt that moves memory about. */
+static void shuffle(int fill)
+{
+    static uint64_t n;
+    char here;
+    sim_alloc_shuffle((uint64_t)(uintptr_t)&here + ++n, fill);
+}
+
+static void run_twice(uint64_t seed)
+{
+    shuffle(0xa5);
+    uint64_t first = run(seed);
+    shuffle(0x5a);
+    uint64_t second = run(seed);
+    if (first == second)
+        return;
+    sim_fail(&world.s, "its two runs differ: %016" PRIx64 ", %016" PRIx64, first, second);
+    report(&world.s);
+}
+
+/* Seeds that found something once: "seed: what it was". */
+static void run_regressions(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char line[256];
+    if (!f) {
+        perror(path);
+        exit(2);
+    }
+    while (fgets(line, sizeof line, f))
+        if (line[0] >= '0' && line[0] <= '9')
+            run_twice(strtoull(line, NULL, 10));
+    fclose(f);
+}
+
+static void print_totals(double seconds)
+{
+    double simulated = (double)total.sim_ns / 1e9;
+    printf("sim: ok: %" PRIu64 " runs, %" PRIu64 " calls (%" PRIu64 " failed, %" PRIu64
+           " unknown), %" PRIu64 " joins and leaves, %" PRIu64
+           " events, %.0f s simulated in %.1f s: "
+           "%.0f times real time\n",
+           total.runs, total.calls, total.failed, total.unknown, total.moves, total.events,
+           simulated, seconds, simulated / seconds);
+}
+
+static sim_plant plant_of(const char *name)
+{
+    for (int i = 1; i < SIM_PLANTS; i++)
+        if (strcmp(plants[i], name) == 0)
+            return (sim_plant)i;
+    fprintf(stderr, "no such planted bug: %s\n", name);
+    exit(2);
+}
+
+static void one_seed(const char *text)
+{
+    opt.first = strtoull(text, NULL, 10);
+    opt.seeds = 1;
+    opt.one = true;
+}
+
+static void parse(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--trace") == 0) {
+            opt.trace = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--seeds") == 0)
+            opt.seeds = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--first") == 0)
+            opt.first = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--seed") == 0)
+            one_seed(value);
+        else if (strcmp(argv[i], "--regressions") == 0)
+            opt.regressions = value;
+        else if (strcmp(argv[i], "--planted") == 0)
+            opt.plant = plant_of(value);
+        else {
+            fprintf(stderr, "usage: sim [--seeds N] [--first S] [--seed S] [--trace] "
+                            "[--regressions FILE] [--planted NAME]\n");
+            exit(2);
+        }
+        i++;
+    }
+    if (getenv("TEFF_SEED"))
+        one_seed(getenv("TEFF_SEED"));
+}
+
+int main(int argc, char **argv)
+{
+    double start = now_s();
+    parse(argc, argv);
+    if (opt.regressions && !opt.one && opt.plant == SIM_PLANT_NONE)
+        run_regressions(opt.regressions);
+    for (uint64_t i = 0; i < opt.seeds; i++) {
+        if (opt.plant != SIM_PLANT_NONE)
+            (void)run(opt.first + i);
+        else
+            run_twice(opt.first + i);
+    }
+    if (opt.plant != SIM_PLANT_NONE) {
+        fprintf(stderr, "planted %s: not found by %" PRIu64 " seeds\n", plants[opt.plant],
+                opt.seeds);
+        return 1;
+    }
+    print_totals(now_s() - start);
+    return 0;
+}

@@ -1,0 +1,337 @@
+/* sim_net.c - the simulated transport's functions: to whom may be sent, and how a net goes.
+ * Way:     node -> [sim_net] -> sim_conn
+ * Source:  runtime/wire/net.h; runtime/wire/link_send, link_nodes, link_bye */
+#include "sim_net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+
+static const size_t frame_max_default = 1024 * 1024 + 4096;
+
+/* ---- peers ---- */
+
+sim_peer *sim_peer_find(sim_net *net, teffi_node_id id)
+{
+    for (sim_peer *p = net->peers; p; p = p->next)
+        if (p->listed && teffi_node_is(p->id, id))
+            return p;
+    return NULL;
+}
+
+sim_peer *sim_peer_make(sim_net *net, teffi_node_id id)
+{
+    sim_peer *p = sim_peer_find(net, id);
+    if (p)
+        return p;
+    p = calloc(1, sizeof *p);
+    teffi_bug_if(!p);
+    *p = (sim_peer){.next = net->peers, .net = net, .id = id, .listed = true};
+    net->peers = p;
+    return p;
+}
+
+void sim_peer_settle(sim_peer *peer)
+{
+    if (!peer->known && !peer->in && !peer->out)
+        peer->listed = false;
+}
+
+void sim_peer_bye(sim_peer *peer)
+{
+    sim_conn *conn = peer->out ? peer->out : peer->in;
+    if (!conn)
+        return;
+    int mine = sim_conn_side(conn, peer->net);
+    if (conn->side[mine].bye_sent)
+        return;
+    conn->side[mine].bye_sent = conn->side[mine].finished = true;
+    sim_wire_send(conn, !mine, sim_wire_control(TEFFI_FRAME_BYE));
+}
+
+/* ---- the seam ---- */
+
+static teff_err net_listen(teffi_net *base, const char *address, char *bound, char *text)
+{
+    sim_net *net = (sim_net *)base;
+    sim *s = net->node->sim;
+    for (sim_net *other = s->nets; other; other = other->next)
+        if (other->listening && !other->freed && strcmp(other->self.address, address) == 0) {
+            snprintf(text, TEFF_TEXT_MAX, "listen on '%.100s': in use", address);
+            return TEFF_E_IO;
+        }
+    net->listening = true;
+    snprintf(net->self.address, sizeof net->self.address, "%s", address);
+    snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%s", address);
+    return TEFF_OK;
+}
+
+static void net_identify(teffi_net *base, teffi_node_id self, const char *address)
+{
+    sim_net *net = (sim_net *)base;
+    net->self.node = self;
+    if (address[0])
+        snprintf(net->self.address, sizeof net->self.address, "%s", address);
+}
+
+static teff_err net_peer_add(teffi_net *base, teffi_node_id id, const char *address)
+{
+    sim_net *net = (sim_net *)base;
+    if (net->leaving)
+        return TEFF_E_CLOSED;
+    sim_peer *p = sim_peer_make(net, id);
+    if (!p->known)
+        p->bye_wanted = p->bye_acked = p->bye_heard = p->dial_failed = false;
+    p->known = true;
+    snprintf(p->address, sizeof p->address, "%s", address);
+    return TEFF_OK;
+}
+
+static void net_peer_remove(teffi_net *base, teffi_node_id id, bool clean)
+{
+    sim_peer *p = sim_peer_find((sim_net *)base, id);
+    if (!p)
+        return;
+    p->known = false;
+    p->redial = 0;
+    p->bye_wanted = clean;
+    if (clean) {
+        sim_peer_bye(p);
+    } else {
+        sim_conn *in = p->in, *out = p->out;
+        if (in)
+            sim_conn_end(in, sim_conn_side(in, p->net));
+        if (out)
+            sim_conn_end(out, sim_conn_side(out, p->net));
+    }
+    sim_peer_settle(p);
+}
+
+static void refuse_dial(sim *s, void *arg, bool run);
+
+typedef struct refused {
+    void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
+    void *arg;
+} refused;
+
+static void net_dial(teffi_net *base, const char *address,
+                     void (*done)(void *arg, teff_err err, const teffi_hello *peer,
+                                  const char *text),
+                     void *arg)
+{
+    sim_net *net = (sim_net *)base;
+    if (net->leaving) {
+        refused *r = malloc(sizeof *r);
+        teffi_bug_if(!r);
+        *r = (refused){done, arg};
+        sim_at(net->node->sim, 0, refuse_dial, r);
+        return;
+    }
+    sim_conn *conn = sim_conn_dial(net, NULL, address);
+    conn->done = done;
+    conn->done_arg = arg;
+}
+
+static void refuse_dial(sim *s, void *arg, bool run)
+{
+    static const teffi_hello nobody;
+    refused *r = arg;
+    (void)s;
+    if (run)
+        r->done(r->arg, TEFF_E_UNREACHABLE, &nobody, "closing");
+    free(r);
+}
+
+/* The connection that carries messages to a node, made when there is none. */
+static teff_err way_to(sim_net *net, teffi_node_id to, sim_conn **conn)
+{
+    sim_peer *p = sim_peer_find(net, to);
+    bool client = to.silo & TEFFI_CLIENT_BIT;
+    if (net->leaving || !p || p->bye_heard || p->bye_wanted)
+        return TEFF_E_CLOSED;
+    *conn = client ? p->in : p->out;
+    if (*conn)
+        return client || p->known ? TEFF_OK : TEFF_E_CLOSED;
+    if (client || !p->known)
+        return TEFF_E_CLOSED;
+    if (p->dial_failed)
+        return TEFF_E_UNREACHABLE;
+    *conn = sim_conn_dial(net, p, p->address);
+    return TEFF_OK;
+}
+
+static teff_err net_send(teffi_net *base, teffi_node_id to, teffi_msg *msg)
+{
+    sim_net *net = (sim_net *)base;
+    sim_conn *conn;
+    sim_frame *frame;
+    teff_err err = way_to(net, to, &conn);
+    if (err)
+        return err;
+    int mine = sim_conn_side(conn, net);
+    if (conn->side[mine].finished)
+        return TEFF_E_CLOSED;
+    err = sim_wire_encode(net, msg, &frame);
+    if (err)
+        return err;
+    if (sim_plant_twice(net->node->sim, msg)) {
+        sim_frame *again;
+        if (sim_wire_encode(net, msg, &again) == TEFF_OK)
+            sim_wire_send(conn, !mine, again);
+    }
+    sim_wire_send(conn, !mine, frame);
+    teffi_msg_free(msg);
+    return TEFF_OK;
+}
+
+static void net_counters(teffi_net *base, teffi_net_counters *out)
+{
+    (void)base;
+    memset(out, 0, sizeof *out);
+}
+
+/* ---- going ---- */
+
+static bool has_talk(const sim_net *net)
+{
+    for (const sim_conn *c = net->node->sim->conns; c; c = c->next)
+        for (int i = 0; i < 2; i++)
+            if (c->side[i].net == net && !c->side[i].ended && (c->side[i].peer || i == SIM_DIALLER))
+                return true;
+    return net->telling > 0;
+}
+
+static void begin_leaving(sim_net *net)
+{
+    net->leaving = true;
+    for (sim_conn *c = net->node->sim->conns; c; c = c->next) {
+        int mine = sim_conn_side(c, net);
+        sim_side *side = &c->side[mine];
+        if (side->net != net || side->ended)
+            continue;
+        if (!side->peer && mine == SIM_DIALLER) {
+            sim_conn_end(c, mine); /* a dial without a node is of no use now */
+        } else if (side->peer) {
+            side->peer->bye_wanted = true;
+            sim_peer_bye(side->peer);
+        }
+    }
+}
+
+static teff_err net_shutdown(teffi_net *base, uint32_t timeout_ms)
+{
+    sim_net *net = (sim_net *)base;
+    sim *s = net->node->sim;
+    uint64_t deadline = s->now_ns + timeout_ms * SIM_MS;
+    begin_leaving(net);
+    while (has_talk(net) && s->now_ns < deadline)
+        sim_pump(s, net->node->name);
+    net->listening = false;
+    return has_talk(net) ? TEFF_E_TIMEOUT : TEFF_OK;
+}
+
+static void net_free(teffi_net *base)
+{
+    sim_net *net = (sim_net *)base;
+    net->leaving = true;
+    for (sim_conn *c = net->node->sim->conns; c; c = c->next)
+        for (int i = 0; i < 2; i++)
+            if (c->side[i].net == net)
+                sim_conn_end(c, i);
+    net->freed = true;
+    net->listening = false;
+}
+
+teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *opt, teffi_net **out,
+                     char *text)
+{
+    static const teffi_net_ops ops = {
+        .listen = net_listen,
+        .identify = net_identify,
+        .peer_add = net_peer_add,
+        .peer_remove = net_peer_remove,
+        .dial = net_dial,
+        .send = net_send,
+        .counters = net_counters,
+        .shutdown = net_shutdown,
+        .free = net_free,
+    };
+    sim_net *net = calloc(1, sizeof *net);
+    (void)text;
+    teffi_bug_if(!net);
+    net->base.ops = &ops;
+    net->node = platform->arg;
+    net->self = opt->self;
+    net->self.version_min = TEFFI_PROTOCOL_MIN;
+    net->self.version_max = TEFFI_PROTOCOL_MAX;
+    net->events = *opt->events;
+    net->arg = opt->arg;
+    net->frame_max = opt->frame_max_bytes ? opt->frame_max_bytes : frame_max_default;
+    net->next = net->node->sim->nets;
+    net->node->sim->nets = net;
+    *out = &net->base;
+    return TEFF_OK;
+}
+
+/* ---- faults, and the end of all ---- */
+
+static bool may_cut(const sim_conn *c)
+{
+    return !c->cut && c->side[SIM_ACCEPTOR].net && !c->side[0].ended && !c->side[1].ended;
+}
+
+typedef struct noticed {
+    sim_conn *conn;
+    int side;
+} noticed;
+
+static void notice(sim *s, void *arg, bool run)
+{
+    noticed *n = arg;
+    (void)s;
+    if (run && !n->conn->side[n->side].net->freed)
+        sim_conn_end(n->conn, n->side);
+    free(n);
+}
+
+void sim_net_cut(sim *s)
+{
+    uint64_t seen = 0;
+    sim_conn *chosen = NULL;
+    for (sim_conn *c = s->conns; c; c = c->next)
+        if (may_cut(c) && sim_draw_below(&s->fault, ++seen) == 0)
+            chosen = c;
+    if (!chosen)
+        return;
+    chosen->cut = true;
+    sim_trace_add(&s->trace, s->now_ns, chosen->side[0].net->node->name, "cut", chosen->no, 0);
+    for (int i = 0; i < 2; i++) {
+        noticed *n = malloc(sizeof *n);
+        teffi_bug_if(!n);
+        *n = (noticed){chosen, i};
+        /* a reset is seen at once, a dead line after five heartbeats */
+        bool dead = sim_draw_chance(&s->fault, 300);
+        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice, n);
+    }
+}
+
+void sim_net_fini(sim *s)
+{
+    while (s->conns) {
+        sim_conn *c = s->conns;
+        s->conns = c->next;
+        sim_wire_drop(c->fill);
+        free(c);
+    }
+    while (s->nets) {
+        sim_net *net = s->nets;
+        s->nets = net->next;
+        while (net->peers) {
+            sim_peer *p = net->peers;
+            net->peers = p->next;
+            free(p);
+        }
+        free(net);
+    }
+}

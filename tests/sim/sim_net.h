@@ -1,0 +1,111 @@
+/* sim_net.h - the inside of the simulated transport: who knows whom, and the connections between.
+ * Way:     sim_net (the seam's functions) -> sim_conn (connections) -> sim_wire (frames under way)
+ * It keeps the rules of the real link: a connection a direction between silos, one for a client;
+ * messages of one direction keep their order; a goodbye lets what was accepted arrive. */
+#ifndef SIM_NET_H
+#define SIM_NET_H
+
+#include "sim.h"
+#include "wire/frame.h"
+#include "wire/net.h"
+
+typedef struct sim_net sim_net;
+typedef struct sim_conn sim_conn;
+
+typedef struct sim_peer { /* a node as one net knows it */
+    struct sim_peer *next;
+    sim_net *net;
+    teffi_node_id id;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    sim_conn *in, *out;
+    uint64_t in_sequence, redial; /* redial: the plan that counts, 0 = none */
+    uint32_t backoff_ms;
+    unsigned ups;
+    bool listed, known, dial_failed, bye_wanted, bye_acked, bye_heard;
+} sim_peer;
+
+struct sim_net {
+    teffi_net base;
+    sim_net *next; /* of the simulation; kept to its end */
+    sim_node *node;
+    teffi_hello self;
+    teffi_net_events events;
+    void *arg;
+    size_t frame_max;
+    sim_peer *peers;
+    uint64_t sequence;
+    unsigned telling; /* events on their way to the owner */
+    bool listening, leaving, freed;
+};
+
+enum { SIM_DIALLER = 0, SIM_ACCEPTOR = 1 };
+
+typedef struct sim_frame { /* bytes as the real frame codec wrote them */
+    struct sim_frame *next;
+    sim_conn *conn;
+    int to;       /* side */
+    uint8_t kind; /* SIM_EOF, or a frame's */
+    size_t len;
+    uint8_t bytes[];
+} sim_frame;
+
+enum { SIM_EOF = 255 };
+
+typedef struct sim_side {
+    sim_net *net;
+    sim_peer *peer;
+    teffi_hello other; /* what the other side says of itself */
+    bool up, ended, finished, bye_sent, replaced;
+    bool clean;           /* of the end */
+    uint64_t last_due_ns; /* towards this side */
+} sim_side;
+
+struct sim_conn {
+    sim_conn *next; /* of the simulation; kept to its end */
+    sim *sim;
+    uint64_t no, sequence;
+    sim_side side[2];
+    sim_frame *fill, **fill_end; /* the dialler's, until it is up */
+    char target[TEFFI_ADDRESS_MAX + 1];
+    void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
+    void *done_arg;
+    bool done_told, expects, cut;
+};
+
+/* ---- sim_net.c ---- */
+sim_peer *sim_peer_find(sim_net *net, teffi_node_id id);
+sim_peer *sim_peer_make(sim_net *net, teffi_node_id id);
+/* sim_peer_settle - forget a peer for which nothing speaks any more. */
+void sim_peer_settle(sim_peer *peer);
+/* sim_peer_bye - BYE on the best connection, if it carries none yet. */
+void sim_peer_bye(sim_peer *peer);
+
+/* ---- sim_conn.c ---- */
+/* sim_conn_dial - to a peer, or (peer NULL) to an address. */
+sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address);
+/* sim_conn_arrive - a frame has come to one side. */
+void sim_conn_arrive(sim_conn *conn, int side, const sim_frame *frame);
+/* sim_conn_end - one side closes; the other learns of it. out of the owner: an event later. */
+void sim_conn_end(sim_conn *conn, int side);
+/* sim_conn_side - which side of it is net's? */
+int sim_conn_side(const sim_conn *conn, const sim_net *net);
+
+/* ---- sim_wire.c ---- */
+/* sim_wire_send - a frame on its way to a side; the dialler's wait until it is up. */
+void sim_wire_send(sim_conn *conn, int to, sim_frame *frame);
+sim_frame *sim_wire_control(uint8_t kind);
+teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **frame);
+/* sim_wire_eof - the end of the stream, behind all that was sent to that side. */
+void sim_wire_eof(sim_conn *conn, int to);
+/* sim_wire_flush - the dialler is up: what waited goes. */
+void sim_wire_flush(sim_conn *conn);
+void sim_wire_drop(sim_frame *list);
+uint64_t sim_wire_delay(sim *s);
+
+/* ---- sim_plant.c: bugs planted into frames ---- */
+/* sim_plant_frame - out: true: the frame is not delivered. */
+bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg);
+/* sim_plant_twice - shall this request be delivered a second time? */
+bool sim_plant_twice(sim *s, const teffi_msg *msg);
+
+#endif

@@ -1,0 +1,62 @@
+/* sim_plant.c - bugs planted into what travels, to see that the checkers find them.
+ * Way:     sim_conn (arriving), sim_net (sent) -> [sim_plant] */
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "cluster.pb-c.h"
+#include "directory.h"
+#include "sim_net.h"
+
+static bool for_directory(const teffi_msg *msg, uint32_t method)
+{
+    return msg->item.kind == TEFFI_MSG_REQUEST && msg->to.slot == TEFFI_SLOT_DIRECTORY &&
+           msg->method_id == method;
+}
+
+bool sim_plant_twice(sim *s, const teffi_msg *msg)
+{
+    return s->plant == SIM_PLANT_TWICE && msg->item.kind == TEFFI_MSG_REQUEST &&
+           msg->to.slot == TEFFI_SLOT_GRAIN && sim_draw_chance(&s->fault, 30);
+}
+
+/* Answer in the owner's name, on the connection on which the owner answers. */
+static void answer(sim_conn *conn, int to, const teffi_msg *msg, const ProtobufCMessage *body)
+{
+    sim_net *net = conn->side[to].net;
+    teffi_msg *response = teffi_msg_new(TEFFI_MSG_RESPONSE);
+    teffi_bug_if(!response);
+    response->src = net->self.node;
+    response->to.node = msg->src;
+    response->call_slot = msg->call_slot;
+    response->call_generation = msg->call_generation;
+    response->body = (ProtobufCMessage *)(uintptr_t)body;
+    if (net->base.ops->send(&net->base, msg->src, response))
+        teffi_msg_free(response);
+}
+
+static bool confirm(sim_conn *conn, int to, teffi_msg *msg)
+{
+    Teff__Cluster__DirectoryAnswer a = TEFF__CLUSTER__DIRECTORY_ANSWER__INIT;
+    if (teffi_msg_unpack(msg, &teff__cluster__directory_ask__descriptor))
+        return false;
+    const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
+    a.view = ask->view;
+    a.pid = ask->pid;
+    answer(conn, to, msg, &a.base);
+    return true;
+}
+
+bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg)
+{
+    sim *s = conn->sim;
+    static const Teff__Cluster__Recovered nothing = TEFF__CLUSTER__RECOVERED__INIT;
+    if (s->plant == SIM_PLANT_LOST)
+        return msg->item.kind == TEFFI_MSG_RESPONSE && sim_draw_chance(&s->fault, 10);
+    if (s->plant == SIM_PLANT_REGISTER && for_directory(msg, TEFFI_METHOD_REGISTER))
+        return sim_draw_chance(&s->fault, 300) && confirm(conn, to, msg);
+    if (s->plant == SIM_PLANT_RECOVER && for_directory(msg, TEFFI_METHOD_RECOVER)) {
+        answer(conn, to, msg, &nothing.base);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,381 @@
+/* sim_world.c - the schedule of a run: who joins, leaves, connects and calls, and when it ends.
+ * Way:     main -> [world] -> silo and client steps, each in a task of its node
+ * Stages:  runs -> drains -> audits -> leaves -> ended; each within a time, or something hangs */
+#include "sim_world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "node/task.h"
+
+enum { STREAM_WORLD = 50, POLL_MS = 10, LEAVE_MS = 120000, CLOSE_MS = 30000, STAGE_S = 200 };
+
+bool sim_calm(const sim_world *w)
+{
+    const sim_faults *f = &w->s.faults;
+    return !w->store_faults && !f->cuts && !f->timeouts;
+}
+
+bool sim_store_fails(const sim_world *w)
+{
+    return w->store_faults || (w->lent && w->s.faults.cuts);
+}
+
+static uint64_t ms_below(sim_world *w, uint64_t ms)
+{
+    return sim_draw_below(&w->draw, ms * SIM_MS);
+}
+
+/* ---- silos ---- */
+
+static void silo_close(sim *s, void *arg, bool run);
+
+static void join(teff_ctx *ctx, void *arg)
+{
+    sim_silo *place = arg;
+    teff_err err = teffi_silo_join(ctx, place->silo);
+    if (err && sim_store_fails(place->world)) {
+        place->state = SIM_CLOSING;
+        sim_at(&place->world->s, 0, silo_close, place);
+        return;
+    }
+    if (err)
+        sim_fail(&place->world->s, "silo %u cannot join: %s: %s", place->no, teff_err_name(err),
+                 teff_error(ctx));
+    place->state = SIM_SERVING;
+}
+
+static void silo_start(sim_silo *place)
+{
+    sim_world *w = place->world;
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo_options opt = {.listen = place->address};
+    if (w->lent && place->no > 0)
+        opt.seeds[0] = w->silos[0].address;
+    place->state = SIM_JOINING;
+    place->view = 0;
+    teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
+    if (!err) {
+        sim_grains_host(place);
+        place->silo->phase = TEFFI_SILO_STARTED;
+        err = teffi_silo_open(place->silo, text);
+    }
+    if (!err)
+        err = teffi_task_start(&place->silo->node, join, place, "join");
+    if (err)
+        sim_fail(&w->s, "silo %u cannot start: %s: %s", place->no, teff_err_name(err), text);
+}
+
+static void silo_close(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    if (!run)
+        return;
+    place->world->closing++;
+    teff_err err = teffi_silo_close(place->silo, CLOSE_MS);
+    if (err)
+        sim_fail(s, "silo %u cannot close: %s", place->no, teff_err_name(err));
+    teff_silo_free(place->silo);
+    place->silo = NULL;
+    place->state = SIM_AWAY;
+    place->world->closing--;
+}
+
+static void leave(teff_ctx *ctx, void *arg)
+{
+    sim_silo *place = arg;
+    sim_world *w = place->world;
+    uint64_t wait = w->s.plant == SIM_PLANT_HASTY ? 0 : LEAVE_MS * SIM_MS;
+    teff_err err = teffi_silo_leave(ctx, place->silo, w->s.now_ns + wait);
+    if (err && w->s.plant != SIM_PLANT_HASTY)
+        sim_fail(&w->s, "silo %u cannot leave: %s: %s", place->no, teff_err_name(err),
+                 teff_error(ctx));
+    place->state = SIM_CLOSING;
+    sim_at(&w->s, 0, silo_close, place);
+}
+
+static void silo_leave(sim_silo *place)
+{
+    place->state = SIM_LEAVING;
+    if (teffi_task_start(&place->silo->node, leave, place, "leave"))
+        sim_fail(&place->world->s, "no memory to leave");
+}
+
+static unsigned count_in(const sim_world *w, sim_state state)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < w->n_silos; i++)
+        n += w->silos[i].state == state;
+    return n;
+}
+
+static sim_silo *some_in(sim_world *w, sim_state state)
+{
+    uint64_t seen = 0;
+    sim_silo *chosen = NULL;
+    for (unsigned i = w->lent ? 1 : 0; i < w->n_silos; i++)
+        if (w->silos[i].state == state && sim_draw_below(&w->draw, ++seen) == 0)
+            chosen = &w->silos[i];
+    return chosen;
+}
+
+/* The one that keeps the rows of others outlives them. */
+static sim_silo *next_to_leave(sim_world *w)
+{
+    sim_silo *place = some_in(w, SIM_SERVING);
+    bool last = count_in(w, SIM_SERVING) == 1 && count_in(w, SIM_AWAY) == w->n_silos - 1;
+    if (!place && w->lent && last)
+        place = &w->silos[0];
+    return place;
+}
+
+/* ---- clients ---- */
+
+static void connect_client(teff_ctx *ctx, void *arg)
+{
+    enum { TRIES = 20, PAUSE_MS = 100 };
+    sim_client *c = arg;
+    teff_err err = TEFF_E_UNREACHABLE;
+    for (int i = 0; i < TRIES && err; i++) {
+        if (i)
+            teffi_ctx_sleep(ctx, PAUSE_MS);
+        err = teffi_client_join(ctx, c->client);
+    }
+    if (err)
+        sim_fail(&c->world->s, "client %s finds no gateway: %s", c->node.name, teff_error(ctx));
+    c->joined = true;
+}
+
+static void client_start(sim *s, void *arg, bool run)
+{
+    sim_client *c = arg;
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client_options opt = {0};
+    if (!run)
+        return;
+    for (unsigned i = 0; i < c->world->n_silos; i++)
+        opt.gateways[i] = c->world->silos[i].address;
+    teff_err err = teffi_client_open(&c->node.platform, &opt, &c->client, text);
+    if (!err)
+        err = teffi_task_start(&c->client->node, connect_client, c, "connect");
+    if (err)
+        sim_fail(s, "a client cannot start: %s", text);
+}
+
+/* ---- the schedule: each of these draws when it comes next ---- */
+
+static void moves(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (!run || w->stage != SIM_RUNS)
+        return;
+    (void)s;
+    sim_silo *place = sim_draw_chance(&w->draw, 500) ? some_in(w, SIM_SERVING) : NULL;
+    if (place && count_in(w, SIM_SERVING) > 1)
+        silo_leave(place);
+    else if ((place = some_in(w, SIM_AWAY)) && (!w->lent || w->silos[0].state == SIM_SERVING))
+        silo_start(place);
+    w->moves++;
+    sim_at(&w->s, ms_below(w, 1200), moves, w);
+}
+
+static void calls(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (!run || w->stage != SIM_RUNS)
+        return;
+    (void)s;
+    sim_client *c = &w->clients[sim_draw_below(&w->draw, w->n_clients)];
+    sim_silo *place = some_in(w, SIM_SERVING);
+    if (sim_draw_chance(&w->draw, 600)) {
+        if (c->joined)
+            sim_caller_start(w, &c->client->node, NULL);
+    } else if (place) {
+        sim_caller_start(w, &place->silo->node, place);
+    }
+    sim_at(&w->s, ms_below(w, 300), calls, w);
+}
+
+static void cut(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (run && w->stage == SIM_RUNS)
+        sim_net_cut(s);
+}
+
+/* ---- stages ---- */
+
+static void next_stage(sim_world *w, sim_stage stage)
+{
+    w->stage = stage;
+    w->until_ns = w->s.now_ns + STAGE_S * SIM_SECOND;
+    sim_trace_add(&w->s.trace, w->s.now_ns, "world", "stage", stage, w->calls);
+}
+
+static bool clients_ready(const sim_world *w)
+{
+    for (unsigned i = 0; i < w->n_clients; i++)
+        if (w->clients[i].client && !w->clients[i].joined)
+            return false;
+    return true;
+}
+
+static bool settled(const sim_world *w)
+{
+    return w->callers == 0 && w->begun == 0 && clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
+           count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
+}
+
+/* One-way messages are under way for a while after their senders. */
+static bool settled_long(sim_world *w)
+{
+    static const uint64_t long_enough_ns = 3 * SIM_SECOND;
+    if (!settled(w))
+        w->quiet_ns = 0;
+    else if (!w->quiet_ns)
+        w->quiet_ns = w->s.now_ns;
+    return w->quiet_ns && w->s.now_ns - w->quiet_ns > long_enough_ns;
+}
+
+static void free_clients(sim_world *w)
+{
+    for (unsigned i = 0; i < w->n_clients; i++) {
+        teff_client_free(w->clients[i].client);
+        w->clients[i].client = NULL;
+    }
+}
+
+static void leave_next(sim_world *w)
+{
+    sim_silo *place = next_to_leave(w);
+    if (place)
+        silo_leave(place);
+    else if (count_in(w, SIM_AWAY) == w->n_silos && !w->closing)
+        next_stage(w, SIM_ENDED);
+}
+
+static void check_time(sim_world *w)
+{
+    if (w->s.now_ns <= w->until_ns)
+        return;
+    sim_fail(&w->s,
+             "stage %d hangs: %u callers, %lu calls under way, %u silos join, %u leave, %u close",
+             w->stage, w->callers, (unsigned long)w->begun, count_in(w, SIM_JOINING),
+             count_in(w, SIM_LEAVING), count_in(w, SIM_CLOSING));
+}
+
+static void poll(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (!run)
+        return;
+    check_time(w);
+    if (w->stage == SIM_RUNS && s->now_ns >= w->until_ns - STAGE_S * SIM_SECOND) {
+        s->faults.store_unknown = 0; /* healed; faults seen so far still excuse what they caused */
+        next_stage(w, SIM_DRAINS);
+    } else if (w->stage == SIM_DRAINS && settled_long(w)) {
+        next_stage(w, SIM_AUDITS);
+        sim_silo *place = w->lent ? &w->silos[0] : some_in(w, SIM_SERVING);
+        sim_audit_start(w, &place->silo->node);
+    } else if (w->stage == SIM_AUDITS && w->audited) {
+        next_stage(w, SIM_LEAVES);
+        if (sim_draw_chance(&w->draw, 500))
+            free_clients(w);
+    } else if (w->stage == SIM_LEAVES) {
+        leave_next(w);
+    }
+    if (w->stage != SIM_ENDED)
+        sim_at(s, POLL_MS * SIM_MS, poll, w);
+}
+
+/* ---- a run ---- */
+
+static void draw_faults(sim_world *w)
+{
+    sim_faults *f = &w->s.faults;
+    f->store_slow = sim_draw_chance(&w->draw, 300) ? 50 : 0;
+    if (w->s.plant != SIM_PLANT_NONE || sim_draw_chance(&w->draw, 500))
+        return;
+    f->store_unknown =
+        sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 5, 60) : 0;
+    w->store_faults = f->store_unknown > 0;
+    f->cuts = sim_draw_chance(&w->draw, 500) ? (unsigned)sim_draw_between(&w->draw, 1, 12) : 0;
+    f->timeouts =
+        sim_draw_chance(&w->draw, 300) ? (unsigned)sim_draw_between(&w->draw, 10, 300) : 0;
+}
+
+static void first_silos(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    sim_world *w = place->world;
+    if (!run || place->state != SIM_AWAY || w->stage != SIM_RUNS)
+        return;
+    if (place->no > 0 && w->lent && w->silos[0].state != SIM_SERVING)
+        sim_at(s, 50 * SIM_MS, first_silos, place);
+    else
+        silo_start(place);
+}
+
+static void plan(sim_world *w)
+{
+    uint64_t length_ms = sim_draw_between(&w->draw, 1500, 8000);
+    unsigned first = (unsigned)sim_draw_between(&w->draw, 1, w->n_silos);
+    next_stage(w, SIM_RUNS);
+    w->until_ns += length_ms * SIM_MS;
+    for (unsigned i = 0; i < first; i++)
+        sim_at(&w->s, i ? ms_below(w, 400) + (w->lent ? 100 * SIM_MS : 0) : 0, first_silos,
+               &w->silos[i]);
+    for (unsigned i = 0; i < w->n_clients; i++)
+        sim_at(&w->s, ms_below(w, 900), client_start, &w->clients[i]);
+    for (unsigned i = 0; i < w->s.faults.cuts; i++)
+        sim_at(&w->s, ms_below(w, length_ms), cut, w);
+    sim_at(&w->s, 500 * SIM_MS, moves, w);
+    sim_at(&w->s, 100 * SIM_MS, calls, w);
+    sim_at(&w->s, POLL_MS * SIM_MS, poll, w);
+}
+
+void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
+{
+    char name[24];
+    memset(w, 0, sizeof *w);
+    sim_init(&w->s, seed, plant);
+    w->s.after = sim_audit_views;
+    w->s.world = w;
+    w->draw = sim_draw_of(seed, STREAM_WORLD);
+    w->n_silos = (unsigned)sim_draw_between(&w->draw, 2, SIM_SILOS_MAX);
+    w->n_clients = (unsigned)sim_draw_between(&w->draw, 1, SIM_CLIENTS_MAX);
+    w->lent = sim_draw_chance(&w->draw, 250);
+    draw_faults(w);
+    sim_grains_init(w);
+    for (unsigned i = 0; i < w->n_silos; i++) {
+        sim_silo *place = &w->silos[i];
+        place->world = w;
+        place->no = i;
+        snprintf(place->address, sizeof place->address, "127.0.0.1:%u", 7000 + i);
+        snprintf(name, sizeof name, "silo%u", i);
+        sim_platform_init(&place->node, &w->s, i, name);
+    }
+    for (unsigned i = 0; i < w->n_clients; i++) {
+        snprintf(name, sizeof name, "client%u", i);
+        w->clients[i].world = w;
+        sim_platform_init(&w->clients[i].node, &w->s, SIM_SILOS_MAX + i, name);
+    }
+}
+
+bool sim_world_run(sim_world *w)
+{
+    plan(w);
+    while (w->stage != SIM_ENDED && sim_step(&w->s)) {
+    }
+    if (!w->s.broken)
+        free_clients(w);
+    if (!w->s.broken)
+        sim_audit_store(w);
+    return !w->s.broken;
+}
+
+void sim_world_fini(sim_world *w)
+{
+    sim_fini(&w->s);
+}

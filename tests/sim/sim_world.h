@@ -1,0 +1,129 @@
+/* sim_world.h - a cluster under simulation: its silos, clients and callers, and what must hold.
+ * Way:     main -> [world] schedule from the seed -> silo and client steps in tasks -> audit
+ * The ledgers know each grain's calls and whether it lives; they are the world's own memory, no
+ * part of the cluster. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include "sim.h"
+#include "silo/client.h"
+#include "silo/silo.h"
+#include "world.teff.h"
+
+enum {
+    SIM_SILOS_MAX = 6,
+    SIM_CLIENTS_MAX = 3,
+    SIM_KEYS = 6,
+    SIM_KINDS = 3,
+    SIM_VIEWS = 512,
+};
+
+typedef enum sim_kind { SIM_COUNTER = 0, SIM_TALLY, SIM_RELAY } sim_kind;
+
+typedef struct sim_ledger {  /* of one grain */
+    uint64_t acked, unknown; /* additions */
+    unsigned alive_on;       /* silo number + 1 of its live activation, 0 = none */
+    unsigned running;        /* turns of methods that exclude each other */
+    unsigned reading;        /* turns of read-only methods */
+    uint64_t seen;           /* the highest count that an answer has shown */
+    bool loose;              /* a save's outcome was not known: what memory held may be lost */
+} sim_ledger;
+
+typedef enum sim_state {
+    SIM_AWAY = 0,
+    SIM_JOINING,
+    SIM_SERVING,
+    SIM_LEAVING,
+    SIM_CLOSING
+} sim_state;
+
+struct sim_world;
+
+typedef struct sim_silo { /* a place for a silo: it may come and go several times */
+    struct sim_world *world;
+    sim_node node;
+    unsigned no;
+    char address[32];
+    teff_silo *silo;
+    sim_state state;
+    uint64_t view; /* newest seen */
+} sim_silo;
+
+typedef struct sim_client {
+    struct sim_world *world;
+    sim_node node;
+    teff_client *client;
+    bool joined;
+} sim_client;
+
+typedef enum sim_stage {
+    SIM_RUNS = 0, /* the schedule's time */
+    SIM_DRAINS,   /* callers end */
+    SIM_AUDITS,   /* grains are asked what they hold */
+    SIM_LEAVES,   /* all silos leave, clients close */
+    SIM_ENDED
+} sim_stage;
+
+typedef struct sim_world {
+    sim s;
+    sim_draw draw;
+    bool store_faults; /* were drawn, though they may have ended */
+    sim_stage stage;
+    uint64_t until_ns; /* of the stage: past it something hangs */
+    unsigned n_silos, n_clients;
+    sim_silo silos[SIM_SILOS_MAX];
+    sim_client clients[SIM_CLIENTS_MAX];
+    sim_ledger ledger[SIM_KINDS][SIM_KEYS];
+    teff_type_info info[SIM_KINDS]; /* with drawn idle times */
+    uint64_t view_hash[SIM_VIEWS];  /* by version: all silos see the same */
+    bool lent;                      /* the first silo keeps the rows, the others join through it */
+    unsigned callers;
+    uint64_t quiet_ns; /* since when all is settled, 0 = it is not */
+    unsigned closing;  /* silos within teffi_silo_close */
+    uint64_t calls, failed, unknown, moves;
+    uint64_t begun; /* calls under way */
+    bool audited;
+} sim_world;
+
+/* sim_world_run - one whole run. out: false: violated, world->s.why says what. */
+void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant);
+bool sim_world_run(sim_world *w);
+void sim_world_fini(sim_world *w);
+
+/* sim_calm - is nothing drawn that may make a call fail? */
+bool sim_calm(const sim_world *w);
+
+/* sim_store_fails - may an operation of the store fail, or its outcome not be known? */
+bool sim_store_fails(const sim_world *w);
+
+/* ---- sim_grains.c ---- */
+void sim_grains_init(sim_world *w);
+/* sim_grains_host - the three types for a silo. */
+void sim_grains_host(sim_silo *place);
+void sim_key_name(unsigned key, char name[16]);
+
+/* ---- sim_caller.c ---- */
+/* sim_caller_start - a task on a node that makes some calls; place, when it runs in a silo. */
+void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place);
+/* A call of a grain, from its begin to its end. */
+typedef struct sim_call {
+    sim_kind kind;
+    unsigned key;
+    uint64_t by, floor; /* what others had seen before it began: its answer is not below */
+} sim_call;
+
+/* sim_call_begins - by: what it adds, 0 = it reads. The audit waits until each has ended. */
+sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by);
+/* sim_call_ended - with err, or (total not NULL) a count: into the ledger. */
+void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
+                    const world_total *total);
+
+/* ---- sim_audit.c ---- */
+/* sim_audit_start - a task on a silo asks each grain for its count; sets audited. */
+void sim_audit_start(sim_world *w, teffi_node *node);
+/* sim_audit_store - when all have gone: what the store holds, against the ledgers. */
+void sim_audit_store(sim_world *w);
+/* sim_audit_views - views rise, and one version is one view. After each step. */
+void sim_audit_views(void *world);
+
+#endif
