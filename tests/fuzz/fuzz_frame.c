@@ -1,0 +1,36 @@
+/* fuzz_frame.c - any bytes as a frame: refused, or a message that encodes to the same bytes. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "wire/frame.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static const uint64_t now = 1000000000u;
+
+static void check_round_trip(const teffi_msg *msg, const uint8_t *data, size_t n)
+{
+    size_t size, body_len;
+    teffi_bug_if(teffi_frame_size(msg, n, &size, &body_len) != TEFF_OK || size != n);
+    uint8_t *again = malloc(n);
+    teffi_bug_if(!again);
+    teffi_frame_encode(msg, body_len, now, again);
+    teffi_bug_if(memcmp(again, data, n) != 0);
+    free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    teffi_frame frame;
+    teffi_msg *msg;
+    const uint8_t *payload;
+    size_t size, len;
+    if (teffi_frame_peek(data, n, 65536, &size, &frame) || size == 0 || size > n)
+        return 0;
+    teffi_bug_if(teffi_frame_payload(&frame, &payload, &len) && payload + len != data + size);
+    if (teffi_frame_decode(&frame, now, &msg) == TEFF_OK) {
+        check_round_trip(msg, data, size);
+        teffi_msg_free(msg);
+    }
+    return 0;
+}
