@@ -1,0 +1,382 @@
+/* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
+ * max, runs). Never a test: figures depend on the machine and its neighbours.
+ * usage: bench [--quick] [PATTERN]      PATTERN is a part of a name, or sched[/ROW]
+ * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "bench.teff.h"
+
+enum { RUNS_MAX = 16, WIDTH_MAX = 1024 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- the target ---- */
+
+typedef struct notes { /* one-way messages that arrived, in all targets of this process */
+    _Atomic uint64_t n;
+} notes;
+
+static teff_err echo(bench_target *self, const bench_small *in, bench_small *out)
+{
+    (void)self;
+    out->number = in->number + 1;
+    out->name = in->name;
+    return TEFF_OK;
+}
+
+static teff_err note(bench_target *self, const bench_small *in)
+{
+    notes *seen = self->user;
+    (void)in;
+    __atomic_fetch_add((uint64_t *)&seen->n, 1, __ATOMIC_RELAXED);
+    return TEFF_OK;
+}
+
+static teff_err noted(bench_target *self, bench_small *out)
+{
+    notes *seen = self->user;
+    out->number = __atomic_load_n((uint64_t *)&seen->n, __ATOMIC_RELAXED);
+    return TEFF_OK;
+}
+
+static const bench_target_methods target_methods = {.echo = echo, .note = note, .noted = noted};
+
+/* ---- the driver's loops; each gives the nanoseconds of n operations ---- */
+
+static teff_err one_call(teff_ctx *ctx, int64_t key)
+{
+    bench_small *answer;
+    return bench_target_echo(ctx, key, bench_small(.number = 1, .name = "small"), &answer);
+}
+
+static teff_err call_one_by_one(teff_ctx *ctx, const bench_plan *plan)
+{
+    teff_err err = TEFF_OK;
+    for (uint64_t i = 0; i < plan->n && !err; i++)
+        err = one_call(ctx, (int64_t)plan->first);
+    return err;
+}
+
+static teff_err call_new_ones(teff_ctx *ctx, const bench_plan *plan)
+{
+    teff_err err = TEFF_OK;
+    for (uint64_t i = 0; i < plan->n && !err; i++)
+        err = one_call(ctx, (int64_t)(plan->first + i));
+    return err;
+}
+
+/* width calls under way, awaited together, n in all. */
+static teff_err fan_out(teff_ctx *ctx, const bench_plan *plan)
+{
+    teff_call calls[WIDTH_MAX];
+    teff_err err = TEFF_OK;
+    for (uint64_t done = 0; done < plan->n && !err; done += plan->width) {
+        for (uint64_t i = 0; i < plan->width && !err; i++)
+            err = bench_target_echo_start(ctx, (int64_t)(plan->first + i),
+                                          bench_small(.number = i, .name = "small"), &calls[i]);
+        if (!err)
+            err = teff_await_all(ctx, calls, plan->width);
+    }
+    return err;
+}
+
+static teff_err wait_noted(teff_ctx *ctx, int64_t key, uint64_t until)
+{
+    bench_small *seen;
+    teff_err err;
+    do
+        err = bench_target_noted(ctx, key, &seen);
+    while (!err && seen->number < until);
+    return err;
+}
+
+static teff_err one_way(teff_ctx *ctx, const bench_plan *plan)
+{
+    int64_t key = (int64_t)plan->first;
+    bench_small *seen;
+    teff_err err = bench_target_noted(ctx, key, &seen);
+    uint64_t until = err ? 0 : seen->number + plan->n;
+    for (uint64_t i = 0; i < plan->n && !err; i++) {
+        err = bench_target_note(ctx, key, bench_small(.number = i, .name = "small"));
+        if (!err && i % 100000 == 99999)
+            err = wait_noted(ctx, key, until - plan->n + i / 2);
+    }
+    return err ? err : wait_noted(ctx, key, until);
+}
+
+static teff_err run(bench_driver *self, const bench_plan *plan, bench_taken *out)
+{
+    static const struct {
+        const char *what;
+        teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan);
+    } loops[] = {{"call", call_one_by_one},
+                 {"new", call_new_ones},
+                 {"fan-out", fan_out},
+                 {"one-way", one_way}};
+    for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+        if (strcmp(plan->what, loops[i].what) != 0)
+            continue;
+        uint64_t begin = now_ns();
+        teff_err err = loops[i].loop(self->ctx, plan);
+        out->nanoseconds = now_ns() - begin;
+        return err;
+    }
+    return teff_fail(self->ctx, TEFF_E_INVALID, "no such loop: %s", plan->what);
+}
+
+static const bench_driver_methods driver_methods = {.run = run};
+
+/* ---- measuring ---- */
+
+typedef struct bench {
+    teff_silo *silo;
+    teff_ctx *ctx;
+    const char *pattern;
+    int runs;
+    double seconds; /* of one run */
+    uint64_t next_key;
+} bench;
+
+static void fatal(teff_ctx *ctx, teff_err err)
+{
+    fprintf(stderr, "bench: %s: %s\n", teff_err_name(err), ctx ? teff_error(ctx) : "");
+    exit(1);
+}
+
+static double take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first)
+{
+    bench_taken *taken;
+    bench_plan plan = *bench_plan(.what = what, .n = n, .width = width, .first = first);
+    teff_err err = bench_driver_run(b->ctx, 1, &plan, &taken);
+    if (err)
+        fatal(b->ctx, err);
+    double ns = (double)taken->nanoseconds;
+    teff_ctx_reset(b->ctx);
+    return ns;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print(const bench *b, const char *name, const char *parameters, const char *unit,
+                  double *values, int runs)
+{
+    (void)b;
+    qsort(values, (size_t)runs, sizeof *values, by_value);
+    printf("{\"name\":\"%s\",\"parameters\":{%s},\"unit\":\"%s\",\"median\":%.4g,\"min\":%.4g,"
+           "\"max\":%.4g,\"runs\":%d}\n",
+           name, parameters, unit, values[runs / 2], values[0], values[runs - 1], runs);
+    fflush(stdout);
+}
+
+static bool wanted(const bench *b, const char *name)
+{
+    return !b->pattern || strstr(name, b->pattern);
+}
+
+/* The count of operations is raised until a run takes long enough; then the runs. */
+static void timed(bench *b, const char *name, const char *what, uint64_t width)
+{
+    double values[RUNS_MAX];
+    char parameters[100];
+    bool fresh = strcmp(what, "new") == 0;
+    uint64_t n = width ? width : 64, first = 1;
+    if (!wanted(b, name))
+        return;
+    for (;;) {
+        first = fresh ? b->next_key : 1;
+        b->next_key += n;
+        double ns = take(b, what, n, width, first);
+        if (ns >= b->seconds * 1e9 / 4 || n > 20000000)
+            break;
+        n *= 4;
+    }
+    for (int r = 0; r < b->runs; r++) {
+        first = fresh ? b->next_key : 1;
+        b->next_key += n;
+        values[r] = take(b, what, n, width, first) / (double)n;
+    }
+    snprintf(parameters, sizeof parameters, "\"in_flight\":%llu,\"operations\":%llu",
+             (unsigned long long)(width ? width : 1), (unsigned long long)n);
+    print(b, name, parameters, "ns/operation", values, b->runs);
+}
+
+static double resident_bytes(void)
+{
+    unsigned long size = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
+        resident = 0;
+    if (f)
+        fclose(f);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void density(bench *b)
+{
+    double values[RUNS_MAX];
+    char parameters[60];
+    uint64_t n = b->runs > 3 ? 200000 : 50000;
+    if (!wanted(b, "idle-activation-bytes"))
+        return;
+    for (int r = 0; r < b->runs; r++) {
+        double before = resident_bytes();
+        (void)take(b, "new", n, 0, b->next_key);
+        b->next_key += n;
+        values[r] = (resident_bytes() - before) / (double)n;
+    }
+    snprintf(parameters, sizeof parameters, "\"activations\":%llu", (unsigned long long)n);
+    print(b, "idle-activation-bytes", parameters, "bytes", values, b->runs);
+}
+
+/* ---- processes ---- */
+
+static teff_silo *start_silo(const char *seed, bool drives, bool hosts, notes *seen)
+{
+    teff_silo_options opt = {.silent = 1, .seeds = {seed}};
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo;
+    teff_err err = teff_silo_new(&opt, &silo, text);
+    if (!err && drives)
+        err = teff_silo_host(silo, bench_driver_type(&driver_methods, NULL));
+    if (!err && hosts)
+        err = teff_silo_host(silo, bench_target_type(&target_methods, seen));
+    if (!err)
+        err = teff_silo_start(silo, text);
+    if (err) {
+        fprintf(stderr, "bench: a silo cannot start: %s\n", text);
+        exit(1);
+    }
+    return silo;
+}
+
+/* The second process: hosts the targets until its standard input ends. */
+static int be_target(const char *seed)
+{
+    static notes seen;
+    char byte;
+    teff_silo *silo = start_silo(seed, false, true, &seen);
+    printf("ready\n");
+    fflush(stdout);
+    while (read(0, &byte, 1) > 0)
+        continue;
+    teff_silo_free(silo);
+    return 0;
+}
+
+typedef struct child {
+    pid_t pid;
+    int in;
+} child;
+
+static child start_child(const char *program, const char *seed)
+{
+    int to[2], from[2];
+    char byte;
+    if (pipe(to) || pipe(from))
+        fatal(NULL, TEFF_E_IO);
+    child c = {.pid = fork(), .in = to[1]};
+    if (c.pid == 0) {
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        close(to[1]);
+        close(from[0]);
+        execl(program, program, "--target", seed, (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    if (read(from[0], &byte, 1) != 1)
+        fatal(NULL, TEFF_E_IO);
+    return c;
+}
+
+static void open_silo(bench *b, bool hosts, notes *seen)
+{
+    b->silo = start_silo(NULL, true, hosts, seen);
+    b->ctx = teff_silo_ctx(b->silo);
+    b->next_key = 1000000;
+    teff_ctx_timeout(b->ctx, 600000);
+}
+
+static void close_silo(bench *b)
+{
+    teff_ctx_free(b->ctx);
+    teff_silo_free(b->silo);
+}
+
+static void local_rows(bench *b)
+{
+    static notes seen;
+    open_silo(b, true, &seen);
+    timed(b, "local-call", "call", 0);
+    timed(b, "local-one-way", "one-way", 0);
+    timed(b, "local-fan-out-1000", "fan-out", 1000);
+    timed(b, "activation", "new", 0);
+    density(b);
+    close_silo(b);
+}
+
+static void remote_rows(bench *b, const char *program)
+{
+    open_silo(b, false, NULL);
+    child c = start_child(program, teff_silo_address(b->silo));
+    timed(b, "remote-call-1", "call", 0);
+    timed(b, "remote-call-64", "fan-out", 64);
+    timed(b, "remote-call-1024", "fan-out", 1024);
+    timed(b, "remote-one-way", "one-way", 0);
+    close(c.in);
+    waitpid(c.pid, NULL, 0);
+    close_silo(b);
+}
+
+/* The scheduler's rows, beside other systems, have a program and a driver of their own. */
+static int be_sched(const char *row, bool quick)
+{
+    char program[4096], peers[sizeof program + sizeof ".peers"];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - sizeof "/sched");
+    if (n < 0)
+        return 1;
+    program[n] = '\0';
+    strcpy(strrchr(program, '/'), "/sched");
+    snprintf(peers, sizeof peers, "%s.peers", program);
+    execlp("python3", "python3", SCHED_DRIVER, program, peers, *row ? row + 1 : "",
+           quick ? "--quick" : (char *)NULL, (char *)NULL);
+    fprintf(stderr, "bench: python3 does not start\n");
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.runs = 5, .seconds = 0.5};
+    if (argc > 2 && strcmp(argv[1], "--target") == 0)
+        return be_target(argv[2]);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0) {
+            b.runs = 3;
+            b.seconds = 0.05;
+        } else {
+            b.pattern = argv[i];
+        }
+    }
+    if (b.pattern && strncmp(b.pattern, "sched", 5) == 0 && strchr("/", b.pattern[5]))
+        return be_sched(b.pattern + 5, b.runs < 5);
+    signal(SIGPIPE, SIG_IGN);
+    local_rows(&b);
+    remote_rows(&b, "/proc/self/exe");
+    return 0;
+}

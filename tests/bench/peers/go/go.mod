@@ -1,0 +1,2 @@
+module peer
+go 1.19
