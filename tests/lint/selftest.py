@@ -1,0 +1,99 @@
+# selftest.py [NAME...] - each lint lets a good tree pass and finds what is planted in it.
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+GOOD = {
+    "runtime/base/a.h": "/* a.h - what a is. */\nint teffi_a(void);\n",
+    "runtime/base/a.c": "/* a.c - what a does. */\n#include \"base/a.h\"\n\n"
+                        "int teffi_a(void)\n{\n    return 1; /* not a time() */\n}\n",
+    "runtime/sched/b.c": "/* b.c - what b does. */\n#include \"base/a.h\"\n\n"
+                         "static const char b[] = \"open(\";\n",
+    "runtime/include/teff/a.h": "/* a.h - what a is. */\nTEFF_API int teff_a(void);\n",
+    "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
+    "runtime/platform/real.c": "/* real.c - this machine. */\n#include \"sched/exec.h\"\n"
+                               "#include \"wire/net.h\"\n#include \"store/store.h\"\n",
+    "runtime/process/msg.c": "/* msg.c - messages. */\n#include \"wire/codec.h\"\n",
+}
+GOOD["meson.build"] = "files('%s')\n" % "', '".join(path for path in GOOD if path.endswith(".c"))
+
+LONG = "/* a.c - long. */\nvoid f(void)\n{\n" + "    ;\n" * 71 + "}\n"
+
+# lint, file, its text, what must be said
+PLANTED = [
+    ("layers", "runtime/base/a.c", "#include \"sched/group.h\"\n", "sched is above base"),
+    ("layers", "runtime/silo/a.c", "#include \"grains/g.h\"\n", "grains is above silo"),
+    ("layers", "runtime/silo/a.c", "#include \"tests/a.h\"\n", "in no folder"),
+    ("layers", "codegen/a.c", "#include \"base/a.h\"\n", "codegen sees only the public"),
+    ("layers", "samples/a/a.c", "#include \"silo/silo.h\"\n", "samples sees only the public"),
+    ("layers", "runtime/include/teff/a.h", "#include \"base/a.h\"\n", "a public header sees only"),
+    ("layers", "runtime/process/msg.c", "\n", "is not needed"),
+    ("seams", "runtime/base/a.c", "int t = time(NULL);\n", "time() goes past the platform (clock)"),
+    ("seams", "grains/a.c", "void f(void) { usleep(1); }\n", "(sleep)"),
+    ("seams", "runtime/silo/a.c", "int x = rand ();\n", "(random)"),
+    ("seams", "runtime/node/a.c", "int x = pthread_create(0);\n", "(thread)"),
+    ("seams", "runtime/wire/link.c", "int x = socket(1, 2, 3);\n", "(socket)"),
+    ("seams", "runtime/store/store.c", "int x = open(\"a\", 1);\n", "(file)"),
+    ("seams", "runtime/store/sqlite.c", "int x = socket(1, 2, 3);\n", "(socket)"),
+    ("seams", "runtime/silo/silo.c", "char *x = getenv(\"A\");\n", "(environment)"),
+    ("seams", "runtime/silo/silo.c", "#include <nng/nng.h>\n", "nng is the link's"),
+    ("style", "runtime/base/a.c", "int a;\n", "begins without"),
+    ("style", "runtime/base/a.c", LONG, "a function of 71 lines"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\n" * 801, "801 lines"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\n\tint a;\n", "a tab"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\nint a; \n", "blanks at the end"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\nint a;", "no newline"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\n/* " + "x" * 97 + "*/\n", "columns"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\n/* TO" + "DO: b */\n", "unfinished"),
+    ("style", "runtime/base/a.c", "/* a.c - x. */\nchar *a = \"/home" + "/a\";\n", "one machine"),
+    ("style", "README.md", "see `/home" + "/me/a`\n", "one machine"),
+    ("style", "runtime/base/a.h", "/* a.h - x. */\nint a_do(void);\n", "shared without teffi_"),
+    ("style", "runtime/include/teff/a.h", "/* a.h - x. */\nTEFF_API int a_do(void);\n",
+     "exported without teff_"),
+    ("listed", "runtime/base/lost.c", "/* lost.c - x. */\n", "no meson.build names it"),
+    ("format", "runtime/base/a.c", "/* a.c - x. */\nint  a;\n", "clang-format would change"),
+]
+
+
+def write(root, path, text):
+    whole = os.path.join(root, path)
+    os.makedirs(os.path.dirname(whole), exist_ok=True)
+    with open(whole, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def run(lint, planted):
+    """Status and output of a lint over the good tree with some files on top."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in list(GOOD.items()) + planted:
+            write(root, path, text)
+        if lint == "format": # the one lint that needs the project's own file
+            with open(os.path.join(HERE, "../../.clang-format"), encoding="utf-8") as file:
+                write(root, ".clang-format", file.read())
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, lint + ".py"), root],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.returncode, done.stdout
+
+
+def main(names):
+    wrong = 0
+    for lint in names:
+        status, said = run(lint, [])
+        if status:
+            print("selftest: %s finds something in a good tree:\n%s" % (lint, said))
+            wrong += 1
+    plants = [p for p in PLANTED if p[0] in names]
+    for lint, path, text, expected in plants:
+        status, said = run(lint, [(path, text)])
+        if status != 1 or expected not in said:
+            print("selftest: %s does not say '%s' of %s:\n%s" % (lint, expected, path, said))
+            wrong += 1
+    print("selftest: %d lints, %d planted, %d wrong" % (len(names), len(plants), wrong))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or sorted({lint for lint, _, _, _ in PLANTED}))
