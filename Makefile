@@ -1,0 +1,111 @@
+# Makefile - the commands of this project, thin over Meson. `make help` lists them.
+#
+# Each sets up what it needs: packages that are missing (.ci/setup) and a build directory of its own.
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+# below PREFIX; the loader and pkg-config look there without being told
+LIBDIR ?= lib
+# for `make bench`: a part of a bench's name; empty: all (--quick: fewer runs)
+BENCH  ?=
+# for `make sim`: how many seeds, from which
+SEEDS  ?= 200
+FIRST  ?= 1
+# for `make fuzz`: one of tests/fuzz/fuzz_*.c; empty: each in turn
+TARGET ?=
+SECONDS ?= 60
+# for `make test` and its kin: more for meson test, such as --suite unit or -v
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+
+# $(call configured,DIRECTORY,PRESET[,MORE])
+configured = test -f $(1)/build.ninja || meson setup $(1) --native-file tests/presets/$(2).ini $(3)
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.* ## /\1\t/p' Makefile | while IFS='	' read -r name text; do \
+	    printf '  make %-9s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: ## three silos count the words of real texts; the result is compared with coreutils
+	@.ci/setup core
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD) samples/03-wordcount/words-silo samples/03-wordcount/count
+	@samples/03-wordcount/demo.sh "$(abspath $(BUILD))"
+
+.PHONY: build
+build: ## compile everything
+	@.ci/setup core
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD)
+
+.PHONY: test
+test: build ## all tests, with cmocka's closing lines
+	@.ci/test $(BUILD) $(ARGS)
+
+.PHONY: asan
+asan: ## all tests under AddressSanitizer and UndefinedBehaviorSanitizer (gcc)
+	@.ci/setup core
+	@$(call configured,build-asan,asan)
+	@ninja -C build-asan
+	@.ci/test build-asan $(ARGS)
+
+.PHONY: tsan
+tsan: ## all tests under ThreadSanitizer (clang)
+	@.ci/setup full
+	@$(call configured,build-tsan,tsan)
+	@ninja -C build-tsan
+	@.ci/test build-tsan $(ARGS)
+
+.PHONY: clang
+clang: ## all tests, compiled by clang
+	@.ci/setup full
+	@$(call configured,build-clang,clang)
+	@ninja -C build-clang
+	@.ci/test build-clang $(ARGS)
+
+.PHONY: sim
+sim: ## SEEDS=n seeds from FIRST: a cluster in one thread, each seed run twice
+	@.ci/setup core
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD) tests/sim/sim
+	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt
+
+.PHONY: model
+model: ## Spin checks the models of the scheduler; their mutants must fail
+	@.ci/setup full
+	@tests/model/run.sh
+
+.PHONY: fuzz
+fuzz: ## TARGET=t for SECONDS=n: libFuzzer on a decoder; without TARGET each in turn
+	@.ci/setup full
+	@$(call configured,build-fuzz,fuzz)
+	@.ci/fuzz build-fuzz $(SECONDS) $(TARGET)
+
+.PHONY: bench
+bench: ## what calls cost, as JSON lines; BENCH=pattern chooses
+	@.ci/setup core >&2
+	@($(call configured,$(BUILD),release)) >&2
+	@ninja -C $(BUILD) tests/bench/bench >&2
+	@$(BUILD)/tests/bench/bench $(BENCH)
+
+.PHONY: lint
+lint: ## layers, seams, style, format, clang-tidy
+	@.ci/setup full
+	@$(call configured,build-clang,clang)
+	@tests/lint/run build-clang
+
+.PHONY: clean
+clean: ## remove the build directories
+	rm -rf $(BUILD) build-asan build-tsan build-clang build-fuzz
+
+.PHONY: install
+install: ## the library, the headers and the plugin, under PREFIX (DESTDIR is honoured)
+	@.ci/setup core
+	@$(call configured,$(BUILD),release)
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)
+	@ninja -C $(BUILD) libteff.a $$(cd $(BUILD) && ninja -t targets all | \
+	    sed -n 's/^\(libteff\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
+	@DESTDIR="$(DESTDIR)" meson install -C $(BUILD) --no-rebuild
+	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
