@@ -10,7 +10,7 @@
 #include "node/task.h"
 
 teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint32_t role,
-                         const char *cluster, unsigned workers)
+                         const char *cluster, unsigned workers, const teff_sched_options *sched)
 {
     memset(node, 0, sizeof *node);
     node->platform = platform;
@@ -18,7 +18,7 @@ teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint3
     snprintf(node->cluster, sizeof node->cluster, "%s", cluster);
     pthread_mutex_init(&node->lock, NULL);
     teffi_calls_init(&node->calls);
-    teff_err err = platform->exec_new(platform, workers, &node->exec);
+    teff_err err = platform->exec_new(platform, workers, sched, &node->exec);
     if (err)
         teffi_node_fini(node);
     return err;

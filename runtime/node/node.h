@@ -71,7 +71,8 @@ struct teffi_node {
 /* teffi_node_init - identity and empty parts; exec is made, net and store are the caller's.
  * errs: TEFF_E_NOMEM, TEFF_E_IO (from the executor). */
 TEFF_MUST_USE teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform,
-                                       uint32_t role, const char *cluster, unsigned workers);
+                                       uint32_t role, const char *cluster, unsigned workers,
+                                       const teff_sched_options *sched);
 
 /* teffi_node_enter, teffi_node_exit - around what a thread outside does with a node, so that it
  * does not close under it. out: false: the node is closed or closing. */

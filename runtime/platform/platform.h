@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/error.h>
+#include <teff/sched.h>
 #include "base/log.h"
 
 struct teffi_exec;
@@ -23,7 +24,7 @@ typedef struct teffi_platform {
     teffi_log log;
     /* Constructors of the parts that differ; text is of TEFF_TEXT_MAX bytes, set on an error. */
     teff_err (*exec_new)(const struct teffi_platform *platform, unsigned workers,
-                         struct teffi_exec **exec);
+                         const teff_sched_options *opt, struct teffi_exec **exec);
     teff_err (*net_new)(const struct teffi_platform *platform, const struct teffi_net_options *opt,
                         struct teffi_net **net, char *text);
     teff_err (*store_open)(const struct teffi_platform *platform, const char *address,

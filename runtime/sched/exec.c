@@ -133,7 +133,8 @@ static bool init_slots(teffi_real *real, unsigned n)
     return true;
 }
 
-static teffi_real *real_new(const teffi_platform *platform, unsigned n)
+static teffi_real *real_new(const teffi_platform *platform, unsigned n,
+                            const teff_sched_options *opt)
 {
     teffi_real *real = aligned_alloc(_Alignof(teffi_real), sizeof *real);
     if (!real)
@@ -143,6 +144,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n)
     real->exec.platform = platform;
     real->exec.workers = n;
     real->searchers_max = (n + 1) / 2;
+    real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
     pthread_mutex_init(&real->idle_lock, NULL);
     teffi_runqueue_init(&real->queue);
     real->exec.fibers = teffi_fiber_pool_new(0, 0);
@@ -162,10 +164,30 @@ static bool start_workers(teffi_real *real)
     return ok;
 }
 
-teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers, teffi_exec **exec)
+static unsigned slots_for(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
-    teffi_real *real = real_new(platform, n < TEFFI_SLOTS_MAX ? n : TEFFI_SLOTS_MAX);
+    return n < TEFFI_SLOTS_MAX ? n : TEFFI_SLOTS_MAX;
+}
+
+const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
+{
+    uint32_t threads = opt->threads_max;
+    if (threads && (threads < TEFFI_THREADS_MIN || threads > TEFFI_THREADS_MAX))
+        return "threads_max: expected 0, or 2 to 10,000";
+    if (threads && threads < slots_for(workers))
+        return "threads_max: expected at least as many as there are workers";
+    return NULL;
+}
+
+teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
+                             const teff_sched_options *opt, teffi_exec **exec)
+{
+    static const teff_sched_options defaults;
+    opt = opt ? opt : &defaults;
+    if (teffi_sched_check(opt, workers))
+        return TEFF_E_INVALID;
+    teffi_real *real = real_new(platform, slots_for(workers), opt);
     if (!real)
         return TEFF_E_NOMEM;
     if (!start_workers(real) ||

@@ -57,9 +57,15 @@ struct teffi_exec {
     unsigned workers;                /* slots; 0 where there are none to count */
 };
 
+/* teffi_sched_check - are the options in their ranges? in: workers, as asked for, 0 = one a core.
+ * out:  NULL: all are; else which one is not, and what was expected. */
+const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers);
+
 /* teffi_exec_real_new - worker threads with work-stealing deques.
- * in:   workers, 0 = one a core. errs: TEFF_E_NOMEM, TEFF_E_IO (a thread could not start). */
+ * in:   workers, 0 = one a core; opt, borrowed, NULL = all defaults.
+ * errs: TEFF_E_INVALID (an option is out of its range), TEFF_E_NOMEM, TEFF_E_IO (a thread could not
+ *       start). */
 TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
-                                           teffi_exec **exec);
+                                           const teff_sched_options *opt, teffi_exec **exec);
 
 #endif

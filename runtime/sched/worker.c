@@ -163,8 +163,8 @@ static teffi_worker *refuse(teffi_real *real, const char *why)
 
 teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool searching)
 {
-    if (real->n_workers == TEFFI_THREADS_MAX)
-        return refuse(real, "the limit of 10,000 threads is reached");
+    if (real->n_workers == real->threads_max)
+        return refuse(real, "the limit, teff_sched_options.threads_max, is reached");
     if (!room_for_one(real))
         return refuse(real, "memory is out");
     teffi_worker *w = calloc(1, sizeof *w);

@@ -13,7 +13,7 @@
 #include "sched/timer.h"
 
 enum { TEFFI_SLOTS_MAX = 1024 };
-enum { TEFFI_THREADS_MAX = 10000 };
+enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = 10000 };
 
 typedef struct teffi_real teffi_real;
 typedef struct teffi_slot teffi_slot;
@@ -72,6 +72,7 @@ struct teffi_real {
     /* immutable after init */
     unsigned n_slots;
     unsigned searchers_max;
+    unsigned threads_max;
     teffi_slot *slots;
     /* atomic */
     _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */

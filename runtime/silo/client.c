@@ -186,7 +186,7 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
     err = copy_gateways(client, opt);
     if (!err)
         err = teffi_node_init(&client->node, &client->platform, TEFFI_ROLE_CLIENT,
-                              opt->cluster ? opt->cluster : "dev", WORKERS);
+                              opt->cluster ? opt->cluster : "dev", WORKERS, NULL);
     if (!err)
         err = open_net(client, opt, text);
     if (err)

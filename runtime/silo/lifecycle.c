@@ -123,7 +123,7 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     char scratch[TEFF_TEXT_MAX];
     text = text ? text : scratch;
     teff_err err = teffi_node_init(&silo->node, &silo->platform, TEFFI_ROLE_SILO, silo->opt.cluster,
-                                   silo->opt.workers);
+                                   silo->opt.workers, &silo->opt.sched);
     if (err) {
         snprintf(text, TEFF_TEXT_MAX, "the worker threads could not be started");
         return err;

@@ -18,6 +18,14 @@ static teff_err refuse(char *text, const char *option, const char *value, const 
     return TEFF_E_INVALID;
 }
 
+static teff_err check_sched(const teff_silo_options *opt, char *text)
+{
+    const char *wrong = teffi_sched_check(&opt->sched, opt->workers);
+    if (wrong && text)
+        snprintf(text, TEFF_TEXT_MAX, "sched.%s", wrong);
+    return wrong ? TEFF_E_INVALID : TEFF_OK;
+}
+
 static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
@@ -50,7 +58,8 @@ static teff_err check(const teff_silo_options *opt, char *text)
                       "both or neither");
     if (opt->workers > 1024)
         return refuse(text, "workers", "over 1024", "0 to 1024");
-    return check_listen(opt, text);
+    teff_err err = check_sched(opt, text);
+    return err ? err : check_listen(opt, text);
 }
 
 static const char *keep(teff_silo *silo, const char *s)

@@ -69,7 +69,7 @@ static int run_row(const row *r, const char *name, int64_t n)
 
 static int on_groups(const char *name, unsigned workers, int64_t n)
 {
-    teff_err err = teffi_exec_real_new(&bench_platform, workers, &bench_exec);
+    teff_err err = teffi_exec_real_new(&bench_platform, workers, NULL, &bench_exec);
     if (err) {
         fprintf(stderr, "sched: %s\n", teff_err_name(err));
         return 1;

@@ -116,7 +116,8 @@ typedef struct sim_exec {
     bool stopped;
 } sim_exec;
 
-teff_err sim_exec_new(const teffi_platform *platform, unsigned workers, teffi_exec **exec);
+teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
+                      const teff_sched_options *opt, teffi_exec **exec);
 
 /* sim_exec_run - run a group that was drawn, of those that are ready. */
 void sim_exec_run(sim *s);

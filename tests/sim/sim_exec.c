@@ -79,7 +79,8 @@ static void exec_free(teffi_exec *base)
     free(base);
 }
 
-teff_err sim_exec_new(const teffi_platform *platform, unsigned workers, teffi_exec **out)
+teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
+                      const teff_sched_options *opt, teffi_exec **out)
 {
     static const teffi_exec_ops ops = {
         .ready = ready,
@@ -93,6 +94,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers, teffi_ex
     };
     sim_exec *exec = calloc(1, sizeof *exec);
     (void)workers;
+    (void)opt;
     if (!exec)
         return TEFF_E_NOMEM;
     exec->node = platform->arg;

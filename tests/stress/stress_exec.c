@@ -195,7 +195,7 @@ static bool one_round(uint64_t seed, unsigned workers)
     static unsigned which[OUTSIDERS] = {0, 1};
     teffi_thread outsider[OUTSIDERS];
     uint64_t handled = 0;
-    if (teffi_exec_real_new(&platform, workers, &exec))
+    if (teffi_exec_real_new(&platform, workers, NULL, &exec))
         return false;
     prepare(seed);
     for (unsigned i = 0; i < OUTSIDERS; i++)

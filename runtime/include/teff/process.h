@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
+#include <teff/sched.h>
 
 /* A process is an object with a table of functions. It sleeps until events come, is stepped with
  * them, and asks for work by yielding commands that come back as completions:
@@ -191,6 +192,7 @@ TEFF_API teff_err teff_yield_complete(teff_yield yield, teff_err err, const void
 
 typedef struct teff_process_options { /* zeroed = all defaults */
     uint32_t workers;                 /* worker threads; 0 = one a core */
+    teff_sched_options sched;         /* how they schedule */
     uint32_t processes_max;           /* alive at once; 0 = 1,000,000 */
     uint32_t mailbox_max;             /* messages waiting at one process; 0 = 10,000 */
     uint64_t mailbox_bytes;           /* and their bytes; 0 = 64 MiB */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <teff/error.h>
 #include <teff/grain.h>
+#include <teff/sched.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +25,7 @@ typedef struct teff_silo_options {
     const char *store;     /* "memory", "sqlite:FILE"; NULL = "memory" (with seeds: the seed's) */
     const char *seeds[TEFF_SEEDS_MAX]; /* "host:port" of running silos, NULL-ended; may be empty */
     uint32_t workers;                  /* worker threads; 0 = one a core */
+    teff_sched_options sched;          /* how they schedule */
     const char *tls_cert;              /* PEM file: certificate and key; NULL = no TLS */
     const char *tls_ca;                /* PEM file: who signs peers' certificates; with tls_cert */
     int insecure;                      /* listen beyond loopback without TLS */

@@ -6,5 +6,6 @@
 #include <teff/error.h>
 #include <teff/grain.h>
 #include <teff/process.h>
+#include <teff/sched.h>
 #include <teff/silo.h>
 #endif

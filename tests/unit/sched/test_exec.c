@@ -48,7 +48,7 @@ static void push(job *j)
 static teffi_exec *exec_new(unsigned workers)
 {
     teffi_exec *exec;
-    assert_int_equal(teffi_exec_real_new(&platform, workers, &exec), TEFF_OK);
+    assert_int_equal(teffi_exec_real_new(&platform, workers, NULL, &exec), TEFF_OK);
     return exec;
 }
 

@@ -31,6 +31,8 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.tls_cert = "c.pem"}, "tls", "c.pem");
     refused((teff_silo_options){.tls_ca = "a.pem"}, "tls", "a.pem");
     refused((teff_silo_options){.workers = 1025}, "workers", "1024");
+    refused((teff_silo_options){.sched.threads_max = 1}, "sched.threads_max", "10,000");
+    refused((teff_silo_options){.workers = 4, .sched.threads_max = 3}, "threads_max", "workers");
     refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
     refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
 }
