@@ -92,7 +92,8 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
     if (!platform)
         return TEFF_E_NOMEM;
     teffi_platform_real(platform, TEFFI_WARN);
-    teff_err err = teffi_exec_real_new(platform, opt ? opt->workers : 0, opt ? &opt->sched : NULL, &exec);
+    teff_err err =
+        teffi_exec_real_new(platform, opt ? opt->workers : 0, opt ? &opt->sched : NULL, &exec);
     if (!err && (err = teffi_process_system_on(exec, opt, system)))
         exec->ops->free(exec);
     if (err) {
