@@ -3,7 +3,7 @@
  * Threads: the process's turn.
  * A message counts on the mailbox's load until it is freed, so what a turn took off the group and
  * has not handled is still inside the limit. */
-#include <stdlib.h>
+#include "base/pool.h"
 #include "base/queue.h"
 #include "process/process.h"
 
@@ -35,12 +35,23 @@ teffi_event *teffi_events_pop(teffi_events *list)
 
 void teffi_event_free(teff_process *p, teffi_event *event)
 {
-    if (event->item.kind == TEFFI_ITEM_MESSAGE)
-        atomic_fetch_sub_explicit(&p->load, ((uint64_t)1 << 40) + sizeof *event + event->event.len,
-                                  memory_order_relaxed);
-    else if (event->item.kind == TEFFI_ITEM_YIELD)
-        free(teffi_container(event, teffi_yield, e)->reply);
-    free(event);
+    size_t len = event->event.len;
+    switch (event->item.kind) {
+    case TEFFI_ITEM_MESSAGE:
+        /* one writer; release: pairs with teffi_mail_load */
+        atomic_store_explicit(&p->taken,
+                              atomic_load_explicit(&p->taken, memory_order_relaxed) +
+                                  teffi_mail_charge(len),
+                              memory_order_release);
+        teffi_pool_put(event, sizeof *event + len);
+        break;
+    case TEFFI_ITEM_YIELD:
+        teffi_yield_free(teffi_container(event, teffi_yield, e));
+        break;
+    default:
+        teffi_pool_put(event, sizeof(teffi_ticker));
+        break;
+    }
 }
 
 static void take_signals(teff_process *p)

@@ -35,7 +35,7 @@ bool teffi_process_describe(teff_process *p, teff_process_info *info)
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_acquire);
     if (generation % 2 == 0)
         return false;
-    uint64_t load = atomic_load_explicit(&p->load, memory_order_relaxed);
+    uint64_t load = teffi_mail_load(p);
     *info = (teff_process_info){
         .pid = teffi_process_pid_of(p, generation),
         .name = atomic_load_explicit(&p->ops, memory_order_relaxed)->name,

@@ -2,8 +2,8 @@
  * Way:     grains/reference -> [msg] -> groups, wire/frame */
 #include "process/msg.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include "base/pool.h"
 #include "wire/codec.h"
 
 /* What a body may take in memory: a packed megabyte can become sixty (RELIABILITY section 2). */
@@ -16,7 +16,7 @@ struct block {
 
 teffi_msg *teffi_msg_new(uint32_t kind)
 {
-    struct block *block = malloc(sizeof *block);
+    struct block *block = teffi_pool_get(sizeof *block);
     if (!block)
         return NULL;
     teffi_msg *msg = &block->msg;
@@ -32,7 +32,7 @@ void teffi_msg_free(teffi_msg *msg)
     if (!msg)
         return;
     teffi_arena_fini(&msg->arena);
-    free(msg);
+    teffi_pool_put(msg, sizeof(struct block));
 }
 
 size_t teffi_msg_packed_len(const teffi_msg *msg)

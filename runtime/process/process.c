@@ -6,7 +6,6 @@
  * many events; what a step leaves over is pushed as one more item, behind what came meanwhile. */
 #include "process/process.h"
 
-#include <stdlib.h>
 #include "base/bug.h"
 #include "base/queue.h"
 
@@ -23,7 +22,7 @@ static const teff_process_ops *ops_of(const teff_process *p)
 static void end_with(teff_process *p, teff_err err)
 {
     p->over = true;
-    p->err = err;
+    p->err = (uint16_t)err;
 }
 
 /* START: init with its arguments. */
@@ -36,7 +35,7 @@ static void begin(teff_process *p)
     teff_err err = TEFF_OK;
     if (ops->init)
         err = ops->init(p->self, p, start->bytes, start->input, start->len);
-    free(start);
+    teffi_start_free(start);
     if (err)
         end_with(p, err);
 }
@@ -100,7 +99,7 @@ static void turn(teff_process *p)
 static void drop_held(teff_process *p)
 {
     if (p->held && p->status == TEFFI_STATUS_START)
-        free(p->held);
+        teffi_start_free(p->held);
     else if (p->held)
         teffi_event_free(p, p->held);
     p->held = NULL;

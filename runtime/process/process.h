@@ -19,6 +19,7 @@
  * activation's. */
 #define TEFFI_PROCESS_BIT 0x80000000u
 
+enum { TEFFI_MAIL_SHIFT = 40 }; /* what a mailbox holds: messages above, bytes below */
 enum { TEFFI_STEP_MAX = 64, TEFFI_PROCESS_CHUNK = 256, TEFFI_STRIPES = 64 };
 
 enum { /* item.kind */
@@ -48,6 +49,7 @@ typedef struct teffi_yield {
     struct teffi_yield *next; /* process.yields */
     uint64_t serial;
     uint32_t command;
+    size_t data_len;
     void *reply; /* owned; e.event.data once completed */
     _Alignas(16) unsigned char data[];
 } teffi_yield;
@@ -87,8 +89,10 @@ struct teff_process {
     teff_process_system *system;
     uint32_t slot;
     /* atomic */
-    _Atomic uint32_t generation;         /* odd = alive; written under the stripe's lock, release */
-    _Atomic uint64_t load;               /* mailbox: messages << 40 | bytes */
+    _Atomic uint32_t generation; /* odd = alive; written under the stripe's lock, release */
+    /* mailbox, messages << 40 | bytes: sent - taken wait. taken is the turn's (no atomic step of
+     * 9 ns); who reads it first and sent later sees too much waiting, never too little */
+    _Atomic uint64_t sent, taken;
     const teff_process_ops *_Atomic ops; /* written by the turn */
     _Atomic uint64_t turns, events, run_ns;
     _Atomic bool sleeping; /* its turn sleeps on parker; pairs with teffi_process_woken */
@@ -105,16 +109,18 @@ struct teff_process {
     teffi_events urgent, mail; /* taken off the group, not given yet */
     teffi_ticker *timers;
     uint64_t serial;
-    uint32_t n_yields;
-    uint32_t next_free; /* system.lock, while free: slot index + 1 */
-    teff_err err;
+    union {
+        uint32_t n_yields;
+        uint32_t next_free; /* system.lock, while free: slot index + 1 */
+    };
+    uint16_t err; /* a teff_err */
     uint8_t status, gathered, retry_n;
     bool again_queued, cancel, poked, forced, over, gone;
 };
 
 typedef struct teffi_start { /* init's arguments */
     const void *input;
-    size_t len;
+    size_t len, bytes_len;
     _Alignas(16) char bytes[]; /* method, its zero byte, input */
 } teffi_start;
 
@@ -180,6 +186,9 @@ void teffi_process_route(teff_process_system *system, const teffi_pid_route *rou
 /* teffi_start_new - init's arguments, copied. out: NULL when memory is out. */
 teffi_start *teffi_start_new(const char *method, const void *input, size_t len);
 
+/* teffi_start_free - in: may be NULL. */
+void teffi_start_free(teffi_start *start);
+
 /* ---- pid.c ---- */
 
 /* teffi_process_at - the memory of a slot, NULL when there never was one. */
@@ -210,7 +219,7 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
 void teffi_events_push(teffi_events *list, teffi_event *event);
 teffi_event *teffi_events_pop(teffi_events *list);
 
-/* teffi_event_free - and take a message's share off the mailbox's load. */
+/* teffi_event_free - and take a message's share off the mailbox. runs: in the process's turn. */
 void teffi_event_free(teff_process *p, teffi_event *event);
 
 /* teffi_process_take_in - an item came off the group: into the lists and flags. */
@@ -228,6 +237,12 @@ bool teffi_process_wants(const teff_process *p);
 
 /* ---- send.c ---- */
 
+/* What a message with len bytes of data weighs in a mailbox. */
+static inline uint64_t teffi_mail_charge(size_t len)
+{
+    return ((uint64_t)1 << TEFFI_MAIL_SHIFT) + sizeof(teffi_event) + len;
+}
+
 /* teffi_process_deliver - an event from outside to a process of this system: a message with all its
  * fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID for the other kinds. */
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
@@ -235,6 +250,9 @@ TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_p
 
 /* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_find. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
+
+/* teffi_mail_load - what waits, in mail_charge's units; it may be less by now. */
+uint64_t teffi_mail_load(teff_process *p);
 
 /* teffi_process_room - would a message of len bytes be taken now? */
 bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len);
@@ -250,6 +268,9 @@ teffi_yield *teffi_yield_new(teff_process *p, uint32_t command, uint64_t tag, co
 
 /* teffi_yield_dispatch - under way: to its handler. yield may be completed when this returns. */
 void teffi_yield_dispatch(teff_process *p, teffi_yield *yield);
+
+/* teffi_yield_free - with its reply. */
+void teffi_yield_free(teffi_yield *yield);
 
 /* teffi_yield_drop - one that was not dispatched. */
 void teffi_yield_drop(teff_process *p, teffi_yield *yield);

@@ -2,11 +2,9 @@
  * Way:     a sender -> [send] -> pid -> the process's group | the route to another silo
  * Threads: any. A message is pushed without a lock: should the process end and its slot be used
  *          again meanwhile, the generation in the message makes the next one drop it unseen. */
-#include <stdlib.h>
 #include <string.h>
+#include "base/pool.h"
 #include "process/process.h"
-
-enum { COUNT_SHIFT = 40 };
 
 void teffi_process_woken(teff_process *p)
 {
@@ -17,7 +15,7 @@ void teffi_process_woken(teff_process *p)
 
 static teffi_event *message_new(const teff_event *from, uint32_t generation)
 {
-    teffi_event *event = malloc(sizeof *event + from->len);
+    teffi_event *event = teffi_pool_get(sizeof *event + from->len);
     if (!event)
         return NULL;
     event->item.kind = TEFFI_ITEM_MESSAGE;
@@ -31,23 +29,27 @@ static teffi_event *message_new(const teff_event *from, uint32_t generation)
     return event;
 }
 
-static uint64_t charge_of(size_t len)
-{
-    return ((uint64_t)1 << COUNT_SHIFT) + sizeof(teffi_event) + len;
-}
-
 static bool within(const teff_process_system *system, uint64_t load)
 {
-    return load >> COUNT_SHIFT <= system->opt.mailbox_max &&
-           (load & (((uint64_t)1 << COUNT_SHIFT) - 1)) <= system->opt.mailbox_bytes;
+    return load >> TEFFI_MAIL_SHIFT <= system->opt.mailbox_max &&
+           (load & (((uint64_t)1 << TEFFI_MAIL_SHIFT) - 1)) <= system->opt.mailbox_bytes;
+}
+
+/* acquire and the order of the two looks: taken is never ahead of the sent beside it. */
+uint64_t teffi_mail_load(teff_process *p)
+{
+    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
+    return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
 static bool reserve(teff_process *p, uint64_t charge)
 {
-    uint64_t load = atomic_fetch_add_explicit(&p->load, charge, memory_order_relaxed);
-    if (within(p->system, load + charge))
+    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
+    uint64_t sent = atomic_fetch_add_explicit(&p->sent, charge, memory_order_relaxed) + charge;
+    /* looked at once more: much may have been taken between the two steps */
+    if (within(p->system, sent - taken) || within(p->system, teffi_mail_load(p)))
         return true;
-    atomic_fetch_sub_explicit(&p->load, charge, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&p->sent, charge, memory_order_relaxed);
     atomic_fetch_add_explicit(&p->system->refused, 1, memory_order_relaxed);
     return false;
 }
@@ -56,7 +58,7 @@ bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
 {
     teff_process *p;
     return teffi_process_find(system, pid, &p) == TEFF_OK && len <= system->opt.mailbox_bytes &&
-           within(system, atomic_load_explicit(&p->load, memory_order_relaxed) + charge_of(len));
+           within(system, teffi_mail_load(p) + teffi_mail_charge(len));
 }
 
 static teff_err send_here(teff_process_system *system, teff_pid to, const teff_event *message)
@@ -67,7 +69,7 @@ static teff_err send_here(teff_process_system *system, teff_pid to, const teff_e
         return err;
     if (message->len > system->opt.mailbox_bytes)
         return TEFF_E_OVERLOADED;
-    uint64_t charge = charge_of(message->len);
+    uint64_t charge = teffi_mail_charge(message->len);
     if (!reserve(p, charge))
         return TEFF_E_OVERLOADED;
     teffi_event *event = message_new(message, to.generation);
@@ -75,9 +77,9 @@ static teff_err send_here(teff_process_system *system, teff_pid to, const teff_e
         teffi_process_woken(p);
         return TEFF_OK;
     }
-    atomic_fetch_sub_explicit(&p->load, charge, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&p->sent, charge, memory_order_relaxed);
     err = event ? TEFF_E_CLOSED : TEFF_E_NOMEM;
-    free(event);
+    teffi_pool_put(event, sizeof *event + message->len);
     return err;
 }
 

@@ -1,7 +1,6 @@
 /* step.c - one step: which events it gets, what it decided, what happens with its commands.
  * Way:     process.c -> [gather -> ops->step -> decided] -> yield dispatch | the next status
  * Threads: the process's turn, on the worker's stack or the process's fiber. */
-#include <stdlib.h>
 #include "process/process.h"
 
 static teff_err decide(teff_step *out, teffi_status status)
@@ -47,7 +46,7 @@ teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *se
     teffi_start *start = teffi_start_new(method, input, len);
     if (!start)
         return TEFF_E_NOMEM;
-    free(out->upgrade_start);
+    teffi_start_free(out->upgrade_start);
     out->upgrade = ops;
     out->upgrade_self = self;
     out->upgrade_start = start;
@@ -153,7 +152,7 @@ static void upgrade(teff_process *p, const teff_step *out)
 static void settle(teff_process *p, teff_step *out, teff_err err)
 {
     p->over = err || out->done;
-    p->err = err;
+    p->err = (uint16_t)err;
     if (!out->decided)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
     if (out->status == TEFFI_STATUS_BLOCK && !p->n_yields && !p->timers)
@@ -162,7 +161,7 @@ static void settle(teff_process *p, teff_step *out, teff_err err)
     if (!p->over && out->status == TEFFI_STATUS_START)
         upgrade(p, out);
     else
-        free(out->upgrade_start);
+        teffi_start_free(out->upgrade_start);
     send_commands(p, out, err != TEFF_OK);
 }
 

@@ -3,6 +3,7 @@
  * Threads: new, handler, route before anything runs; spawn from anywhere. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/pool.h"
 #include "process/process.h"
 
 enum {
@@ -18,9 +19,11 @@ teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
 {
     size_t name = method ? strlen(method) : 0;
     size_t at = (name + 1 + 15) / 16 * 16;
-    teffi_start *start = malloc(sizeof *start + at + len);
+    size_t bytes_len = at + len;
+    teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
     if (!start)
         return NULL;
+    start->bytes_len = bytes_len;
     if (name)
         memcpy(start->bytes, method, name);
     start->bytes[name] = 0;
@@ -29,6 +32,12 @@ teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
     start->input = len ? start->bytes + at : NULL;
     start->len = len;
     return start;
+}
+
+void teffi_start_free(teffi_start *start)
+{
+    if (start)
+        teffi_pool_put(start, sizeof *start + start->bytes_len);
 }
 
 static void set_defaults(teff_process_options *opt)
@@ -167,6 +176,6 @@ teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops 
     }
     pthread_mutex_unlock(&system->lock);
     if (err)
-        free(start);
+        teffi_start_free(start);
     return err;
 }

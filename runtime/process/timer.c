@@ -3,7 +3,8 @@
  * Threads: set, arrived, drop: the process's turn; fire on some worker.
  * Once cancel says that a timer fires or has fired it is the event's: freed by whoever takes it off
  * the group, in this life or a later one, or by fire itself when the group takes no more. */
-#include <stdlib.h>
+#include <string.h>
+#include "base/pool.h"
 #include "base/queue.h"
 #include "process/process.h"
 
@@ -17,14 +18,15 @@ static void fire(teffi_timer *timer)
     }
     /* acquire: the ended turn's last look at the ticker is over */
     (void)teffi_group_state_of(&p->group);
-    free(ticker);
+    teffi_pool_put(ticker, sizeof *ticker);
 }
 
 teffi_ticker *teffi_ticker_set(teff_process *p, uint64_t delay_ns, uint64_t tag)
 {
-    teffi_ticker *ticker = calloc(1, sizeof *ticker);
+    teffi_ticker *ticker = teffi_pool_get(sizeof *ticker);
     if (!ticker)
         return NULL;
+    memset(ticker, 0, sizeof *ticker);
     teffi_exec *exec = p->system->exec;
     ticker->e.item.kind = TEFFI_ITEM_TIMER;
     ticker->e.generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
@@ -51,7 +53,7 @@ void teffi_ticker_cancel(teff_process *p, teffi_ticker *ticker)
     teffi_exec *exec = p->system->exec;
     if (exec->ops->timer_cancel(exec, &ticker->timer)) {
         teffi_ticker_arrived(p, ticker);
-        free(ticker);
+        teffi_pool_put(ticker, sizeof *ticker);
     } else {
         ticker->muted = true; /* its event is on the way, or in the list already */
     }
@@ -65,7 +67,7 @@ void teffi_tickers_drop(teff_process *p)
     while (ticker) {
         teffi_ticker *next = ticker->next;
         if (exec->ops->timer_cancel(exec, &ticker->timer))
-            free(ticker);
+            teffi_pool_put(ticker, sizeof *ticker);
         ticker = next;
     }
 }

@@ -5,6 +5,7 @@
  * The event of the completion is made before the handler is called: completing cannot fail. */
 #include <stdlib.h>
 #include <string.h>
+#include "base/pool.h"
 #include "process/process.h"
 
 teff_err teff_process_handler(teff_process_system *system, uint32_t command, teff_command_fn *fn,
@@ -23,7 +24,7 @@ teffi_yield *teffi_yield_new(teff_process *p, uint32_t command, uint64_t tag, co
                              size_t len, teff_err *err)
 {
     bool room = p->n_yields < p->system->opt.yields_max;
-    teffi_yield *yield = room ? malloc(sizeof *yield + len) : NULL;
+    teffi_yield *yield = room ? teffi_pool_get(sizeof *yield + len) : NULL;
     *err = yield ? TEFF_OK : room ? TEFF_E_NOMEM : TEFF_E_OVERLOADED;
     if (!yield)
         return NULL;
@@ -33,10 +34,17 @@ teffi_yield *teffi_yield_new(teff_process *p, uint32_t command, uint64_t tag, co
     yield->e.event = (teff_event){.kind = TEFF_EVENT_COMPLETE, .tag = tag, .len = len};
     yield->serial = ++p->serial;
     yield->command = command;
+    yield->data_len = len;
     if (len)
         memcpy(yield->data, data, len);
     p->n_yields++;
     return yield;
+}
+
+void teffi_yield_free(teffi_yield *yield)
+{
+    free(yield->reply);
+    teffi_pool_put(yield, sizeof *yield + yield->data_len);
 }
 
 void teffi_yield_drop(teff_process *p, teffi_yield *yield)
@@ -117,7 +125,6 @@ teff_err teff_yield_complete(teff_yield name, teff_err err, const void *data, si
         teffi_process_woken(p);
         return TEFF_OK;
     }
-    free(yield->reply);
-    free(yield);
+    teffi_yield_free(yield);
     return TEFF_E_CLOSED;
 }

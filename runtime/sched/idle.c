@@ -10,6 +10,7 @@
  * that stops with success looks at every queue once more and wakes the next. */
 #include <stddef.h>
 #include "base/bug.h"
+#include "base/pool.h"
 #include "sched/worker.h"
 
 enum { SEARCHING = 1, IDLE = 1 << 16, SEARCHING_MASK = IDLE - 1 };
@@ -242,8 +243,10 @@ void teffi_park(teffi_worker *w)
     uint64_t timeout_ns = sleep_ns(w); /* after announcing: a timer set later pokes */
     unlock(real);
     bool found = teffi_any_work(real);
-    if (!found)
+    if (!found) {
+        teffi_pool_idle();
         teffi_parker_wait(&w->parker, timeout_ns);
+    }
     if (unpark(w, found) == TEFFI_WORKER_RUNNING)
         return;
     /* The slot is another's now. What was found may have been left to this worker. */
