@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include "sched/worker.h"
 
-enum { HANDOFFS_MAX = 16 }; /* then the oldest of the deque or the global queue gets its turn */
-enum { FAIR_EVERY = 61 };   /* a prime, so that it does not fall into step with the work */
+/* Hand-offs in a row: a chatty pair may have as much as one group's items in one go. Then the
+ * oldest of the deque or the global queue gets its turn. */
+enum { HANDOFFS_MAX = 256 };
+enum { FAIR_EVERY = 61 }; /* other picks; a prime, so that it does not fall into step with them */
 enum { GLOBAL_BATCH = 16 };
 enum { ROUNDS_TIGHT = 4, ROUNDS = 16 };
 
@@ -57,7 +59,7 @@ static teffi_group *global_batch(teffi_worker *w)
 /* What newest-first work would starve: by turns the global queue and the deque's old end. */
 static teffi_group *fair(teffi_worker *w)
 {
-    bool global_first = w->slot->tick / FAIR_EVERY % 2;
+    bool global_first = w->slot->fairs++ % 2;
     teffi_group *group = global_first ? global_one(w->real) : oldest(w->slot);
     if (group)
         return group;
@@ -69,17 +71,13 @@ static teffi_group *local(teffi_worker *w)
     teffi_slot *slot = w->slot;
     teffi_group *group;
     slot->tick++;
-    if (slot->tick % FAIR_EVERY == 0 && (group = fair(w)))
+    if (slot->handoffs++ < HANDOFFS_MAX && (group = take_next(slot)))
         return group;
-    if (slot->handoffs++ == HANDOFFS_MAX) {
-        slot->handoffs = 0;
-        if ((group = oldest(slot)) || (group = global_one(w->real)))
-            return group;
-    }
-    if ((group = take_next(slot)))
-        return group;
+    bool used_up = slot->handoffs > HANDOFFS_MAX;
     slot->handoffs = 0;
-    return teffi_deque_pop(&slot->deque);
+    if ((used_up || ++slot->picks % FAIR_EVERY == 0) && (group = fair(w)))
+        return group;
+    return (group = take_next(slot)) ? group : teffi_deque_pop(&slot->deque);
 }
 
 /* ---- other workers' work ---- */

@@ -31,8 +31,10 @@ struct teffi_slot {
     /* the owner's */
     uint64_t now_ns; /* a recent reading of the clock */
     uint64_t rng;
-    uint32_t tick;     /* picks */
+    uint32_t tick;     /* all picks */
     uint32_t handoffs; /* picks from next in a row */
+    uint32_t picks;    /* the others */
+    uint32_t fairs;    /* picks of what waited longest */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
     /* guarded by idle_lock */
     teffi_worker *worker; /* NULL: free, its work is there for thieves */
