@@ -86,3 +86,9 @@ size_t teff_process_workers(teff_process_system *system, teff_process_count *cou
         };
     return n;
 }
+
+size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
+                          teff_sched_worker *workers, size_t max)
+{
+    return teffi_exec_metrics(system->exec, all, workers, max);
+}

@@ -109,6 +109,7 @@ static const teffi_exec_ops ops = {
     .blocking_end = teffi_blocking_end,
     .help = teffi_help,
     .worker = worker,
+    .metrics = teffi_metrics,
     .stop = exec_stop,
     .free = exec_free,
 };
@@ -145,6 +146,8 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n,
     real->exec.workers = n;
     real->searchers_max = (n + 1) / 2;
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
+    real->hooks = opt->hooks;
+    real->special = opt->hooks.before || opt->hooks.after;
     pthread_mutex_init(&real->idle_lock, NULL);
     teffi_runqueue_init(&real->queue);
     real->exec.fibers = teffi_fiber_pool_new(0, 0);

@@ -5,6 +5,7 @@
 #define TEFFI_SCHED_EXEC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
 #include "platform/platform.h"
@@ -43,6 +44,10 @@ typedef struct teffi_exec_ops {
     bool (*help)(teffi_exec *exec);
     /* The worker slot that this thread holds now: 1 .. exec->workers; 0 = none. May be NULL. */
     unsigned (*worker)(teffi_exec *exec);
+    /* What was done so far: *all, when not NULL, and workers[0 .. max). Any thread, without a lock.
+     * out: how many workers were written. NULL: nothing is counted. */
+    size_t (*metrics)(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                      size_t max);
     /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
      * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
     void (*stop)(teffi_exec *exec);
@@ -60,6 +65,10 @@ struct teffi_exec {
 /* teffi_sched_check - are the options in their ranges? in: workers, as asked for, 0 = one a core.
  * out:  NULL: all are; else which one is not, and what was expected. */
 const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers);
+
+/* teffi_exec_metrics - ops->metrics; zeroes and none where nothing is counted. */
+size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                          size_t max);
 
 /* teffi_exec_real_new - worker threads with work-stealing deques.
  * in:   workers, 0 = one a core; opt, borrowed, NULL = all defaults.

@@ -22,16 +22,30 @@ static teffi_group *take_next(teffi_slot *slot)
     return atomic_exchange_explicit(&slot->next, NULL, memory_order_acquire);
 }
 
+static teffi_group *newest(teffi_slot *slot)
+{
+    teffi_group *group = teffi_deque_pop(&slot->deque);
+    if (group)
+        teffi_count_add(&slot->counts.local, 1);
+    return group;
+}
+
 static teffi_group *oldest(teffi_slot *slot)
 {
     void *group;
-    return teffi_deque_steal(&slot->deque, &group, 1) ? group : NULL;
+    if (!teffi_deque_steal(&slot->deque, &group, 1))
+        return NULL;
+    teffi_count_add(&slot->counts.local, 1);
+    return group;
 }
 
-static teffi_group *global_one(teffi_real *real)
+static teffi_group *global_one(teffi_worker *w)
 {
     teffi_group *group;
-    return teffi_runqueue_pop(&real->queue, &group, 1) ? group : NULL;
+    if (!teffi_runqueue_pop(&w->real->queue, &group, 1))
+        return NULL;
+    teffi_count_add(&w->slot->counts.global, 1);
+    return group;
 }
 
 /* batch[1..n) into the deque so that batch[1] is popped first. What has no room goes back. */
@@ -52,18 +66,21 @@ static teffi_group *global_batch(teffi_worker *w)
     if (share > GLOBAL_BATCH)
         share = GLOBAL_BATCH;
     unsigned n = teffi_runqueue_pop(&real->queue, w->batch, 1 + share);
+    if (!n)
+        return NULL;
+    teffi_count_add(&w->slot->counts.global, 1);
     keep_rest(real, w->slot, w->batch, n);
-    return n ? w->batch[0] : NULL;
+    return w->batch[0];
 }
 
 /* What newest-first work would starve: by turns the global queue and the deque's old end. */
 static teffi_group *fair(teffi_worker *w)
 {
     bool global_first = w->slot->fairs++ % 2;
-    teffi_group *group = global_first ? global_one(w->real) : oldest(w->slot);
+    teffi_group *group = global_first ? global_one(w) : oldest(w->slot);
     if (group)
         return group;
-    return global_first ? oldest(w->slot) : global_one(w->real);
+    return global_first ? oldest(w->slot) : global_one(w);
 }
 
 static teffi_group *local(teffi_worker *w)
@@ -77,7 +94,7 @@ static teffi_group *local(teffi_worker *w)
     slot->handoffs = 0;
     if ((used_up || ++slot->picks % FAIR_EVERY == 0) && (group = fair(w)))
         return group;
-    return (group = take_next(slot)) ? group : teffi_deque_pop(&slot->deque);
+    return (group = take_next(slot)) ? group : newest(slot);
 }
 
 /* ---- other workers' work ---- */
@@ -90,16 +107,28 @@ static bool next_is_open(teffi_slot *slot)
            atomic_load_explicit(&slot->next, memory_order_relaxed) != NULL;
 }
 
+static void count_stolen(teffi_slot *slot, unsigned n)
+{
+    teffi_count_add(&slot->counts.stolen, 1);
+    teffi_count_add(&slot->counts.steals, n);
+}
+
 static teffi_group *steal_from(teffi_worker *w, teffi_slot *victim)
 {
+    teffi_group *group;
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
     unsigned n = teffi_deque_steal(&victim->deque, out, TEFFI_STEAL_MAX);
     for (unsigned i = 0; i < n; i++)
         w->batch[i] = out[i];
-    keep_rest(w->real, w->slot, w->batch, n);
-    if (n)
+    if (n) {
+        count_stolen(w->slot, n);
+        keep_rest(w->real, w->slot, w->batch, n);
         return w->batch[0];
-    return next_is_open(victim) ? take_next(victim) : NULL;
+    }
+    if (!next_is_open(victim) || !(group = take_next(victim)))
+        return NULL;
+    count_stolen(w->slot, 1);
+    return group;
 }
 
 static uint64_t draw(teffi_slot *slot) /* xorshift64 */

@@ -146,6 +146,7 @@ static void wake_slowly(teffi_real *real)
     }
     if (w->state == TEFFI_WORKER_PARKED) {
         idle_del(w, TEFFI_WORKER_RUNNING, true);
+        teffi_count_add(&w->slot->counts.wakes, 1);
     } else {
         idle_del(w, TEFFI_WORKER_OUT, true);
         w->searching = false; /* the one that staffs the slot searches */
@@ -240,6 +241,7 @@ void teffi_park(teffi_worker *w)
         return; /* the loop attends */
     }
     idle_add(w, TEFFI_WORKER_PARKED);
+    teffi_count_add(&w->slot->counts.parks, 1);
     uint64_t timeout_ns = sleep_ns(w); /* after announcing: a timer set later pokes */
     unlock(real);
     bool found = teffi_any_work(real);

@@ -57,6 +57,8 @@ static void requeue(teffi_worker *w, teffi_group *group)
 {
     teffi_real *real = w->real;
     teffi_runqueue_push(&real->queue, group);
+    if (w->slot)
+        teffi_count_add(&w->slot->counts.requeues, 1);
     if (w->slot && !has_local(w->slot) && teffi_runqueue_count(&real->queue) == 1)
         w->slot->unannounced = true;
     else
@@ -80,7 +82,9 @@ static void run_turn(teffi_worker *w, teffi_group *group)
     /* Only the owner counts; relaxed: the monitor and thieves compare values only. */
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
     atomic_store_explicit(&slot->turns, turns + 1, memory_order_relaxed);
-    if (teffi_group_run(group, ITEMS_MAX, slot->now_ns + QUANTUM_NS))
+    uint64_t until_ns = slot->now_ns + QUANTUM_NS;
+    if (w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
+                         : teffi_group_run(group, ITEMS_MAX, until_ns))
         requeue(w, group);
 }
 
@@ -112,7 +116,9 @@ static void loop(teffi_worker *w)
         if (atomic_load_explicit(&w->real->attention, memory_order_relaxed)) {
             if (atomic_load_explicit(&w->real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP)
                 return;
+            teffi_thread_pauses(w);
             teffi_attend(w);
+            teffi_thread_resumes(w);
             continue;
         }
         if (w->slot->tick % CLOCK_EVERY == 0)
@@ -122,7 +128,9 @@ static void loop(teffi_worker *w)
             run_turn(w, group);
             continue;
         }
+        teffi_thread_pauses(w);
         teffi_park(w);
+        teffi_thread_resumes(w);
         if (w->slot)
             fire_timers(w);
     }
@@ -133,7 +141,9 @@ static void worker_main(void *arg)
     teffi_worker *w = arg;
     self = w;
     teffi_fiber_thread_enter(w->real->exec.fibers);
+    teffi_thread_began(w);
     loop(w);
+    teffi_thread_ends(w);
     teffi_fiber_thread_leave();
     self = NULL;
 }
@@ -171,6 +181,7 @@ teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool search
     if (!w)
         return refuse(real, "memory is out");
     w->real = real;
+    w->number = real->n_workers;
     w->searching = searching;
     w->slot = slot;
     slot->worker = w;
@@ -180,5 +191,6 @@ teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool search
         return refuse(real, "the system refused to start one");
     }
     real->workers[real->n_workers++] = w;
+    atomic_store_explicit(&real->threads, real->n_workers, memory_order_relaxed);
     return w;
 }

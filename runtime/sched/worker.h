@@ -19,6 +19,19 @@ typedef struct teffi_real teffi_real;
 typedef struct teffi_slot teffi_slot;
 typedef struct teffi_worker teffi_worker;
 
+/* What a slot's workers did; public as teff_sched_worker. The owner alone writes, but for wakes. */
+typedef struct teffi_counts {
+    _Atomic uint64_t local, global, stolen, steals, parks, requeues;
+    _Atomic uint64_t wakes; /* idle_lock */
+} teffi_counts;
+
+/* One writer at a time, so no need of an atomic addition; readers get a moment's value. */
+static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
+{
+    uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, now + n, memory_order_relaxed);
+}
+
 struct teffi_slot {
     /* read by thieves and the monitor, written by the owner */
     _Alignas(64)
@@ -36,6 +49,7 @@ struct teffi_slot {
     uint32_t picks;    /* the others */
     uint32_t fairs;    /* picks of what waited longest */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
+    teffi_counts counts;
     /* guarded by idle_lock */
     teffi_worker *worker; /* NULL: free, its work is there for thieves */
     teffi_slot *next_free;
@@ -54,6 +68,7 @@ typedef enum teffi_worker_state {
 
 struct teffi_worker {
     teffi_real *real; /* immutable */
+    uint32_t number;  /* immutable: 0 .., the hooks' name for it */
     teffi_thread thread;
     teffi_parker parker;
     teffi_slot *slot;  /* its thread reads it while RUNNING; changed under idle_lock */
@@ -75,11 +90,14 @@ struct teffi_real {
     unsigned n_slots;
     unsigned searchers_max;
     unsigned threads_max;
+    bool special; /* each run goes through teffi_turn */
+    teff_sched_hooks hooks;
     teffi_slot *slots;
     /* atomic */
     _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */
     _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits for a slot */
     _Alignas(64) _Atomic uint32_t next_wheel; /* for timers set from outside */
+    _Atomic uint32_t threads;                 /* n_workers, for metrics */
     teffi_runqueue queue;
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
@@ -111,6 +129,23 @@ bool teffi_help(teffi_exec *exec);
 
 /* teffi_slot_ready - a group became READY in a turn of the worker that holds slot. */
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);
+
+/* ---- turn.c ---- */
+
+/* teffi_turn - as teffi_group_run, with what the default does without: hooks around it. */
+bool teffi_turn(teffi_worker *worker, teffi_group *group, unsigned items_max, uint64_t until_ns);
+
+/* teffi_thread_began, _ends, _pauses, _resumes - the hooks of a worker's thread. */
+void teffi_thread_began(const teffi_worker *worker);
+void teffi_thread_ends(const teffi_worker *worker);
+void teffi_thread_pauses(const teffi_worker *worker);
+void teffi_thread_resumes(const teffi_worker *worker);
+
+/* ---- metrics.c ---- */
+
+/* teffi_metrics - exec op. */
+size_t teffi_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                     size_t max);
 
 /* ---- find.c ---- */
 

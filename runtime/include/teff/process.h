@@ -288,6 +288,12 @@ TEFF_API void teff_process_stats_get(teff_process_system *system, teff_process_s
 TEFF_API size_t teff_process_workers(teff_process_system *system, teff_process_count *counts,
                                      size_t max);
 
+/* teff_process_sched - what the system's scheduler did; of a silo's processes: the silo's.
+ * out:  *all, when not NULL; workers[0..max); returns how many were written.
+ * runs: any thread; takes no lock. */
+TEFF_API size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
+                                   teff_sched_worker *workers, size_t max);
+
 /* ---- the end ---------------------------------------------------------------------------- */
 
 enum { TEFF_STOP_NAMED = 8 };

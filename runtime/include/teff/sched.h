@@ -1,6 +1,6 @@
-/* sched.h - how a silo's or a process system's scheduler is set up.
- * Way:     silo or process options -> [sched] -> runtime/sched
- * Threads: plain data, read when the scheduler starts.
+/* sched.h - how a silo's or a process system's scheduler is set up, and what it has done.
+ * Way:     silo or process options -> [sched] -> runtime/sched -> metrics
+ * Threads: options are plain data, read when the scheduler starts; the hooks run on its workers.
  * Source:  the scheduler seeds */
 #ifndef TEFF_SCHED_H
 #define TEFF_SCHED_H
@@ -12,11 +12,49 @@
 extern "C" {
 #endif
 
+/* Called by the threads that run groups (turns of grains, steps of processes), each for itself; any
+ * may be NULL. They must not block, call into teff, or wait for one another. thread: 0, 1, ..., the
+ * same in all calls of one thread. In the order of a thread's life:
+ *
+ *     start -> (before -> after)* -> pause -> resume -> (before -> after)* -> ... -> end
+ *
+ * A turn that waits on its worker's own stack may run others meanwhile: before and after nest. */
+typedef struct teff_sched_hooks {
+    void (*start)(void *arg, uint32_t thread);
+    /* Around each run of a group. group only tells one from another: its memory may be gone. */
+    void (*before)(void *arg, uint32_t thread, const void *group);
+    void (*after)(void *arg, uint32_t thread, const void *group);
+    /* Around its sleep when it has found nothing to do, or was left without a core to use. */
+    void (*pause)(void *arg, uint32_t thread);
+    void (*resume)(void *arg, uint32_t thread);
+    void (*end)(void *arg, uint32_t thread);
+    void *arg;
+} teff_sched_hooks;
+
 typedef struct teff_sched_options { /* zeroed = all defaults */
     /* Threads at most, those that sit in blocking calls included: 2 .. 10,000; 0 = 10,000. At the
      * limit what is READY waits until a thread comes back, and the log says so. */
     uint32_t threads_max;
+    teff_sched_hooks hooks;
 } teff_sched_options;
+
+/* What one worker did since the start. Each is a moment's value, read while it grows. */
+typedef struct teff_sched_worker {
+    uint64_t runs;   /* of groups: the next four together */
+    uint64_t next;   /* taken from the hand-off: what the turn before woke last */
+    uint64_t local;  /* from its own queue */
+    uint64_t global; /* from the queue of all workers */
+    uint64_t stolen; /* straight from another worker */
+    uint64_t steals; /* groups taken from other workers, those that it kept for later included */
+    uint64_t parks, wakes; /* it went to sleep; others woke it because there was work */
+    uint64_t requeues;     /* runs that ended because their share was used up */
+} teff_sched_worker;
+
+typedef struct teff_sched_metrics {
+    uint32_t workers; /* how many of teff_sched_worker there are */
+    uint32_t threads; /* started so far, those in blocking calls included */
+    uint32_t ready;   /* groups in the queue of all workers now */
+} teff_sched_metrics;
 
 #ifdef __cplusplus
 }

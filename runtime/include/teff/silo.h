@@ -67,6 +67,13 @@ TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
 /* teff_silo_members - how many silos its view of the cluster holds, itself included. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
+/* teff_silo_sched - what its scheduler did since the start.
+ * out:  *all, when not NULL; workers[0..max); returns how many were written; 0 and zeroes while the
+ *       silo does not run.
+ * runs: any thread, but not beside teff_silo_start or _stop. */
+TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
+                                teff_sched_worker *workers, size_t max);
+
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
  * in:   argv as given to main (--help lists the options); grain types, NULL-ended.
  * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage. */

@@ -1,0 +1,58 @@
+/* metrics.c - what has the scheduler done?
+ * Way:     a program -> exec ops -> [metrics] -> the slots' counters
+ * Threads: any; counters are read one by one while they change.
+ * What is taken from the hand-off is not counted, being the hottest path of all: it is what is left
+ * of the runs. */
+#include "sched/worker.h"
+
+static uint64_t get(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static teff_sched_worker describe(const teffi_slot *slot)
+{
+    const teffi_counts *c = &slot->counts;
+    teff_sched_worker one = {
+        .local = get(&c->local),
+        .global = get(&c->global),
+        .stolen = get(&c->stolen),
+        .steals = get(&c->steals),
+        .parks = get(&c->parks),
+        .wakes = get(&c->wakes),
+        .requeues = get(&c->requeues),
+    };
+    uint64_t others = one.local + one.global + one.stolen;
+    /* Read after the others, which are counted before the run is; turns begin at 1. */
+    one.runs = get(&slot->turns) - 1;
+    if (one.runs < others)
+        one.runs = others;
+    one.next = one.runs - others;
+    return one;
+}
+
+size_t teffi_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                     size_t max)
+{
+    teffi_real *real = (teffi_real *)(void *)exec;
+    size_t n = max < real->n_slots ? max : real->n_slots;
+    if (all)
+        *all = (teff_sched_metrics){
+            .workers = real->n_slots,
+            .threads = atomic_load_explicit(&real->threads, memory_order_relaxed),
+            .ready = teffi_runqueue_count(&real->queue),
+        };
+    for (size_t i = 0; i < n; i++)
+        workers[i] = describe(&real->slots[i]);
+    return n;
+}
+
+size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                          size_t max)
+{
+    if (exec->ops->metrics)
+        return exec->ops->metrics(exec, all, workers, max);
+    if (all)
+        *all = (teff_sched_metrics){0};
+    return 0;
+}

@@ -1,0 +1,185 @@
+/* test_seed_yatp_poll.c - the yatp seed: a task's statuses, polling again in place, and which queue
+ * a wake-up goes to. */
+#include "sched/runqueue.h"
+#include "test_seed_yatp.h"
+
+/* ---- an executor by hand: what is READY waits in the global queue until the test runs it ---- */
+
+static teffi_runqueue queue;
+static unsigned queued;
+
+static void to_queue(teffi_exec *exec, teffi_group *group)
+{
+    (void)exec;
+    queued++;
+    teffi_runqueue_push(&queue, group);
+}
+
+static const teffi_exec_ops by_hand_ops = {.ready = to_queue};
+static teffi_exec by_hand = {.ops = &by_hand_ops, .platform = &platform};
+
+static void run_all(void)
+{
+    teffi_group *group;
+    while (teffi_runqueue_pop(&queue, &group, 1))
+        if (teffi_group_run(group, 1000, 0))
+            teffi_runqueue_push(&queue, group);
+}
+
+static int open_queue(void **state)
+{
+    (void)state;
+    queued = 0;
+    forget_notes();
+    teffi_runqueue_init(&queue);
+    return 0;
+}
+
+static int close_queue(void **state)
+{
+    (void)state;
+    teffi_runqueue_fini(&queue);
+    return 0;
+}
+
+/* ---- statuses ---- */
+
+typedef enum status { NOTIFIED = 1, IDLE, POLLING, COMPLETED } status; /* yatp's numbers */
+
+/* The group's word says it all: an item in it while the group runs notes that it was woken. */
+static status status_of(teffi_group *group)
+{
+    uintptr_t word = atomic_load(&group->word);
+    switch (teffi_group_state_of(group)) {
+    case TEFFI_GROUP_READY:
+        return NOTIFIED;
+    case TEFFI_GROUP_RUNNING:
+        return word > TEFFI_GROUP_RUNNING ? NOTIFIED : POLLING;
+    case TEFFI_GROUP_COMPLETE:
+        return COMPLETED;
+    default:
+        return IDLE;
+    }
+}
+
+static void wake_itself_once(job *j)
+{
+    if (atomic_load(&j->runs) > 0)
+        return;
+    assert_int_equal(status_of(&j->group), POLLING);
+    push(j);
+    assert_int_equal(status_of(&j->group), NOTIFIED);
+}
+
+static void complete(job *j)
+{
+    assert_int_equal(status_of(&j->group), POLLING);
+    teffi_group_complete(&j->group);
+}
+
+static void test_statuses(void **state)
+{
+    static job j;
+    (void)state;
+    job_init(&j, &by_hand, 0, wake_itself_once);
+    assert_int_equal(status_of(&j.group), IDLE);
+    push(&j);
+    assert_int_equal(status_of(&j.group), NOTIFIED);
+    run_all();
+    assert_int_equal(atomic_load(&j.runs), 2); /* NOTIFIED at the end of a poll: polled again */
+    assert_int_equal(queued, 1);               /* in place, without a queue */
+    assert_int_equal(status_of(&j.group), IDLE);
+    j.run = complete;
+    push(&j);
+    run_all();
+    assert_int_equal(status_of(&j.group), COMPLETED);
+    assert_false(teffi_group_push(&j.group, &j.item)); /* woken too late: nobody is queued */
+    assert_int_equal(queued, 2);
+}
+
+/* ---- polling again ---- */
+
+enum { POLLS = 18, AT_ONCE = 6 /* one and five again */ };
+
+static void wake_itself(job *j)
+{
+    if (atomic_load(&j->runs) == 0)
+        push(j->peer[0]);
+    if (atomic_load(&j->runs) + 1 < POLLS)
+        push(j);
+}
+
+/* Who wakes itself in its own turn is polled five times more in place, then goes behind others. */
+static void test_repoll_limit(void **state)
+{
+    static job a, b;
+    (void)state;
+    job_init(&a, &by_hand, 'a', wake_itself);
+    job_init(&b, &by_hand, 'b', NULL);
+    a.peer[0] = &b;
+    push(&a);
+    run_all();
+    assert_string_equal(notes, "aaaaaa"
+                               "b"
+                               "aaaaaa"
+                               "aaaaaa");
+    assert_int_equal(queued, 2); /* that it goes on is no wake-up */
+}
+
+/* ---- which queue ---- */
+
+static void wake_peers(job *j)
+{
+    for (unsigned i = 0; i < 4 && j->peer[i]; i++)
+        push(j->peer[i]);
+}
+
+static bool is(teff_sched_worker did, uint64_t global, uint64_t next, uint64_t local)
+{
+    return did.global == global && did.next == next && did.local == local &&
+           did.runs == global + next + local;
+}
+
+/* out: the figures are those of an undisturbed worker. Should the system take it off its core in
+ * the middle of a turn, its slot may be given to another thread, and they differ. */
+static bool wake_from_both_sides(void)
+{
+    static job a, peer[3];
+    teffi_exec *exec = exec_new(1, NULL);
+    job_init(&a, exec, 0, wake_peers);
+    for (unsigned i = 0; i < 3; i++) {
+        job_init(&peer[i], exec, 0, NULL);
+        a.peer[i] = &peer[i];
+    }
+    push(&a);
+    for (unsigned i = 0; i < 3; i++)
+        WAIT_FOR(atomic_load(&peer[i].runs) == 1);
+    bool inside = is(counts_of(exec, 0), 1, 1, 2);
+    push(&peer[0]);
+    WAIT_FOR(atomic_load(&peer[0].runs) == 2);
+    bool outside = is(counts_of(exec, 0), 2, 1, 2);
+    exec->ops->free(exec);
+    return inside && outside;
+}
+
+/* A wake-up from outside goes through the queue of all workers, one inside a turn stays with the
+ * worker: the last one woken in its hand-off, those before in its own queue. */
+static void test_wakes_inside_stay_local(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 100; i++)
+        if (wake_from_both_sides())
+            return;
+    fail_msg("100 times something else");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_statuses, open_queue, close_queue),
+        cmocka_unit_test_setup_teardown(test_repoll_limit, open_queue, close_queue),
+        cmocka_unit_test(test_wakes_inside_stay_local),
+    };
+    teffi_platform_real(&platform, TEFFI_INFO);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
