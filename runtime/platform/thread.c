@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,6 +59,21 @@ void teffi_thread_join(teffi_thread *thread)
 void teffi_thread_yield(void)
 {
     (void)sched_yield();
+}
+
+static long membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0);
+}
+
+bool teffi_barrier_start(void)
+{
+    return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+}
+
+void teffi_barrier_all(void)
+{
+    teffi_bug_if(membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0);
 }
 
 unsigned teffi_cpu_count(void)

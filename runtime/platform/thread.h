@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <teff/error.h>
 
@@ -27,6 +28,14 @@ void teffi_thread_join(teffi_thread *thread);
 
 /* teffi_thread_yield - let another thread have this core. */
 void teffi_thread_yield(void);
+
+/* teffi_barrier_start - make teffi_barrier_all work. out: false: this kernel cannot do it. */
+bool teffi_barrier_start(void);
+
+/* teffi_barrier_all - a full barrier on every thread of this process, between two of its
+ * instructions: so that one side of a store-then-load handshake needs none of its own.
+ * in:   teffi_barrier_start has said true. */
+void teffi_barrier_all(void);
 
 /* teffi_cpu_count - the cores this process may use, at least 1. */
 unsigned teffi_cpu_count(void);

@@ -14,35 +14,51 @@ static teffi_real *real_of(teffi_exec *exec)
     return (teffi_real *)(void *)exec;
 }
 
-/* The slot this thread may use: it is a worker of this executor and not in a blocking region. */
-static teffi_slot *own_slot(teffi_real *real)
+/* This thread as a worker of this executor outside of a blocking region, else NULL. */
+static teffi_worker *own_worker(teffi_real *real)
 {
     teffi_worker *w = teffi_worker_self();
-    return w && w->real == real && !w->blocking ? w->slot : NULL;
+    return w && w->real == real && !w->blocking ? w : NULL;
+}
+
+static bool ready_here(teffi_worker *w, teffi_group *group)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_slot *slot = teffi_slot_kept(w);
+    if (slot)
+        teffi_slot_ready(w->real, slot, group);
+    teffi_leave(w, was);
+    return slot != NULL;
 }
 
 static void ready(teffi_exec *exec, teffi_group *group)
 {
     teffi_real *real = real_of(exec);
-    teffi_slot *slot = own_slot(real);
-    if (slot) {
-        teffi_slot_ready(real, slot, group);
+    teffi_worker *w = own_worker(real);
+    if (w && ready_here(w, group))
         return;
-    }
     teffi_runqueue_push(&real->queue, group);
     teffi_wake_one(real);
+}
+
+static bool timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_slot *slot = teffi_slot_kept(w);
+    if (slot)
+        (void)teffi_wheel_set(&slot->wheel, timer, due_ns);
+    teffi_leave(w, was);
+    return slot != NULL;
 }
 
 static void timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_real *real = real_of(exec);
-    teffi_slot *slot = own_slot(real);
-    if (slot) {
-        (void)teffi_wheel_set(&slot->wheel, timer, due_ns);
+    teffi_worker *w = own_worker(real);
+    if (w && timer_here(w, timer, due_ns))
         return;
-    }
     uint32_t i = atomic_fetch_add_explicit(&real->next_wheel, 1, memory_order_relaxed);
-    slot = &real->slots[i % real->n_slots];
+    teffi_slot *slot = &real->slots[i % real->n_slots];
     if (teffi_wheel_set(&slot->wheel, timer, due_ns))
         teffi_slot_poke(real, slot);
 }
@@ -55,7 +71,12 @@ static bool timer_cancel(teffi_exec *exec, teffi_timer *timer)
 static unsigned worker(teffi_exec *exec)
 {
     teffi_real *real = real_of(exec);
-    teffi_slot *slot = own_slot(real);
+    teffi_worker *w = own_worker(real);
+    if (!w)
+        return 0;
+    uint32_t was = teffi_enter(w);
+    teffi_slot *slot = teffi_slot_kept(w);
+    teffi_leave(w, was);
     return slot ? (unsigned)(slot - real->slots) + 1 : 0;
 }
 
@@ -76,9 +97,8 @@ static void fini(teffi_real *real)
 }
 
 /* n_workers does not change any more once stopping is set. */
-static void stop_workers(teffi_real *real)
+static void join_workers(teffi_real *real)
 {
-    teffi_idle_stop(real);
     for (unsigned i = 0; i < real->n_workers; i++)
         teffi_thread_join(&real->workers[i]->thread);
 }
@@ -89,8 +109,9 @@ static void exec_stop(teffi_exec *exec)
     teffi_bug_if(teffi_worker_self() && teffi_worker_self()->real == real);
     if (real->stopping)
         return;
-    stop_workers(real);
-    teffi_thread_join(&real->monitor);
+    teffi_idle_stop(real);
+    teffi_thread_join(&real->monitor); /* first: it deals with workers' threads */
+    join_workers(real);
 }
 
 static void exec_free(teffi_exec *exec)
@@ -145,6 +166,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n,
     real->exec.platform = platform;
     real->exec.workers = n;
     real->searchers_max = (n + 1) / 2;
+    real->exchanges = !teffi_barrier_start();
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
     real->hooks = opt->hooks;
     real->special = opt->hooks.before || opt->hooks.after;
@@ -195,7 +217,8 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
         return TEFF_E_NOMEM;
     if (!start_workers(real) ||
         teffi_thread_start(&real->monitor, "teff-monitor", teffi_monitor_main, real)) {
-        stop_workers(real);
+        teffi_idle_stop(real);
+        join_workers(real);
         fini(real);
         return TEFF_E_IO;
     }

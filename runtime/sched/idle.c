@@ -92,6 +92,8 @@ static void hold(teffi_worker *w, teffi_slot *slot)
 {
     w->slot = slot;
     slot->worker = w;
+    /* relaxed: its thread is parked, or is the caller */
+    atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
 }
 
 static teffi_slot *let_go(teffi_worker *w)
@@ -102,10 +104,28 @@ static teffi_slot *let_go(teffi_worker *w)
     return slot;
 }
 
+static void no_more_waiting(teffi_real *real)
+{
+    if (!real->waiting.head)
+        atomic_fetch_and_explicit(&real->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
+                                  memory_order_relaxed);
+}
+
 static void to_spare(teffi_worker *w)
 {
     w->state = TEFFI_WORKER_SPARE;
     add_first(&w->real->spare, w);
+}
+
+/* A slot for the one that has waited longest. */
+static teffi_worker *promote(teffi_real *real, teffi_slot *slot)
+{
+    teffi_worker *heir = real->waiting.head;
+    take_out(&real->waiting, heir);
+    no_more_waiting(real);
+    heir->state = TEFFI_WORKER_RUNNING;
+    hold(heir, slot);
+    return heir;
 }
 
 /* A slot whose worker went into a blocking region gets another thread, as a searcher that is
@@ -162,6 +182,11 @@ void teffi_wake_one(teffi_real *real)
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
     if (!nobody_to_wake(atomic_load_explicit(&real->idle_word, memory_order_seq_cst)))
         wake_slowly(real);
+}
+
+bool teffi_none_idle(teffi_real *real)
+{
+    return !atomic_load_explicit(&real->idle_word, memory_order_relaxed);
 }
 
 bool teffi_search_begin(teffi_worker *w)
@@ -273,13 +298,6 @@ static teffi_slot *slot_of_idle(teffi_real *real)
     return let_go(w);
 }
 
-static void no_more_waiting(teffi_real *real)
-{
-    if (!real->waiting.head)
-        atomic_fetch_and_explicit(&real->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
-                                  memory_order_relaxed);
-}
-
 void teffi_attend(teffi_worker *w)
 {
     teffi_real *real = w->real;
@@ -291,10 +309,7 @@ void teffi_attend(teffi_worker *w)
         unlock(real);
         return;
     }
-    take_out(&real->waiting, heir);
-    no_more_waiting(real);
-    heir->state = TEFFI_WORKER_RUNNING;
-    hold(heir, let_go(w));
+    heir = promote(real, let_go(w));
     to_spare(w);
     unlock(real);
     teffi_parker_wake(&heir->parker);
@@ -307,11 +322,9 @@ static teffi_worker *own_worker(teffi_exec *exec)
     return w && &w->real->exec == exec ? w : NULL;
 }
 
-void teffi_blocking_begin(teffi_exec *exec)
+/* inside, with a slot. */
+static void block(teffi_worker *w)
 {
-    teffi_worker *w = own_worker(exec);
-    if (!w || w->blocking++ || !w->slot)
-        return;
     teffi_real *real = w->real;
     /* The hand-off must be where others find it. acq_rel: as in teffi_slot_ready. */
     teffi_group *next = atomic_exchange_explicit(&w->slot->next, NULL, memory_order_acq_rel);
@@ -321,11 +334,7 @@ void teffi_blocking_begin(teffi_exec *exec)
     if (!real->waiting.head)
         idle_add(w, TEFFI_WORKER_BLOCKED);
     else {
-        teffi_worker *heir = real->waiting.head;
-        take_out(&real->waiting, heir);
-        no_more_waiting(real);
-        heir->state = TEFFI_WORKER_RUNNING;
-        hold(heir, let_go(w));
+        teffi_worker *heir = promote(real, let_go(w));
         w->state = TEFFI_WORKER_OUT;
         teffi_parker_wake(&heir->parker);
     }
@@ -334,19 +343,50 @@ void teffi_blocking_begin(teffi_exec *exec)
         teffi_wake_one(real);
 }
 
-static bool take_slot(teffi_worker *w)
+void teffi_blocking_begin(teffi_exec *exec)
 {
-    teffi_real *real = w->real;
+    teffi_worker *w = own_worker(exec);
+    if (!w || w->blocking++)
+        return;
+    uint32_t was = teffi_enter(w);
+    if (!teffi_slot_kept(w))
+        teffi_slot_settle(w);
+    if (w->slot)
+        block(w);
+    teffi_leave(w, was);
+}
+
+static teffi_slot *free_slot(teffi_real *real)
+{
     teffi_slot *slot = real->free_slots;
     if (slot)
         real->free_slots = slot->next_free;
-    else
-        slot = slot_of_idle(real);
-    if (!slot)
-        return false;
+    return slot;
+}
+
+/* No longer OUT or LOST. */
+static void have_slot(teffi_worker *w, teffi_slot *slot)
+{
+    if (w->state == TEFFI_WORKER_LOST)
+        take_out(&w->real->lost, w);
     w->state = TEFFI_WORKER_RUNNING;
     hold(w, slot);
+}
+
+static bool take_slot(teffi_worker *w)
+{
+    teffi_slot *slot = free_slot(w->real);
+    if (!slot)
+        slot = slot_of_idle(w->real);
+    if (!slot)
+        return false;
+    have_slot(w, slot);
     return true;
+}
+
+static bool without_slot(const teffi_worker *w)
+{
+    return w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST;
 }
 
 void teffi_blocking_end(teffi_exec *exec)
@@ -359,8 +399,10 @@ void teffi_blocking_end(teffi_exec *exec)
     bool have = true;
     if (w->state == TEFFI_WORKER_BLOCKED) {
         idle_del(w, TEFFI_WORKER_RUNNING, false);
-    } else if (w->state == TEFFI_WORKER_OUT && !real->stopping && !take_slot(w)) {
+    } else if (without_slot(w) && !real->stopping && !take_slot(w)) {
         have = false;
+        if (w->state == TEFFI_WORKER_LOST)
+            take_out(&real->lost, w);
         w->state = TEFFI_WORKER_WAITING;
         add_last(&real->waiting, w);
         atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_WAITING, memory_order_relaxed);
@@ -368,6 +410,102 @@ void teffi_blocking_end(teffi_exec *exec)
     unlock(real);
     if (!have)
         (void)wait_for_slot(w);
+}
+
+void teff_blocking_begin(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (w)
+        teffi_blocking_begin(&w->real->exec);
+}
+
+void teff_blocking_end(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (w)
+        teffi_blocking_end(&w->real->exec);
+}
+
+/* ---- turns that take too long ---- */
+
+void teffi_slot_settle(teffi_worker *w)
+{
+    /* The monitor decides under this lock. */
+    lock(w->real);
+    unlock(w->real);
+}
+
+/* A thread for a slot that is about to be retaken: one that waits for a slot, a spare one, a new
+ * one. NULL: none is to be had; the slot still says who held it. */
+static teffi_worker *heir_for(teffi_real *real, teffi_slot *slot)
+{
+    if (real->waiting.head)
+        return promote(real, slot);
+    atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+    teffi_worker *w = real->spare.head;
+    if (!w) {
+        w = teffi_worker_start(real, slot, true);
+        if (!w)
+            atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+        return w;
+    }
+    take_out(&real->spare, w);
+    w->state = TEFFI_WORKER_RUNNING;
+    w->searching = true;
+    hold(w, slot);
+    return w;
+}
+
+/* out: w's thread leaves its slot alone from here on, until retaken is cleared. */
+static bool retake(teffi_worker *w, uint64_t turn)
+{
+    /* seq_cst: then the barrier, then the look at inside; see worker.h */
+    atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
+    if (!w->real->exchanges)
+        teffi_barrier_all();
+    /* seq_cst, acquire: pairs with teffi_enter's exchange; all it did with the slot before leave */
+    return !atomic_load_explicit(&w->inside, memory_order_seq_cst) &&
+           atomic_load_explicit(&w->slot->turns, memory_order_relaxed) == turn;
+}
+
+bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn)
+{
+    teffi_worker *heir = NULL;
+    lock(real);
+    teffi_worker *w = slot->worker;
+    if (w && w->state == TEFFI_WORKER_RUNNING && !real->stopping) {
+        if (retake(w, turn))
+            heir = heir_for(real, slot);
+        if (heir) {
+            w->slot = NULL;
+            w->state = TEFFI_WORKER_LOST;
+            add_last(&real->lost, w);
+        } else {
+            slot->worker = w;
+            /* release: pairs with teffi_slot_kept */
+            atomic_store_explicit(&w->retaken, 0, memory_order_release);
+        }
+    }
+    unlock(real);
+    if (heir)
+        teffi_parker_wake(&heir->parker);
+    return heir != NULL;
+}
+
+bool teffi_slot_regain(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    lock(real);
+    teffi_slot *slot = real->stopping ? NULL : free_slot(real);
+    if (slot) {
+        have_slot(w, slot);
+    } else if (!real->stopping) {
+        if (w->state == TEFFI_WORKER_LOST)
+            take_out(&real->lost, w);
+        to_spare(w);
+    }
+    unlock(real);
+    return slot || wait_for_slot(w);
 }
 
 void teffi_idle_stop(teffi_real *real)

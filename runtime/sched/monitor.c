@@ -1,5 +1,6 @@
-/* monitor.c - a thread that looks after what a busy worker cannot: its hand-off, its timers.
- * Way:     every 2.5 ms while some worker runs -> [monitor] -> wake_one, teffi_wheel_fire
+/* monitor.c - a thread that looks after what a busy worker cannot: its hand-off, its timers, and
+ * its slot when one turn takes too long.
+ * Way:     every 2.5 ms while some worker runs -> [monitor] -> wake_one, wheel_fire, slot_retake
  * Threads: one; sleeps for good once all workers have been parked for a while, until one wakes.
  * Source:  Go's sysmon */
 #include "sched/worker.h"
@@ -7,6 +8,7 @@
 #define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
 
+enum { RETAKE_TICKS = 5 }; /* a turn of 10 to 12.5 ms has been seen so often in a row */
 enum { QUIET_TICKS = 20 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
 /* The same turn as at the last tick: others may take the hand-off. */
@@ -15,13 +17,42 @@ static bool open_next(teffi_slot *slot)
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
     if (turns != slot->seen_turns) {
         slot->seen_turns = turns;
+        slot->seen = 1;
         return false;
     }
+    slot->seen += slot->seen < RETAKE_TICKS;
     if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
         return false;
     /* seq_cst: pairs with next_is_open in find.c */
     atomic_store_explicit(&slot->opened_at, turns, memory_order_seq_cst);
     return true;
+}
+
+/* Work that no worker is free to take, or a worker that waits for a slot. */
+static bool others_wait(teffi_real *real)
+{
+    if (atomic_load_explicit(&real->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
+        return true;
+    if (!teffi_any_work(real))
+        return false;
+    /* Where there are idle workers none should be needed, but a wake costs nothing. */
+    teffi_wake_one(real);
+    return teffi_none_idle(real);
+}
+
+static void retake(teffi_real *real)
+{
+    bool looked = false;
+    for (unsigned i = 0; i < real->n_slots; i++) {
+        teffi_slot *slot = &real->slots[i];
+        if (slot->seen < RETAKE_TICKS)
+            continue;
+        if (!looked && !others_wait(real))
+            return;
+        looked = true;
+        if (teffi_slot_retake(real, slot, slot->seen_turns))
+            slot->seen = 0;
+    }
 }
 
 static void tick(teffi_real *real)
@@ -37,6 +68,7 @@ static void tick(teffi_real *real)
     }
     if (opened)
         teffi_wake_one(real);
+    retake(real);
 }
 
 /* true: all workers are parked and have been for a while; the next to wake wakes the monitor. */

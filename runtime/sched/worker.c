@@ -75,6 +75,14 @@ static void announce(teffi_worker *w)
         teffi_wake_one(w->real);
 }
 
+/* A turn has ended or a call into the scheduler needs to know for sure: is w->slot there? */
+static void enter_between(teffi_worker *w)
+{
+    (void)teffi_enter(w);
+    if (!teffi_slot_kept(w))
+        teffi_slot_settle(w);
+}
+
 static void run_turn(teffi_worker *w, teffi_group *group)
 {
     teffi_slot *slot = w->slot;
@@ -83,19 +91,18 @@ static void run_turn(teffi_worker *w, teffi_group *group)
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
     atomic_store_explicit(&slot->turns, turns + 1, memory_order_relaxed);
     uint64_t until_ns = slot->now_ns + QUANTUM_NS;
-    if (w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
-                         : teffi_group_run(group, ITEMS_MAX, until_ns))
+    teffi_leave(w, 0);
+    bool again = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
+                                  : teffi_group_run(group, ITEMS_MAX, until_ns);
+    enter_between(w);
+    teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
+    if (again)
         requeue(w, group);
 }
 
-bool teffi_help(teffi_exec *exec)
+/* inside, with a slot. */
+static bool help_one(teffi_worker *w)
 {
-    teffi_worker *w = self;
-    if (!w || &w->real->exec != exec || w->blocking || !w->slot || w->nested == NESTED_MAX)
-        return false;
-    /* Somebody waits for a slot, or the end comes: the turn that waits had better sleep. */
-    if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
-        return false;
     fire_timers(w);
     teffi_group *group = teffi_find(w);
     if (!group && w->searching)
@@ -109,10 +116,31 @@ bool teffi_help(teffi_exec *exec)
     return true;
 }
 
-/* A worker without a slot is only left when everything stops. */
+bool teffi_help(teffi_exec *exec)
+{
+    teffi_worker *w = self;
+    if (!w || &w->real->exec != exec || w->blocking || w->nested == NESTED_MAX)
+        return false;
+    /* Somebody waits for a slot, or the end comes: the turn that waits had better sleep. */
+    if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
+        return false;
+    uint32_t was = teffi_enter(w);
+    bool helped = teffi_slot_kept(w) && help_one(w);
+    teffi_leave(w, was);
+    return helped;
+}
+
+static bool regain(teffi_worker *w)
+{
+    teffi_thread_pauses(w);
+    bool have = teffi_slot_regain(w);
+    teffi_thread_resumes(w);
+    return have;
+}
+
 static void loop(teffi_worker *w)
 {
-    while (w->slot) {
+    while (w->slot || regain(w)) {
         if (atomic_load_explicit(&w->real->attention, memory_order_relaxed)) {
             if (atomic_load_explicit(&w->real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP)
                 return;
@@ -183,6 +211,7 @@ teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool search
     w->real = real;
     w->number = real->n_workers;
     w->searching = searching;
+    atomic_init(&w->inside, 1);
     w->slot = slot;
     slot->worker = w;
     if (teffi_thread_start(&w->thread, "teff-worker", worker_main, w)) {

@@ -1,8 +1,26 @@
 /* worker.h - the inside of the real executor: slots (what is ready) and workers (threads).
  * Way:     exec.c (ops) -> [worker.c -> find.c -> group_run -> idle.c park]; monitor.c beside it
  * Threads: a slot's deque and plain fields belong to the worker that holds it; who holds what is
- *          changed under idle_lock only. A worker may lose its slot while it blocks, never else.
- * Source:  Go's P and M; the scheduler seeds */
+ *          changed under idle_lock only. A worker may lose its slot while it blocks, and while it
+ *          is inside a turn but outside of the scheduler.
+ * Source:  Go's P and M; the scheduler seeds
+ *
+ * How a slot is retaken from a turn that takes too long. The turn need not co-operate and is not
+ * interrupted; it may compute for ever or sit in a system call that nobody declared:
+ *  - A worker is "inside" (its flag, a plain store) whenever it may use its slot: in its loop, and
+ *    in a turn from teffi_enter to teffi_leave, around each call into the scheduler.
+ *  - Who enters sets inside, then looks at retaken. Who retakes (the monitor, idle_lock held) sets
+ *    retaken, lets a barrier pass on every thread (membarrier), then looks at inside. So at least
+ *    one of the two sees the other's store, and the worker's side costs no barrier.
+ *  - Inside was not set: whatever the worker does next sees retaken and leaves the slot alone; all
+ *    it did before is visible (leave releases, the monitor acquires). The slot, with all that is
+ *    queued and set on it, goes to an heir. Nothing is moved, so nothing can be lost.
+ *  - Inside was set: the monitor takes retaken back and tries again at its next tick.
+ *  - Who enters and sees retaken goes without a slot: what it makes READY goes to the global
+ *    queue, its timers to any wheel. Should retaken be taken back meanwhile, no harm is done. At
+ *    the end of its turn the worker waits for idle_lock first, and so learns the outcome. Then it
+ *    takes a free slot or becomes a spare thread.
+ * Where the kernel has no membarrier, enter uses an exchange (9 ns). */
 #ifndef TEFFI_SCHED_WORKER_H
 #define TEFFI_SCHED_WORKER_H
 
@@ -53,7 +71,9 @@ struct teffi_slot {
     /* guarded by idle_lock */
     teffi_worker *worker; /* NULL: free, its work is there for thieves */
     teffi_slot *next_free;
-    uint64_t seen_turns; /* the monitor's */
+    /* the monitor's */
+    uint64_t seen_turns;
+    unsigned seen; /* so often in a row */
 };
 
 /* guarded by idle_lock */
@@ -62,6 +82,7 @@ typedef enum teffi_worker_state {
     TEFFI_WORKER_PARKED,  /* holds a slot; in the idle list */
     TEFFI_WORKER_BLOCKED, /* in a blocking region with its slot; in the idle list */
     TEFFI_WORKER_OUT,     /* in a blocking region, slot handed over */
+    TEFFI_WORKER_LOST,    /* its turn took too long, slot retaken; in the lost list */
     TEFFI_WORKER_WAITING, /* wants a slot; in the waiting list */
     TEFFI_WORKER_SPARE    /* without a slot; in the spare list */
 } teffi_worker_state;
@@ -71,10 +92,12 @@ struct teffi_worker {
     uint32_t number;  /* immutable: 0 .., the hooks' name for it */
     teffi_thread thread;
     teffi_parker parker;
-    teffi_slot *slot;  /* its thread reads it while RUNNING; changed under idle_lock */
-    bool searching;    /* own thread, or whoever wakes it under idle_lock */
-    unsigned nested;   /* own thread: turns under the one that helps */
-    unsigned blocking; /* own thread: depth of blocking regions */
+    teffi_slot *slot;         /* its thread reads it while inside; changed under idle_lock */
+    bool searching;           /* own thread, or whoever wakes it under idle_lock */
+    unsigned nested;          /* own thread: turns under the one that helps */
+    unsigned blocking;        /* own thread: depth of blocking regions */
+    _Atomic uint32_t inside;  /* written by its own thread; pairs with retaken */
+    _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
     teffi_worker_state state;
     teffi_worker *prev, *next;           /* of the list that state tells, under idle_lock */
     teffi_group *batch[TEFFI_STEAL_MAX]; /* own thread: between two queues */
@@ -92,6 +115,7 @@ struct teffi_real {
     unsigned threads_max;
     bool special; /* each run goes through teffi_turn */
     teff_sched_hooks hooks;
+    bool exchanges; /* no membarrier: teffi_enter uses an exchange */
     teffi_slot *slots;
     /* atomic */
     _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */
@@ -101,7 +125,7 @@ struct teffi_real {
     teffi_runqueue queue;
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
-    teffi_worker_list idle, waiting, spare;
+    teffi_worker_list idle, waiting, spare, lost;
     teffi_slot *free_slots;
     teffi_worker **workers;
     unsigned n_workers, workers_room, n_parked;
@@ -113,6 +137,34 @@ struct teffi_real {
 
 /* bits of attention */
 enum { TEFFI_ATTEND_STOP = 1, TEFFI_ATTEND_WAITING = 2 };
+
+/* teffi_enter - from a turn into the scheduler, on w's own thread. out: for teffi_leave. */
+static inline uint32_t teffi_enter(teffi_worker *w)
+{
+    uint32_t was = atomic_load_explicit(&w->inside, memory_order_relaxed);
+    if (__builtin_expect(w->real->exchanges, 0)) {
+        /* seq_cst: before the look at retaken; pairs with retake() in idle.c */
+        atomic_exchange_explicit(&w->inside, 1, memory_order_seq_cst);
+        return was;
+    }
+    atomic_store_explicit(&w->inside, 1, memory_order_relaxed);
+    /* The compiler keeps the order; on the other cores retake()'s membarrier does. */
+    atomic_signal_fence(memory_order_seq_cst);
+    return was;
+}
+
+static inline void teffi_leave(teffi_worker *w, uint32_t was)
+{
+    /* release: what was done with the slot; pairs with retake() */
+    atomic_store_explicit(&w->inside, was, memory_order_release);
+}
+
+/* teffi_slot_kept - after teffi_enter: the slot this worker may use; NULL: none (any more). */
+static inline teffi_slot *teffi_slot_kept(teffi_worker *w)
+{
+    /* acquire: pairs with a retake that was taken back */
+    return atomic_load_explicit(&w->retaken, memory_order_acquire) ? NULL : w->slot;
+}
 
 /* ---- worker.c ---- */
 
@@ -162,6 +214,9 @@ bool teffi_any_work(teffi_real *real);
 /* teffi_wake_one - after making work visible: wake a worker unless one is searching already. */
 void teffi_wake_one(teffi_real *real);
 
+/* teffi_none_idle - no worker sleeps or looks for work. */
+bool teffi_none_idle(teffi_real *real);
+
 /* teffi_search_begin, _end - count this worker as searching; begin may refuse, end on success. */
 bool teffi_search_begin(teffi_worker *worker);
 void teffi_search_end(teffi_worker *worker);
@@ -171,6 +226,17 @@ void teffi_park(teffi_worker *worker);
 
 /* teffi_attend - give the slot to a waiting worker, if there is one. */
 void teffi_attend(teffi_worker *worker);
+
+/* teffi_slot_retake - the worker of this slot has been in one turn for too long: its slot goes to
+ * another thread, if one is to be had. runs: the monitor. out: false: not this time. */
+bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn);
+
+/* teffi_slot_settle - after teffi_enter that found retaken set: w->slot is as it really is. */
+void teffi_slot_settle(teffi_worker *w);
+
+/* teffi_slot_regain - a worker without a slot is between two turns: until it has one again.
+ * out:  false: the end. */
+bool teffi_slot_regain(teffi_worker *w);
 
 /* teffi_slot_poke - the slot's wheel has an earlier timer: a parked worker is to look. */
 void teffi_slot_poke(teffi_real *real, teffi_slot *slot);

@@ -56,6 +56,14 @@ typedef struct teff_sched_metrics {
     uint32_t ready;   /* groups in the queue of all workers now */
 } teff_sched_metrics;
 
+/* teff_blocking_begin, teff_blocking_end - around a call that blocks the thread: a system call, a
+ * driver, a lock held for long. The worker's place goes to another thread as soon as something is
+ * READY; end gets a place again, waiting for one if need be. They nest.
+ * runs: in a turn of a grain, process or engine; elsewhere they do nothing. No call of teff's that
+ *       waits may stand between them. A turn that blocks without them is noticed after 10 ms. */
+TEFF_API void teff_blocking_begin(void);
+TEFF_API void teff_blocking_end(void);
+
 #ifdef __cplusplus
 }
 #endif

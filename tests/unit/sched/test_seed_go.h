@@ -1,0 +1,97 @@
+/* test_seed_go.h - what the tests of the seed document about Go's scheduler share: groups with one
+ * item that do something, and waiting for counts. */
+#ifndef TEST_SEED_GO_H
+#define TEST_SEED_GO_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <teff/sched.h>
+#include "base/queue.h"
+#include "platform/thread.h"
+#include "sched/worker.h"
+
+static teffi_platform platform;
+
+typedef struct latch { /* counts; one thread waits for a number */
+    _Atomic unsigned count;
+    teffi_parker parker;
+} latch;
+
+static inline void latch_hit(latch *l)
+{
+    atomic_fetch_add(&l->count, 1);
+    teffi_parker_wake(&l->parker);
+}
+
+static inline void latch_wait(latch *l, unsigned n)
+{
+    while (atomic_load(&l->count) < n)
+        teffi_parker_wait(&l->parker, UINT64_MAX);
+}
+
+typedef struct job job;
+struct job { /* a group with one item */
+    teffi_group group;
+    teffi_item item;
+    void (*run)(job *j);
+    teffi_exec *exec;
+    job *peer;
+    latch *done;
+    _Atomic unsigned runs;
+    _Atomic bool queued; /* the item is in the queue: it may be there once only */
+};
+
+static inline void job_handle(teffi_group *group, teffi_item *item)
+{
+    job *j = teffi_container(group, job, group);
+    (void)item;
+    atomic_store(&j->queued, false);
+    j->run(j);
+    atomic_fetch_add(&j->runs, 1);
+    if (j->done)
+        latch_hit(j->done);
+}
+
+static const teffi_group_ops job_ops = {.handle = job_handle};
+
+static inline void job_init(job *j, teffi_exec *exec, void (*run)(job *j), latch *done)
+{
+    *j = (job){.run = run, .exec = exec, .done = done};
+    teffi_group_init(&j->group, exec, &job_ops);
+}
+
+static inline void job_push(job *j)
+{
+    if (!atomic_exchange(&j->queued, true))
+        (void)teffi_group_push(&j->group, &j->item);
+}
+
+static inline void job_nothing(job *j)
+{
+    (void)j;
+}
+
+static inline teffi_exec *exec_of(unsigned workers, const teff_sched_options *opt)
+{
+    teffi_exec *exec = NULL;
+    assert_int_equal(teffi_exec_real_new(&platform, workers, opt, &exec), TEFF_OK);
+    return exec;
+}
+
+static inline teffi_real *real_of(teffi_exec *exec)
+{
+    return (teffi_real *)(void *)exec;
+}
+
+static inline bool holds_slot(teffi_exec *exec)
+{
+    return exec->ops->worker(exec) != 0;
+}
+
+#endif
