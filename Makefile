@@ -11,6 +11,8 @@ BENCH  ?=
 # for `make sim`: how many seeds, from which
 SEEDS  ?= 200
 FIRST  ?= 1
+# for `make explore`: how many schedules, from seed FIRST
+SCHEDULES ?= 1000000
 # for `make fuzz`: one of tests/fuzz/fuzz_*.c; empty: each in turn
 TARGET ?=
 SECONDS ?= 60
@@ -71,6 +73,13 @@ sim: ## SEEDS=n seeds from FIRST: a cluster in one thread, each seed run twice
 	@$(call configured,$(BUILD),release)
 	@ninja -C $(BUILD) tests/sim/sim
 	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt
+
+.PHONY: explore
+explore: ## SCHEDULES=n schedules of the scheduler's own code, from seed FIRST
+	@.ci/setup core
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD) tests/explore/explore
+	@$(BUILD)/tests/explore/explore --schedules $(SCHEDULES) --first $(FIRST)
 
 .PHONY: model
 model: ## Spin checks the models of the scheduler; their mutants must fail

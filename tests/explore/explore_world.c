@@ -1,0 +1,60 @@
+/* explore_world.c - what platform/thread.h and base/bug.h promise, for virtual threads.
+ * Way:     explored source -> [world] -> explore_start, explore_wait
+ * Threads: as explore.h. These stand in for the real functions of the same names. */
+#include <stdlib.h>
+#include "base/bug.h"
+#include "explore.h"
+#include "platform/thread.h"
+
+teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
+                            void *arg)
+{
+    explore_point("thread", "start a thread");
+    explore_flush(ex.current);
+    int n = explore_draw(16) < ex.refuse ? -1 : explore_start(name, fn, arg);
+    if (n < 0)
+        return TEFF_E_IO; /* as a system that has no more */
+    thread->id = (pthread_t)n;
+    return TEFF_OK;
+}
+
+void teffi_thread_join(teffi_thread *thread)
+{
+    explore_thread *t = &ex.thread[thread->id];
+    explore_point("thread", "join");
+    while (t->state != EXPLORE_ENDED)
+        (void)explore_wait(t, UINT64_MAX);
+}
+
+void teffi_thread_yield(void)
+{
+    explore_back_off("thread");
+}
+
+unsigned teffi_cpu_count(void)
+{
+    return 2;
+}
+
+/* word: 1 = the token is there. */
+void teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+{
+    volatile uint32_t *token = (volatile uint32_t *)&parker->word;
+    explore_point("parker", "wait");
+    if (!*token && timeout_ns)
+        (void)explore_wait(parker, timeout_ns == UINT64_MAX ? UINT64_MAX : ex.now_ns + timeout_ns);
+    *token = 0;
+}
+
+void teffi_parker_wake(teffi_parker *parker)
+{
+    explore_point("parker", "wake");
+    explore_flush(ex.current);
+    *(volatile uint32_t *)&parker->word = 1;
+    explore_notify(parker);
+}
+
+void teffi_bug(const char *file, int line, const char *what)
+{
+    explore_fail("bug at %s:%d: %s", file, line, what);
+}

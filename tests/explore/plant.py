@@ -1,0 +1,65 @@
+# plant.py SOURCE NAME OUT [PLANT] - a copy of a source (NAME: its path in messages) for the
+# explorer, with a bug planted on purpose if PLANT names one.
+#
+# A bug is text that stands exactly once in the source, and what takes its place. When the text is
+# not there the copy is left as it is and says so: that plant's test fails, the build does not.
+import sys
+
+PLANTS = {
+    # An owner that pops near the top without the CAS, as in a deque whose thieves take one item.
+    "double-steal": ("deque.c",
+                     "#define TEFFI_DEQUE_NEAR TEFFI_STEAL_MAX",
+                     "#define TEFFI_DEQUE_NEAR 1"),
+    # The owner's CAS leaves top as it was: a thief that read it before takes what is gone.
+    "aba": ("deque.c", "(uint32_t)(top + 1)", "(uint32_t)top"),
+    # Lowering bottom and reading top change places.
+    "weak-pop": ("deque.c",
+                 "atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst)",
+                 "atomic_store_explicit(&deque->bottom, i, memory_order_release)"),
+    # Publishing work and looking for sleepers change places.
+    "weak-push": ("deque.c",
+                  "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst)",
+                  "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_release)"),
+    # A worker parks without another look at the queues.
+    "lost-wakeup": ("idle.c", "bool found = teffi_any_work(real);", "bool found = false;"),
+    # The last searcher takes its group and leaves the rest to nobody.
+    "last-searcher": ("idle.c",
+                      "(word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real)",
+                      "(word & SEARCHING_MASK) > UINT16_MAX"),
+    # A group goes to rest over an item that has just come.
+    "blind-rest": ("group.c",
+                   "    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
+                   "memory_order_release,\n"
+                   "                                                   memory_order_relaxed);",
+                   "    (void)word;\n"
+                   "    atomic_store_explicit(&group->word, rest, memory_order_release);\n"
+                   "    return true;"),
+    # A push finds a running group and queues it a second time.
+    "double-run": ("group.c",
+                   "    if (rests(word))\n        group->exec->ops->ready(group->exec, group);",
+                   "    if (rests(word) || state_of(word) == RUNNING)\n"
+                   "        group->exec->ops->ready(group->exec, group);"),
+    # What came before a group completed is dropped.
+    "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
+}
+
+
+def planted(text, source, plant):
+    name, old, new = PLANTS[plant]
+    if not source.endswith("/" + name) or text.count(old) != 1:
+        return text + ('const char explore_not_planted[] = "plant.py: %s: %s no longer has what it'
+                       ' replaces";\n' % (plant, name))
+    return text.replace(old, new)
+
+
+def main(source, name, out, plant=None):
+    with open(source, encoding="utf-8") as file:
+        text = file.read()
+    if plant:
+        text = planted(text, source, plant)
+    with open(out, "w", encoding="utf-8") as file:
+        file.write('#include "explore_atomic.h"\n#line 1 "%s"\n%s' % (name, text))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,351 @@
+/* scene_exec.c - the whole executor: workers, monitor, blocking regions, timers and two threads
+ * outside; tokens hop from group to group until all have arrived. No work is left to itself while a
+ * worker sleeps.
+ * Way:     explore_main -> [scene] -> explored exec.c and all below it
+ * Threads: as explore.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "base/queue.h"
+#include "explore.h"
+#include "sched/worker.h"
+
+#define QUIET_NS 60000000u
+
+enum { PLACES = 3, AIDS = 2, TOKENS_MAX = 6, OUTSIDERS = 2 };
+
+typedef struct place {
+    teffi_group group;
+    bool inside;
+    unsigned next_number[OUTSIDERS]; /* of each thread outside, at least this comes next */
+} place;
+
+typedef struct token {
+    teffi_item item;
+    teffi_timer timer;
+    unsigned source, number; /* which thread outside pushed it first, as which of its own */
+    unsigned hops;
+    bool fresh;  /* not handled yet */
+    place *next; /* where its timer will push it */
+} token;
+
+typedef struct cabin { /* a group for one visit, freed when it has ended */
+    teffi_group group;
+    token *guest;
+} cabin;
+
+typedef struct aid { /* what a turn that is stuck waits for */
+    teffi_group group;
+    teffi_item item;
+    bool done;
+} aid;
+
+static teffi_platform platform;
+static teffi_exec *exec;
+static place places[PLACES];
+static token tokens[TOKENS_MAX];
+static aid aids[AIDS];
+static unsigned n_places, n_tokens, n_arrived, n_cabins;
+static uint32_t plain_of_16;
+static bool stuck_used;
+static teffi_parker all_arrived, aided;
+
+static teffi_real *real(void)
+{
+    return (teffi_real *)(void *)exec;
+}
+
+/* ---- hops ---- */
+
+static void go_to(token *t, place *p)
+{
+    if (!teffi_group_push(&p->group, &t->item))
+        explore_fail("a push was refused");
+}
+
+static void on_timer(teffi_timer *timer)
+{
+    token *t = teffi_container(timer, token, timer);
+    go_to(t, t->next);
+}
+
+static void enter(place *p)
+{
+    if (p->inside)
+        explore_fail("two run a group at once");
+    p->inside = true;
+    explore_point("scene", "inside");
+}
+
+static void leave(place *p)
+{
+    explore_point("scene", "inside");
+    p->inside = false;
+}
+
+static void block_a_while(void)
+{
+    exec->ops->blocking_begin(exec);
+    for (uint32_t n = explore_draw(4); n > 0; n--)
+        explore_back_off("scene");
+    exec->ops->blocking_end(exec);
+}
+
+static void visit_by_claim(place *p)
+{
+    if (!teffi_group_claim(&p->group))
+        return;
+    enter(p);
+    leave(p);
+    teffi_group_release(&p->group);
+}
+
+static void on_aid(teffi_group *group, teffi_item *item)
+{
+    (void)item;
+    explore_point("scene", "aid");
+    teffi_container(group, aid, group)->done = true;
+    teffi_parker_wake(&aided);
+}
+
+static const teffi_group_ops aid_ops = {.handle = on_aid};
+
+/* The turn waits, on its worker's stack, for groups that it made READY itself: the first lies in
+ * the worker's deque then, the last in its next slot. Others must take them. */
+static void get_stuck(void)
+{
+    unsigned n = 1 + explore_draw(AIDS), for_which = explore_draw(n);
+    bool helps = explore_draw(2);
+    stuck_used = true;
+    for (unsigned i = 0; i < n; i++)
+        (void)teffi_group_push(&aids[i].group, &aids[i].item);
+    while (!aids[for_which].done)
+        if (!helps || !exec->ops->help(exec))
+            teffi_parker_wait(&aided, UINT64_MAX);
+}
+
+static void hop(token *t);
+
+static void in_cabin(teffi_group *group, teffi_item *item)
+{
+    cabin *c = teffi_container(group, cabin, group);
+    (void)item;
+    teffi_group_complete(group);
+    hop(c->guest);
+}
+
+static void free_cabin(teffi_group *group)
+{
+    n_cabins--;
+    free(teffi_container(group, cabin, group));
+}
+
+static const teffi_group_ops cabin_ops = {.handle = in_cabin, .ended = free_cabin};
+
+static void go_to_cabin(token *t)
+{
+    cabin *c = malloc(sizeof *c);
+    teffi_bug_if(!c);
+    n_cabins++;
+    c->guest = t;
+    teffi_group_init(&c->group, exec, &cabin_ops);
+    (void)teffi_group_push(&c->group, &t->item);
+}
+
+/* The token is elsewhere afterwards. */
+static void hop(token *t)
+{
+    place *to = &places[explore_draw(n_places)];
+    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(7)) {
+    case 1:
+        t->next = to;
+        exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
+        return;
+    case 2:
+        block_a_while();
+        break;
+    case 3:
+        ex.now_ns += 60000000; /* twice, and the quantum is used up */
+        break;
+    case 4:
+        go_to_cabin(t);
+        return;
+    case 5:
+        visit_by_claim(&places[explore_draw(n_places)]);
+        break;
+    case 6:
+        if (!stuck_used && exec->workers > 1)
+            get_stuck();
+        break;
+    default:
+        break;
+    }
+    go_to(t, to);
+}
+
+static void in_order(place *p, token *t)
+{
+    if (!t->fresh)
+        return;
+    t->fresh = false;
+    if (t->number < p->next_number[t->source])
+        explore_fail("token %u of outsider %u comes too late", t->number, t->source);
+    p->next_number[t->source] = t->number + 1;
+}
+
+static void on_item(teffi_group *group, teffi_item *item)
+{
+    place *p = teffi_container(group, place, group);
+    token *t = teffi_container(item, token, item);
+    enter(p);
+    in_order(p, t);
+    if (t->hops-- > 1)
+        hop(t);
+    else if (++n_arrived == n_tokens)
+        teffi_parker_wake(&all_arrived);
+    leave(p);
+}
+
+static const teffi_group_ops place_ops = {.handle = on_item};
+
+/* ---- the threads outside ---- */
+
+/* A timer set outside falls to some slot, whose worker may sleep. */
+static void by_timer(token *t, place *to)
+{
+    t->fresh = false; /* timers have an order of their own */
+    t->next = to;
+    exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
+}
+
+static void throw_in(void *arg)
+{
+    unsigned mine = *(unsigned *)arg;
+    for (unsigned i = 0; i < n_tokens; i++) {
+        place *to = &places[explore_draw(n_places)];
+        if (tokens[i].source != mine)
+            continue;
+        if (explore_draw(16) < plain_of_16)
+            go_to(&tokens[i], to);
+        else
+            by_timer(&tokens[i], to);
+    }
+}
+
+/* Called when nobody runs: what is READY now would stay so. The hand-off of a turn that is stuck is
+ * another matter: the monitor comes by and opens it. */
+static void look_for_lost(void)
+{
+    if (!exec || real()->stopping || !real()->n_parked)
+        return;
+    bool work = teffi_runqueue_count(&real()->queue) != 0;
+    for (unsigned i = 0; i < real()->n_slots; i++) {
+        teffi_slot *slot = &real()->slots[i];
+        work |= teffi_deque_count(&slot->deque) != 0;
+        work |= slot->next && slot->worker && slot->worker->state == TEFFI_WORKER_PARKED;
+    }
+    if (work)
+        explore_fail("lost wake-up: a worker sleeps beside work");
+}
+
+static void set_up_groups(void)
+{
+    memset(places, 0, sizeof places);
+    memset(aids, 0, sizeof aids);
+    for (unsigned i = 0; i < n_places; i++)
+        teffi_group_init(&places[i].group, exec, &place_ops);
+    for (unsigned i = 0; i < AIDS; i++)
+        teffi_group_init(&aids[i].group, exec, &aid_ops);
+}
+
+static void set_up_tokens(void)
+{
+    unsigned numbers[OUTSIDERS] = {0};
+    memset(tokens, 0, sizeof tokens);
+    for (unsigned i = 0; i < n_tokens; i++) {
+        token *t = &tokens[i];
+        t->source = explore_draw(OUTSIDERS);
+        t->number = numbers[t->source]++;
+        t->hops = 1 + explore_draw(4);
+        t->timer.fire = on_timer;
+        t->fresh = true;
+    }
+}
+
+static void start_exec(void)
+{
+    static const uint32_t more[] = {0, 0, 1, 2}; /* threads beside one a slot */
+    unsigned workers = 1 + explore_draw(3);
+    uint32_t extra = more[explore_draw(4)];
+    teff_sched_options opt = {extra ? (workers > 2 ? workers : 2) + extra - 1 : 0};
+    teffi_exec *made = NULL;
+    if (teffi_exec_real_new(&platform, workers, &opt, &made))
+        explore_fail("the executor does not start");
+    exec = made;
+    ex.refuse = explore_draw(4) ? 0 : 8;
+    /* Near the picks at which a worker looks elsewhere first. */
+    for (unsigned i = 0; i < workers; i++) {
+        real()->slots[i].tick = 50 + explore_draw(12);
+        real()->slots[i].handoffs = explore_draw(16);
+    }
+}
+
+static void live(void *arg)
+{
+    static unsigned which[OUTSIDERS] = {0, 1};
+    explore_thread *outsiders[OUTSIDERS];
+    (void)arg;
+    start_exec();
+    set_up_groups();
+    if (explore_draw(16) == 0) /* until the monitor sleeps for good, perhaps */
+        (void)explore_wait(&all_arrived, ex.now_ns + QUIET_NS);
+    for (unsigned i = 0; i < OUTSIDERS; i++)
+        outsiders[i] =
+            &ex.thread[explore_start(i ? "outside 2" : "outside 1", throw_in, &which[i])];
+    while (n_arrived < n_tokens)
+        teffi_parker_wait(&all_arrived, UINT64_MAX);
+    for (unsigned i = 0; i < OUTSIDERS; i++)
+        while (outsiders[i]->state != EXPLORE_ENDED)
+            (void)explore_wait(outsiders[i], UINT64_MAX);
+    teffi_exec *old = exec;
+    exec->ops->stop(exec);
+    exec = NULL;
+    old->ops->free(old);
+}
+
+static uint64_t mono_ns(void *arg)
+{
+    (void)arg;
+    return ex.now_ns;
+}
+
+static uint64_t random_bits(void *arg)
+{
+    (void)arg;
+    return (uint64_t)explore_draw(UINT32_MAX) << 32 | explore_draw(UINT32_MAX);
+}
+
+static void play(void)
+{
+    platform = (teffi_platform){.mono_ns = mono_ns, .random = random_bits};
+    exec = NULL;
+    n_arrived = n_cabins = 0;
+    stuck_used = false;
+    memset(&all_arrived, 0, sizeof all_arrived);
+    memset(&aided, 0, sizeof aided);
+    n_places = 1 + explore_draw(PLACES);
+    n_tokens = 1 + explore_draw(TOKENS_MAX);
+    plain_of_16 = explore_draw(17);
+    set_up_tokens();
+    ex.when_all_wait = look_for_lost;
+    explore_start("main", live, NULL);
+    explore_run();
+    if (n_arrived != n_tokens || n_cabins)
+        explore_fail("%u of %u tokens arrived, %u groups did not end", n_arrived, n_tokens,
+                     n_cabins);
+    for (unsigned i = 0; i < n_tokens; i++)
+        if (tokens[i].hops)
+            explore_fail("token %u still has hops", i);
+}
+
+const explore_scene explore_exec = {"exec", 2048, play};
