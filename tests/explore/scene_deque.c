@@ -106,7 +106,8 @@ static void play(void)
     owner_steps = 1 + explore_draw(8);
     explore_start("owner", own, NULL);
     for (unsigned i = 0; i < n; i++) {
-        thieves[i] = (thief){1 + explore_draw(6), batches[explore_draw(4)]};
+        thieves[i].tries = 1 + explore_draw(6);
+        thieves[i].max = batches[explore_draw(4)];
         explore_start(i ? i == 1 ? "thief 2" : "thief 3" : "thief 1", thieve, &thieves[i]);
     }
     explore_run();

@@ -322,7 +322,8 @@ static uint64_t mono_ns(void *arg)
 static uint64_t random_bits(void *arg)
 {
     (void)arg;
-    return (uint64_t)explore_draw(UINT32_MAX) << 32 | explore_draw(UINT32_MAX);
+    uint64_t high = explore_draw(UINT32_MAX);
+    return high << 32 | explore_draw(UINT32_MAX);
 }
 
 static void play(void)
