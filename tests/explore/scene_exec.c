@@ -277,7 +277,7 @@ static void start_exec(void)
     static const uint32_t more[] = {0, 0, 1, 2}; /* threads beside one a slot */
     unsigned workers = 1 + explore_draw(3);
     uint32_t extra = more[explore_draw(4)];
-    teff_sched_options opt = {extra ? (workers > 2 ? workers : 2) + extra - 1 : 0};
+    teff_sched_options opt = {.threads_max = extra ? (workers > 2 ? workers : 2) + extra - 1 : 0};
     teffi_exec *made = NULL;
     if (teffi_exec_real_new(&platform, workers, &opt, &made))
         explore_fail("the executor does not start");
