@@ -389,11 +389,8 @@ static bool without_slot(const teffi_worker *w)
     return w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST;
 }
 
-void teffi_blocking_end(teffi_exec *exec)
+static void unblock(teffi_worker *w)
 {
-    teffi_worker *w = own_worker(exec);
-    if (!w || !w->blocking || --w->blocking)
-        return;
     teffi_real *real = w->real;
     lock(real);
     bool have = true;
@@ -410,6 +407,17 @@ void teffi_blocking_end(teffi_exec *exec)
     unlock(real);
     if (!have)
         (void)wait_for_slot(w);
+}
+
+void teffi_blocking_end(teffi_exec *exec)
+{
+    teffi_worker *w = own_worker(exec);
+    if (!w || !w->blocking || --w->blocking)
+        return;
+    /* While it waits too: a slot that it is given may not be retaken before it has woken up. */
+    uint32_t was = teffi_enter(w);
+    unblock(w);
+    teffi_leave(w, was);
 }
 
 void teff_blocking_begin(void)
