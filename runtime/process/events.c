@@ -132,7 +132,9 @@ void teffi_process_forget(teff_process *p)
     teffi_yield *yields = p->yields;
     p->yields = NULL;
     /* Odd to even: the end of this life for everybody. release: pairs with teffi_process_find */
-    atomic_fetch_add_explicit(&p->generation, 1, memory_order_release);
+    atomic_store_explicit(&p->generation,
+                          atomic_load_explicit(&p->generation, memory_order_relaxed) + 1,
+                          memory_order_release);
     pthread_mutex_unlock(teffi_stripe(p));
     while (yields) {
         teffi_yield *next = yields->next;

@@ -62,13 +62,16 @@ size_t teff_process_list(teff_process_system *system, teff_process_info *infos, 
 
 void teff_process_stats_get(teff_process_system *system, teff_process_stats *stats)
 {
-    pthread_mutex_lock(&system->lock);
-    uint64_t spawned = system->spawned;
-    pthread_mutex_unlock(&system->lock);
+    uint64_t spawned = 0, ended = 0;
+    for (uint32_t i = 0; i < system->n_cells; i++) {
+        ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
+        spawned +=
+            atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) % TEFFI_SPAWNING;
+    }
     *stats = (teff_process_stats){
-        .alive = atomic_load_explicit(&system->alive, memory_order_relaxed),
+        .alive = teffi_processes_alive(system),
         .spawned = spawned,
-        .ended = atomic_load_explicit(&system->ended, memory_order_relaxed),
+        .ended = ended,
         .refused = atomic_load_explicit(&system->refused, memory_order_relaxed),
         .dropped = atomic_load_explicit(&system->dropped, memory_order_relaxed),
         .workers = system->n_cells,

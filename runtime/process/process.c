@@ -155,13 +155,10 @@ static void ended(teffi_group *group)
 {
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
-    pthread_mutex_lock(&system->lock);
     teffi_slot_give(system, p);
-    pthread_mutex_unlock(&system->lock);
-    atomic_fetch_add_explicit(&system->ended, 1, memory_order_relaxed);
-    /* release: pairs with the stopping thread's acquire; then nothing of this life goes on */
-    atomic_fetch_sub_explicit(&system->alive, 1, memory_order_acq_rel);
-    if (atomic_load_explicit(&system->stopping, memory_order_relaxed))
+    /* seq_cst: after it nothing of this life goes on; either it is counted or stopping is seen */
+    atomic_fetch_add_explicit(&teffi_own_cell(system)->ended, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))
         teffi_parker_wake(&system->stopper);
 }
 

@@ -89,7 +89,8 @@ struct teff_process {
     teff_process_system *system;
     uint32_t slot;
     /* atomic */
-    _Atomic uint32_t generation; /* odd = alive; written under the stripe's lock, release */
+    /* odd = alive; written by who took the slot, then at the end under the stripe's lock */
+    _Atomic uint32_t generation;
     /* mailbox, messages << 40 | bytes: sent - taken wait. taken is the turn's (no atomic step of
      * 9 ns); who reads it first and sent later sees too much waiting, never too little */
     _Atomic uint64_t sent, taken;
@@ -111,7 +112,7 @@ struct teff_process {
     uint64_t serial;
     union {
         uint32_t n_yields;
-        uint32_t next_free; /* system.lock, while free: slot index + 1 */
+        uint32_t next_free; /* while free: slot index + 1; who took it off a cell's list */
     };
     uint16_t err; /* a teff_err */
     uint8_t status, gathered, retry_n;
@@ -136,10 +137,19 @@ struct teff_step {
     teffi_start *upgrade_start;
 };
 
-typedef struct teffi_cell { /* one worker's counts; written by whoever is that worker */
+/* What is counted and kept by worker, so that workers do not meet; cell 0 is for other threads. */
+typedef struct teffi_cell {
+    /* written by whoever is that worker, without atomic additions */
     _Alignas(64) _Atomic uint64_t turns;
     _Atomic uint64_t events, run_ns;
+    /* by atomic steps: a worker may lose its place to another thread at any moment */
+    _Atomic uint64_t spawned; /* also those that go on now: each TEFFI_SPAWNING more */
+    _Atomic uint64_t ended;
+    _Atomic uint32_t
+        free; /* slots of ended processes: index + 1 of the last, linked by next_free */
 } teffi_cell;
+
+#define TEFFI_SPAWNING ((uint64_t)1 << 40)
 
 typedef struct teffi_pid_route {
     /* To a process of another silo. errs: as teff_process_send. NULL: there is no way. */
@@ -162,15 +172,13 @@ struct teff_process_system {
     uint32_t n_cells;
     /* atomic */
     teff_process *_Atomic *chunks; /* release: pairs with teffi_process_at */
-    _Atomic uint32_t n_slots, alive;
-    _Atomic uint64_t ended, refused, dropped;
-    _Atomic bool stopping;                  /* written under lock */
-    teffi_parker stopper;                   /* who waits for alive to be 0 */
-    pthread_mutex_t stripes[TEFFI_STRIPES]; /* by slot; inside lock, outside the executor's */
-    /* guarded by lock */
-    pthread_mutex_t lock;
-    uint32_t first_free; /* slot index + 1 */
-    uint64_t spawned;
+    _Atomic uint32_t n_slots;      /* written under lock */
+    _Atomic uint64_t refused, dropped;
+    _Atomic bool
+        stopping;         /* seq_cst: a spawn counts itself, then looks; stop sets it, then waits */
+    teffi_parker stopper; /* who waits until none is alive */
+    pthread_mutex_t stripes[TEFFI_STRIPES]; /* by slot; outside the executor's */
+    pthread_mutex_t lock;                   /* making new slots */
 };
 
 /* ---- system.c ---- */
@@ -199,7 +207,13 @@ teff_process *teffi_process_at(teff_process_system *system, uint32_t slot);
 TEFF_MUST_USE teff_err teffi_process_find(teff_process_system *system, teff_pid pid,
                                           teff_process **process);
 
-/* teffi_slot_take, teffi_slot_give - a free slot's memory; system.lock held.
+/* teffi_own_cell - of the worker that this thread is. */
+teffi_cell *teffi_own_cell(teff_process_system *system);
+
+/* teffi_processes_alive - those being spawned included; acquire: sees all that the others did. */
+uint32_t teffi_processes_alive(teff_process_system *system);
+
+/* teffi_slot_take, teffi_slot_give - a free slot's memory, from and to the own cell if possible.
  * errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, teff_process **process);
 void teffi_slot_give(teff_process_system *system, teff_process *process);

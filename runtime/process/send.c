@@ -119,7 +119,8 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
     if (err)
         return err;
     pthread_mutex_lock(teffi_stripe(p));
-    bool alive = atomic_load_explicit(&p->generation, memory_order_relaxed) == pid.generation;
+    /* acquire, as in teffi_process_find */
+    bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;
     if (alive)
         signal_locked(p, bits);
     pthread_mutex_unlock(teffi_stripe(p));

@@ -8,12 +8,6 @@
 
 enum { STOP_MS = 10000, FORCED_MS = 1000 };
 
-static uint32_t alive(teff_process_system *system)
-{
-    /* acquire: pairs with ended's release */
-    return atomic_load_explicit(&system->alive, memory_order_acquire);
-}
-
 /* out: how many got it. */
 static uint32_t signal_all(teff_process_system *system, uint32_t bits)
 {
@@ -31,7 +25,7 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
     uint64_t now;
-    while (alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
+    while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
         if (exec->ops->park)
             exec->ops->park(exec);
         else
@@ -39,12 +33,21 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     }
 }
 
+/* Short: none of them waits for anything. */
+static void wait_for_spawns(teff_process_system *system)
+{
+    for (uint32_t i = 0; i < system->n_cells; i++)
+        while (atomic_load_explicit(&system->cells[i].spawned, memory_order_seq_cst) >=
+               TEFFI_SPAWNING)
+            teffi_thread_yield();
+}
+
 static void force(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
     report->forced = signal_all(system, TEFFI_SIGNAL_KILL);
     wait_for_end(system, teffi_now(system->exec->platform) + FORCED_MS * 1000000ull);
-    report->stuck = alive(system);
+    report->stuck = teffi_processes_alive(system);
 }
 
 teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_ms,
@@ -56,12 +59,11 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
     *report = (teff_stop_report){0};
     uint64_t now = teffi_now(system->exec->platform);
     /* Who spawned before is published and gets its cancel; who comes later is refused. */
-    pthread_mutex_lock(&system->lock);
-    atomic_store_explicit(&system->stopping, true, memory_order_relaxed);
-    pthread_mutex_unlock(&system->lock);
+    atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
+    wait_for_spawns(system);
     report->told = signal_all(system, TEFFI_SIGNAL_CANCEL);
     wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
-    if (alive(system))
+    if (teffi_processes_alive(system))
         force(system, report);
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;
 }
@@ -84,7 +86,7 @@ void teff_process_system_free(teff_process_system *system)
 {
     if (!system)
         return;
-    if (alive(system))
+    if (teffi_processes_alive(system))
         (void)teff_process_system_stop(system, 0, NULL);
     if (system->own_platform)
         system->exec->ops->free(system->exec);

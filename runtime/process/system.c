@@ -144,11 +144,10 @@ static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi
  * takes items from the reuse on; init waits for the again item. */
 static void publish(teff_process *p, teff_pid *pid)
 {
-    pthread_mutex_lock(teffi_stripe(p));
-    p->signals = 0;
+    p->signals = 0; /* nobody else looks before the generation says so */
+    uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     /* release: pairs with teffi_process_find */
-    uint32_t generation = atomic_fetch_add_explicit(&p->generation, 1, memory_order_release) + 1;
-    pthread_mutex_unlock(teffi_stripe(p));
+    atomic_store_explicit(&p->generation, generation, memory_order_release);
     if (pid) /* before it runs: its own functions may read it there */
         *pid = teffi_process_pid_of(p, generation);
     if (teffi_group_state_of(&p->group) == TEFFI_GROUP_COMPLETE)
@@ -165,17 +164,20 @@ teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops 
     if (!start)
         return TEFF_E_NOMEM;
     teff_process *p;
-    pthread_mutex_lock(&system->lock);
-    teff_err err = atomic_load_explicit(&system->stopping, memory_order_relaxed)
+    _Atomic uint64_t *spawned = &teffi_own_cell(system)->spawned;
+    /* seq_cst: either stop sees this one and waits for it, or it sees that stop has begun */
+    atomic_fetch_add_explicit(spawned, TEFFI_SPAWNING + 1, memory_order_seq_cst);
+    teff_err err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
                        ? TEFF_E_CLOSED
                        : teffi_slot_take(system, &p);
     if (!err) {
         fill(p, ops, self, start);
         publish(p, pid);
-        system->spawned++;
     }
-    pthread_mutex_unlock(&system->lock);
+    atomic_fetch_sub_explicit(spawned, TEFFI_SPAWNING + (err ? 1 : 0), memory_order_seq_cst);
     if (err)
         teffi_start_free(start);
+    if (err == TEFF_E_CLOSED)
+        teffi_parker_wake(&system->stopper); /* it may have counted this one */
     return err;
 }

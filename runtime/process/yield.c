@@ -81,7 +81,8 @@ static teffi_yield *claim(teff_process *p, teff_yield name, teff_err *err)
 {
     teffi_yield *found = NULL;
     pthread_mutex_lock(teffi_stripe(p));
-    bool alive = atomic_load_explicit(&p->generation, memory_order_relaxed) == name.generation;
+    /* acquire, as in teffi_process_find */
+    bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == name.generation;
     for (teffi_yield **at = &p->yields; alive && *at; at = &(*at)->next) {
         if ((*at)->serial != name.serial)
             continue;
