@@ -244,6 +244,7 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
         free_memory(link);
         return err;
     }
+    link->ticked_ns = teffi_link_now(link);
     teffi_link_tick_start(link);
     *net = &link->net;
     return TEFF_OK;

@@ -4,8 +4,8 @@
  * States:  DIALING -stream-> GREETING -hello, ack-> UP -> ENDED; an accepted one starts GREETING
  * Threads: lock order: link->lock, gates, then node->lock or conn->lock (leaves). Callbacks of nng
  *          run on its task threads; a connection has at most one receive and one send in flight.
- *          A connection ends in its reader or its dial callback only; others kill it, which makes
- *          that one come to its end. */
+ *          A connection ends in its reader or its dial callback only, or behind the write that was
+ *          in flight then; others kill it, which makes that one come to its end. */
 #ifndef TEFFI_WIRE_LINK_H
 #define TEFFI_WIRE_LINK_H
 
@@ -26,6 +26,7 @@ enum {
     LINK_READ_MIN = 4 * 1024,    /* an idle connection's buffer */
     LINK_READ_MAX = 128 * 1024,  /* a busy one's, unless a frame is larger */
     LINK_SILENT_HEARTBEATS = 5,
+    LINK_HELD_UP_HEARTBEATS = 2, /* between two ticks: this process was held up */
     LINK_BACKOFF_MIN_MS = 20,
     LINK_BACKOFF_MAX_MS = 5000,
     LINK_FRAME_HEARTBEATS = 10, /* for a frame from its first byte to its last */
@@ -123,7 +124,7 @@ struct teffi_conn {
     _Atomic uint64_t waiting_since_ns; /* a receive is in flight since, 0 = none */
     _Atomic uint64_t partial_since_ns; /* a frame is incomplete since, 0 = none */
     _Atomic uint64_t sending_since_ns; /* a write is in flight since, 0 = none */
-    _Atomic uint64_t wrote_ns;         /* the last write's end */
+    _Atomic uint64_t wrote_ns;         /* the last write's beginning, once it has ended */
     _Atomic bool late;                 /* the ticker killed it: its handshake took too long */
 
     /* guarded by owner->lock */
@@ -143,6 +144,8 @@ struct teffi_conn {
     out_buffer control; /* handshake frames: go first, also before UP */
     out_buffer fill;    /* frames that wait */
     bool sending;       /* fly and fly_at are the flight's own meanwhile */
+    bool torn;          /* the last flight did not arrive whole; sending stays */
+    bool ending;        /* the reader came to its end: the flight ends the connection */
     bool open;          /* fill may be written: the handshake is over */
     bool finished;      /* nothing may follow what is in fill */
     bool closed;        /* nothing is written any more */
@@ -208,6 +211,8 @@ struct teffi_link {
     bool leaving;     /* shutdown began: no sends */
     bool freeing;     /* no new connections */
     bool accept_again;
+    uint64_t ticked_ns, judge_from_ns; /* the last tick; who is silent is closed from then on */
+    bool held_up;                      /* before the last tick */
     seen_silo seen[LINK_SEEN_SETS][LINK_SEEN_WAYS];
     uint64_t seen_clock;
 };

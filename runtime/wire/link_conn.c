@@ -209,10 +209,26 @@ static teffi_conn *end_with_node(teffi_conn *conn, link_node *node)
     return flush;
 }
 
+/* A write in flight may be out already, its callback late: whether all was sent is known after it.
+ * The kill makes it come. out: true: the flight ends the connection. */
+static bool left_to_flight(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    conn->closed = true;
+    conn->ending = conn->sending && !conn->torn;
+    bool left = conn->ending;
+    pthread_mutex_unlock(&conn->lock);
+    if (left)
+        teffi_link_conn_kill(conn);
+    return left;
+}
+
 void teffi_link_conn_end(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
     teffi_conn *flush = NULL;
+    if (left_to_flight(conn))
+        return;
     pthread_mutex_lock(&link->lock);
     conn->was_up = conn->state == CONN_UP;
     if (!conn->dialled && !conn->was_up)

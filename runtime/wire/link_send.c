@@ -41,6 +41,25 @@ static void swap(out_buffer *a, out_buffer *b)
     *b = t;
 }
 
+/* The flight is over, whole or torn. Takes over its reference. */
+static void land(teffi_conn *conn, bool torn)
+{
+    pthread_mutex_lock(&conn->lock);
+    if (!torn)
+        shrink(&conn->fly);
+    conn->sending = conn->torn = torn; /* what flew may have arrived in part */
+    conn->sending_since_ns = 0;
+    bool end = conn->ending;
+    pthread_mutex_unlock(&conn->lock);
+    if (torn)
+        teffi_link_conn_kill(conn);
+    else
+        teffi_link_send_flush(conn);
+    if (end)
+        teffi_link_conn_end(conn);
+    teffi_link_conn_unref(conn);
+}
+
 /* Takes over the flight's reference. */
 static void write_some(teffi_conn *conn)
 {
@@ -49,7 +68,7 @@ static void write_some(teffi_conn *conn)
     conn->sending_since_ns = teffi_link_now(conn->owner);
     nng_aio_set_iov(conn->send_aio, 1, &iov);
     if (!teffi_link_conn_submit(conn, &conn->write_gate, nng_stream_send, conn->send_aio))
-        teffi_link_conn_unref(conn); /* shut: sending stays, this was the last flight */
+        land(conn, true); /* shut: this was the last flight */
 }
 
 /* Lock held. out: true: fly holds something and is the caller's to write. */
@@ -82,37 +101,23 @@ void teffi_link_send_flush(teffi_conn *conn)
     }
 }
 
-/* The whole of fly is written. */
-static void land(teffi_conn *conn)
-{
-    pthread_mutex_lock(&conn->lock);
-    shrink(&conn->fly);
-    conn->sending = false;
-    conn->sending_since_ns = 0;
-    pthread_mutex_unlock(&conn->lock);
-    teffi_link_send_flush(conn);
-}
-
 void teffi_link_send_cb(void *arg)
 {
     teffi_conn *conn = arg;
     if (nng_aio_result(conn->send_aio) != 0) {
-        conn->sending_since_ns = 0; /* sending stays: what flew may have arrived in part */
-        teffi_link_conn_kill(conn);
-        teffi_link_conn_unref(conn);
+        land(conn, true);
         return;
     }
     size_t n = nng_aio_count(conn->send_aio);
     conn->fly_at += n;
-    conn->wrote_ns = teffi_link_now(conn->owner);
+    conn->wrote_ns = conn->sending_since_ns;
     teffi_link_count(conn->owner, LINK_WRITES, 1);
     teffi_link_count(conn->owner, LINK_BYTES_OUT, n);
     if (conn->fly_at < conn->fly.len) {
         write_some(conn);
         return;
     }
-    land(conn);
-    teffi_link_conn_unref(conn);
+    land(conn, false);
 }
 
 static void put_control(teffi_conn *conn, out_buffer *buffer, uint8_t kind, const uint8_t *payload,

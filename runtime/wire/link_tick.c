@@ -13,15 +13,16 @@ static bool older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 
 typedef enum fate { FATE_NONE, FATE_LATE, FATE_SILENT, FATE_BEAT } fate;
 
-static fate fate_of(const teffi_conn *conn, uint64_t now_ns)
+/* judge: may it be found late or silent? */
+static fate fate_of(const teffi_conn *conn, uint64_t now_ns, bool judge)
 {
     uint64_t beat_ns = conn->owner->heartbeat_ms * 1000000ull;
     uint64_t silent_ns = LINK_SILENT_HEARTBEATS * beat_ns;
     if (conn->state != CONN_UP)
-        return now_ns > conn->deadline_ns ? FATE_LATE : FATE_NONE;
-    if (older(conn->waiting_since_ns, now_ns, silent_ns) ||
-        older(conn->sending_since_ns, now_ns, silent_ns) ||
-        older(conn->partial_since_ns, now_ns, LINK_FRAME_HEARTBEATS * beat_ns))
+        return judge && now_ns > conn->deadline_ns ? FATE_LATE : FATE_NONE;
+    if (judge && (older(conn->waiting_since_ns, now_ns, silent_ns) ||
+                  older(conn->sending_since_ns, now_ns, silent_ns) ||
+                  older(conn->partial_since_ns, now_ns, LINK_FRAME_HEARTBEATS * beat_ns)))
         return FATE_SILENT;
     return !conn->sending_since_ns && older(conn->wrote_ns, now_ns, beat_ns) ? FATE_BEAT
                                                                              : FATE_NONE;
@@ -50,12 +51,26 @@ static void meet_fate(teffi_conn *conn, fate what)
     }
 }
 
+/* Lock held. When this process was held up, what came meanwhile may be unread: nobody is late or
+ * silent before another period has passed. Where every tick is held up, each second one judges. */
+static bool may_judge(teffi_link *link, uint64_t now_ns)
+{
+    uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
+    bool held_up = older(link->ticked_ns, now_ns, LINK_HELD_UP_HEARTBEATS * beat_ns);
+    if (held_up && !link->held_up)
+        link->judge_from_ns = now_ns + LINK_SILENT_HEARTBEATS * beat_ns;
+    link->held_up = held_up;
+    link->ticked_ns = now_ns;
+    return now_ns >= link->judge_from_ns;
+}
+
 static void look_at_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
     pthread_mutex_lock(&link->lock);
+    bool judge = may_judge(link, now_ns);
     for (teffi_conn *c = link->conns; c; c = c->next) {
-        if (fate_of(c, now_ns) == FATE_NONE || (c->late && c->state != CONN_UP))
+        if (fate_of(c, now_ns, judge) == FATE_NONE || (c->late && c->state != CONN_UP))
             continue;
         teffi_link_conn_ref(c);
         c->tick_next = due;
@@ -64,7 +79,7 @@ static void look_at_conns(teffi_link *link, uint64_t now_ns)
     pthread_mutex_unlock(&link->lock);
     while (due) {
         teffi_conn *next = due->tick_next;
-        meet_fate(due, fate_of(due, now_ns));
+        meet_fate(due, fate_of(due, now_ns, judge));
         teffi_link_conn_unref(due);
         due = next;
     }

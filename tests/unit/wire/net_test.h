@@ -34,6 +34,9 @@ typedef struct test_node {
     const char *refuse; /* hello events say no, with this text */
 } test_node;
 
+enum { TEST_SHUTDOWN_MS = 60000 };
+
+/* Zeroed: nobody is silent, no handshake late within a minute. */
 typedef struct test_options {
     uint32_t role, heartbeat_ms, queue_max_bytes, hello_timeout_ms, frame_max_bytes;
     uint32_t silo, incarnation;
@@ -57,6 +60,12 @@ void test_node_stop(test_node *node);
         if (!met_)                                                                                 \
             fail_msg("waited in vain for: %s", #cond);                                             \
     } while (0)
+
+/* test_clock_hold - from here on the clock of all links moves by test_clock_move only, until
+ * test_clock_release. Their tickers look at it each quarter of a heartbeat. */
+void test_clock_hold(void);
+void test_clock_move(uint32_t ms);
+void test_clock_release(void);
 
 uint64_t test_deadline(void);
 /* test_pause - wait for a change, at most 10 ms. out: false past the deadline. */

@@ -41,7 +41,7 @@ static void goodbye_loses_nothing_under_load(void **state)
     pthread_create(&tb, NULL, send_until_closed, &ba);
     test_wait(a, a->messages > 1000);
     test_wait(b, b->messages > 1000);
-    assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+    assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
     pthread_join(ta, NULL);
     pthread_join(tb, NULL);
     assert_int_equal(ab.last, TEFF_E_CLOSED);
@@ -69,7 +69,7 @@ static void both_may_leave_at_once(void **state)
     }
     pthread_t other;
     pthread_create(&other, NULL, test_shutdown, b);
-    assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+    assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
     void *result;
     pthread_join(other, &result);
     assert_null(result);
@@ -208,29 +208,60 @@ static void big_messages_pass_up_to_the_limit(void **state)
 static void a_busy_owner_is_no_silent_peer(void **state)
 {
     (void)state;
-    test_node *a = test_node_start((test_options){.heartbeat_ms = 200});
-    test_node *b = test_node_start((test_options){.heartbeat_ms = 200});
+    enum { BEAT_MS = 100, BEATS = 8 }; /* a silent one is borne for five */
+    test_clock_hold();
+    test_node *a = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
+    test_node *b = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
     test_know(a, b);
     test_send(a, b, 1, 1);
     test_wait(b, b->messages == 1);
     b->hold = true;
     test_send(a, b, 2, 1);
-    uint64_t seen = test_counters(a).bytes_in;
-    test_wait(a, test_counters(a).bytes_in > seen + 60); /* longer than a silent one is borne */
+    for (int i = 0; i < BEATS; i++) {
+        uint64_t seen = test_counters(a).bytes_in;
+        test_clock_move(BEAT_MS * 3 / 2);
+        test_wait(a, test_counters(a).bytes_in > seen); /* b's beat */
+    }
     pthread_mutex_lock(&b->lock);
     b->hold = false;
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
     test_wait(b, b->messages == 2);
     assert_int_equal(a->downs + b->downs, 0);
+    test_clock_release();
     test_node_stop(a);
     test_node_stop(b);
 }
 
-/* nng's reaper closes what is freed on a thread of its own; out: false: not within 10 s. */
+/* Far more time than a silent peer is borne passes at once, as when the machine was suspended; the
+ * beats of both sides come afterwards. */
+static void a_stall_of_all_breaks_nothing(void **state)
+{
+    (void)state;
+    enum { BEAT_MS = 100 };
+    static const uint32_t moves[] = {BEAT_MS * 20, BEAT_MS * 3 / 2, BEAT_MS * 100, BEAT_MS * 3 / 2};
+    test_clock_hold();
+    test_node *a = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
+    test_node *b = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
+    test_know(a, b);
+    test_send(a, b, 1, 1);
+    test_wait(b, b->messages == 1);
+    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) {
+        uint64_t seen_a = test_counters(a).bytes_in, seen_b = test_counters(b).bytes_in;
+        test_clock_move(moves[i]);
+        test_wait(a, test_counters(a).bytes_in > seen_a);
+        test_wait(b, test_counters(b).bytes_in > seen_b);
+    }
+    assert_int_equal(a->downs + b->downs, 0);
+    test_clock_release();
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+/* nng's reaper closes what is freed on a thread of its own; out: false: not within a minute. */
 static bool fds_fall_to(unsigned most)
 {
-    time_t deadline = time(NULL) + 10;
+    time_t deadline = time(NULL) + 60;
     while (test_fds() > most && time(NULL) < deadline)
         sched_yield();
     return test_fds() <= most;
@@ -247,7 +278,7 @@ static void a_thousand_links_leave_nothing_behind(void **state)
         if (i % 3 == 0)
             test_wait(b, b->messages == 1);
         if (i % 3 == 1)
-            assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+            assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
         test_node_stop(i % 2 ? a : b);
         test_node_stop(i % 2 ? b : a);
         if (i == 10) {
@@ -271,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_refuses_requests_before_responses),
         cmocka_unit_test(big_messages_pass_up_to_the_limit),
         cmocka_unit_test(a_busy_owner_is_no_silent_peer),
+        cmocka_unit_test(a_stall_of_all_breaks_nothing),
         cmocka_unit_test(a_thousand_links_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,8 +98,14 @@ static void bad_addresses_are_refused(void **state)
 
 static test_node *tls_node(const char *cert, const char *ca)
 {
-    return test_node_start(
-        (test_options){.cert = path(cert), .ca = path(ca), .hello_timeout_ms = 3000});
+    return test_node_start((test_options){.cert = path(cert), .ca = path(ca)});
+}
+
+/* One that will be refused, and may only find that out by waiting. */
+static test_node *bad_node(const char *cert, const char *ca)
+{
+    return test_node_start((test_options){
+        .cert = cert ? path(cert) : NULL, .ca = ca ? path(ca) : NULL, .hello_timeout_ms = 3000});
 }
 
 static void tls_carries_messages(void **state)
@@ -109,7 +115,7 @@ static void tls_carries_messages(void **state)
         skip();
     test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo.pem", "ca.pem");
     exchange(a, b, 20000);
-    assert_int_equal(a->net->ops->shutdown(a->net, 30000), TEFF_OK);
+    assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
     test_wait(b, b->downs == 1);
     assert_int_equal(b->downs_clean, 1);
     test_node_stop(a);
@@ -138,9 +144,9 @@ static void a_wrong_certificate_is_refused(void **state)
         skip();
     test_node *silo = tls_node("silo.pem", "ca.pem"), *good = tls_node("silo.pem", "ca.pem");
     exchange(good, silo, 100);
-    test_node *other = tls_node("other.pem", "other-ca.pem");
-    test_node *half = tls_node("other.pem", "ca.pem"); /* trusts the silo, is not trusted */
-    test_node *plain = test_node_start((test_options){.hello_timeout_ms = 3000});
+    test_node *other = bad_node("other.pem", "other-ca.pem");
+    test_node *half = bad_node("other.pem", "ca.pem"); /* trusts the silo, is not trusted */
+    test_node *plain = bad_node(NULL, NULL);
     test_node *bad[] = {other, half, plain};
     unsigned asked = silo->asked;
     for (size_t i = 0; i < 3; i++) {
