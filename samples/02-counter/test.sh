@@ -10,7 +10,7 @@ start() {
     : >"$dir/out"
     "$bin/counter-silo" --store "sqlite:$dir/counter.db" "$@" >"$dir/out" &
     pid=$!
-    for _ in $(seq 600); do
+    for _ in $(seq 1200); do
         address=$(sed -n 's/^ready //p' "$dir/out")
         [ -n "$address" ] && return
         sleep 0.05

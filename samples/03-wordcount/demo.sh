@@ -30,13 +30,13 @@ beside() {
 # ready N: its address, once the Nth silo has printed its line
 ready() {
     address=
-    for _ in $(seq 600); do
+    for _ in $(seq 1200); do
         address=$(sed -n 's/^ready //p' "$dir/silo$1")
         [ -n "$address" ] && break
         kill -0 "${pids[$1]}" 2>/dev/null || fail "silo $1 did not start"
         sleep 0.05
     done
-    [ -n "$address" ] || fail "silo $1 was not ready in 30 s"
+    [ -n "$address" ] || fail "silo $1 was not ready in 60 s"
     echo "demo: silo $1 serves at $address" >&2
     gateways=$gateways${gateways:+,}$address
 }

@@ -44,7 +44,7 @@ ready() {
     until grep -q '^ready ' "$1"; do
         kill -0 "$2" 2>/dev/null || fail "a silo ended"
         tries=$((tries + 1))
-        [ $tries -lt 300 ] || fail "a silo was not ready in 30 s"
+        [ $tries -lt 600 ] || fail "a silo was not ready in 60 s"
         sleep 0.1
     done
 }

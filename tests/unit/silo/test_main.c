@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "lab.h"
 
-enum { PATIENCE_MS = 30000, OUT_MAX = 8192 };
+enum { PATIENCE_MS = 60000, OUT_MAX = 8192 };
 
 static const char *program;
 
