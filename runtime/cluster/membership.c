@@ -17,6 +17,7 @@ enum {
     TICK_MS = 500,
     ALIVE_EVERY = 4,          /* ticks: "I am alive" each 2 s */
     SILENT_MS = 15000,        /* a silo whose figure stands still this long is declared dead */
+    LOOK_MAX_MS = 5000,       /* of it between two looks: we may have stood still ourselves */
     STALE_AT_JOIN_MS = 60000, /* by the wall clock: rows of a cluster that was killed long ago */
     CONFLICTS_MAX = 100,
     PUSH_TIMEOUT_MS = 5000,
@@ -31,7 +32,7 @@ static const uint64_t second_2022 = 1640995200u;
 
 typedef struct watched { /* what the tick has seen of another silo */
     teffi_node_id node;
-    uint64_t figure, since_ns;
+    uint64_t figure, still_ns, looked_ns;
 } watched;
 
 typedef struct gone { /* out of the view; its connections are let go later */
@@ -433,14 +434,15 @@ static watched *watch_of(teffi_membership *m, teffi_node_id node)
     for (int i = 0; i < WATCHED_MAX; i++) {
         if (teffi_node_is(m->watch[i].node, node))
             return &m->watch[i];
-        if (m->watch[i].since_ns < free_one->since_ns)
+        if (m->watch[i].looked_ns < free_one->looked_ns)
             free_one = &m->watch[i];
     }
     *free_one = (watched){.node = node};
     return free_one;
 }
 
-/* By our own clock, so that nobody is buried for a clock that is wrong. */
+/* By our own clock, so that nobody is buried for a clock that is wrong; and only while we looked:
+ * when this process stood still, so may have the others. */
 static bool silent(teff_ctx *ctx, teffi_node_id other)
 {
     teffi_membership *m = ctx->node->membership;
@@ -448,21 +450,33 @@ static bool silent(teff_ctx *ctx, teffi_node_id other)
     if (teffi_alive_read(ctx, other, &figure))
         return false;
     watched *w = watch_of(m, other);
-    if (!w->since_ns || w->figure != figure) {
-        w->figure = figure;
-        w->since_ns = now;
-    }
-    return now - w->since_ns > SILENT_MS * 1000000ull;
+    uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
+    if (between > LOOK_MAX_MS * 1000000ull)
+        between = LOOK_MAX_MS * 1000000ull;
+    w->still_ns = w->figure == figure ? w->still_ns + between : 0;
+    w->figure = figure;
+    w->looked_ns = now;
+    return w->still_ns > SILENT_MS * 1000000ull;
 }
 
+static size_t own_place(const teffi_view *view, teffi_node_id node)
+{
+    size_t i = 0;
+    while (i < view->n_members && !teffi_node_is(view->members[i].node, node))
+        i++;
+    return i;
+}
+
+/* Each watches those that follow it in the view's order: everybody is watched by as many. */
 static void bury_silent(teff_ctx *ctx)
 {
     teffi_node *node = ctx->node;
     const teffi_view *view = teffi_view_get(node);
     bool changed = false;
-    for (size_t i = 0; view && i < view->n_members; i++) {
-        const teffi_member *other = &view->members[i];
-        if (teffi_node_is(other->node, node->id) || !silent(ctx, other->node))
+    size_t own = view ? own_place(view, node->id) : 0;
+    for (size_t i = 1; view && i < view->n_members && i <= WATCHED_MAX; i++) {
+        const teffi_member *other = &view->members[(own + i) % view->n_members];
+        if (!silent(ctx, other->node))
             continue;
         teffi_logf(&node->platform->log, TEFFI_WARN, "membership: %s is silent, declared dead",
                    other->address);
