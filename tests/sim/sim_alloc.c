@@ -1,4 +1,4 @@
-/* sim_alloc.c - malloc and its family, counted and shuffled. */
+/* sim_alloc.c - malloc and its family, the pool with them, counted and shuffled. */
 #include "sim_alloc.h"
 
 #include <stdlib.h>
@@ -16,6 +16,8 @@ void *__wrap_aligned_alloc(size_t align, size_t n);
 void *__real_aligned_alloc(size_t align, size_t n);
 void __wrap_free(void *p);
 char *__wrap_strdup(const char *s);
+void *__wrap_teffi_pool_get(size_t n);
+void __wrap_teffi_pool_put(void *p, size_t n);
 
 enum { FILL_MAX = 4096, SHIFT_MAX = 128 };
 
@@ -81,4 +83,16 @@ char *__wrap_strdup(const char *s)
     size_t n = strlen(s) + 1;
     char *copy = __wrap_malloc(n);
     return copy ? memcpy(copy, s, n) : NULL;
+}
+
+/* Not pooled here: what is lost or used after its end would hide there. */
+void *__wrap_teffi_pool_get(size_t n)
+{
+    return __wrap_malloc(n);
+}
+
+void __wrap_teffi_pool_put(void *p, size_t n)
+{
+    (void)n;
+    __wrap_free(p);
 }
