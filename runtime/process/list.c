@@ -95,3 +95,8 @@ size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
 {
     return teffi_exec_metrics(system->exec, all, workers, max);
 }
+
+teff_err teff_process_system_scale(teff_process_system *system, uint32_t n)
+{
+    return teffi_exec_scale(system->exec, n);
+}

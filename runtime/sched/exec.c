@@ -41,26 +41,36 @@ static void ready(teffi_exec *exec, teffi_group *group)
     teffi_wake_one(real);
 }
 
-static bool timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
+/* out: whose wheel has it; NULL: this worker may not use its slot. */
+static teffi_slot *timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
 {
     uint32_t was = teffi_enter(w);
     teffi_slot *slot = teffi_slot_kept(w);
     if (slot)
         (void)teffi_wheel_set(&slot->wheel, timer, due_ns);
     teffi_leave(w, was);
-    return slot != NULL;
+    return slot;
+}
+
+static teffi_slot *timer_elsewhere(teffi_real *real, teffi_timer *timer, uint64_t due_ns)
+{
+    uint32_t i = atomic_fetch_add_explicit(&real->next_wheel, 1, memory_order_relaxed);
+    teffi_slot *slot =
+        &real->slots[i % atomic_load_explicit(&real->n_active, memory_order_relaxed)];
+    if (teffi_wheel_set(&slot->wheel, timer, due_ns))
+        teffi_slot_poke(real, slot);
+    return slot;
 }
 
 static void timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_real *real = real_of(exec);
     teffi_worker *w = own_worker(real);
-    if (w && timer_here(w, timer, due_ns))
-        return;
-    uint32_t i = atomic_fetch_add_explicit(&real->next_wheel, 1, memory_order_relaxed);
-    teffi_slot *slot = &real->slots[i % real->n_slots];
-    if (teffi_wheel_set(&slot->wheel, timer, due_ns))
-        teffi_slot_poke(real, slot);
+    teffi_slot *slot = w ? timer_here(w, timer, due_ns) : NULL;
+    if (!slot)
+        slot = timer_elsewhere(real, timer, due_ns);
+    if (!teffi_slot_in_use(real, slot))
+        teffi_slot_move_timers(real, slot);
 }
 
 static bool timer_cancel(teffi_exec *exec, teffi_timer *timer)
@@ -130,6 +140,7 @@ static const teffi_exec_ops ops = {
     .blocking_end = teffi_blocking_end,
     .help = teffi_help,
     .worker = worker,
+    .scale = teffi_scale,
     .metrics = teffi_metrics,
     .stop = exec_stop,
     .free = exec_free,
@@ -155,7 +166,8 @@ static bool init_slots(teffi_real *real, unsigned n)
     return true;
 }
 
-static teffi_real *real_new(const teffi_platform *platform, unsigned n,
+/* in: n slots, of which active are in use. */
+static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned active,
                             const teff_sched_options *opt)
 {
     teffi_real *real = aligned_alloc(_Alignof(teffi_real), sizeof *real);
@@ -165,8 +177,8 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n,
     real->exec.ops = &ops;
     real->exec.platform = platform;
     real->exec.workers = n;
-    real->searchers_max = (n + 1) / 2;
     real->exchanges = !teffi_barrier_start();
+    atomic_init(&real->n_active, active);
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
     real->hooks = opt->hooks;
     real->special = opt->hooks.before || opt->hooks.after;
@@ -183,16 +195,21 @@ static bool start_workers(teffi_real *real)
 {
     bool ok = true;
     pthread_mutex_lock(&real->idle_lock);
-    for (unsigned i = 0; ok && i < real->n_slots; i++)
+    for (unsigned i = 0; ok && i < real->n_slots && teffi_slot_in_use(real, &real->slots[i]); i++)
         ok = teffi_worker_start(real, &real->slots[i], false) != NULL;
     pthread_mutex_unlock(&real->idle_lock);
     return ok;
 }
 
-static unsigned slots_for(unsigned workers)
+static unsigned active_for(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
     return n < TEFFI_SLOTS_MAX ? n : TEFFI_SLOTS_MAX;
+}
+
+static unsigned slots_for(const teff_sched_options *opt, unsigned workers)
+{
+    return opt->workers_max ? opt->workers_max : active_for(workers);
 }
 
 const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
@@ -200,7 +217,10 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
     uint32_t threads = opt->threads_max;
     if (threads && (threads < TEFFI_THREADS_MIN || threads > TEFFI_THREADS_MAX))
         return "threads_max: expected 0, or 2 to 10,000";
-    if (threads && threads < slots_for(workers))
+    if (opt->workers_max &&
+        (opt->workers_max < active_for(workers) || opt->workers_max > TEFFI_SLOTS_MAX))
+        return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
+    if (threads && threads < slots_for(opt, workers))
         return "threads_max: expected at least as many as there are workers";
     return NULL;
 }
@@ -212,7 +232,7 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_check(opt, workers))
         return TEFF_E_INVALID;
-    teffi_real *real = real_new(platform, slots_for(workers), opt);
+    teffi_real *real = real_new(platform, slots_for(opt, workers), active_for(workers), opt);
     if (!real)
         return TEFF_E_NOMEM;
     if (!start_workers(real) ||

@@ -44,6 +44,11 @@ typedef struct teffi_exec_ops {
     bool (*help)(teffi_exec *exec);
     /* The worker slot that this thread holds now: 1 .. exec->workers; 0 = none. May be NULL. */
     unsigned (*worker)(teffi_exec *exec);
+    /* Run groups on n slots from now on, of exec->workers: turns under way go on; what a slot that
+     * is used no more had queued, and its timers, move to the others. Any thread.
+     * errs: TEFF_E_INVALID (0, or too many); TEFF_E_CLOSED (stopping); TEFF_E_IO: a thread could
+     * not start, its slot waits for one. NULL: there are no slots. */
+    teff_err (*scale)(teffi_exec *exec, unsigned n);
     /* What was done so far: *all, when not NULL, and workers[0 .. max). Any thread, without a lock.
      * out: how many workers were written. NULL: nothing is counted. */
     size_t (*metrics)(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
@@ -59,12 +64,15 @@ struct teffi_exec {
     const teffi_exec_ops *ops;
     const teffi_platform *platform;
     struct teffi_fiber_pool *fibers; /* stacks for turns */
-    unsigned workers;                /* slots; 0 where there are none to count */
+    unsigned workers;                /* slots, in use or not; 0 where there are none to count */
 };
 
 /* teffi_sched_check - are the options in their ranges? in: workers, as asked for, 0 = one a core.
  * out:  NULL: all are; else which one is not, and what was expected. */
 const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers);
+
+/* teffi_exec_scale - ops->scale; TEFF_E_INVALID where there are no slots. */
+teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);
 
 /* teffi_exec_metrics - ops->metrics; zeroes and none where nothing is counted. */
 size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,

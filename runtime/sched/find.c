@@ -62,7 +62,8 @@ static void keep_rest(teffi_real *real, teffi_slot *slot, teffi_group **batch, u
 static teffi_group *global_batch(teffi_worker *w)
 {
     teffi_real *real = w->real;
-    unsigned share = teffi_runqueue_count(&real->queue) / real->n_slots;
+    unsigned share = teffi_runqueue_count(&real->queue) /
+                     atomic_load_explicit(&real->n_active, memory_order_relaxed);
     if (share > GLOBAL_BATCH)
         share = GLOBAL_BATCH;
     unsigned n = teffi_runqueue_pop(&real->queue, w->batch, 1 + share);

@@ -142,8 +142,10 @@ static teffi_worker *staff(teffi_real *real, teffi_slot *slot)
     }
     if (teffi_worker_start(real, slot, true))
         return NULL;
-    slot->next_free = real->free_slots;
-    real->free_slots = slot;
+    if (teffi_slot_in_use(real, slot)) {
+        slot->next_free = real->free_slots;
+        real->free_slots = slot;
+    }
     atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
     return NULL;
 }
@@ -193,7 +195,8 @@ bool teffi_search_begin(teffi_worker *w)
 {
     teffi_real *real = w->real;
     uint32_t word = atomic_load_explicit(&real->idle_word, memory_order_relaxed);
-    while (!w->searching && (word & SEARCHING_MASK) < real->searchers_max)
+    uint32_t searchers_max = (atomic_load_explicit(&real->n_active, memory_order_relaxed) + 1) / 2;
+    while (!w->searching && (word & SEARCHING_MASK) < searchers_max)
         w->searching = atomic_compare_exchange_weak_explicit(
             &real->idle_word, &word, word + SEARCHING, memory_order_seq_cst, memory_order_relaxed);
     return w->searching;
@@ -259,11 +262,11 @@ void teffi_park(teffi_worker *w)
 {
     teffi_real *real = w->real;
     lock(real);
-    if (real->stopping || real->waiting.head) {
+    if (real->stopping || real->waiting.head || !teffi_slot_in_use(real, w->slot)) {
         unlock(real);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop attends */
+        return; /* the loop attends, or leaves the slot */
     }
     idle_add(w, TEFFI_WORKER_PARKED);
     teffi_count_add(&w->slot->counts.parks, 1);
@@ -514,6 +517,60 @@ bool teffi_slot_regain(teffi_worker *w)
     }
     unlock(real);
     return slot || wait_for_slot(w);
+}
+
+/* ---- slots that are used no more, or again (scale.c) ---- */
+
+static void out_of_free(teffi_real *real, const teffi_slot *slot)
+{
+    teffi_slot **at = &real->free_slots;
+    while (*at && *at != slot)
+        at = &(*at)->next_free;
+    if (*at)
+        *at = slot->next_free;
+}
+
+void teffi_slot_vacate(teffi_real *real, teffi_slot *slot)
+{
+    teffi_worker *w = slot->worker;
+    if (!w) {
+        out_of_free(real, slot);
+    } else if (w->state == TEFFI_WORKER_PARKED) {
+        idle_del(w, TEFFI_WORKER_SPARE, false);
+        to_spare(w);
+        (void)let_go(w);
+    } else if (w->state == TEFFI_WORKER_BLOCKED) {
+        idle_del(w, TEFFI_WORKER_OUT, false);
+        (void)let_go(w);
+    }
+}
+
+bool teffi_slot_leave(teffi_worker *w)
+{
+    teffi_real *real = w->real;
+    if (teffi_slot_in_use(real, w->slot))
+        return false;
+    if (w->searching)
+        teffi_search_end(w);
+    lock(real);
+    if (real->stopping || teffi_slot_in_use(real, w->slot)) {
+        unlock(real);
+        return false;
+    }
+    teffi_slot *slot = let_go(w);
+    to_spare(w);
+    unlock(real);
+    teffi_slot_clear(real, slot);
+    (void)wait_for_slot(w);
+    return true;
+}
+
+teffi_worker *teffi_slot_staff(teffi_real *real, teffi_slot *slot)
+{
+    out_of_free(real, slot);
+    monitor_wake(real);
+    atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+    return staff(real, slot);
 }
 
 void teffi_idle_stop(teffi_real *real)

@@ -39,6 +39,7 @@ size_t teffi_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worke
     if (all)
         *all = (teff_sched_metrics){
             .workers = real->n_slots,
+            .active = atomic_load_explicit(&real->n_active, memory_order_relaxed),
             .threads = atomic_load_explicit(&real->threads, memory_order_relaxed),
             .ready = teffi_runqueue_count(&real->queue),
         };

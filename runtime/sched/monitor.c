@@ -45,7 +45,7 @@ static void retake(teffi_real *real)
     bool looked = false;
     for (unsigned i = 0; i < real->n_slots; i++) {
         teffi_slot *slot = &real->slots[i];
-        if (slot->seen < RETAKE_TICKS)
+        if (slot->seen < RETAKE_TICKS || !teffi_slot_in_use(real, slot))
             continue;
         if (!looked && !others_wait(real))
             return;
@@ -71,11 +71,23 @@ static void tick(teffi_real *real)
     retake(real);
 }
 
+/* Nobody runs, and nothing that is in use is left alone. idle_lock held. */
+static bool all_parked(const teffi_real *real)
+{
+    for (unsigned i = 0; i < real->n_slots; i++) {
+        const teffi_slot *slot = &real->slots[i];
+        if (slot->worker ? slot->worker->state != TEFFI_WORKER_PARKED
+                         : teffi_slot_in_use(real, slot))
+            return false;
+    }
+    return true;
+}
+
 /* true: all workers are parked and have been for a while; the next to wake wakes the monitor. */
 static bool fall_asleep(teffi_real *real, unsigned *quiet)
 {
     pthread_mutex_lock(&real->idle_lock);
-    *quiet = real->n_parked == real->n_slots ? *quiet + 1 : 0;
+    *quiet = all_parked(real) ? *quiet + 1 : 0;
     real->monitor_asleep = *quiet > QUIET_TICKS && !real->stopping;
     bool asleep = real->monitor_asleep;
     pthread_mutex_unlock(&real->idle_lock);

@@ -112,6 +112,16 @@ static void publish(teffi_wheel *wheel, uint64_t tick)
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
+/* out: tick is the wheel's earliest now. */
+static bool note_earliest(teffi_wheel *wheel, uint64_t tick)
+{
+    uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
+    bool earlier = tick < before / TEFFI_TICK_NS;
+    if (earlier) /* most are not, and the store costs as much as the rest of a set */
+        publish(wheel, tick);
+    return earlier;
+}
+
 bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
 {
     pthread_mutex_lock(&wheel->lock);
@@ -120,11 +130,40 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     uint64_t tick = insert(wheel, timer);
     /* release: pairs with cancel's acquire */
     atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
-    uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
-    bool earlier = tick < before / TEFFI_TICK_NS;
-    if (earlier) /* most are not, and the store costs as much as the rest of a set */
-        publish(wheel, tick);
+    bool earlier = note_earliest(wheel, tick);
     pthread_mutex_unlock(&wheel->lock);
+    return earlier;
+}
+
+static bool move_bucket(teffi_timer *timer, teffi_wheel *to)
+{
+    bool earlier = false;
+    while (timer) {
+        teffi_timer *next = timer->next;
+        earlier |= note_earliest(to, insert(to, timer));
+        /* release: pairs with cancel's acquire */
+        atomic_store_explicit(&timer->where, to->id, memory_order_release);
+        timer = next;
+    }
+    return earlier;
+}
+
+bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
+{
+    teffi_wheel *first = from->id < to->id ? from : to, *second = first == from ? to : from;
+    bool earlier = false;
+    pthread_mutex_lock(&first->lock);
+    pthread_mutex_lock(&second->lock);
+    for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
+        for (; from->filled[level]; from->filled[level] &= from->filled[level] - 1) {
+            unsigned b = (unsigned)__builtin_ctzll(from->filled[level]);
+            earlier |= move_bucket(from->bucket[level][b], to);
+            from->bucket[level][b] = NULL;
+        }
+    }
+    publish(from, next_tick(from));
+    pthread_mutex_unlock(&second->lock);
+    pthread_mutex_unlock(&first->lock);
     return earlier;
 }
 

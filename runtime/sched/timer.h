@@ -43,6 +43,12 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
  * out:  how many. */
 unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
+/* teffi_wheel_move - all that is set on one wheel goes to another. in: two of one array.
+ * out:  as set, for the wheel they went to.
+ * The only place that holds two wheels' locks, the lower id's first: a cancel must find every timer
+ * in one of them. */
+bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
+
 static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);

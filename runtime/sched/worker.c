@@ -138,6 +138,22 @@ static bool regain(teffi_worker *w)
     return have;
 }
 
+/* Nothing to do, or no slot to do it with. */
+static void rest(teffi_worker *w)
+{
+    teffi_thread_pauses(w);
+    if (!teffi_slot_leave(w))
+        teffi_park(w);
+    teffi_thread_resumes(w);
+}
+
+static void leave(teffi_worker *w)
+{
+    teffi_thread_pauses(w);
+    (void)teffi_slot_leave(w);
+    teffi_thread_resumes(w);
+}
+
 static void loop(teffi_worker *w)
 {
     while (w->slot || regain(w)) {
@@ -149,16 +165,19 @@ static void loop(teffi_worker *w)
             teffi_thread_resumes(w);
             continue;
         }
-        if (w->slot->tick % CLOCK_EVERY == 0)
+        if (w->slot->tick % CLOCK_EVERY == 0) {
             fire_timers(w);
+            if (!teffi_slot_in_use(w->real, w->slot)) {
+                leave(w);
+                continue;
+            }
+        }
         teffi_group *group = teffi_find(w);
         if (group) {
             run_turn(w, group);
             continue;
         }
-        teffi_thread_pauses(w);
-        teffi_park(w);
-        teffi_thread_resumes(w);
+        rest(w);
         if (w->slot)
             fire_timers(w);
     }

@@ -111,7 +111,6 @@ struct teffi_real {
     teffi_exec exec;
     /* immutable after init */
     unsigned n_slots;
-    unsigned searchers_max;
     unsigned threads_max;
     bool special; /* each run goes through teffi_turn */
     teff_sched_hooks hooks;
@@ -122,6 +121,7 @@ struct teffi_real {
     _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits for a slot */
     _Alignas(64) _Atomic uint32_t next_wheel; /* for timers set from outside */
     _Atomic uint32_t threads;                 /* n_workers, for metrics */
+    _Atomic uint32_t n_active;                /* slots in use: the first ones; idle_lock to write */
     teffi_runqueue queue;
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
@@ -193,6 +193,25 @@ void teffi_thread_ends(const teffi_worker *worker);
 void teffi_thread_pauses(const teffi_worker *worker);
 void teffi_thread_resumes(const teffi_worker *worker);
 
+/* ---- scale.c ---- */
+
+/* teffi_scale - exec op. */
+teff_err teffi_scale(teffi_exec *exec, unsigned n);
+
+/* teffi_slot_in_use - is it one of the first n_active? May change at any moment. */
+static inline bool teffi_slot_in_use(const teffi_real *real, const teffi_slot *slot)
+{
+    return (size_t)(slot - real->slots) <
+           atomic_load_explicit(&real->n_active, memory_order_relaxed);
+}
+
+/* teffi_slot_move_timers - if the slot is not used: after setting a timer on its wheel. */
+void teffi_slot_move_timers(teffi_real *real, teffi_slot *slot);
+
+/* teffi_slot_clear - what an unused slot still holds goes where it is found: groups to the queue of
+ * all workers, timers to a wheel in use. Any thread, no lock held. */
+void teffi_slot_clear(teffi_real *real, teffi_slot *slot);
+
 /* ---- metrics.c ---- */
 
 /* teffi_metrics - exec op. */
@@ -240,6 +259,18 @@ bool teffi_slot_regain(teffi_worker *w);
 
 /* teffi_slot_poke - the slot's wheel has an earlier timer: a parked worker is to look. */
 void teffi_slot_poke(teffi_real *real, teffi_slot *slot);
+
+/* teffi_slot_vacate - a slot is not to be used any more: nobody holds it then, unless its worker
+ * runs and will teffi_slot_leave it. idle_lock held. */
+void teffi_slot_vacate(teffi_real *real, teffi_slot *slot);
+
+/* teffi_slot_leave - this worker gives its slot up, if that is not to be used any more, and sleeps
+ * until it gets another. out: false: it may keep it. */
+bool teffi_slot_leave(teffi_worker *worker);
+
+/* teffi_slot_staff - a thread for a slot that nobody holds. idle_lock held.
+ * out:  a worker to be woken once the lock is free; NULL: none needs to be. */
+teffi_worker *teffi_slot_staff(teffi_real *real, teffi_slot *slot);
 
 /* teffi_blocking_begin, _end - exec ops. */
 void teffi_blocking_begin(teffi_exec *exec);

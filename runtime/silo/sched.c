@@ -13,3 +13,8 @@ size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all, teff_sched_work
         *all = (teff_sched_metrics){0};
     return 0;
 }
+
+teff_err teff_silo_scale(teff_silo *silo, uint32_t n)
+{
+    return silo->phase == TEFFI_SILO_SERVING ? teffi_exec_scale(silo->node.exec, n) : TEFF_E_CLOSED;
+}

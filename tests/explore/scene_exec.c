@@ -156,7 +156,7 @@ static void go_to_cabin(token *t)
 static void hop(token *t)
 {
     place *to = &places[explore_draw(n_places)];
-    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(7)) {
+    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(8)) {
     case 1:
         t->next = to;
         exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
@@ -172,6 +172,10 @@ static void hop(token *t)
         return;
     case 5:
         visit_by_claim(&places[explore_draw(n_places)]);
+        break;
+    case 7:
+        if (exec->ops->scale(exec, 1 + explore_draw(exec->workers)) == TEFF_E_INVALID)
+            explore_fail("it does not scale");
         break;
     case 6:
         if (!stuck_used && exec->workers > 1)

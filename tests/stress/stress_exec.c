@@ -1,7 +1,8 @@
 /* stress_exec.c - tokens wander over groups, by push, claim, timer, blocking region and groups of
  * one visit, on more workers than cores; each hop counts once, no group runs twice at a time,
  * nobody hangs.
- * usage: stress_exec [seconds [workers]] */
+ * With `scale` the number of workers in use changes all the while.
+ * usage: stress_exec [seconds [workers [scale]]] */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/hash.h"
@@ -42,6 +43,8 @@ static _Atomic uint32_t arrived; /* tokens that made all their hops */
 static _Atomic uint32_t errors;
 static _Atomic int cabins; /* not yet freed */
 static teffi_parker done;
+static unsigned scale_max; /* 0: the number of workers stays */
+static unsigned scalings;
 
 static void go_to(token *t, place *p)
 {
@@ -189,6 +192,19 @@ static bool wait_for_all(void)
     return atomic_load(&arrived) == TOKENS;
 }
 
+/* Up and down at random, with pauses of up to 1 ms; back to all of them once everybody is there. */
+static void scale_until_all(uint64_t seed)
+{
+    uint64_t end_ns = teffi_now(&platform) + HANG_NS;
+    while (atomic_load(&arrived) < TOKENS && teffi_now(&platform) < end_ns) {
+        seed = teffi_mix64(seed + 1);
+        if (exec->ops->scale(exec, 1 + (unsigned)(seed % scale_max)))
+            atomic_fetch_add(&errors, 1);
+        scalings++;
+        teffi_parker_wait(&done, (seed >> 32) % 1000000);
+    }
+}
+
 /* out: false: something was lost, doubled, or hangs. */
 static bool one_round(uint64_t seed, unsigned workers)
 {
@@ -203,6 +219,8 @@ static bool one_round(uint64_t seed, unsigned workers)
             exit(2);
     for (unsigned i = 0; i < OUTSIDERS; i++)
         teffi_thread_join(&outsider[i]);
+    if (scale_max)
+        scale_until_all(seed);
     bool all = wait_for_all();
     if (!all) {
         printf("stress_exec: FAILED: hangs with %u of %d tokens arrived, seed %llu\n",
@@ -221,14 +239,16 @@ int main(int argc, char **argv)
     unsigned workers = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
     unsigned rounds = 0;
     bool ok = true;
+    scale_max = argc > 3 ? workers : 0;
     teffi_platform_real(&platform, TEFFI_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     do
         ok = one_round(seed + rounds++, workers);
     while (ok && teffi_now(&platform) < end_ns);
-    printf("stress_exec: %s: seed %llu, %u rounds of %d hops, %u workers, %u errors\n",
-           ok ? "ok" : "FAILED", (unsigned long long)seed, rounds, TOKENS * HOPS, workers,
+    printf("stress_exec: %s: seed %llu, %u rounds of %d hops, %u workers, %u scalings, "
+           "%u errors\n",
+           ok ? "ok" : "FAILED", (unsigned long long)seed, rounds, TOKENS * HOPS, workers, scalings,
            atomic_load(&errors));
     return ok ? 0 : 1;
 }

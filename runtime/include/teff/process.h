@@ -288,6 +288,13 @@ TEFF_API void teff_process_stats_get(teff_process_system *system, teff_process_s
 TEFF_API size_t teff_process_workers(teff_process_system *system, teff_process_count *counts,
                                      size_t max);
 
+/* teff_process_system_scale - run on n workers from now on: 1 .. as many as there were at first, or
+ * sched.workers_max. A worker too many ends its turn; what it had queued and its timers move to
+ * the others.
+ * runs: any thread.
+ * errs: TEFF_E_INVALID, TEFF_E_IO (the system refused a thread). */
+TEFF_API teff_err teff_process_system_scale(teff_process_system *system, uint32_t n);
+
 /* teff_process_sched - what the system's scheduler did; of a silo's processes: the silo's.
  * out:  *all, when not NULL; workers[0..max); returns how many were written.
  * runs: any thread; takes no lock. */

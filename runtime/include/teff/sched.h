@@ -35,6 +35,9 @@ typedef struct teff_sched_options { /* zeroed = all defaults */
     /* Threads at most, those that sit in blocking calls included: 2 .. 10,000; 0 = 10,000. At the
      * limit what is READY waits until a thread comes back, and the log says so. */
     uint32_t threads_max;
+    /* Workers at most, when their number is changed at run time: up to 1,024; 0 = as many as there
+     * are at the start. */
+    uint32_t workers_max;
     teff_sched_hooks hooks;
 } teff_sched_options;
 
@@ -52,6 +55,7 @@ typedef struct teff_sched_worker {
 
 typedef struct teff_sched_metrics {
     uint32_t workers; /* how many of teff_sched_worker there are */
+    uint32_t active;  /* of them: in use now, the first ones */
     uint32_t threads; /* started so far, those in blocking calls included */
     uint32_t ready;   /* groups in the queue of all workers now */
 } teff_sched_metrics;

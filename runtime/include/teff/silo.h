@@ -67,6 +67,13 @@ TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
 /* teff_silo_members - how many silos its view of the cluster holds, itself included. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
+/* teff_silo_scale - run on n workers from now on: 1 .. as many as there were at first, or
+ * sched.workers_max. A worker too many ends its turn; what it had queued and its timers move to the
+ * others.
+ * runs: any thread, but not beside teff_silo_start or _stop.
+ * errs: TEFF_E_INVALID, TEFF_E_CLOSED (it does not run), TEFF_E_IO (no thread was to be had). */
+TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
+
 /* teff_silo_sched - what its scheduler did since the start.
  * out:  *all, when not NULL; workers[0..max); returns how many were written; 0 and zeroes while the
  *       silo does not run.
