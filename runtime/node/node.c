@@ -117,6 +117,26 @@ static void to_target(teffi_node *node, teffi_msg *msg)
         teffi_node_answer(node, msg, TEFF_E_NOT_FOUND, "no such system target");
 }
 
+/* ---- processes ---- */
+
+void teffi_node_processes(teffi_node *node, teffi_process_fn *deliver, void *arg)
+{
+    node->processes = deliver;
+    atomic_store_explicit(&node->processes_arg, arg, memory_order_release);
+}
+
+/* Clients know no processes. */
+static void to_process(teffi_node *node, teffi_msg *msg)
+{
+    void *arg = atomic_load_explicit(&node->processes_arg, memory_order_acquire);
+    teff_err err = TEFF_E_NOT_FOUND;
+    bool from_silo = !(msg->src.silo & TEFFI_CLIENT_BIT);
+    if (arg && from_silo && msg->item.kind == TEFFI_MSG_ONEWAY &&
+        teffi_node_is(msg->to.node, node->id))
+        err = node->processes(arg, msg);
+    teffi_node_answer(node, msg, err, "no such process");
+}
+
 /* ---- arriving ---- */
 
 /* Relaxed: it is read as a figure. */
@@ -146,6 +166,8 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
     }
     if (msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END)
         to_target(node, msg);
+    else if (msg->to.slot & TEFFI_PROCESS_BIT)
+        to_process(node, msg);
     else if (node->upcalls.request)
         node->upcalls.request(node, msg);
     else

@@ -30,6 +30,9 @@ typedef struct teffi_upcalls {
 /* A system target: gets each message to its slot, one at a time, on a worker's stack; owns msg. */
 typedef void teffi_target_fn(teffi_node *node, teffi_msg *msg);
 
+/* A message from another silo to a process: borrowed. errs: nobody got it. Must not block. */
+typedef teff_err teffi_process_fn(void *arg, const teffi_msg *msg);
+
 typedef struct teffi_target {
     teffi_group group;
     teffi_node *node;
@@ -53,6 +56,8 @@ struct teffi_node {
     struct teffi_membership *membership;
     struct teffi_grains *grains; /* theirs; opaque here */
     teffi_target targets[TEFFI_SLOT_SYSTEM_END];
+    teffi_process_fn *processes; /* messages to PIDs of processes; set before processes_arg */
+    void *_Atomic processes_arg; /* NULL: there are none. release: pairs with to_process */
     /* own locks */
     teffi_calls calls;
     /* guarded by lock */
@@ -96,6 +101,9 @@ extern const teffi_net_events teffi_node_net_events;
 
 /* teffi_node_target - serve a system slot. Before messages can arrive. */
 void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
+
+/* teffi_node_processes - this node has processes from now on. Once. in: arg, not NULL. */
+void teffi_node_processes(teffi_node *node, teffi_process_fn *deliver, void *arg);
 
 /* teffi_node_deliver - a message that is here: to a call, a target or the grains. Owns msg.
  * runs: any thread; does not block. */

@@ -149,7 +149,7 @@ bool teffi_process_wants(const teff_process *p)
         return true;
     if (p->cancel && p->status != TEFFI_STATUS_START)
         return true;
-    switch ((teffi_status)p->status) {
+    switch ((teffi_next)p->status) {
     case TEFFI_STATUS_START:
     case TEFFI_STATUS_CONTINUE:
         return !p->again_queued;

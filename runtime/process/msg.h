@@ -39,6 +39,10 @@ typedef struct teffi_pid {
     uint32_t generation;
 } teffi_pid;
 
+/* Slots of processes have the top bit set, so that they are never a system target's or an
+ * activation's. */
+#define TEFFI_PROCESS_BIT 0x80000000u
+
 /* Slots below this are system targets, the same on every silo; generation 0. */
 enum {
     TEFFI_SLOT_GRAIN = 0,

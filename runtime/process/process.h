@@ -13,11 +13,8 @@
 #include <teff/process.h>
 #include "fiber/fiber.h"
 #include "platform/thread.h"
+#include "process/msg.h"
 #include "sched/exec.h"
-
-/* Slots of processes have the top bit set, so that they are never a system target's or an
- * activation's. */
-#define TEFFI_PROCESS_BIT 0x80000000u
 
 enum { TEFFI_MAIL_SHIFT = 40 }; /* what a mailbox holds: messages above, bytes below */
 enum { TEFFI_STEP_MAX = 64, TEFFI_PROCESS_CHUNK = 256, TEFFI_STRIPES = 64 };
@@ -75,13 +72,13 @@ typedef struct teffi_waiting {
     teffi_event *answer;       /* ... but here */
 } teffi_waiting;
 
-typedef enum teffi_status {                         /* what the next step waits for */
-                            TEFFI_STATUS_START = 0, /* nothing: init comes first */
-                            TEFFI_STATUS_CONTINUE,
-                            TEFFI_STATUS_IDLE,
-                            TEFFI_STATUS_BLOCK,
-                            TEFFI_STATUS_RETRY /* a poke or a cancel; the events are given again */
-} teffi_status;
+typedef enum teffi_next {                         /* what the next step waits for */
+                          TEFFI_STATUS_START = 0, /* nothing: init comes first */
+                          TEFFI_STATUS_CONTINUE,
+                          TEFFI_STATUS_IDLE,
+                          TEFFI_STATUS_BLOCK,
+                          TEFFI_STATUS_RETRY /* a poke or a cancel; the events are given again */
+} teffi_next;
 
 struct teff_process {
     teffi_group group;
@@ -129,7 +126,7 @@ static_assert(sizeof(struct teff_process) <= 256, "what an idle process costs");
 
 struct teff_step {
     teff_process *process;
-    teffi_status status;
+    teffi_next status;
     bool decided, done;
     teffi_yield *first, **last;      /* commands */
     const teff_process_ops *upgrade; /* NULL: no */
@@ -152,7 +149,8 @@ typedef struct teffi_cell {
 #define TEFFI_SPAWNING ((uint64_t)1 << 40)
 
 typedef struct teffi_pid_route {
-    /* To a process of another silo. errs: as teff_process_send. NULL: there is no way. */
+    /* A message or a cancel to a process of another silo. errs: as teff_process_send. NULL: there
+     * is no way. */
     teff_err (*send)(void *arg, teff_pid to, const teff_event *message);
     void *arg;
     uint32_t silo, incarnation; /* of this system's own PIDs */
@@ -187,6 +185,9 @@ struct teff_process_system {
  * is. in: opt as for teff_process_system_new; workers does not count. errs: the same. */
 TEFF_MUST_USE teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *opt,
                                                teff_process_system **system);
+
+/* teffi_process_system_drop - the memory of a system whose executor is gone. in: may be NULL. */
+void teffi_process_system_drop(teff_process_system *system);
 
 /* teffi_process_route - whose PIDs these are, and the way to others. Before the first spawn. */
 void teffi_process_route(teff_process_system *system, const teffi_pid_route *route);

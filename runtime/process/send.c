@@ -83,12 +83,19 @@ static teff_err send_here(teff_process_system *system, teff_pid to, const teff_e
     return err;
 }
 
+static bool is_here(const teff_process_system *system, teff_pid pid)
+{
+    return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
+}
+
 teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
 {
     const teffi_pid_route *route = &system->route;
-    if (to.silo == route->silo && to.incarnation == route->incarnation)
+    if (is_here(system, to))
         return send_here(system, to, message);
-    return route->send ? route->send(route->arg, to, message) : TEFF_E_UNAVAILABLE;
+    teff_event event = *message;
+    event.kind = TEFF_EVENT_MESSAGE;
+    return route->send ? route->send(route->arg, to, &event) : TEFF_E_UNAVAILABLE;
 }
 
 teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const teff_event *event)
@@ -132,5 +139,9 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
 
 teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 {
-    return teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL);
+    const teffi_pid_route *route = &system->route;
+    if (is_here(system, pid))
+        return teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL);
+    teff_event event = {.kind = TEFF_EVENT_CANCEL};
+    return route->send ? route->send(route->arg, pid, &event) : TEFF_E_UNAVAILABLE;
 }

@@ -3,7 +3,7 @@
  * Threads: the process's turn, on the worker's stack or the process's fiber. */
 #include "process/process.h"
 
-static teff_err decide(teff_step *out, teffi_status status)
+static teff_err decide(teff_step *out, teffi_next status)
 {
     out->status = status;
     out->decided = true;

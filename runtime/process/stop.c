@@ -68,8 +68,10 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;
 }
 
-static void free_parts(teff_process_system *system)
+void teffi_process_system_drop(teff_process_system *system)
 {
+    if (!system)
+        return;
     uint32_t slots = atomic_load_explicit(&system->n_slots, memory_order_relaxed);
     for (uint32_t i = 0; i < slots; i += TEFFI_PROCESS_CHUNK)
         free(teffi_process_at(system, i | TEFFI_PROCESS_BIT));
@@ -90,5 +92,5 @@ void teff_process_system_free(teff_process_system *system)
         (void)teff_process_system_stop(system, 0, NULL);
     if (system->own_platform)
         system->exec->ops->free(system->exec);
-    free_parts(system);
+    teffi_process_system_drop(system);
 }

@@ -10,6 +10,7 @@
 #include "cluster.pb-c.h"
 #include "cluster/membership.h"
 #include "node/task.h"
+#include "process/process.h"
 #include "silo/address.h"
 #include "silo/dial.h"
 #include "silo/layer.h"
@@ -319,6 +320,8 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     teffi_membership_free(node->membership);
     node->membership = NULL;
     teffi_node_free_exec(node);
+    teffi_process_system_drop(silo->processes);
+    silo->processes = NULL;
     drop_store(silo);
     return err;
 }

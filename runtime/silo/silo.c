@@ -170,9 +170,10 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     uint32_t ms = timeout_ms ? timeout_ms : STOP_DEFAULT_MS;
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_OK;
+    teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
     teff_err left = leave_here(silo, ms);
     teff_err closed = teffi_silo_close(silo, ms);
-    return left ? TEFF_E_TIMEOUT : closed;
+    return left || forced ? TEFF_E_TIMEOUT : closed;
 }
 
 void teff_silo_free(teff_silo *silo)

@@ -23,7 +23,8 @@ struct teff_silo {
     teff_arena arena;
     teff_grain_type *types[TEFFI_TYPES_MAX];
     size_t n_types;
-    teffi_store *store; /* own or borrowed; node.store until it is closed */
+    teffi_store *store;             /* own or borrowed; node.store until it is closed */
+    teff_process_system *processes; /* written under lock; NULL: none were asked for */
     char bound[TEFFI_ADDRESS_MAX + 1];
     pthread_mutex_t lock; /* of phase and clients */
     teffi_silo_phase phase;
@@ -45,6 +46,10 @@ TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
 /* teffi_silo_leave - grains and clients move, the cluster knows; the link still stands.
  * errs: TEFF_E_TIMEOUT: something was dropped; the rest of the steps were taken all the same. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
+
+/* teffi_silo_stop_processes - the first step of stopping, by a thread. errs: TEFF_E_TIMEOUT: some
+ * had to be forced; the log names the first. */
+teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
 
 /* teffi_silo_close - say goodbye, end every part, free the node. Not from a worker. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);

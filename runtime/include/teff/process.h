@@ -234,13 +234,14 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_spawn(teff_process_system *system,
  * in:   message: tag, data (copied), from; its kind and err do not count.
  * runs: any thread. Never blocks.
  * errs: TEFF_E_NOT_FOUND: there never was such a process; TEFF_E_CLOSED: it has ended;
- *       TEFF_E_OVERLOADED: its mailbox is full; TEFF_E_UNAVAILABLE: it lives on another silo and
- *       there is no way there; TEFF_E_NOMEM. */
+ *       TEFF_E_OVERLOADED: its mailbox, or the queue to its silo, is full; TEFF_E_NOMEM.
+ *       To another silo also TEFF_E_UNAVAILABLE: there is no way there now; TEFF_E_TOO_LARGE: more
+ *       than a frame. What that silo finds (no such process, a full mailbox) nobody is told. */
 TEFF_API TEFF_MUST_USE teff_err teff_process_send(teff_process_system *system, teff_pid to,
                                                   const teff_event *message);
 
 /* teff_process_cancel - ask one process to end: it gets a TEFF_EVENT_CANCEL, once in its life.
- * errs: TEFF_E_NOT_FOUND, TEFF_E_CLOSED as for send. */
+ * errs: TEFF_E_NOT_FOUND, TEFF_E_CLOSED, to another silo the others too, as for send. */
 TEFF_API teff_err teff_process_cancel(teff_process_system *system, teff_pid pid);
 
 /* ---- looking inside --------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <teff/error.h>
 #include <teff/grain.h>
+#include <teff/process.h>
 #include <teff/sched.h>
 
 #ifdef __cplusplus
@@ -63,6 +64,18 @@ TEFF_API const char *teff_silo_address(const teff_silo *silo);
 
 /* teff_silo_ctx - a context for the calling thread. out: NULL when memory is out. */
 TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
+
+/* teff_silo_processes - processes (teff/process.h) on this silo, run by its workers. Their PIDs are
+ * good in the whole cluster: teff_process_send and teff_process_cancel of any silo's system reach
+ * them; between two processes messages keep their order.
+ * in:   silo, serving; opt as for teff_process_system_new, workers and sched do not count.
+ * out:  *system, the silo's: stopping the silo stops it first (cancel events, then by force when
+ *       half the time is over); never free it. On an error NULL.
+ * errs: TEFF_E_CLOSED (not serving), TEFF_E_EXISTS (asked for twice), TEFF_E_INVALID,
+ *       TEFF_E_NOMEM. */
+TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
+                                                    const teff_process_options *opt,
+                                                    teff_process_system **system);
 
 /* teff_silo_members - how many silos its view of the cluster holds, itself included. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
