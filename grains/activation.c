@@ -162,7 +162,8 @@ static void pump(teffi_activation *act)
 {
     teffi_queue skipped = {0};
     unsigned starts = 0;
-    while (act->pending.count && starts < STARTS_MAX && some_may_start(act)) {
+    while (act->pending.count && starts < STARTS_MAX && some_may_start(act) &&
+           !teffi_group_yielded(&act->group)) {
         teffi_msg *msg = teffi_container(teffi_queue_pop(&act->pending), teffi_msg, link);
         const teff_method *method = method_of(act, msg);
         teffi_class class = teffi_class_of(act->type->info, method);
@@ -330,10 +331,19 @@ static void handle(teffi_group *group, teffi_item *item)
     default:
         teffi_bug(__FILE__, __LINE__, "an item of an unknown kind");
     }
-    settle(act);
+    if (!teffi_group_yielded(group))
+        settle(act);
 }
 
-static const teffi_group_ops ops = {.handle = handle};
+/* A turn that gave way in its middle. */
+static void resume(teffi_group *group, teffi_fiber *fiber)
+{
+    (void)teffi_fiber_resume(fiber);
+    if (!teffi_group_yielded(group))
+        settle(teffi_container(group, teffi_activation, group));
+}
+
+static const teffi_group_ops ops = {.handle = handle, .resume = resume};
 
 static void discard_item(teffi_item *item)
 {

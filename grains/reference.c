@@ -236,7 +236,11 @@ teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
 
 static bool enter(teff_ctx *ctx)
 {
-    return ctx->group || teffi_node_enter(ctx->node);
+    if (ctx->group) {
+        (void)teff_reschedule();
+        return true;
+    }
+    return teffi_node_enter(ctx->node);
 }
 
 static teff_err leave(teff_ctx *ctx, teff_err err)

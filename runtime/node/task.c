@@ -60,7 +60,13 @@ static void handle(teffi_group *group, teffi_item *item)
         finish(t);
 }
 
-static const teffi_group_ops ops = {.handle = handle};
+static void resume(teffi_group *group, teffi_fiber *fiber)
+{
+    if (teffi_fiber_resume(fiber))
+        finish(teffi_container(group, teffi_task, group));
+}
+
+static const teffi_group_ops ops = {.handle = handle, .resume = resume};
 
 static teffi_task *take_task(teffi_node *node)
 {

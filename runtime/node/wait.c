@@ -57,6 +57,8 @@ static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     }
     if (ctx->waiting)
         teffi_fiber_suspend(ctx->fiber);
+    else
+        (void)teff_reschedule();
 }
 
 /* Lock held, on both sides of it. */

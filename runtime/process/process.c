@@ -122,16 +122,33 @@ static void finish(teff_process *p)
     teffi_group_complete(&p->group);
 }
 
+/* After a turn, unless it gave way in its middle. */
+static void settle(teff_process *p)
+{
+    if (teffi_group_yielded(&p->group))
+        return;
+    if (p->over)
+        finish(p);
+    else if (!p->wait && teffi_process_wants(p))
+        teffi_process_again(p);
+}
+
 static void go_on(teff_process *p)
 {
     p->gathered = 0;
     if (p->wait ? !p->forced && !p->wait->ready(p, p->wait) : !teffi_process_wants(p))
         return;
     turn(p);
-    if (p->over)
-        finish(p);
-    else if (!p->wait && teffi_process_wants(p))
-        teffi_process_again(p);
+    settle(p);
+}
+
+/* Its turn gave way; p->fiber is that fiber. */
+static void go_on_in_the_middle(teffi_group *group, teffi_fiber *fiber)
+{
+    teff_process *p = process_of(group);
+    (void)fiber;
+    turn(p);
+    settle(p);
 }
 
 static void handle(teffi_group *group, teffi_item *item)
@@ -166,6 +183,7 @@ const teffi_group_ops teffi_process_group_ops = {
     .handle = handle,
     .ended = ended,
     .blocked = blocked,
+    .resume = go_on_in_the_middle,
 };
 
 teff_pid teff_process_pid(const teff_process *me)

@@ -91,6 +91,7 @@ static bool is_here(const teff_process_system *system, teff_pid pid)
 teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
 {
     const teffi_pid_route *route = &system->route;
+    (void)teff_reschedule();
     if (is_here(system, to))
         return send_here(system, to, message);
     teff_event event = *message;

@@ -57,6 +57,7 @@ teff_err teff_step_yield(teff_step *out, uint32_t command, uint64_t tag, const v
                          size_t len)
 {
     teff_err err;
+    (void)teff_reschedule();
     teffi_yield *yield = teffi_yield_new(out->process, command, tag, data, len, &err);
     if (!yield)
         return err;

@@ -108,6 +108,7 @@ static void hold(teff_process *p, teffi_event *event)
 teff_err teff_process_receive(teff_process *me, teff_event *event)
 {
     teffi_waiting w = {.ready = has_event};
+    (void)teff_reschedule();
     hold(me, NULL);
     teff_err err = teffi_process_wait(me, &w);
     if (err)
@@ -127,6 +128,7 @@ teff_err teff_process_start(teff_process *me, uint32_t command, uint64_t tag, co
                             size_t len)
 {
     teff_err err;
+    (void)teff_reschedule();
     teffi_yield *yield = teffi_yield_new(me, command, tag, data, len, &err);
     if (yield)
         teffi_yield_dispatch(me, yield);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include "base/bug.h"
+#include "base/queue.h"
 #include "platform/platform.h"
 #include "sched/exec.h"
 
@@ -183,16 +184,47 @@ static bool budget_used(const teffi_group *group, unsigned done, unsigned items_
     return teffi_now(group->exec->platform) >= until_ns;
 }
 
+void teffi_group_yield(teffi_group *group, teffi_gave_way *gave)
+{
+    gave->item.kind = TEFFI_ITEM_GAVE_WAY;
+    gave->item.next = group->head;
+    group->head = &gave->item;
+}
+
+/* out: false: it gave way again. */
+static bool go_on(teffi_group *group)
+{
+    group->ops->resume(group, teffi_container(pop(group), teffi_gave_way, item)->fiber);
+    return !teffi_group_yielded(group);
+}
+
+/* To the tail of the global queue, or left alone until teffi_group_go_on: then it stays RUNNING, so
+ * that a push only appends. */
+static bool gave_way(teffi_group *group)
+{
+    return teffi_container(group->head, teffi_gave_way, item)->stays ? false : requeue(group);
+}
+
+void teffi_group_go_on(teffi_group *group)
+{
+    (void)requeue(group);
+    group->exec->ops->ready(group->exec, group);
+}
+
 bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     unsigned done = 0, repolls = 0, look = 2;
     bool again = false;
     if (!start(group))
         return false;
+    if (teffi_group_yielded(group) && !go_on(group))
+        return gave_way(group);
     while (group->head || refill(group, &repolls, &again)) {
         if (done && budget_used(group, done, items_max, until_ns, &look))
             return requeue(group);
         group->ops->handle(group, pop(group));
+        if (teffi_group_yielded(group))
+            return gave_way(group);
         done++;
     }
     return again;
@@ -230,6 +262,8 @@ void teffi_group_complete(teffi_group *group)
 
 teffi_item *teffi_group_drain(teffi_group *group)
 {
+    if (teffi_group_yielded(group)) /* a turn that will never go on */
+        (void)pop(group);
     if (!group->head) {
         /* seq_cst: see teffi_group_push. The state stays: only the caller could change it. */
         uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);

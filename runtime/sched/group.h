@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 struct teffi_exec;
+struct teffi_fiber;
 
 typedef struct teffi_item { /* intrusive: in a group's queue at most once */
     struct teffi_item *next;
@@ -39,6 +40,10 @@ typedef struct teffi_group_ops {
     void (*ended)(teffi_group *group);
     /* Asked before the group rests: true = it rests as BLOCKED. NULL: always IDLE. */
     bool (*blocked)(teffi_group *group);
+    /* Go on with the turn that gave way in its middle: resume fiber, then what handle does after a
+     * turn. NULL: the group's turns cannot give way. Until then handle is not called; it, and
+     * resume, must return at once when teffi_group_yielded after they resumed a fiber. */
+    void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
 } teffi_group_ops;
 
 typedef enum teffi_group_state {
@@ -74,6 +79,28 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  *       IDLE or COMPLETE (its memory may be gone), or somebody else's already.
  * runs: on a worker's own stack. */
 bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns);
+
+/* A fiber that gave way in the middle of its group's turn, as the first of the group's items; on
+ * that fiber's stack. The group's own kinds stay below it. */
+typedef struct teffi_gave_way {
+    teffi_item item;
+    struct teffi_fiber *fiber;
+    bool stays; /* RUNNING, so that a push only appends, until teffi_group_go_on; else READY */
+} teffi_gave_way;
+
+#define TEFFI_ITEM_GAVE_WAY UINT32_MAX
+
+/* teffi_group_yield - from inside handle or resume, on the fiber, just before it is suspended. */
+void teffi_group_yield(teffi_group *group, teffi_gave_way *gave);
+
+static inline bool teffi_group_yielded(const teffi_group *group)
+{
+    return group->head && group->head->kind == TEFFI_ITEM_GAVE_WAY;
+}
+
+/* teffi_group_go_on - a turn that gave way and was to be left alone may go on now: RUNNING ->
+ * READY, and to the executor. runs: any thread, once. */
+void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - take an idle group at once: IDLE and empty -> RUNNING, without a queue.
  * out:  true: the caller's worker is now the one that runs it and must teffi_group_release it. */

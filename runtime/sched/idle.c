@@ -401,6 +401,11 @@ static void unblock(teffi_worker *w)
         idle_del(w, TEFFI_WORKER_RUNNING, false);
     } else if (without_slot(w) && !real->stopping && !take_slot(w)) {
         have = false;
+        if (teffi_may_give_way(w)) {
+            unlock(real);
+            (void)teffi_give_way(w, false); /* to the global queue; this thread is spare then */
+            return;
+        }
         if (w->state == TEFFI_WORKER_LOST)
             take_out(&real->lost, w);
         w->state = TEFFI_WORKER_WAITING;
@@ -438,6 +443,17 @@ void teff_blocking_end(void)
 }
 
 /* ---- turns that take too long ---- */
+
+bool teffi_slot_due(teffi_real *real, teffi_slot *slot)
+{
+    lock(real);
+    teffi_worker *w = slot->worker;
+    bool runs = w && w->state == TEFFI_WORKER_RUNNING;
+    if (runs)
+        atomic_store_explicit(&w->due, 1, memory_order_relaxed);
+    unlock(real);
+    return runs;
+}
 
 void teffi_slot_settle(teffi_worker *w)
 {
@@ -489,6 +505,7 @@ bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn)
             heir = heir_for(real, slot);
         if (heir) {
             w->slot = NULL;
+            atomic_store_explicit(&w->due, 1, memory_order_relaxed);
             w->state = TEFFI_WORKER_LOST;
             add_last(&real->lost, w);
         } else {

@@ -8,7 +8,9 @@
 #define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
 
-enum { RETAKE_TICKS = 5 }; /* a turn of 10 to 12.5 ms has been seen so often in a row */
+/* A turn of 10 to 12.5 ms has been seen so often in a row: now it is told to give way. If it has not
+ * by the next tick, its slot is retaken. */
+enum { DUE_TICKS = 5 };
 enum { QUIET_TICKS = 20 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
 /* The same turn as at the last tick: others may take the hand-off. */
@@ -18,9 +20,10 @@ static bool open_next(teffi_slot *slot)
     if (turns != slot->seen_turns) {
         slot->seen_turns = turns;
         slot->seen = 1;
+        slot->told = false;
         return false;
     }
-    slot->seen += slot->seen < RETAKE_TICKS;
+    slot->seen += slot->seen < DUE_TICKS;
     if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
         return false;
     /* seq_cst: pairs with next_is_open in find.c */
@@ -40,18 +43,20 @@ static bool others_wait(teffi_real *real)
     return teffi_none_idle(real);
 }
 
-static void retake(teffi_real *real)
+static void end_slices(teffi_real *real)
 {
     bool looked = false;
     for (unsigned i = 0; i < real->n_slots; i++) {
         teffi_slot *slot = &real->slots[i];
-        if (slot->seen < RETAKE_TICKS || !teffi_slot_in_use(real, slot))
+        if (slot->seen < DUE_TICKS || !teffi_slot_in_use(real, slot))
             continue;
         if (!looked && !others_wait(real))
             return;
         looked = true;
-        if (teffi_slot_retake(real, slot, slot->seen_turns))
-            slot->seen = 0;
+        if (!slot->told)
+            slot->told = teffi_slot_due(real, slot);
+        else if (teffi_slot_retake(real, slot, slot->seen_turns))
+            slot->seen = 0, slot->told = false;
     }
 }
 
@@ -68,7 +73,7 @@ static void tick(teffi_real *real)
     }
     if (opened)
         teffi_wake_one(real);
-    retake(real);
+    end_slices(real);
 }
 
 /* Nobody runs, and nothing that is in use is left alone. idle_lock held. */

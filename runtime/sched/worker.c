@@ -91,6 +91,8 @@ static void run_turn(teffi_worker *w, teffi_group *group)
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
     atomic_store_explicit(&slot->turns, turns + 1, memory_order_relaxed);
     uint64_t until_ns = slot->now_ns + QUANTUM_NS;
+    w->group = group;
+    atomic_store_explicit(&w->due, 0, memory_order_relaxed);
     teffi_leave(w, 0);
     bool again = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
                                   : teffi_group_run(group, ITEMS_MAX, until_ns);
@@ -109,9 +111,14 @@ static bool help_one(teffi_worker *w)
         teffi_search_end(w);
     if (!group)
         return false;
+    teffi_group *outer = w->group;
+    teffi_fiber *under = w->under;
+    w->under = teffi_fiber_current();
     w->nested++;
     run_turn(w, group);
     w->nested--;
+    w->under = under;
+    w->group = outer;
     announce(w);
     return true;
 }

@@ -24,6 +24,7 @@
 #ifndef TEFFI_SCHED_WORKER_H
 #define TEFFI_SCHED_WORKER_H
 
+#include "fiber/fiber.h"
 #include "platform/thread.h"
 #include "sched/deque.h"
 #include "sched/exec.h"
@@ -74,6 +75,7 @@ struct teffi_slot {
     /* the monitor's */
     uint64_t seen_turns;
     unsigned seen; /* so often in a row */
+    bool told;     /* that its slice is over */
 };
 
 /* guarded by idle_lock */
@@ -96,6 +98,9 @@ struct teffi_worker {
     bool searching;           /* own thread, or whoever wakes it under idle_lock */
     unsigned nested;          /* own thread: turns under the one that helps */
     unsigned blocking;        /* own thread: depth of blocking regions */
+    teffi_group *group;       /* own thread: whose turn runs, the innermost */
+    teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
+    _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
     _Atomic uint32_t inside;  /* written by its own thread; pairs with retaken */
     _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
     teffi_worker_state state;
@@ -212,6 +217,17 @@ void teffi_slot_move_timers(teffi_real *real, teffi_slot *slot);
  * all workers, timers to a wheel in use. Any thread, no lock held. */
 void teffi_slot_clear(teffi_real *real, teffi_slot *slot);
 
+/* ---- slice.c ---- */
+
+/* teffi_give_way - suspend the turn that runs, in its middle.
+ * in:   stays: until teffi_group_go_on; else it goes behind all others at once.
+ * out:  false: it cannot (it has no fiber of its own, or is in a blocking region). When true, this
+ *       may be another thread. */
+bool teffi_give_way(teffi_worker *w, bool stays);
+
+/* teffi_may_give_way - would it? */
+bool teffi_may_give_way(const teffi_worker *w);
+
 /* ---- metrics.c ---- */
 
 /* teffi_metrics - exec op. */
@@ -249,6 +265,10 @@ void teffi_attend(teffi_worker *worker);
 /* teffi_slot_retake - the worker of this slot has been in one turn for too long: its slot goes to
  * another thread, if one is to be had. runs: the monitor. out: false: not this time. */
 bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn);
+
+/* teffi_slot_due - tell the turn of this slot's worker that its slice is over. out: false: the
+ * slot is nobody's, or its worker is in no turn. */
+bool teffi_slot_due(teffi_real *real, teffi_slot *slot);
 
 /* teffi_slot_settle - after teffi_enter that found retaken set: w->slot is as it really is. */
 void teffi_slot_settle(teffi_worker *w);

@@ -5,6 +5,7 @@
 #ifndef TEFF_SCHED_H
 #define TEFF_SCHED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <teff/error.h>
 
@@ -59,6 +60,15 @@ typedef struct teff_sched_metrics {
     uint32_t threads; /* started so far, those in blocking calls included */
     uint32_t ready;   /* groups in the queue of all workers now */
 } teff_sched_metrics;
+
+/* teff_reschedule - in a long computation: give way when this turn has run for 10 ms and others
+ * wait. Every other call of teff's in a turn (calls of grains, send, receive) does the same.
+ * out:  true: others were let in before it returned. Cheap when they need not be: 2 ns.
+ * runs: anywhere. Only a turn with a stack of its own can give way: any of a grain's, and that of a
+ *       process with TEFF_PROCESS_FIBER; elsewhere it returns false, and the others are served by
+ *       another thread. The turn goes on as before: nothing else of its grain or process has run,
+ *       but it may go on in another thread. Hold no lock of your own. */
+TEFF_API bool teff_reschedule(void);
 
 /* teff_blocking_begin, teff_blocking_end - around a call that blocks the thread: a system call, a
  * driver, a lock held for long. The worker's place goes to another thread as soon as something is

@@ -232,6 +232,40 @@ static int setup_two(void **state)
     return 0;
 }
 
+static uint64_t requeues(void)
+{
+    teff_sched_worker workers[64];
+    uint64_t sum = 0;
+    size_t n = teff_silo_sched(l->silos[0], NULL, workers, 64);
+    for (size_t i = 0; i < n; i++)
+        sum += workers[i].requeues;
+    return sum;
+}
+
+/* More computing turns than workers: each gives way at its calls when its slice is over, so that
+ * others are answered, while its own grain, even a reentrant one, lets nothing else in. */
+static void turns_give_way_at_their_calls(void **state)
+{
+    enum { SPINNERS = 6, CALLS_NOW = 20 };
+    teff_ctx *ctx = l->ctx[0];
+    teff_call calls[SPINNERS], late;
+    (void)state;
+    for (int i = 0; i < SPINNERS; i++)
+        lab_ok(ctx, lab_free_ask_start(ctx, i, lab_step(.spin = true), &calls[i]));
+    lab_until(l->record.held == SPINNERS);
+    int started = l->record.started;
+    lab_ok(ctx, lab_free_ask_start(ctx, 0, lab_step(), &late));
+    lab_number *out;
+    for (int i = 0; i < CALLS_NOW; i++)
+        lab_ok(ctx, lab_turns_write(ctx, "another", lab_step(), &out));
+    lab_until(requeues() >= 10);
+    assert_int_equal(l->record.held, SPINNERS);
+    assert_int_equal(l->record.started, started + CALLS_NOW);
+    l->record.gate = true;
+    lab_ok(ctx, teff_await_all(ctx, calls, SPINNERS));
+    lab_ok(ctx, teff_await_all(ctx, &late, 1));
+}
+
 int main(void)
 {
 #define TURNS(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -245,6 +279,7 @@ int main(void)
         TURNS(a_reentrant_grain_interleaves_and_calls_itself),
         TURNS(other_grains_do_not_wait),
         TURNS(one_way_keeps_its_place_in_the_order),
+        TURNS(turns_give_way_at_their_calls),
         TURNS(first_messages_are_not_overtaken),
         cmocka_unit_test_setup_teardown(first_messages_are_not_overtaken, setup_two, teardown),
     };

@@ -72,6 +72,52 @@ static inline void job_push(job *j)
         (void)teffi_group_push(&j->group, &j->item);
 }
 
+/* The same on a fiber of its own. */
+typedef struct fjob {
+    job job;
+    teffi_fiber *fiber;
+} fjob;
+
+static inline fjob *fjob_of(teffi_group *group)
+{
+    return teffi_container(teffi_container(group, job, group), fjob, job);
+}
+
+static inline void fjob_main(void *arg)
+{
+    job *j = arg;
+    atomic_store(&j->queued, false);
+    j->run(j);
+}
+
+static inline void fjob_resume(teffi_group *group, teffi_fiber *fiber)
+{
+    fjob *f = fjob_of(group);
+    assert_ptr_equal(fiber, f->fiber);
+    if (!teffi_fiber_resume(f->fiber))
+        return;
+    atomic_fetch_add(&f->job.runs, 1);
+    if (f->job.done)
+        latch_hit(f->job.done);
+}
+
+static inline void fjob_handle(teffi_group *group, teffi_item *item)
+{
+    fjob *f = fjob_of(group);
+    (void)item;
+    f->fiber = teffi_fiber_new(f->job.exec->fibers, fjob_main, &f->job);
+    assert_non_null(f->fiber);
+    fjob_resume(group, f->fiber);
+}
+
+static const teffi_group_ops fjob_ops = {.handle = fjob_handle, .resume = fjob_resume};
+
+static inline void fjob_init(fjob *f, teffi_exec *exec, void (*run)(job *j), latch *done)
+{
+    job_init(&f->job, exec, run, done);
+    teffi_group_init(&f->job.group, exec, &fjob_ops);
+}
+
 static inline void job_nothing(job *j)
 {
     (void)j;

@@ -1,0 +1,35 @@
+/* slice.c - when must a turn give way in its middle, and how does it?
+ * Way:     monitor (the slice is over) -> [slice, at a call of teff's] -> group_run -> global queue
+ * Threads: the turn's own, on its fiber; it may go on in another thread.
+ * Source:  Go's co-operative preemption: a flag that sysmon sets and that every call looks at
+ *
+ * The turn's fiber is suspended in the middle of its group's handle, which returns at once. The
+ * group handles nothing else until the fiber has gone on: for everybody the turn is still running,
+ * it only gets no time. So a grain that gives way lets no other request in. */
+#include "sched/worker.h"
+
+bool teffi_may_give_way(const teffi_worker *w)
+{
+    const teffi_fiber *fiber = teffi_fiber_current();
+    return fiber && fiber != w->under && w->group->ops->resume && !w->blocking;
+}
+
+bool teffi_give_way(teffi_worker *w, bool stays)
+{
+    if (!teffi_may_give_way(w))
+        return false;
+    teffi_fiber *fiber = teffi_fiber_current();
+    teffi_gave_way gave = {.fiber = fiber, .stays = stays};
+    teffi_group_yield(w->group, &gave);
+    teffi_fiber_suspend(fiber);
+    return true;
+}
+
+bool teff_reschedule(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    /* relaxed: a moment later is soon enough */
+    if (!w || !atomic_load_explicit(&w->due, memory_order_relaxed))
+        return false;
+    return teffi_give_way(w, false);
+}
