@@ -26,6 +26,17 @@ PLANTS = {
     "last-searcher": ("idle.c",
                       "(word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real)",
                       "(word & SEARCHING_MASK) > UINT16_MAX"),
+    # A slot is retaken without the barrier that makes its worker's flag visible.
+    "no-barrier": ("idle.c",
+                   "    if (!w->real->exchanges)\n        teffi_barrier_all();\n", ""),
+    # At the end of its turn a worker goes on with the slot that is just being retaken.
+    "unsettled": ("worker.c",
+                  "    (void)teffi_enter(w);\n    if (!teffi_slot_kept(w))\n"
+                  "        teffi_slot_settle(w);\n",
+                  "    (void)teffi_enter(w);\n"),
+    # A slot is retaken from a worker that was given it and has not woken up yet; it never does.
+    "retaken-asleep": ("idle.c", "uint32_t was = teffi_enter(w);\n    unblock(w);",
+                       "uint32_t was = 0;\n    unblock(w);"),
     # A group goes to rest over an item that has just come.
     "blind-rest": ("group.c",
                    "    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "

@@ -48,6 +48,7 @@ static aid aids[AIDS];
 static unsigned n_places, n_tokens, n_arrived, n_cabins;
 static uint32_t plain_of_16;
 static bool stuck_used;
+static bool threads_enough; /* there is one more whenever the executor wants one */
 static teffi_parker all_arrived, aided;
 
 static teffi_real *real(void)
@@ -178,8 +179,11 @@ static void hop(token *t)
             explore_fail("it does not scale");
         break;
     case 6:
-        if (!stuck_used && exec->workers > 1)
+        if (!stuck_used && (exec->workers > 1 || threads_enough))
             get_stuck();
+        break;
+    case 7: /* a system call that nobody declared */
+        (void)explore_wait(t, ex.now_ns + explore_draw(30000000));
         break;
     default:
         break;
@@ -287,6 +291,7 @@ static void start_exec(void)
         explore_fail("the executor does not start");
     exec = made;
     ex.refuse = explore_draw(4) ? 0 : 8;
+    threads_enough = !ex.refuse && !extra;
     /* Near the picks at which a worker looks elsewhere first. */
     for (unsigned i = 0; i < workers; i++) {
         real()->slots[i].tick = 50 + explore_draw(12);
