@@ -1,24 +1,86 @@
-/* group.pml - the word of runtime/sched/group.c: is an item ever lost, a group queued or run twice?
- * The word is a state and the number of items in it. Pushers, workers that run it with a budget, a
- * turn that may claim it, and a turn that may complete it. One step per atomic operation. */
+/* group.pml - the word of runtime/sched/group.c: is an item ever lost, handled twice or out of order,
+ * a group queued twice, run by two, ended twice or too early?
+ * The word is a state and the items pushed since it was last emptied; head is the running worker's.
+ * Pushers, three workers that run it with a budget, a turn that may claim it. A turn may take an item
+ * early (drain) and may complete the group; when that has ended, its memory is used again for another
+ * life, into which slow pushers of the life before still push. One step per atomic operation; a
+ * compare-and-swap that fails changes nothing and is tried again, so only its success is a step.
+ * Items are numbered as their pushes took effect, and must be handled in that order. */
 
 #define PUSHERS 3
-#define ITEMS 2   /* of each pusher */
+#define ITEMS 2    /* of each pusher, and one more of whoever uses the memory again */
+#define ALL (PUSHERS * ITEMS + LIVES - 1)
 #define BUDGET 2
 #define REPOLLS 1
+#define LIVES 2
 
-mtype = { IDLE, READY, RUNNING, COMPLETE };
+mtype = { IDLE, READY, RUNNING, BLOCKED, COMPLETE };
 
 mtype state = IDLE;
-byte in_word, in_head;
+chan word = [ALL] of { byte };
+chan head = [ALL] of { byte };
 byte queued;          /* how often it is in run queues */
 byte running;         /* how many run it */
-byte accepted, handled, refused, ended;
-bool completed;
+byte accepted, handled, refused;
+byte completed, ended, reused; /* over all lives */
+
+#define RESTS(s) (s == IDLE || s == BLOCKED)
 
 inline enqueue()
 {
     d_step { queued++; assert(queued == 1) }
+}
+
+/* Swap the word for one without items; they go behind what head has. Inside a step. */
+inline take_all(s)
+{
+    do
+    :: len(word) > 0 -> word ? item; head ! item
+    :: len(word) == 0 -> break
+    od;
+    item = 0;
+    state = s
+}
+
+inline keep_items(s)
+{
+    d_step {
+        if
+#ifndef MUTANT_READY_OVER_COMPLETE
+        :: state == COMPLETE
+#endif
+        :: else -> state = s
+        fi
+    }
+}
+
+inline push()
+{
+    atomic {
+        seen = state;
+        if
+        :: state == COMPLETE -> refused++
+        :: else ->
+            accepted++;
+            word ! accepted;
+            if
+            :: RESTS(state) -> state = READY
+            :: else
+            fi
+        fi
+    }
+    if
+#ifdef MUTANT_BLOCKED_IS_NOT_WOKEN
+    :: seen == IDLE -> enqueue()
+#else
+    :: RESTS(seen) -> enqueue()
+#endif
+#ifdef MUTANT_QUEUE_WHILE_RUNNING
+    :: seen == RUNNING -> enqueue()
+#endif
+    :: else
+    fi;
+    seen = 0
 }
 
 proctype pusher()
@@ -26,152 +88,207 @@ proctype pusher()
     byte n;
     mtype seen;
     do
-    :: n < ITEMS ->
-        atomic { /* the CAS; a failed one changes nothing */
-            seen = state;
-            if
-            :: state == COMPLETE -> refused++
-            :: else ->
-                in_word++;
-                accepted++;
-                if
-                :: state == IDLE -> state = READY
-                :: else
-                fi
-            fi
-        }
-        if
-        :: seen == IDLE -> enqueue()
-#ifdef MUTANT_QUEUE_WHILE_RUNNING
-        :: seen == RUNNING -> enqueue()
-#endif
-        :: else
-        fi;
-        n++
+    :: n < ITEMS -> push(); n++
     :: else -> break
     od
 }
 
-/* One item; it may complete the group, once. */
-inline handle()
+/* RUNNING -> IDLE or BLOCKED, when nothing is queued. */
+inline to_idle(rested)
 {
-    d_step { in_head--; handled++ }
+    atomic {
+#ifdef MUTANT_IDLE_WITHOUT_CHECK
+        rested = state == RUNNING;
+#else
+        rested = state == RUNNING && len(word) == 0;
+#endif
+        if
+        :: rested -> running--; state = IDLE
+        :: rested -> running--; state = BLOCKED
+        :: !rested
+        fi
+    }
+}
+
+inline handle_one()
+{
+    d_step {
+        head ? item;
+        handled++;
+        assert(item == handled);
+        item = 0
+    }
+}
+
+/* From inside a turn: no pushes any more. */
+inline complete()
+{
+    d_step {
+        assert(state == RUNNING);
+        completed++;
+#ifdef MUTANT_COMPLETE_DROPS_WORD
+        do
+        :: len(word) > 0 -> word ? item
+        :: len(word) == 0 -> break
+        od;
+        item = 0;
+        state = COMPLETE
+#else
+        take_all(COMPLETE)
+#endif
+    }
+}
+
+inline maybe_complete()
+{
     if
-    :: atomic { !completed && state == RUNNING -> completed = true;
-                in_head = in_head + in_word; in_word = 0; state = COMPLETE }
+    :: completed < ended + 1 && completed < LIVES -> complete()
     :: true
     fi
 }
 
+inline end()
+{
+    d_step {
+        running--;
+        ended++;
+        assert(ended == completed && running == 0 && queued == 0);
+        assert(len(head) == 0 && len(word) == 0 && state == COMPLETE)
+    }
+}
+
 proctype worker()
 {
-    byte done, polls;
-    bool more;
+    byte done, polls, item;
+    bool rested;
 
 end_idle:
     do
     :: atomic { queued > 0 -> queued-- }
-        done = 0;
-        polls = 0;
         /* start */
         if
-        :: state == COMPLETE
-        :: else ->
-            atomic {
-                assert(state == READY);
-                state = RUNNING;
-                in_head = in_head + in_word;
-                in_word = 0
-            }
+        :: atomic { state == COMPLETE -> running++; assert(running == 1) }
+            if
+            :: len(head) == 0 -> running--; goto over
+            :: len(head) > 0
+            fi
+        :: atomic { state == READY -> running++; assert(running == 1) }
+            if
+#ifdef MUTANT_NEW_BEFORE_OLD
+            :: d_step {
+                   do
+                   :: len(head) > 0 -> head ? item; word ! item
+                   :: len(head) == 0 -> break
+                   od;
+                   take_all(RUNNING)
+               }
+#else
+            :: d_step { len(head) == 0 -> take_all(RUNNING) }
+            :: len(head) > 0 -> keep_items(RUNNING)
+#endif
+            fi
+        :: !(state == COMPLETE || state == READY) -> assert(false)
         fi;
-        d_step { running++; assert(running == 1) }
         do
-        :: in_head > 0 && done < BUDGET -> handle(); done++
-        :: in_head > 0 && done == BUDGET ->
+        :: len(head) > 0 && done == BUDGET ->
             running--;
-            atomic {
-                if
-                :: state == RUNNING -> state = READY
-                :: else
-                fi
-            }
+            keep_items(READY);
 #ifndef MUTANT_FORGET_AFTER_BUDGET
             enqueue();
 #endif
             break
-        :: in_head == 0 ->
-            running--;
-#ifdef MUTANT_IDLE_WITHOUT_CHECK
-            state = IDLE;
-            break
-#else
-            atomic {
-                more = in_word > 0 || state == COMPLETE;
+        :: len(head) > 0 && done < BUDGET ->
+            handle_one();
+            done++;
+            maybe_complete();
+            if
+            :: true
+            :: true -> /* drain: one more, from inside the turn */
                 if
-                :: !more -> state = IDLE
+                :: len(head) == 0 && len(word) > 0 -> d_step { take_all(state) }
+                :: else
+                fi;
+                if
+                :: len(head) > 0 -> handle_one()
                 :: else
                 fi
-            }
+            fi
+        :: len(head) == 0 ->
+            to_idle(rested);
             if
-            :: !more -> break
-            :: more && state == COMPLETE -> ended++; break
-            :: more && state != COMPLETE && polls == REPOLLS ->
-                state = READY;
+            :: rested -> break
+            :: !rested && state == COMPLETE -> end(); break
+            :: !rested && state != COMPLETE && polls == REPOLLS ->
+                running--;
+                keep_items(READY);
                 enqueue();
                 break
-            :: more && state != COMPLETE && polls < REPOLLS ->
+            :: !rested && state != COMPLETE && polls < REPOLLS ->
                 polls++;
-                running++;
-                d_step { in_head = in_word; in_word = 0 }
+                d_step { take_all(RUNNING) }
             fi
-#endif
-        od
+        od;
+over:
+        skip;
+        d_step { done = 0; polls = 0; rested = false }
     od
 }
 
 proctype claimer()
 {
-    bool got, more;
+    bool got, rested;
+    byte item;
     atomic {
         if
-        :: state == IDLE && in_word == 0 -> state = RUNNING; got = true
+        :: state == IDLE && len(word) == 0 -> state = RUNNING; got = true
 #ifdef MUTANT_CLAIM_READY
         :: state == READY -> state = RUNNING; got = true
 #endif
+        :: else
+        fi;
+        if
+        :: got -> running++; assert(running == 1)
         :: else
         fi
     }
     if
     :: !got
     :: got ->
-        d_step { running++; assert(running == 1) }
+        maybe_complete();
+        /* release */
+        to_idle(rested);
         if
-        :: atomic { !completed && state == RUNNING -> completed = true;
-                    in_head = in_head + in_word; in_word = 0; state = COMPLETE }
-        :: true
-        fi;
-        running--;
-        atomic {
-            more = in_word > 0 || state == COMPLETE;
-            if
-            :: !more -> state = IDLE
-            :: else
-            fi
-        }
-        if
-        :: !more
-        :: more && state == COMPLETE && in_head == 0 -> ended++
-        :: else ->
-            atomic {
-                if
-                :: state == RUNNING -> state = READY
-                :: else
-                fi
-            }
+        :: rested
+#ifdef MUTANT_RELEASE_ENDS_EARLY
+        :: !rested && state == COMPLETE -> end()
+#else
+        :: !rested && state == COMPLETE && len(head) == 0 -> end()
+#endif
+        :: !rested && !(state == COMPLETE && len(head) == 0) ->
+            running--;
+            keep_items(READY);
 #ifndef MUTANT_RELEASE_FORGETS
             enqueue()
 #endif
         fi
+    fi
+}
+
+/* The memory's next life begins with an item of its own, as a process's does. */
+proctype reuser()
+{
+    mtype seen;
+end_unused:
+#ifdef MUTANT_REUSE_BEFORE_ENDED
+    state == COMPLETE;
+#else
+    ended > reused;
+#endif
+    if
+    :: reused < LIVES - 1 ->
+        d_step { reused++; state = IDLE }
+        push()
+    :: else
     fi
 }
 
@@ -182,11 +299,14 @@ init
         run pusher();
         run pusher();
         run claimer();
+        run reuser();
+        run worker();
         run worker();
         run worker()
     }
     timeout;
-    assert(handled == accepted && accepted + refused == PUSHERS * ITEMS);
-    assert(in_word == 0 && in_head == 0 && queued == 0 && running == 0);
-    assert(completed -> (state == COMPLETE && ended == 1) : (state == IDLE && ended == 0))
+    assert(handled == accepted && accepted + refused == PUSHERS * ITEMS + reused);
+    assert(len(word) == 0 && len(head) == 0 && queued == 0 && running == 0);
+    assert(ended == completed && reused <= ended);
+    assert((ended > reused) == (state == COMPLETE) && (ended == reused) == RESTS(state))
 }
