@@ -157,7 +157,7 @@ static void go_to_cabin(token *t)
 static void hop(token *t)
 {
     place *to = &places[explore_draw(n_places)];
-    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(8)) {
+    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(9)) {
     case 1:
         t->next = to;
         exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
@@ -182,7 +182,7 @@ static void hop(token *t)
         if (!stuck_used && (exec->workers > 1 || threads_enough))
             get_stuck();
         break;
-    case 7: /* a system call that nobody declared */
+    case 8: /* a system call that nobody declared */
         (void)explore_wait(t, ex.now_ns + explore_draw(30000000));
         break;
     default:
