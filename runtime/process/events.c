@@ -7,30 +7,9 @@
 #include "base/queue.h"
 #include "process/process.h"
 
-void teffi_events_push(teffi_events *list, teffi_event *event)
-{
-    event->item.next = NULL;
-    if (list->tail)
-        list->tail->item.next = &event->item;
-    else
-        list->head = event;
-    list->tail = event;
-}
-
 static teffi_event *event_of(teffi_item *item)
 {
     return item ? teffi_container(item, teffi_event, item) : NULL;
-}
-
-teffi_event *teffi_events_pop(teffi_events *list)
-{
-    teffi_event *event = list->head;
-    if (!event)
-        return NULL;
-    list->head = event_of(event->item.next);
-    if (!list->head)
-        list->tail = NULL;
-    return event;
 }
 
 void teffi_event_free(teff_process *p, teffi_event *event)

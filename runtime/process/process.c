@@ -93,7 +93,8 @@ static void turn(teff_process *p)
         resume(p);
     else
         unit(p);
-    teffi_process_count(p, 1, 0, measure ? teffi_now(platform) - from : 0);
+    teffi_process_count(p, 1, p->given, measure ? teffi_now(platform) - from : 0);
+    p->given = 0;
 }
 
 static void drop_held(teff_process *p)

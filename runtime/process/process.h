@@ -111,7 +111,8 @@ struct teff_process {
         uint32_t n_yields;
         uint32_t next_free; /* while free: slot index + 1; who took it off a cell's list */
     };
-    uint16_t err; /* a teff_err */
+    uint16_t err;  /* a teff_err */
+    uint8_t given; /* events, not counted yet */
     uint8_t status, gathered, retry_n;
     bool again_queued, cancel, poked, forced, over, gone;
 };
@@ -231,8 +232,26 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
 /* ---- events.c ---- */
 
 /* teffi_events_push, _pop - a plain FIFO. pop: NULL when empty. */
-void teffi_events_push(teffi_events *list, teffi_event *event);
-teffi_event *teffi_events_pop(teffi_events *list);
+static inline void teffi_events_push(teffi_events *list, teffi_event *event)
+{
+    event->item.next = NULL;
+    if (list->tail)
+        list->tail->item.next = &event->item;
+    else
+        list->head = event;
+    list->tail = event;
+}
+
+static inline teffi_event *teffi_events_pop(teffi_events *list)
+{
+    teffi_event *event = list->head;
+    if (!event)
+        return NULL;
+    list->head = (teffi_event *)(void *)event->item.next; /* its first member */
+    if (!list->head)
+        list->tail = NULL;
+    return event;
+}
 
 /* teffi_event_free - and take a message's share off the mailbox. runs: in the process's turn. */
 void teffi_event_free(teff_process *p, teffi_event *event);
@@ -336,5 +355,16 @@ bool teffi_process_describe(teff_process *p, teff_process_info *info);
 
 /* teffi_process_count - add to its own and its worker's counts. */
 void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint64_t run_ns);
+
+/* teffi_process_given - n events, at most TEFFI_STEP_MAX; counted with others, or when the turn
+ * ends. */
+static inline void teffi_process_given(teff_process *p, unsigned n)
+{
+    p->given = (uint8_t)(p->given + n);
+    if (p->given < TEFFI_STEP_MAX)
+        return;
+    teffi_process_count(p, 0, p->given, 0);
+    p->given = 0;
+}
 
 #endif

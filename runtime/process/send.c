@@ -94,9 +94,11 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
     (void)teff_reschedule();
     if (is_here(system, to))
         return send_here(system, to, message);
+    if (!route->send)
+        return TEFF_E_UNAVAILABLE;
     teff_event event = *message;
     event.kind = TEFF_EVENT_MESSAGE;
-    return route->send ? route->send(route->arg, to, &event) : TEFF_E_UNAVAILABLE;
+    return route->send(route->arg, to, &event);
 }
 
 teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const teff_event *event)

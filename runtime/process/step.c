@@ -176,7 +176,7 @@ void teffi_process_step(teff_process *p)
     p->poked = false;
     teff_step out = {.process = p, .last = &out.first};
     teff_err err = ops->step(p->self, b.events, b.n, &out);
-    teffi_process_count(p, 0, b.n, 0);
+    teffi_process_given(p, b.n);
     if (!err && out.status == TEFFI_STATUS_RETRY)
         give_back(p, &b);
     else

@@ -135,7 +135,7 @@ static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi
     p->n_yields = 0;
     p->err = TEFF_OK;
     p->status = TEFFI_STATUS_START;
-    p->gathered = p->retry_n = 0;
+    p->gathered = p->retry_n = p->given = 0;
     p->again_queued = true;
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
