@@ -34,6 +34,7 @@ _Noreturn void teffi_fiber_entry(void *arg)
     teffi_fiber *fiber = arg;
     teffi_san_landed(fiber);
     fiber->fn(fiber->arg);
+    teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed)); /* it never ended */
     fiber->ended = true;
     leave(fiber);
     teffi_bug(__FILE__, __LINE__, "an ended fiber was resumed");
@@ -48,6 +49,7 @@ teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void
     fiber->arg = arg;
     fiber->label = NULL;
     fiber->ended = false;
+    atomic_init(&fiber->region, false);
     teffi_san_fresh(fiber);
     fiber->sp = teffi_switch_frame(fiber, fiber);
     return fiber;
@@ -72,8 +74,25 @@ bool teffi_fiber_resume(teffi_fiber *fiber)
 void teffi_fiber_suspend(teffi_fiber *fiber)
 {
     teffi_bug_if(fiber != teffi_fiber_current());
+    /* a call that waits, in a preemptible region */
+    teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed));
     leave(fiber);
     teffi_san_landed(fiber);
+}
+
+/* ---- the region: relaxed, since only a handler on the same thread looks ---- */
+
+void teffi_fiber_region(teffi_fiber *fiber, bool on)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&fiber->region, on, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at)
+{
+    return atomic_load_explicit(&fiber->region, memory_order_relaxed) &&
+           (const char *)at >= fiber->low && (const char *)at < fiber->high;
 }
 
 void teffi_fiber_label(teffi_fiber *fiber, const char *text)

@@ -40,6 +40,15 @@ void teffi_fiber_suspend(teffi_fiber *fiber);
  * inlined: its answer must not be cached over a suspend. */
 teffi_fiber *teffi_fiber_current(void);
 
+/* teffi_fiber_region - true: from here on this fiber, the current one, may be suspended at any
+ * instruction, by a signal's handler, and must not suspend by itself; false: not any more. Until
+ * then its thread may change at any instruction: nothing thread-local can be used. */
+void teffi_fiber_region(teffi_fiber *fiber, bool on);
+
+/* teffi_fiber_in_region - from a handler: was this, the current fiber, interrupted in a region, on
+ * its own stack? in: at, an address in the handler's frame. */
+bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at);
+
 /* teffi_fiber_label - what the fiber is doing ("words.Word.Add key"), for the report of a stack
  * overflow; text is borrowed until the next label or the fiber's end. */
 void teffi_fiber_label(teffi_fiber *fiber, const char *text);

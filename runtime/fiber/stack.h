@@ -4,6 +4,7 @@
 #ifndef TEFFI_FIBER_STACK_H
 #define TEFFI_FIBER_STACK_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "fiber/fiber.h"
@@ -22,6 +23,7 @@ struct teffi_fiber {
     void *arg;
     const char *label;
     bool ended;
+    _Atomic bool region;    /* atomic: also read by a handler on its own thread */
     void *fake, *back_fake; /* ASan: the fake stacks of this side and of the resumer */
     const void *back_low;   /* ASan: the resumer's stack */
     size_t back_size;

@@ -177,6 +177,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned
     real->exec.ops = &ops;
     real->exec.platform = platform;
     real->exec.workers = n;
+    teffi_preempt_start();
     real->exchanges = !teffi_barrier_start();
     atomic_init(&real->n_active, active);
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;

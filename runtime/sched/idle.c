@@ -449,10 +449,20 @@ bool teffi_slot_due(teffi_real *real, teffi_slot *slot)
     lock(real);
     teffi_worker *w = slot->worker;
     bool runs = w && w->state == TEFFI_WORKER_RUNNING;
-    if (runs)
+    if (runs) {
         atomic_store_explicit(&w->due, 1, memory_order_relaxed);
+        teffi_preempt(w);
+    }
     unlock(real);
     return runs;
+}
+
+void teffi_lost_due(teffi_real *real)
+{
+    lock(real);
+    for (teffi_worker *w = real->lost.head; w && !real->stopping; w = w->next)
+        teffi_preempt(w);
+    unlock(real);
 }
 
 void teffi_slot_settle(teffi_worker *w)

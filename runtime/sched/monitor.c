@@ -74,6 +74,7 @@ static void tick(teffi_real *real)
     if (opened)
         teffi_wake_one(real);
     end_slices(real);
+    teffi_lost_due(real);
 }
 
 /* Nobody runs, and nothing that is in use is left alone. idle_lock held. */

@@ -195,6 +195,7 @@ static void worker_main(void *arg)
     teffi_worker *w = arg;
     self = w;
     teffi_fiber_thread_enter(w->real->exec.fibers);
+    teffi_preempt_allow();
     teffi_thread_began(w);
     loop(w);
     teffi_thread_ends(w);

@@ -94,14 +94,15 @@ struct teffi_worker {
     uint32_t number;  /* immutable: 0 .., the hooks' name for it */
     teffi_thread thread;
     teffi_parker parker;
-    teffi_slot *slot;         /* its thread reads it while inside; changed under idle_lock */
-    bool searching;           /* own thread, or whoever wakes it under idle_lock */
-    unsigned nested;          /* own thread: turns under the one that helps */
-    unsigned blocking;        /* own thread: depth of blocking regions */
-    teffi_group *group;       /* own thread: whose turn runs, the innermost */
-    teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
-    _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
-    _Atomic uint32_t inside;  /* written by its own thread; pairs with retaken */
+    teffi_slot *slot;     /* its thread reads it while inside; changed under idle_lock */
+    bool searching;       /* own thread, or whoever wakes it under idle_lock */
+    unsigned nested;      /* own thread: turns under the one that helps */
+    unsigned blocking;    /* own thread: depth of blocking regions */
+    teffi_group *group;   /* own thread: whose turn runs, the innermost */
+    teffi_fiber *under;   /* own thread: the fiber that help was called on, or NULL */
+    _Atomic uint32_t due; /* set by the monitor: the turn's slice is over; own thread clears */
+    _Atomic uint32_t in_region; /* own thread: its turn may be interrupted */
+    _Atomic uint32_t inside;    /* written by its own thread; pairs with retaken */
     _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
     teffi_worker_state state;
     teffi_worker *prev, *next;           /* of the list that state tells, under idle_lock */
@@ -228,6 +229,16 @@ bool teffi_give_way(teffi_worker *w, bool stays);
 /* teffi_may_give_way - would it? */
 bool teffi_may_give_way(const teffi_worker *w);
 
+/* ---- preempt.c ---- */
+
+/* teffi_preempt_start - once in a process is enough. teffi_preempt_allow - on a worker's thread. */
+void teffi_preempt_start(void);
+void teffi_preempt_allow(void);
+
+/* teffi_preempt - interrupt the worker's turn if that is in a preemptible region.
+ * runs: the monitor, idle_lock held. */
+void teffi_preempt(teffi_worker *w);
+
 /* ---- metrics.c ---- */
 
 /* teffi_metrics - exec op. */
@@ -269,6 +280,9 @@ bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn);
 /* teffi_slot_due - tell the turn of this slot's worker that its slice is over. out: false: the
  * slot is nobody's, or its worker is in no turn. */
 bool teffi_slot_due(teffi_real *real, teffi_slot *slot);
+
+/* teffi_lost_due - interrupt the turns that go on without a slot, where they allow it. */
+void teffi_lost_due(teffi_real *real);
 
 /* teffi_slot_settle - after teffi_enter that found retaken set: w->slot is as it really is. */
 void teffi_slot_settle(teffi_worker *w);

@@ -70,6 +70,19 @@ typedef struct teff_sched_metrics {
  *       but it may go on in another thread. Hold no lock of your own. */
 TEFF_API bool teff_reschedule(void);
 
+/* teff_preemptible_begin, teff_preemptible_end - around a computation that calls nothing: between
+ * them the turn is stopped wherever it is when its slice is over and others wait, and goes on later,
+ * maybe in another thread. Only plain computation may stand between them: no call of teff's, no
+ * lock, no malloc, no system call, nothing thread-local (errno too). They do not nest.
+ * runs: anywhere; as for teff_reschedule, only a turn with a stack of its own is stopped, the others
+ *       just lose their worker's place. Uses SIGURG and some 4 KiB (with AVX-512) of the stack. */
+typedef struct teff_preemptible {
+    void *turn;
+} teff_preemptible;
+
+TEFF_API teff_preemptible teff_preemptible_begin(void);
+TEFF_API void teff_preemptible_end(teff_preemptible region);
+
 /* teff_blocking_begin, teff_blocking_end - around a call that blocks the thread: a system call, a
  * driver, a lock held for long. The worker's place goes to another thread as soon as something is
  * READY; end gets a place again, waiting for one if need be. They nest.
