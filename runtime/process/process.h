@@ -94,9 +94,15 @@ struct teff_process {
     const teff_process_ops *_Atomic ops; /* written by the turn */
     _Atomic uint64_t turns, events, run_ns;
     _Atomic bool sleeping; /* its turn sleeps on parker; pairs with teffi_process_woken */
+    uint8_t status, gathered, retry_n; /* the turn's */
     teffi_parker parker;
     /* guarded by the stripe's lock */
-    uint32_t signals;
+    uint16_t signals;
+    uint16_t err; /* the turn's: a teff_err */
+    union {
+        uint32_t n_yields;  /* the turn's */
+        uint32_t next_free; /* while free: slot index + 1; who took it off a cell's list */
+    };
     teffi_yield *yields; /* under way */
     /* the turn's */
     void *self;
@@ -107,13 +113,7 @@ struct teff_process {
     teffi_events urgent, mail; /* taken off the group, not given yet */
     teffi_ticker *timers;
     uint64_t serial;
-    union {
-        uint32_t n_yields;
-        uint32_t next_free; /* while free: slot index + 1; who took it off a cell's list */
-    };
-    uint16_t err;  /* a teff_err */
     uint8_t given; /* events, not counted yet */
-    uint8_t status, gathered, retry_n;
     bool again_queued, cancel, poked, forced, over, gone;
 };
 

@@ -117,7 +117,7 @@ static void signal_locked(teff_process *p, uint32_t bits)
     if (bits & TEFFI_SIGNAL_CANCEL)
         bits |= TEFFI_SIGNAL_CANCELLED;
     bool push = bits & queued && !(p->signals & queued);
-    p->signals |= bits;
+    p->signals |= (uint16_t)bits;
     if (push)
         (void)teffi_group_push(&p->group, &p->signal);
 }

@@ -73,6 +73,26 @@ static void timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
         teffi_slot_move_timers(real, slot);
 }
 
+/* Workers' own queues hold level 0 only. */
+static void ready_by_level(teffi_exec *exec, teffi_group *group)
+{
+    teffi_real *real = real_of(exec);
+    if (teffi_level_of(real->levels, group->used) == 0) {
+        ready(exec, group);
+        return;
+    }
+    teffi_runqueue_push(&real->queue, group);
+    teffi_wake_one(real);
+}
+
+/* There are no own queues: the most urgent comes first wherever it was made READY. */
+static void ready_by_priority(teffi_exec *exec, teffi_group *group)
+{
+    teffi_real *real = real_of(exec);
+    teffi_runqueue_push(&real->queue, group);
+    teffi_wake_one(real);
+}
+
 static bool timer_cancel(teffi_exec *exec, teffi_timer *timer)
 {
     return teffi_wheel_cancel(&real_of(exec)->slots[0].wheel, sizeof(teffi_slot), timer);
@@ -100,6 +120,8 @@ static void fini(teffi_real *real)
         teffi_wheel_fini(&real->slots[i].wheel);
     }
     free(real->slots);
+    free(real->levels);
+    free(real->ranks);
     teffi_fiber_pool_free(real->exec.fibers);
     teffi_runqueue_fini(&real->queue);
     pthread_mutex_destroy(&real->idle_lock);
@@ -166,6 +188,32 @@ static bool init_slots(teffi_real *real, unsigned n)
     return true;
 }
 
+enum { TAKE_MAX = 16 };
+
+static bool init_policy(teffi_real *real, const teff_sched_options *opt)
+{
+    real->ops = ops;
+    real->take_max = TAKE_MAX;
+    real->special |= opt->policy != TEFF_SCHED_SINGLE;
+    if (opt->policy == TEFF_SCHED_MULTILEVEL) {
+        real->levels = malloc(sizeof *real->levels);
+        if (!real->levels)
+            return false;
+        teffi_levels_init(real->levels, real->exec.platform, opt);
+        real->ops.ready = ready_by_level;
+        real->queue.order = &real->levels->order;
+    } else if (opt->policy == TEFF_SCHED_PRIORITY) {
+        real->ranks = malloc(sizeof *real->ranks);
+        if (!real->ranks)
+            return false;
+        teffi_ranks_init(real->ranks, opt->waiting_max);
+        real->take_max = 0;
+        real->ops.ready = ready_by_priority;
+        real->queue.order = &real->ranks->order;
+    }
+    return true;
+}
+
 /* in: n slots, of which active are in use. */
 static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned active,
                             const teff_sched_options *opt)
@@ -174,7 +222,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned
     if (!real)
         return NULL;
     memset(real, 0, sizeof *real);
-    real->exec.ops = &ops;
+    real->exec.ops = &real->ops;
     real->exec.platform = platform;
     real->exec.workers = n;
     teffi_preempt_start();
@@ -186,7 +234,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned
     pthread_mutex_init(&real->idle_lock, NULL);
     teffi_runqueue_init(&real->queue);
     real->exec.fibers = teffi_fiber_pool_new(0, 0);
-    if (real->exec.fibers && init_slots(real, n))
+    if (real->exec.fibers && init_policy(real, opt) && init_slots(real, n))
         return real;
     fini(real);
     return NULL;
@@ -213,6 +261,31 @@ static unsigned slots_for(const teff_sched_options *opt, unsigned workers)
     return opt->workers_max ? opt->workers_max : active_for(workers);
 }
 
+enum { LEVEL_US_MAX = 1000000 };
+
+static const char *check_levels(const teff_sched_options *opt)
+{
+    const uint32_t *us = opt->level_us;
+    if (us[0] > LEVEL_US_MAX || us[1] > LEVEL_US_MAX || (us[0] && us[1] && us[0] >= us[1]))
+        return "level_us: expected 0, or rising, up to 1,000,000";
+    if (opt->level0_percent && (opt->level0_percent < 50 || opt->level0_percent > 98))
+        return "level0_percent: expected 0, or 50 to 98";
+    return NULL;
+}
+
+/* An option of another policy is a mistake, not something to be passed over. */
+static const char *check_policy(const teff_sched_options *opt)
+{
+    if ((unsigned)opt->policy > TEFF_SCHED_PRIORITY)
+        return "policy: expected one of teff_sched_policy";
+    if (opt->policy != TEFF_SCHED_MULTILEVEL &&
+        (opt->level_us[0] || opt->level_us[1] || opt->level0_percent))
+        return "level_us, level0_percent: expected 0 unless policy is TEFF_SCHED_MULTILEVEL";
+    if (opt->policy != TEFF_SCHED_PRIORITY && opt->waiting_max)
+        return "waiting_max: expected 0 unless policy is TEFF_SCHED_PRIORITY";
+    return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
+}
+
 const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
 {
     uint32_t threads = opt->threads_max;
@@ -223,7 +296,7 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
     if (threads && threads < slots_for(opt, workers))
         return "threads_max: expected at least as many as there are workers";
-    return NULL;
+    return check_policy(opt);
 }
 
 teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,

@@ -10,7 +10,6 @@
  * oldest of the deque or the global queue gets its turn. */
 enum { HANDOFFS_MAX = 256 };
 enum { FAIR_EVERY = 61 }; /* other picks; a prime, so that it does not fall into step with them */
-enum { GLOBAL_BATCH = 16 };
 enum { ROUNDS_TIGHT = 4, ROUNDS = 16 };
 
 static teffi_group *take_next(teffi_slot *slot)
@@ -64,8 +63,8 @@ static teffi_group *global_batch(teffi_worker *w)
     teffi_real *real = w->real;
     unsigned share = teffi_runqueue_count(&real->queue) /
                      atomic_load_explicit(&real->n_active, memory_order_relaxed);
-    if (share > GLOBAL_BATCH)
-        share = GLOBAL_BATCH;
+    if (share > real->take_max)
+        share = real->take_max;
     unsigned n = teffi_runqueue_pop(&real->queue, w->batch, 1 + share);
     if (!n)
         return NULL;
@@ -169,9 +168,26 @@ static teffi_group *search(teffi_worker *w)
     return NULL;
 }
 
+/* Multilevel: the odds that a pick is not of level 0. */
+static teffi_group *longer(teffi_worker *w)
+{
+    teffi_group *group;
+    teffi_levels *levels = w->real->levels;
+    if (!levels || !atomic_load_explicit(&levels->longer, memory_order_relaxed) ||
+        draw(w->slot) % TEFFI_CHANCE_ONE <
+            atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
+        !teffi_runqueue_pop_by(&w->real->queue, &group, 1, teffi_levels_pop_longer))
+        return NULL;
+    w->slot->tick++;
+    teffi_count_add(&w->slot->counts.global, 1);
+    return group;
+}
+
 teffi_group *teffi_find(teffi_worker *w)
 {
-    teffi_group *group = local(w);
+    teffi_group *group = w->real->special ? longer(w) : NULL;
+    if (!group)
+        group = local(w);
     if (!group)
         group = global_batch(w);
     if (!group && teffi_search_begin(w))

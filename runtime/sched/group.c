@@ -48,6 +48,9 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     group->ops = ops;
     group->exec = exec;
     group->next = NULL;
+    group->used = 0;
+    atomic_init(&group->priority, 0);
+    group->evicted = false;
 }
 
 bool teffi_group_push(teffi_group *group, teffi_item *item)
@@ -70,7 +73,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
     return true;
 }
 
-static teffi_item *reversed(teffi_item *newest)
+static inline teffi_item *reversed(teffi_item *newest)
 {
     teffi_item *oldest = NULL;
     while (newest) {
@@ -84,7 +87,7 @@ static teffi_item *reversed(teffi_item *newest)
 
 /* Swap the word for one without items. acquire: pairs with push's release of each item and with
  * the release of the run before; release: this run's effects, for who reads the new state. */
-static teffi_item *take_all(teffi_group *group, unsigned new_state)
+static inline teffi_item *take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
         atomic_exchange_explicit(&group->word, (uintptr_t)new_state, memory_order_acq_rel);
@@ -93,7 +96,7 @@ static teffi_item *take_all(teffi_group *group, unsigned new_state)
 
 /* READY <-> RUNNING with whatever is queued. release: pairs with the next run's take_all; acquire:
  * with the run before. A completed group stays so. */
-static void keep_items(teffi_group *group, unsigned new_state)
+static inline void keep_items(teffi_group *group, unsigned new_state)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
     while (state_of(word) != COMPLETE &&
@@ -103,7 +106,7 @@ static void keep_items(teffi_group *group, unsigned new_state)
         ;
 }
 
-static bool start(teffi_group *group)
+static inline bool start(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
     if (state_of(word) == COMPLETE)
@@ -119,7 +122,7 @@ static bool start(teffi_group *group)
     return true;
 }
 
-static teffi_item *pop(teffi_group *group)
+static inline teffi_item *pop(teffi_group *group)
 {
     teffi_item *item = group->head;
     group->head = item->next;
@@ -133,14 +136,14 @@ static void end(teffi_group *group)
         group->ops->ended(group);
 }
 
-static bool requeue(teffi_group *group)
+static inline bool requeue(teffi_group *group)
 {
     keep_items(group, READY);
     return true;
 }
 
 /* RUNNING -> IDLE or BLOCKED when nothing is queued; false: an item is there. */
-static bool to_idle(teffi_group *group)
+static inline bool to_idle(teffi_group *group)
 {
     uintptr_t word = RUNNING;
     uintptr_t rest = group->ops->blocked && group->ops->blocked(group) ? BLOCKED : IDLE;
@@ -149,14 +152,16 @@ static bool to_idle(teffi_group *group)
                                                    memory_order_relaxed);
 }
 
-static bool completed(const teffi_group *group)
+static inline bool completed(const teffi_group *group)
 {
     return state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) == COMPLETE;
 }
 
 /* head is empty: what next? true: go on with a fresh batch in head. *again: the run's result. */
-static bool refill(teffi_group *group, unsigned *repolls, bool *again)
+static inline bool refill(teffi_group *group, unsigned *repolls, bool *again, teffi_meter *meter)
 {
+    if (meter)
+        meter->charge(meter, group);
     if (to_idle(group))
         return false;
     if (completed(group)) {
@@ -173,8 +178,8 @@ static bool refill(teffi_group *group, unsigned *repolls, bool *again)
 
 /* Both limits are checked between two items only. The clock is read after 2, 4, 8, 16 items, then
  * every 16: a run overshoots its quantum by at most what it had used when it last looked. */
-static bool budget_used(const teffi_group *group, unsigned done, unsigned items_max,
-                        uint64_t until_ns, unsigned *look)
+static inline bool budget_used(const teffi_group *group, unsigned done, unsigned items_max,
+                               uint64_t until_ns, unsigned *look)
 {
     if (done >= items_max)
         return true;
@@ -192,17 +197,26 @@ void teffi_group_yield(teffi_group *group, teffi_gave_way *gave)
 }
 
 /* out: false: it gave way again. */
-static bool go_on(teffi_group *group)
+static inline bool go_on(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(pop(group), teffi_gave_way, item)->fiber);
     return !teffi_group_yielded(group);
 }
 
+static inline bool charged_requeue(teffi_group *group, teffi_meter *meter)
+{
+    if (meter)
+        meter->charge(meter, group);
+    return requeue(group);
+}
+
 /* To the tail of the global queue, or left alone until teffi_group_go_on: then it stays RUNNING, so
  * that a push only appends. */
-static bool gave_way(teffi_group *group)
+static inline bool gave_way(teffi_group *group, teffi_meter *meter)
 {
-    return teffi_container(group->head, teffi_gave_way, item)->stays ? false : requeue(group);
+    return teffi_container(group->head, teffi_gave_way, item)->stays
+               ? false
+               : charged_requeue(group, meter);
 }
 
 void teffi_group_go_on(teffi_group *group)
@@ -211,23 +225,38 @@ void teffi_group_go_on(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
-bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
+/* Inlined, so that the plain run has nothing of the rest. */
+static inline __attribute__((always_inline)) bool
+run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
     unsigned done = 0, repolls = 0, look = 2;
     bool again = false;
     if (!start(group))
         return false;
     if (teffi_group_yielded(group) && !go_on(group))
-        return gave_way(group);
-    while (group->head || refill(group, &repolls, &again)) {
+        return gave_way(group, meter);
+    while (group->head || refill(group, &repolls, &again, meter)) {
         if (done && budget_used(group, done, items_max, until_ns, &look))
-            return requeue(group);
-        group->ops->handle(group, pop(group));
+            return charged_requeue(group, meter);
+        teffi_item *item = pop(group);
+        if (!evicted || !group->ops->evict(group, item))
+            group->ops->handle(group, item);
         if (teffi_group_yielded(group))
-            return gave_way(group);
+            return gave_way(group, meter);
         done++;
     }
     return again;
+}
+
+bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
+{
+    return run(group, items_max, until_ns, NULL, false);
+}
+
+bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                          teffi_meter *meter, bool evicted)
+{
+    return run(group, items_max, until_ns, meter, evicted);
 }
 
 bool teffi_group_claim(teffi_group *group)

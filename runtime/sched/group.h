@@ -44,6 +44,10 @@ typedef struct teffi_group_ops {
      * turn. NULL: the group's turns cannot give way. Until then handle is not called; it, and
      * resume, must return at once when teffi_group_yielded after they resumed a fiber. */
     void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
+    /* The group was evicted from a run queue that orders by priority and is full (prio.h): may this
+     * item of it be dropped? true: it was, and whoever waits for it was told; false: it is handled
+     * now. In the group's turn. NULL: the group is never evicted. */
+    bool (*evict)(teffi_group *group, teffi_item *item);
 } teffi_group_ops;
 
 typedef enum teffi_group_state {
@@ -60,7 +64,16 @@ struct teffi_group {
     const teffi_group_ops *ops; /* immutable after init, as exec */
     struct teffi_exec *exec;
     teffi_group *next; /* the executor's link while READY */
+    /* running worker: what it used lately, in a coin of level.h's; read by who makes it READY */
+    uint32_t used;
+    _Atomic int8_t priority; /* atomic, any order: the higher the earlier, where that counts */
+    bool evicted;            /* run queue's lock, then the worker that takes it */
 };
+
+/* What a run has to be told of, before the group may be anybody's again. */
+typedef struct teffi_meter {
+    void (*charge)(struct teffi_meter *meter, teffi_group *group);
+} teffi_meter;
 
 /* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
 void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
@@ -101,6 +114,12 @@ static inline bool teffi_group_yielded(const teffi_group *group)
 /* teffi_group_go_on - a turn that gave way and was to be left alone may go on now: RUNNING ->
  * READY, and to the executor. runs: any thread, once. */
 void teffi_group_go_on(teffi_group *group);
+
+/* teffi_group_run_with - as teffi_group_run.
+ * in:   meter, charged while the group is still this run's, for the last time at its end; may be
+ *       NULL. evicted: each item is offered to ops->evict before it is handled. */
+bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                          teffi_meter *meter, bool evicted);
 
 /* teffi_group_claim - take an idle group at once: IDLE and empty -> RUNNING, without a queue.
  * out:  true: the caller's worker is now the one that runs it and must teffi_group_release it. */

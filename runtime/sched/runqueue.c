@@ -1,4 +1,4 @@
-/* runqueue.c - the global FIFO of READY groups.
+/* runqueue.c - the global queue of READY groups.
  * Way:     exec ready from outside, used-up groups -> [run queue] -> find
  * Threads: any; one lock. */
 #include "sched/runqueue.h"
@@ -9,7 +9,8 @@ void teffi_runqueue_init(teffi_runqueue *queue)
 {
     atomic_init(&queue->count, 0);
     pthread_mutex_init(&queue->lock, NULL);
-    queue->head = queue->tail = NULL;
+    queue->fifo = (teffi_fifo){NULL, NULL};
+    queue->order = NULL;
 }
 
 void teffi_runqueue_fini(teffi_runqueue *queue)
@@ -19,32 +20,37 @@ void teffi_runqueue_fini(teffi_runqueue *queue)
 
 void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group)
 {
-    group->next = NULL;
     pthread_mutex_lock(&queue->lock);
-    if (queue->tail)
-        queue->tail->next = group;
+    if (queue->order)
+        queue->order->push(queue->order, group);
     else
-        queue->head = group;
-    queue->tail = group;
+        teffi_fifo_push(&queue->fifo, group);
     /* seq_cst: pairs with teffi_runqueue_count of a parking worker, through the idle word */
     atomic_fetch_add_explicit(&queue->count, 1, memory_order_seq_cst);
     pthread_mutex_unlock(&queue->lock);
 }
 
-unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n)
+static unsigned pop_first(teffi_runqueue *queue, teffi_group **out, unsigned n)
 {
     unsigned got = 0;
+    while (got < n && (out[got] = teffi_fifo_pop(&queue->fifo)))
+        got++;
+    return got;
+}
+
+unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigned n,
+                               unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n))
+{
     if (atomic_load_explicit(&queue->count, memory_order_relaxed) == 0)
         return 0;
     pthread_mutex_lock(&queue->lock);
-    while (got < n && queue->head) {
-        out[got] = queue->head;
-        queue->head = queue->head->next;
-        out[got++]->next = NULL;
-    }
-    if (!queue->head)
-        queue->tail = NULL;
+    unsigned got = pop ? pop(queue->order, out, n) : pop_first(queue, out, n);
     atomic_fetch_sub_explicit(&queue->count, got, memory_order_relaxed);
     pthread_mutex_unlock(&queue->lock);
     return got;
+}
+
+unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n)
+{
+    return teffi_runqueue_pop_by(queue, out, n, queue->order ? queue->order->pop : NULL);
 }

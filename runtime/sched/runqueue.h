@@ -1,33 +1,69 @@
-/* runqueue.h - the global FIFO of READY groups, shared by all workers of an executor.
+/* runqueue.h - the global queue of READY groups, shared by all workers of an executor.
  * Way:     outside threads, used-up groups -> [run queue] -> a worker, with a batch for its deque
  * Threads: any thread; a lock inside. The length may be read without it.
- * Source:  Orleans' global RunQueue; Go's global queue */
+ * Source:  Orleans' global RunQueue; Go's global queue; yatp's three kinds of it */
 #ifndef TEFFI_SCHED_RUNQUEUE_H
 #define TEFFI_SCHED_RUNQUEUE_H
 
 #include <pthread.h>
 #include "sched/group.h"
 
+/* Which group comes first, when not the one that came first (level.h, prio.h). The queue's lock is
+ * held. */
+typedef struct teffi_order {
+    void (*push)(struct teffi_order *order, teffi_group *group);
+    unsigned (*pop)(struct teffi_order *order, teffi_group **out, unsigned n);
+} teffi_order;
+
+typedef struct teffi_fifo {
+    teffi_group *head, *tail; /* linked by group.next */
+} teffi_fifo;
+
 typedef struct teffi_runqueue {
     _Atomic uint32_t count; /* written under the lock; read by parking workers and wakers */
     pthread_mutex_t lock;
-    teffi_group *head, *tail; /* guarded by lock */
+    teffi_fifo fifo;    /* guarded by lock; without an order */
+    teffi_order *order; /* immutable once groups come; NULL: first in, first out */
 } teffi_runqueue;
 
 void teffi_runqueue_init(teffi_runqueue *queue);
 void teffi_runqueue_fini(teffi_runqueue *queue);
 
-/* teffi_runqueue_push - append a READY group. */
+/* teffi_runqueue_push - queue a READY group. */
 void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group);
 
-/* teffi_runqueue_pop - take up to n from the head.
- * out:  out[0..], oldest first; how many. */
+/* teffi_runqueue_pop - take up to n, as the order has it.
+ * out:  out[0..], the first first; how many. */
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n);
+
+/* teffi_runqueue_pop_by - as teffi_runqueue_pop, by another pop of the same order. */
+unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigned n,
+                               unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n));
 
 /* seq_cst: ordered against the idle word in idle.c (push, then look; announce, then look). */
 static inline uint32_t teffi_runqueue_count(teffi_runqueue *queue)
 {
     return atomic_load_explicit(&queue->count, memory_order_seq_cst);
+}
+
+static inline void teffi_fifo_push(teffi_fifo *fifo, teffi_group *group)
+{
+    group->next = NULL;
+    *(fifo->tail ? &fifo->tail->next : &fifo->head) = group;
+    fifo->tail = group;
+}
+
+/* teffi_fifo_pop - NULL: empty. */
+static inline teffi_group *teffi_fifo_pop(teffi_fifo *fifo)
+{
+    teffi_group *group = fifo->head;
+    if (!group)
+        return NULL;
+    fifo->head = group->next;
+    if (!fifo->head)
+        fifo->tail = NULL;
+    group->next = NULL;
+    return group;
 }
 
 #endif

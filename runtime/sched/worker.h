@@ -28,6 +28,8 @@
 #include "platform/thread.h"
 #include "sched/deque.h"
 #include "sched/exec.h"
+#include "sched/level.h"
+#include "sched/prio.h"
 #include "sched/runqueue.h"
 #include "sched/timer.h"
 
@@ -42,6 +44,7 @@ typedef struct teffi_worker teffi_worker;
 typedef struct teffi_counts {
     _Atomic uint64_t local, global, stolen, steals, parks, requeues;
     _Atomic uint64_t wakes; /* idle_lock */
+    _Atomic uint64_t level_ns[TEFF_SCHED_LEVELS];
 } teffi_counts;
 
 /* One writer at a time, so no need of an atomic addition; readers get a moment's value. */
@@ -107,6 +110,8 @@ struct teffi_worker {
     teffi_worker_state state;
     teffi_worker *prev, *next;           /* of the list that state tells, under idle_lock */
     teffi_group *batch[TEFFI_STEAL_MAX]; /* own thread: between two queues */
+    struct teffi_clocked *clocked;       /* own thread: the run under way, in turn.c */
+    uint64_t clocked_ns;                 /* own thread: run time since it last saw the share */
 };
 
 typedef struct teffi_worker_list {
@@ -118,9 +123,13 @@ struct teffi_real {
     /* immutable after init */
     unsigned n_slots;
     unsigned threads_max;
-    bool special; /* each run goes through teffi_turn */
+    bool special;      /* each run goes through teffi_turn */
+    unsigned take_max; /* from the global queue in one go, beside the one to run */
     teff_sched_hooks hooks;
-    bool exchanges; /* no membarrier: teffi_enter uses an exchange */
+    teffi_exec_ops ops;   /* as the policy has them */
+    teffi_levels *levels; /* multilevel; else NULL */
+    teffi_ranks *ranks;   /* priority; else NULL */
+    bool exchanges;       /* no membarrier: teffi_enter uses an exchange */
     teffi_slot *slots;
     /* atomic */
     _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */
@@ -190,7 +199,8 @@ void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);
 
 /* ---- turn.c ---- */
 
-/* teffi_turn - as teffi_group_run, with what the default does without: hooks around it. */
+/* teffi_turn - as teffi_group_run, with what the default does without: hooks around it, the clock
+ * for its level, its items refused when it was evicted. */
 bool teffi_turn(teffi_worker *worker, teffi_group *group, unsigned items_max, uint64_t until_ns);
 
 /* teffi_thread_began, _ends, _pauses, _resumes - the hooks of a worker's thread. */

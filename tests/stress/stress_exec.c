@@ -1,10 +1,12 @@
 /* stress_exec.c - tokens wander over groups, by push, claim, timer, blocking region and groups of
  * one visit, on more workers than cores; each hop counts once, no group runs twice at a time,
  * nobody hangs.
- * With `scale` the number of workers in use changes all the while.
- * usage: stress_exec [seconds [workers [scale]]] */
+ * With `scale` the number of workers in use changes all the while; `multilevel` and `priority` are
+ * policies of the run queue, the last with places evicted (and every item kept).
+ * usage: stress_exec [seconds [workers [scale | multilevel | priority]...]] */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/hash.h"
 #include "base/queue.h"
 #include "platform/thread.h"
@@ -45,6 +47,7 @@ static _Atomic int cabins; /* not yet freed */
 static teffi_parker done;
 static unsigned scale_max; /* 0: the number of workers stays */
 static unsigned scalings;
+static teff_sched_options sched;
 
 static void go_to(token *t, place *p)
 {
@@ -164,7 +167,14 @@ static void on_item(teffi_group *group, teffi_item *item)
     leave(p);
 }
 
-static const teffi_group_ops ops = {.handle = on_item};
+static bool keep(teffi_group *group, teffi_item *item)
+{
+    (void)group;
+    (void)item;
+    return false;
+}
+
+static const teffi_group_ops ops = {.handle = on_item, .evict = keep};
 
 static void throw_in(void *arg)
 {
@@ -179,6 +189,7 @@ static void prepare(uint64_t seed)
     for (unsigned i = 0; i < GROUPS; i++) {
         places[i] = (place){.handled = 0};
         teffi_group_init(&places[i].group, exec, &ops);
+        atomic_store(&places[i].group.priority, (int8_t)(i % 5));
     }
     for (unsigned i = 0; i < TOKENS; i++)
         tokens[i] = (token){.timer.fire = on_timer, .rng = teffi_mix64(seed + i), .hops = HOPS};
@@ -211,7 +222,7 @@ static bool one_round(uint64_t seed, unsigned workers)
     static unsigned which[OUTSIDERS] = {0, 1};
     teffi_thread outsider[OUTSIDERS];
     uint64_t handled = 0;
-    if (teffi_exec_real_new(&platform, workers, NULL, &exec))
+    if (teffi_exec_real_new(&platform, workers, &sched, &exec))
         return false;
     prepare(seed);
     for (unsigned i = 0; i < OUTSIDERS; i++)
@@ -233,13 +244,29 @@ static bool one_round(uint64_t seed, unsigned workers)
     return handled == (uint64_t)TOKENS * HOPS && !atomic_load(&errors) && !atomic_load(&cabins);
 }
 
+static void configure(const char *word, unsigned workers)
+{
+    if (strcmp(word, "scale") == 0)
+        scale_max = workers;
+    if (strcmp(word, "multilevel") == 0) {
+        sched.policy = TEFF_SCHED_MULTILEVEL;
+        sched.level_us[0] = 200; /* so that places are on all of them */
+        sched.level_us[1] = 1000;
+    }
+    if (strcmp(word, "priority") == 0) {
+        sched.policy = TEFF_SCHED_PRIORITY;
+        sched.waiting_max = 8;
+    }
+}
+
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 2;
     unsigned workers = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
     unsigned rounds = 0;
     bool ok = true;
-    scale_max = argc > 3 ? workers : 0;
+    for (int i = 3; i < argc; i++)
+        configure(argv[i], workers);
     teffi_platform_real(&platform, TEFFI_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);

@@ -32,6 +32,18 @@ typedef struct teff_sched_hooks {
     void *arg;
 } teff_sched_hooks;
 
+enum { TEFF_SCHED_LEVELS = 3 };
+
+typedef enum teff_sched_policy {
+    /* What a turn wakes runs next on its worker; the rest in order of arrival. */
+    TEFF_SCHED_SINGLE = 0,
+    /* The same for what has used little run time lately; what has used more waits in levels that
+     * are picked less often, so that it holds up short work less. */
+    TEFF_SCHED_MULTILEVEL = 1,
+    /* By priority, strictly; what waits may be limited. */
+    TEFF_SCHED_PRIORITY = 2
+} teff_sched_policy;
+
 typedef struct teff_sched_options { /* zeroed = all defaults */
     /* Threads at most, those that sit in blocking calls included: 2 .. 10,000; 0 = 10,000. At the
      * limit what is READY waits until a thread comes back, and the log says so. */
@@ -39,6 +51,16 @@ typedef struct teff_sched_options { /* zeroed = all defaults */
     /* Workers at most, when their number is changed at run time: up to 1,024; 0 = as many as there
      * are at the start. */
     uint32_t workers_max;
+    teff_sched_policy policy;
+    /* Multilevel: from how much run time on a group is of level 1 and of level 2, in microseconds,
+     * rising, up to 1,000,000; 0 = 5,000 and 100,000. Every 10 s half of it is forgotten. */
+    uint32_t level_us[TEFF_SCHED_LEVELS - 1];
+    /* Multilevel: the share of run time that level 0 is to have when the others want more: 50 to
+     * 98; 0 = 80. */
+    uint32_t level0_percent;
+    /* Priority: groups that may wait for a worker; 0 = no limit. Over it the least urgent of them
+     * is evicted: what others asked of it is refused as TEFF_E_OVERLOADED instead of waiting. */
+    uint32_t waiting_max;
     teff_sched_hooks hooks;
 } teff_sched_options;
 
@@ -52,13 +74,16 @@ typedef struct teff_sched_worker {
     uint64_t steals; /* groups taken from other workers, those that it kept for later included */
     uint64_t parks, wakes; /* it went to sleep; others woke it because there was work */
     uint64_t requeues;     /* runs that ended because their share was used up */
+    uint64_t level_ns[TEFF_SCHED_LEVELS]; /* run time by level; with multilevel */
 } teff_sched_worker;
 
 typedef struct teff_sched_metrics {
-    uint32_t workers; /* how many of teff_sched_worker there are */
-    uint32_t active;  /* of them: in use now, the first ones */
-    uint32_t threads; /* started so far, those in blocking calls included */
-    uint32_t ready;   /* groups in the queue of all workers now */
+    uint32_t workers;     /* how many of teff_sched_worker there are */
+    uint32_t active;      /* of them: in use now, the first ones */
+    uint32_t threads;     /* started so far, those in blocking calls included */
+    uint32_t ready;       /* groups in the queue of all workers now */
+    double level0_chance; /* with multilevel: that a pick is of level 0, as adapted by now */
+    uint64_t evicted;     /* with priority: groups, over the limit */
 } teff_sched_metrics;
 
 /* teff_reschedule - in a long computation: give way when this turn has run for 10 ms and others
