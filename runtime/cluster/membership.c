@@ -14,8 +14,8 @@
 #include "wire/codec.h"
 
 enum {
-    TICK_MS = 500,
-    ALIVE_EVERY = 4,          /* ticks: "I am alive" each 2 s */
+    TICK_MS = 2000,           /* "I am alive", and a look at the table's version */
+    RETRY_MS = 500,           /* after a tick that failed */
     SILENT_MS = 15000,        /* a silo whose figure stands still this long is declared dead */
     LOOK_MAX_MS = 5000,       /* of it between two looks: we may have stood still ourselves */
     STALE_AT_JOIN_MS = 60000, /* by the wall clock: rows of a cluster that was killed long ago */
@@ -51,7 +51,6 @@ struct teffi_membership {
     pthread_mutex_t tick_lock;
     bool stopped; /* guarded by tick_lock: no tick is started any more */
     teffi_timer tick;
-    uint64_t n_ticks;           /* the tick's */
     watched watch[WATCHED_MAX]; /* the tick's */
 };
 
@@ -153,9 +152,11 @@ static uint64_t adopted_version(teffi_node *node)
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 {
     teffi_rows rows;
-    if (version && adopted_version(ctx->node) >= version)
-        return TEFF_OK;
-    teff_err err = teffi_rows_read(ctx, &rows);
+    uint64_t now = version;
+    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &now);
+    if (err || adopted_version(ctx->node) >= now)
+        return err;
+    err = teffi_rows_read(ctx, &rows);
     if (!err && rows.version > adopted_version(ctx->node))
         err = adopt_rows(ctx, &rows);
     if (!err && rows.version < version)
@@ -344,10 +345,10 @@ static size_t join_rows(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row 
 
 static void tick_due(teffi_timer *timer);
 
-static void set_tick(teffi_membership *m)
+static void set_tick(teffi_membership *m, uint32_t ms)
 {
     teffi_exec *exec = m->node->exec;
-    uint64_t due = teffi_now(m->node->platform) + TICK_MS * 1000000ull;
+    uint64_t due = teffi_now(m->node->platform) + ms * 1000000ull;
     pthread_mutex_lock(&m->tick_lock);
     m->tick.fire = tick_due;
     if (!m->stopped && !m->ousted)
@@ -376,7 +377,7 @@ teff_err teffi_membership_join(teff_ctx *ctx)
         return err;
     m->joined = true;
     push_view(ctx);
-    set_tick(m);
+    set_tick(m, TICK_MS);
     return TEFF_OK;
 }
 
@@ -490,19 +491,16 @@ static void bury_silent(teff_ctx *ctx)
 static void tick(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
-    teff_err err = TEFF_OK;
-    if (m->n_ticks++ % ALIVE_EVERY == 0) {
-        uint64_t wall = m->node->platform->wall_ns(m->node->platform->arg);
-        err = teffi_alive_write(ctx, wall / 1000000u);
-        if (!err)
-            bury_silent(ctx);
-    }
-    if (!err)
+    uint64_t wall_ns = m->node->platform->wall_ns(m->node->platform->arg);
+    teff_err err = teffi_alive_write(ctx, wall_ns / 1000000u);
+    if (!err) {
+        bury_silent(ctx);
         err = teffi_membership_refresh(ctx, 0);
+    }
     forget_gone(m);
     if (err)
         teffi_logf(&m->node->platform->log, TEFFI_WARN, "membership: %s", teff_error(ctx));
-    set_tick(m);
+    set_tick(m, err ? RETRY_MS : TICK_MS);
 }
 
 static void tick_due(teffi_timer *timer)
@@ -512,7 +510,7 @@ static void tick_due(teffi_timer *timer)
     bool failed = !m->stopped && teffi_task_start(m->node, tick, m, "membership: tick") != TEFF_OK;
     pthread_mutex_unlock(&m->tick_lock);
     if (failed)
-        set_tick(m);
+        set_tick(m, RETRY_MS);
 }
 
 void teffi_membership_stop(teffi_membership *m)

@@ -97,6 +97,25 @@ teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
     return err;
 }
 
+teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version)
+{
+    char key[KEY_MAX];
+    ProtobufCMessage *msg;
+    teffi_row row = {.table = members_table, .key = make_key(key, ctx->node->cluster, "v")};
+    teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
+    *version = 0;
+    teff_err err = teffi_ctx_store(ctx, &op);
+    if (err || !row.etag)
+        return err;
+    err = teffi_unpack(&teff__cluster__version_row__descriptor, row.value.data, row.value.len,
+                       &ctx->arena, &msg);
+    if (err)
+        return teffi_ctx_fail(ctx, err, "store: the version row of cluster %s is damaged",
+                              ctx->node->cluster);
+    *version = ((Teff__Cluster__VersionRow *)msg)->version;
+    return TEFF_OK;
+}
+
 static teffi_bytes pack(teff_ctx *ctx, const ProtobufCMessage *msg)
 {
     size_t n = protobuf_c_message_get_packed_size(msg);

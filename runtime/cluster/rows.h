@@ -26,6 +26,10 @@ typedef struct teffi_rows {
 /* teffi_rows_read - one scan. errs: the store's; TEFF_E_MALFORMED: a row that is not ours. */
 TEFF_MUST_USE teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows);
 
+/* teffi_rows_version - the table's, nothing else; 0: no cluster of that name yet.
+ * errs: as teffi_rows_read. */
+TEFF_MUST_USE teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version);
+
 /* teffi_rows_write - changed rows (etag as read, 0 = new) and the next version, or nothing.
  * errs: TEFF_E_CONFLICT: somebody was faster, read again; TEFF_E_UNKNOWN likewise; the store's. */
 TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,

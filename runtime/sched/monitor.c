@@ -8,10 +8,10 @@
 #define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
 
-/* A turn of 10 to 12.5 ms has been seen so often in a row: now it is told to give way. If it has not
- * by the next tick, its slot is retaken. */
+/* A turn of 10 to 12.5 ms has been seen so often in a row: now it is told to give way. If it has
+ * not by the next tick, its slot is retaken. */
 enum { DUE_TICKS = 5 };
-enum { QUIET_TICKS = 20 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
+enum { QUIET_TICKS = 4 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
 /* The same turn as at the last tick: others may take the hand-off. */
 static bool open_next(teffi_slot *slot)

@@ -1,7 +1,7 @@
 /* link.c - the transport over nng's streams: its options, its counters, its beginning and end.
  * Way:     process/node -> net ops -> [link] -> link_send, link_dial, link_accept, ...
  * Threads: nng keeps 14 of its own on two cores (tasks, resolver, timers, poll), shared by all
- *          links of the process; this adds none.
+ *          links of the process; each link adds one, its ticker.
  * Source:  DESIGN sections 3 and 9; DEPS section 2: streams only, no SP protocol */
 #include "wire/link.h"
 
@@ -113,7 +113,6 @@ static teff_err set_tls(teffi_link *link, const teffi_net_options *opt, char *te
 
 static void free_memory(teffi_link *link)
 {
-    nng_aio_free(link->tick_aio);
     nng_aio_free(link->accept_aio);
     if (link->listener)
         nng_stream_listener_free(link->listener);
@@ -183,7 +182,7 @@ static void link_free(teffi_net *net)
     if (link->listener)
         nng_stream_listener_close(link->listener);
     nng_aio_stop(link->accept_aio);
-    nng_aio_stop(link->tick_aio);
+    teffi_link_tick_stop(link);
     kill_all(link);
     forget_nodes(link);
     teffi_link_conn_reap(link);
@@ -235,17 +234,18 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
     pthread_cond_init(&link->changed, NULL);
     set_options(link, opt);
     teff_err err = set_tls(link, opt, text);
-    if (!err && (nng_aio_alloc(&link->tick_aio, teffi_link_tick_cb, link) != 0 ||
-                 nng_aio_alloc(&link->accept_aio, teffi_link_accept_cb, link) != 0)) {
+    if (!err && nng_aio_alloc(&link->accept_aio, teffi_link_accept_cb, link) != 0) {
         snprintf(text, TEFF_TEXT_MAX, "link: out of memory");
         err = TEFF_E_NOMEM;
+    }
+    if (!err && teffi_link_tick_start(link)) {
+        snprintf(text, TEFF_TEXT_MAX, "link: a thread could not start");
+        err = TEFF_E_IO;
     }
     if (err) {
         free_memory(link);
         return err;
     }
-    link->ticked_ns = teffi_link_now(link);
-    teffi_link_tick_start(link);
     *net = &link->net;
     return TEFF_OK;
 }

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include "base/queue.h"
 #include "platform/platform.h"
+#include "platform/thread.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
 #include "wire/net.h"
@@ -30,7 +31,8 @@ enum {
     LINK_BACKOFF_MIN_MS = 20,
     LINK_BACKOFF_MAX_MS = 5000,
     LINK_FRAME_HEARTBEATS = 10, /* for a frame from its first byte to its last */
-    LINK_TICK_MAX_MS = 100,
+    LINK_TICK_MIN_MS = 5,
+    LINK_TICK_MAX_MS = 250,
     LINK_BATCH_MAX = 512, /* messages handed on before the next receive */
     LINK_SEEN_SETS = 256,
     LINK_SEEN_WAYS = 8,
@@ -192,7 +194,11 @@ struct teffi_link {
     void *arg;
     uint32_t frame_max_bytes, heartbeat_ms, hello_timeout_ms, queue_max_bytes;
     nng_tls_config *tls_dial, *tls_accept;
-    nng_aio *tick_aio, *accept_aio;
+    nng_aio *accept_aio;
+    teffi_thread ticker;
+    bool ticking;
+
+    teffi_parker tick_parker; /* any thread wakes the ticker */
 
     _Atomic uint64_t facts[LINK_FACTS];
     _Atomic uint64_t logged_s[LINK_FACTS];
@@ -338,7 +344,11 @@ void teffi_link_peer_remove(teffi_net *net, teffi_node_id id, bool clean);
 teff_err teffi_link_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* ---- link_tick.c ---------------------------------------------------------------------------- */
-void teffi_link_tick_cb(void *arg);
-void teffi_link_tick_start(teffi_link *link);
+/* teffi_link_tick_start - the ticker's thread; last of all. errs: TEFF_E_IO. */
+TEFF_MUST_USE teff_err teffi_link_tick_start(teffi_link *link);
+/* teffi_link_tick_soon - there is something to do earlier than the ticker knows. Any thread. */
+void teffi_link_tick_soon(teffi_link *link);
+/* teffi_link_tick_stop - freeing is set: no tick runs any more. */
+void teffi_link_tick_stop(teffi_link *link);
 
 #endif

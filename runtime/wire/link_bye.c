@@ -152,6 +152,7 @@ teff_err teffi_link_shutdown(teffi_net *net, uint32_t timeout_ms)
     teffi_link *link = (teffi_link *)net;
     uint64_t deadline_ns = teffi_link_now(link) + timeout_ms * 1000000ull;
     begin_leaving(link);
+    teffi_link_tick_soon(link);
     pthread_mutex_lock(&link->lock);
     bool talk = has_talk(link);
     while (talk && teffi_link_now(link) < deadline_ns) {

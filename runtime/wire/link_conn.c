@@ -156,6 +156,7 @@ static void plan_redial(link_node *node, bool failed)
     node->backoff_ms = base;
     uint64_t half_ns = base * 500000ull;
     node->redial_ns = teffi_link_now(node->owner) + half_ns + p->random(p->arg) % half_ns;
+    teffi_link_tick_soon(node->owner);
 }
 
 /* The node's view of the end; lock held. out: a connection to flush. */

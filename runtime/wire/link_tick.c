@@ -1,7 +1,8 @@
 /* link_tick.c - what time brings: heartbeats, silent peers, late handshakes, redials, and the
  * burial of connections.
- * Way:     nng sleep -> [tick] -> link_send, link_dial, link_conn
- * Threads: one tick at a time; connections are held while the lock is not. */
+ * Way:     a thread of its own -> [tick] -> link_send, link_dial, link_conn
+ * Threads: the ticker. It sleeps on a parker: nng's timers burn up to a millisecond at each expiry.
+ *          Connections are held while the lock is not. */
 #include "wire/link.h"
 
 #include <stddef.h>
@@ -85,14 +86,20 @@ static void look_at_conns(teffi_link *link, uint64_t now_ns)
     }
 }
 
-static void redial(teffi_link *link, uint64_t now_ns)
+/* out: when the next one is due, UINT64_MAX: none waits. */
+static uint64_t redial(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
+    uint64_t next_ns = UINT64_MAX;
     pthread_mutex_lock(&link->lock);
     for (unsigned i = 0; i < LINK_BUCKETS && !link->leaving; i++)
         for (link_node *node = link->buckets[i]; node; node = node->bucket_next) {
-            if (!node->known || node->out || !node->redial_ns || now_ns < node->redial_ns)
+            if (!node->known || node->out || !node->redial_ns)
                 continue;
+            if (now_ns < node->redial_ns) {
+                next_ns = node->redial_ns < next_ns ? node->redial_ns : next_ns;
+                continue;
+            }
             teffi_conn *conn = teffi_link_dial_node(node);
             if (!conn)
                 continue;
@@ -105,27 +112,62 @@ static void redial(teffi_link *link, uint64_t now_ns)
         teffi_link_dial_start(due);
         due = next;
     }
+    return next_ns;
 }
 
-void teffi_link_tick_start(teffi_link *link)
+static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 {
-    uint32_t ms = link->heartbeat_ms / 4;
-    ms = ms < 5 ? 5 : ms > LINK_TICK_MAX_MS ? LINK_TICK_MAX_MS : ms;
-    nng_sleep_aio((nng_duration)ms, link->tick_aio);
+    return value < min ? min : value > max ? max : value;
 }
 
-void teffi_link_tick_cb(void *arg)
+/* Lock held. Four looks a heartbeat; earlier for a redial, and often for who waits in shutdown. */
+static uint64_t sleep_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
-    teffi_link *link = arg;
-    if (nng_aio_result(link->tick_aio) != 0)
-        return; /* free stopped it */
+    uint64_t ns = clamp(link->heartbeat_ms / 4, LINK_TICK_MIN_MS, LINK_TICK_MAX_MS) * 1000000u;
+    if (link->leaving)
+        ns = LINK_TICK_MIN_MS * 1000000u;
+    return redial_ns == UINT64_MAX ? ns : clamp(redial_ns - now_ns, 1000000u, ns);
+}
+
+/* out: how long to sleep; 0: the end. */
+static uint64_t tick(teffi_link *link)
+{
     uint64_t now_ns = teffi_link_now(link);
     look_at_conns(link, now_ns);
-    redial(link, now_ns);
+    uint64_t redial_ns = redial(link, now_ns);
     teffi_link_accept_more(link);
     teffi_link_conn_reap(link);
     pthread_mutex_lock(&link->lock);
     pthread_cond_broadcast(&link->changed);
+    uint64_t ns = link->freeing ? 0 : sleep_ns(link, redial_ns, now_ns);
     pthread_mutex_unlock(&link->lock);
-    teffi_link_tick_start(link);
+    return ns;
+}
+
+static void tick_on(void *arg)
+{
+    teffi_link *link = arg;
+    for (uint64_t ns; (ns = tick(link));)
+        teffi_parker_wait(&link->tick_parker, ns);
+}
+
+teff_err teffi_link_tick_start(teffi_link *link)
+{
+    link->ticked_ns = teffi_link_now(link);
+    teff_err err = teffi_thread_start(&link->ticker, "teff-link", tick_on, link);
+    link->ticking = err == TEFF_OK;
+    return err;
+}
+
+void teffi_link_tick_soon(teffi_link *link)
+{
+    teffi_parker_wake(&link->tick_parker);
+}
+
+void teffi_link_tick_stop(teffi_link *link)
+{
+    teffi_link_tick_soon(link);
+    if (link->ticking)
+        teffi_thread_join(&link->ticker);
+    link->ticking = false;
 }

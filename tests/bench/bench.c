@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "bench.teff.h"
+#include "idle.h"
 
 enum { RUNS_MAX = 16, WIDTH_MAX = 1024 };
 
@@ -344,6 +345,28 @@ static void remote_rows(bench *b, const char *program)
     close_silo(b);
 }
 
+/* By the clock, not by operations. */
+static void idle_rows(bench *b)
+{
+    static const struct {
+        const char *name;
+        int n;
+    } rows[] = {{"idle-silo", 1}, {"idle-silo-of-three", 3}};
+    int seconds = b->runs > 3 ? 20 : 4;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double values[RUNS_MAX];
+        char parameters[60];
+        int runs = b->runs > 3 ? 3 : 1;
+        if (!wanted(b, rows[i].name))
+            continue;
+        for (int r = 0; r < runs; r++)
+            if (!bench_idle(rows[i].n, seconds, &values[r]))
+                fatal(NULL, TEFF_E_IO);
+        snprintf(parameters, sizeof parameters, "\"silos\":%d,\"seconds\":%d", rows[i].n, seconds);
+        print(b, rows[i].name, parameters, "% of a core", values, runs);
+    }
+}
+
 /* The scheduler's rows, beside other systems, have a program and a driver of their own. */
 static int be_sched(const char *row, bool quick)
 {
@@ -365,6 +388,8 @@ int main(int argc, char **argv)
     bench b = {.runs = 5, .seconds = 0.5};
     if (argc > 2 && strcmp(argv[1], "--target") == 0)
         return be_target(argv[2]);
+    if (argc > 2 && strcmp(argv[1], "--idle") == 0)
+        return bench_idle_silo(argv[2]);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
             b.runs = 3;
@@ -378,5 +403,6 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     local_rows(&b);
     remote_rows(&b, "/proc/self/exe");
+    idle_rows(&b);
     return 0;
 }
