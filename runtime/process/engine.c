@@ -26,6 +26,7 @@ static void ended(void *arg, teff_pid pid, teff_err err)
 static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t index)
 {
     teff_process_options opt = {.workers = engine->opt.threads,
+                                .sched = engine->opt.sched,
                                 .mailbox_max = engine->opt.queue_max,
                                 .ended = ended,
                                 .arg = s};

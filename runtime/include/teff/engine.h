@@ -150,6 +150,7 @@ TEFF_API void teff_worker_end(teff_worker *w);
 typedef struct teff_engine_options { /* zeroed = all defaults */
     uint32_t schedulers;             /* 0 = 1 */
     uint32_t threads;                /* of each scheduler; 0 = 1 */
+    teff_sched_options sched;        /* how each of them schedules */
     uint32_t queue_max;              /* tasks waiting at a scheduler and at a worker; 0 = 10,000 */
     uint32_t poll_ms; /* how often a waited-for condition is looked at with no notice of a
                           * change; 0 = only on notice. The seed's loop would be 1. */

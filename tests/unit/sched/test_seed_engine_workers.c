@@ -411,22 +411,28 @@ static void test_the_queue_of_an_ending_worker_releases_who_waits(void **state)
 static void test_a_full_scheduler_refuses_for_all(void **state)
 {
     (void)state;
-    static user u;
-    latch gate = {0};
-    memset(&u, 0, sizeof u);
-    u.gate = &gate;
-    teff_engine *engine = engine_of((teff_engine_options){.schedulers = 2, .queue_max = 10});
-    (void)add(engine, 0, &noter, &u);
+    static user u[2];
+    latch gates[2] = {0};
+    memset(u, 0, sizeof u);
+    u[0].gate = &gates[0];
+    u[1].gate = &gates[1];
+    teff_engine *engine =
+        engine_of((teff_engine_options){.schedulers = 2, .queue_max = 10, .sched.threads_max = 2});
+    (void)add(engine, 0, &noter, &u[0]);
+    (void)add(engine, 0, &otherer, &u[1]);
+    broadcast(engine, &other_task, 0);
+    latch_wait(&u[1].entered, 1);
     broadcast(engine, &note_task, 0);
-    latch_wait(&u.entered, 1); /* the scheduler's only thread is held: its queue fills */
+    latch_wait(&u[0].entered, 1); /* the only threads there may be are held: the queue fills */
     for (unsigned i = 0; i < 10; i++) {
-        until_dropped(engine, 1 + i); /* the other scheduler keeps up */
+        until_dropped(engine, 2 + i); /* the other scheduler keeps up */
         broadcast(engine, &note_task, 1);
     }
     assert_int_equal(teff_engine_broadcast(engine, &note_task, &(note){1}), TEFF_E_OVERLOADED);
-    latch_hit(&gate);
-    latch_wait(&u.ran, 1 + 10);
-    until_dropped(engine, 1 + 10); /* the other scheduler got as many, not one more */
+    latch_hit(&gates[0]);
+    latch_wait(&u[0].ran, 1 + 10);
+    until_dropped(engine, 2 + 10); /* the other scheduler got as many, not one more */
+    latch_hit(&gates[1]);
     teff_engine_free(engine);
 }
 
