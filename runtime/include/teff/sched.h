@@ -96,11 +96,12 @@ typedef struct teff_sched_metrics {
 TEFF_API bool teff_reschedule(void);
 
 /* teff_preemptible_begin, teff_preemptible_end - around a computation that calls nothing: between
- * them the turn is stopped wherever it is when its slice is over and others wait, and goes on later,
- * maybe in another thread. Only plain computation may stand between them: no call of teff's, no
- * lock, no malloc, no system call, nothing thread-local (errno too). They do not nest.
- * runs: anywhere; as for teff_reschedule, only a turn with a stack of its own is stopped, the others
- *       just lose their worker's place. Uses SIGURG and some 4 KiB (with AVX-512) of the stack. */
+ * them the turn is stopped wherever it is when its slice is over and others wait, and goes on
+ * later, maybe in another thread. Only plain computation may stand between them: no call of teff's,
+ * no lock, no malloc, no system call, nothing thread-local (errno too). They do not nest.
+ * runs: anywhere; as for teff_reschedule, only a turn with a stack of its own is stopped, the
+ *       others just lose their worker's place. Uses SIGURG and some 4 KiB (with AVX-512) of the
+ *       stack. */
 typedef struct teff_preemptible {
     void *turn;
 } teff_preemptible;
