@@ -392,7 +392,8 @@ static bool without_slot(const teffi_worker *w)
     return w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST;
 }
 
-static void unblock(teffi_worker *w)
+/* out: false: there is no slot for it, and its turn had better give way. */
+static bool unblock(teffi_worker *w)
 {
     teffi_real *real = w->real;
     lock(real);
@@ -403,8 +404,7 @@ static void unblock(teffi_worker *w)
         have = false;
         if (teffi_may_give_way(w)) {
             unlock(real);
-            (void)teffi_give_way(w, false); /* to the global queue; this thread is spare then */
-            return;
+            return false;
         }
         if (w->state == TEFFI_WORKER_LOST)
             take_out(&real->lost, w);
@@ -415,6 +415,7 @@ static void unblock(teffi_worker *w)
     unlock(real);
     if (!have)
         (void)wait_for_slot(w);
+    return true;
 }
 
 void teffi_blocking_end(teffi_exec *exec)
@@ -424,8 +425,10 @@ void teffi_blocking_end(teffi_exec *exec)
         return;
     /* While it waits too: a slot that it is given may not be retaken before it has woken up. */
     uint32_t was = teffi_enter(w);
-    unblock(w);
-    teffi_leave(w, was);
+    bool have = unblock(w);
+    teffi_leave(w, was); /* before it gives way: it may go on with another worker */
+    if (!have)
+        (void)teffi_give_way(w, false); /* to the global queue; this thread is spare then */
 }
 
 void teff_blocking_begin(void)

@@ -35,8 +35,8 @@ PLANTS = {
                   "        teffi_slot_settle(w);\n",
                   "    (void)teffi_enter(w);\n"),
     # A slot is retaken from a worker that was given it and has not woken up yet; it never does.
-    "retaken-asleep": ("idle.c", "uint32_t was = teffi_enter(w);\n    unblock(w);",
-                       "uint32_t was = 0;\n    unblock(w);"),
+    "retaken-asleep": ("idle.c", "uint32_t was = teffi_enter(w);\n    bool have = unblock(w);",
+                       "uint32_t was = 0;\n    bool have = unblock(w);"),
     # A group goes to rest over an item that has just come.
     "blind-rest": ("group.c",
                    "    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
