@@ -73,6 +73,13 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
     return true;
 }
 
+void teffi_group_init_ready(teffi_group *group, teffi_item *item)
+{
+    item->next = NULL;
+    /* relaxed: whoever runs it gets it through a queue */
+    atomic_store_explicit(&group->word, (uintptr_t)item | READY, memory_order_relaxed);
+}
+
 static inline teffi_item *reversed(teffi_item *newest)
 {
     teffi_item *oldest = NULL;

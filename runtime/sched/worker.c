@@ -83,7 +83,40 @@ static void enter_between(teffi_worker *w)
         teffi_slot_settle(w);
 }
 
-static void run_turn(teffi_worker *w, teffi_group *group)
+void teffi_offer(teffi_worker *w, teffi_group *group)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_slot *slot = teffi_slot_kept(w);
+    if (!slot || !teffi_deque_push(&slot->deque, group))
+        teffi_runqueue_push(&w->real->queue, group);
+    teffi_leave(w, was);
+    teffi_wake_one(w->real);
+}
+
+/* What a turn that gave way wants to be done now that its fiber was left. out: what to run next. */
+static teffi_group *gave_way(teffi_worker *w, teffi_group *group)
+{
+    teffi_group *first = w->first;
+    if (!first) {
+        requeue(w, group);
+        return NULL;
+    }
+    w->first = NULL;
+    teffi_offer(w, group);
+    if (w->slot)
+        return first;
+    teffi_offer(w, first);
+    return NULL;
+}
+
+static void left_alone(teffi_worker *w)
+{
+    void (*after)(void *arg) = w->after;
+    w->after = NULL;
+    after(w->after_arg);
+}
+
+static teffi_group *run_one(teffi_worker *w, teffi_group *group)
 {
     teffi_slot *slot = w->slot;
     announce(w);
@@ -98,8 +131,15 @@ static void run_turn(teffi_worker *w, teffi_group *group)
                                   : teffi_group_run(group, ITEMS_MAX, until_ns);
     enter_between(w);
     teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
-    if (again)
-        requeue(w, group);
+    if (w->after)
+        left_alone(w);
+    return again ? gave_way(w, group) : NULL;
+}
+
+static void run_turn(teffi_worker *w, teffi_group *group)
+{
+    while (group)
+        group = run_one(w, group);
 }
 
 /* inside, with a slot. */

@@ -97,13 +97,16 @@ struct teffi_worker {
     uint32_t number;  /* immutable: 0 .., the hooks' name for it */
     teffi_thread thread;
     teffi_parker parker;
-    teffi_slot *slot;     /* its thread reads it while inside; changed under idle_lock */
-    bool searching;       /* own thread, or whoever wakes it under idle_lock */
-    unsigned nested;      /* own thread: turns under the one that helps */
-    unsigned blocking;    /* own thread: depth of blocking regions */
-    teffi_group *group;   /* own thread: whose turn runs, the innermost */
-    teffi_fiber *under;   /* own thread: the fiber that help was called on, or NULL */
-    _Atomic uint32_t due; /* set by the monitor: the turn's slice is over; own thread clears */
+    teffi_slot *slot;         /* its thread reads it while inside; changed under idle_lock */
+    bool searching;           /* own thread, or whoever wakes it under idle_lock */
+    unsigned nested;          /* own thread: turns under the one that helps */
+    unsigned blocking;        /* own thread: depth of blocking regions */
+    teffi_group *group;       /* own thread: whose turn runs, the innermost */
+    teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
+    _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
+    teffi_group *first;       /* own thread: fork: to run next, before the turn that gives way */
+    void (*after)(void *arg); /* own thread: to call when the turn's fiber was left */
+    void *after_arg;
     _Atomic uint32_t in_region; /* own thread: its turn may be interrupted */
     _Atomic uint32_t inside;    /* written by its own thread; pairs with retaken */
     _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
@@ -193,6 +196,10 @@ teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool search
 
 /* teffi_help - exec op: one other group, nested in the turn that runs. */
 bool teffi_help(teffi_exec *exec);
+
+/* teffi_offer - a READY group where thieves find it, newest of the worker's deque.
+ * runs: in a turn of w, on its thread. */
+void teffi_offer(teffi_worker *w, teffi_group *group);
 
 /* teffi_slot_ready - a group became READY in a turn of the worker that holds slot. */
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);

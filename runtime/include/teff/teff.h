@@ -4,6 +4,7 @@
 #include <teff/arena.h>
 #include <teff/engine.h>
 #include <teff/error.h>
+#include <teff/fork.h>
 #include <teff/grain.h>
 #include <teff/process.h>
 #include <teff/sched.h>
