@@ -52,6 +52,7 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     act->ident.key = key;
     act->generation++;
     act->registered = false;
+    atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
     (void)teffi_group_push(&act->group, &act->start_item);
     return TEFF_OK;
 }
@@ -298,6 +299,7 @@ static void on_start(teffi_activation *act)
 {
     teffi_bug_if(act->phase != TEFFI_FREE);
     act->phase = TEFFI_ACTIVATING;
+    act->group.used = 0; /* the last grain's */
     atomic_store_explicit(&act->used_ms,
                           atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed),
                           memory_order_relaxed);
@@ -343,7 +345,24 @@ static void resume(teffi_group *group, teffi_fiber *fiber)
         settle(teffi_container(group, teffi_activation, group));
 }
 
-static const teffi_group_ops ops = {.handle = handle, .resume = resume};
+/* More waits on this silo than may, and this grain is the least urgent: what has not begun is
+ * refused, what has goes on. */
+static bool evict(teffi_group *group, teffi_item *item)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    if (item->kind != TEFFI_MSG_REQUEST && item->kind != TEFFI_MSG_ONEWAY)
+        return false;
+    teffi_msg *msg = teffi_container(item, teffi_msg, item);
+    unqueue(act);
+    if (misdirected(act, msg))
+        teffi_route_again(act->grains, msg);
+    else
+        teffi_node_answer(act->grains->node, msg, TEFF_E_OVERLOADED,
+                          "evicted: more grains wait on this silo than may");
+    return true;
+}
+
+static const teffi_group_ops ops = {.handle = handle, .resume = resume, .evict = evict};
 
 static void discard_item(teffi_item *item)
 {

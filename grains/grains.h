@@ -20,6 +20,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
+    int8_t priority;
 };
 
 typedef struct teffi_grains {

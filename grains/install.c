@@ -51,13 +51,18 @@ teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *met
 {
     teff_grain_type *type = malloc(sizeof *type);
     if (type)
-        *type = (teff_grain_type){info, methods, user};
+        *type = (teff_grain_type){.info = info, .methods = methods, .user = user};
     return type;
 }
 
 void teff_grain_type_free(teff_grain_type *type)
 {
     free(type);
+}
+
+void teff_grain_type_priority(teff_grain_type *type, int8_t priority)
+{
+    type->priority = priority;
 }
 
 /* ---- upcalls ---- */

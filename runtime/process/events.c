@@ -7,9 +7,11 @@
 #include "base/queue.h"
 #include "process/process.h"
 
-static teffi_event *event_of(teffi_item *item)
+void teffi_mail_took(teff_process *p, size_t len)
 {
-    return item ? teffi_container(item, teffi_event, item) : NULL;
+    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
+    /* one writer; release: pairs with teffi_mail_load */
+    atomic_store_explicit(&p->taken, taken + teffi_mail_charge(len), memory_order_release);
 }
 
 void teffi_event_free(teff_process *p, teffi_event *event)
@@ -17,11 +19,10 @@ void teffi_event_free(teff_process *p, teffi_event *event)
     size_t len = event->event.len;
     switch (event->item.kind) {
     case TEFFI_ITEM_MESSAGE:
-        /* one writer; release: pairs with teffi_mail_load */
-        atomic_store_explicit(&p->taken,
-                              atomic_load_explicit(&p->taken, memory_order_relaxed) +
-                                  teffi_mail_charge(len),
-                              memory_order_release);
+        teffi_mail_took(p, len);
+        teffi_pool_put(event, sizeof *event + len);
+        break;
+    case TEFFI_ITEM_RETURNED:
         teffi_pool_put(event, sizeof *event + len);
         break;
     case TEFFI_ITEM_YIELD:
@@ -60,7 +61,7 @@ static void take_event(teff_process *p, teffi_event *event)
     bool muted = false;
     if (event->item.kind == TEFFI_ITEM_YIELD) {
         p->n_yields--;
-    } else {
+    } else if (event->item.kind == TEFFI_ITEM_TIMER) {
         teffi_ticker *ticker = teffi_container(event, teffi_ticker, e);
         muted = ticker->muted;
         teffi_ticker_arrived(p, ticker);
@@ -79,11 +80,11 @@ void teffi_process_take_in(teff_process *p, teffi_item *item)
         p->again_queued = false;
     } else if (item->kind == TEFFI_ITEM_SIGNAL) {
         take_signals(p);
-    } else if (is_stale(p, event_of(item))) {
+    } else if (is_stale(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
-        teffi_event_free(p, event_of(item));
+        teffi_event_free(p, teffi_event_of(item));
     } else {
-        take_event(p, event_of(item));
+        take_event(p, teffi_event_of(item));
     }
 }
 

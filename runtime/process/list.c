@@ -73,6 +73,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
         .spawned = spawned,
         .ended = ended,
         .refused = atomic_load_explicit(&system->refused, memory_order_relaxed),
+        .evicted = atomic_load_explicit(&system->evicted, memory_order_relaxed),
         .dropped = atomic_load_explicit(&system->dropped, memory_order_relaxed),
         .workers = system->n_cells,
     };

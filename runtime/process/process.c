@@ -161,6 +161,28 @@ static void handle(teffi_group *group, teffi_item *item)
     go_on(p);
 }
 
+/* Its init has not run: as if it had not been spawned, but for its close. */
+static void refuse_to_start(teff_process *p)
+{
+    p->again_queued = false;
+    atomic_fetch_add_explicit(&p->system->evicted, 1, memory_order_relaxed);
+    end_with(p, TEFF_E_OVERLOADED);
+    finish(p);
+}
+
+static bool evict(teffi_group *group, teffi_item *item)
+{
+    teff_process *p = process_of(group);
+    bool starts =
+        item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
+    bool went = teffi_process_give_back(p, item);
+    if (starts)
+        refuse_to_start(p);
+    else if (went && !group->head)
+        go_on(p); /* with what else came in this batch */
+    return went || starts;
+}
+
 static bool blocked(teffi_group *group)
 {
     const teff_process *p = process_of(group);
@@ -185,6 +207,7 @@ const teffi_group_ops teffi_process_group_ops = {
     .ended = ended,
     .blocked = blocked,
     .resume = go_on_in_the_middle,
+    .evict = evict,
 };
 
 teff_pid teff_process_pid(const teff_process *me)

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <teff/process.h>
+#include "base/queue.h"
 #include "fiber/fiber.h"
 #include "platform/thread.h"
 #include "process/msg.h"
@@ -25,7 +26,8 @@ enum { /* item.kind */
        TEFFI_ITEM_SIGNAL = 2, /* teff_process.signal */
        TEFFI_ITEM_MESSAGE = 3,
        TEFFI_ITEM_YIELD = 4,
-       TEFFI_ITEM_TIMER = 5
+       TEFFI_ITEM_TIMER = 5,
+       TEFFI_ITEM_RETURNED = 6 /* a message on its way back: in its own memory, of no mailbox */
 };
 
 enum { /* teff_process.signals */
@@ -172,7 +174,7 @@ struct teff_process_system {
     /* atomic */
     teff_process *_Atomic *chunks; /* release: pairs with teffi_process_at */
     _Atomic uint32_t n_slots;      /* written under lock */
-    _Atomic uint64_t refused, dropped;
+    _Atomic uint64_t refused, dropped, evicted;
     _Atomic bool
         stopping;         /* seq_cst: a spawn counts itself, then looks; stop sets it, then waits */
     teffi_parker stopper; /* who waits until none is alive */
@@ -231,6 +233,11 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
 
 /* ---- events.c ---- */
 
+static inline teffi_event *teffi_event_of(teffi_item *item)
+{
+    return item ? teffi_container(item, teffi_event, item) : NULL;
+}
+
 /* teffi_events_push, _pop - a plain FIFO. pop: NULL when empty. */
 static inline void teffi_events_push(teffi_events *list, teffi_event *event)
 {
@@ -268,6 +275,16 @@ void teffi_process_forget(teff_process *p);
 
 /* teffi_process_wants - is there something for the next step? */
 bool teffi_process_wants(const teff_process *p);
+
+/* teffi_mail_took - a message of len bytes does not wait any more. */
+void teffi_mail_took(teff_process *p, size_t len);
+
+/* ---- evict.c ---- */
+
+/* teffi_process_give_back - p's group was evicted: an item that is a message goes back to its
+ * sender, and with the one that says go on the messages that were taken in before.
+ * out:  true: it was a message and has gone. */
+bool teffi_process_give_back(teff_process *p, teffi_item *item);
 
 /* ---- send.c ---- */
 

@@ -148,6 +148,7 @@ static void upgrade(teff_process *p, const teff_step *out)
     p->self = out->upgrade_self;
     p->held = out->upgrade_start;
     atomic_store_explicit(&p->ops, out->upgrade, memory_order_relaxed);
+    atomic_store_explicit(&p->group.priority, out->upgrade->priority, memory_order_relaxed);
 }
 
 static void settle(teff_process *p, teff_step *out, teff_err err)

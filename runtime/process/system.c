@@ -126,6 +126,8 @@ static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi
     atomic_store_explicit(&p->turns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);
     atomic_store_explicit(&p->run_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->group.priority, ops->priority, memory_order_relaxed);
+    p->group.used = 0;
     p->self = self;
     p->held = start;
     p->fiber = NULL;

@@ -153,6 +153,12 @@ TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const 
                                               void *user);
 TEFF_API void teff_grain_type_free(teff_grain_type *type);
 
+/* teff_grain_type_priority - the higher the earlier, on silos with TEFF_SCHED_PRIORITY; 0 = as
+ * others. Where the scheduler limits what waits (teff_sched_options.waiting_max), requests for
+ * grains of the lowest are refused as TEFF_E_OVERLOADED instead of waiting; turns under way go on.
+ * in:   type, before a silo takes it. */
+TEFF_API void teff_grain_type_priority(teff_grain_type *type, int8_t priority);
+
 /* ---- calls, used by generated stubs ----------------------------------------------------- */
 
 /* A call under way; a value, filled in by <method>_start, good until its context's turn ends or

@@ -51,12 +51,15 @@ typedef enum teff_event_kind {
     TEFF_EVENT_MESSAGE = 1,  /* somebody sent: tag, data, from are the sender's */
     TEFF_EVENT_COMPLETE = 2, /* a yielded command ended: its tag, its err, its data */
     TEFF_EVENT_TIMER = 3,    /* a timer of this process ran out: its tag */
-    TEFF_EVENT_CANCEL = 4    /* the process is asked to end; it may clean up first */
+    TEFF_EVENT_CANCEL = 4,   /* the process is asked to end; it may clean up first */
+    /* What it sent comes back untaken: its tag and data, err, and from, who it was for. Only where
+     * the scheduler limits what waits (teff_sched_options.waiting_max). */
+    TEFF_EVENT_RETURNED = 5
 } teff_event_kind;
 
 typedef struct teff_event {
     teff_event_kind kind;
-    teff_err err; /* TEFF_EVENT_COMPLETE: how the command ended */
+    teff_err err; /* TEFF_EVENT_COMPLETE: how the command ended; TEFF_EVENT_RETURNED: why */
     uint64_t tag;
     const void *data; /* len bytes, aligned to 16; NULL when there are none */
     size_t len;
@@ -76,6 +79,10 @@ typedef struct teff_process_ops {
     const char *name;  /* for listings and reports */
     uint32_t flags;    /* TEFF_PROCESS_FIBER */
     uint32_t step_max; /* events given to one step; 0 = 64, which is also the most */
+    /* The higher the earlier, with TEFF_SCHED_PRIORITY. Where the scheduler limits what waits,
+     * those of the lowest are evicted: their messages go back (TEFF_EVENT_RETURNED), and one that
+     * was not started yet ends with TEFF_E_OVERLOADED; the rest of their events is handled. */
+    int8_t priority;
     /* First of all, once: which entry is meant, with what. NULL: any method, input ignored.
      * out:  an error ends the process. me may be kept in self. input is gone after the return. */
     teff_err (*init)(void *self, teff_process *me, const char *method, const void *input,
@@ -273,6 +280,7 @@ typedef struct teff_process_stats {
     uint32_t alive;
     uint64_t spawned, ended;
     uint64_t refused; /* messages over a mailbox's limit */
+    uint64_t evicted; /* messages that went back, processes that were not started */
     uint64_t dropped; /* events that arrived after their process had ended */
     uint32_t workers; /* how many of teff_process_workers */
 } teff_process_stats;

@@ -1,5 +1,6 @@
-/* test_seed_yatp_poll.c - the yatp seed: a task's statuses, polling again in place, and which queue
- * a wake-up goes to. */
+/* test_seed_yatp_poll.c - the yatp seed: a task's statuses, polling again in place, which queue a
+ * wake-up goes to, and a long scan that gives way. */
+#include <teff/process.h>
 #include "sched/runqueue.h"
 #include "test_seed_yatp.h"
 
@@ -173,12 +174,64 @@ static void test_wakes_inside_stay_local(void **state)
     fail_msg("100 times something else");
 }
 
+/* ---- a long scan that gives way ---- */
+
+static _Atomic unsigned gave_way, short_ran, rows;
+
+/* After each thousand rows it asks whether its slice is over and others wait; most often not, which
+ * costs a look at a flag. */
+static teff_err scan(void *self, teff_process *me)
+{
+    uint64_t end_ns = real_now() + LIMIT_NS;
+    (void)self;
+    (void)me;
+    while ((!atomic_load(&gave_way) || !atomic_load(&short_ran)) && real_now() < end_ns) {
+        for (unsigned i = 0; i < 1000; i++)
+            atomic_fetch_add_explicit(&rows, 1, memory_order_relaxed);
+        if (teff_reschedule())
+            atomic_fetch_add(&gave_way, 1);
+    }
+    return TEFF_OK;
+}
+
+static teff_err short_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    (void)self;
+    (void)events;
+    (void)n;
+    atomic_store(&short_ran, 1);
+    return teff_step_done(out);
+}
+
+static const teff_process_ops scan_ops = {.name = "scan", .flags = TEFF_PROCESS_FIBER, .run = scan};
+static const teff_process_ops short_ops = {.name = "short", .step = short_step};
+
+static void test_a_long_scan_gives_way(void **state)
+{
+    const teff_process_options opt = {.workers = 1};
+    teff_process_system *system;
+    teff_process_stats stats;
+    (void)state;
+    assert_int_equal(teff_process_system_new(&opt, &system), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system, &scan_ops, NULL, NULL, NULL, 0, NULL), TEFF_OK);
+    WAIT_FOR(atomic_load(&rows) > 0);
+    assert_int_equal(teff_process_spawn(system, &short_ops, NULL, NULL, NULL, 0, NULL), TEFF_OK);
+    do {
+        teffi_thread_yield();
+        teff_process_stats_get(system, &stats);
+    } while (stats.ended < 2);
+    assert_true(atomic_load(&gave_way) >= 1);
+    assert_true(atomic_load(&short_ran));
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_statuses, open_queue, close_queue),
         cmocka_unit_test_setup_teardown(test_repoll_limit, open_queue, close_queue),
         cmocka_unit_test(test_wakes_inside_stay_local),
+        cmocka_unit_test(test_a_long_scan_gives_way),
     };
     teffi_platform_real(&platform, TEFFI_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);

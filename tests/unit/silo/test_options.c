@@ -33,6 +33,11 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.workers = 1025}, "workers", "1024");
     refused((teff_silo_options){.sched.threads_max = 1}, "sched.threads_max", "10,000");
     refused((teff_silo_options){.workers = 4, .sched.threads_max = 3}, "threads_max", "workers");
+    refused((teff_silo_options){.workers = 4, .sched.workers_max = 3}, "sched.workers_max",
+            "1,024");
+    refused((teff_silo_options){.sched.policy = 7}, "sched.policy", "teff_sched_policy");
+    refused((teff_silo_options){.sched.waiting_max = 1}, "waiting_max", "TEFF_SCHED_PRIORITY");
+    refused((teff_silo_options){.sched.level0_percent = 80}, "level0_percent", "MULTILEVEL");
     refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
     refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
 }
