@@ -2,17 +2,19 @@
  * a group queued twice, run by two, ended twice or too early?
  * The word is a state and the items pushed since it was last emptied; head is the running worker's.
  * Pushers, three workers that run it with a budget, a turn that may claim it. A turn may take an item
- * early (drain) and may complete the group; when that has ended, its memory is used again for another
+ * early (drain), may give way in its middle (it is the first of the group's items then, and goes on
+ * later, before all others) and may complete the group; when that has ended, its memory is used again for another
  * life, into which slow pushers of the life before still push. One step per atomic operation; a
  * compare-and-swap that fails changes nothing and is tried again, so only its success is a step.
  * Items are numbered as their pushes took effect, and must be handled in that order. */
 
-#define PUSHERS 3
+#define PUSHERS 2
 #define ITEMS 2    /* of each pusher, and one more of whoever uses the memory again */
 #define ALL (PUSHERS * ITEMS + LIVES - 1)
 #define BUDGET 2
 #define REPOLLS 1
 #define LIVES 2
+#define YIELDS 1
 
 mtype = { IDLE, READY, RUNNING, BLOCKED, COMPLETE };
 
@@ -23,6 +25,9 @@ byte queued;          /* how often it is in run queues */
 byte running;         /* how many run it */
 byte accepted, handled, refused;
 byte completed, ended, reused; /* over all lives */
+byte yields;
+bool gave;            /* a turn that gave way is before all that is in head */
+bool stays;           /* and the group is to be left alone until somebody lets it go on */
 
 #define RESTS(s) (s == IDLE || s == BLOCKED)
 
@@ -115,7 +120,7 @@ inline handle_one()
     d_step {
         head ? item;
         handled++;
-        assert(item == handled);
+        assert(item == handled && !gave);
         item = 0
     }
 }
@@ -153,7 +158,7 @@ inline end()
         running--;
         ended++;
         assert(ended == completed && running == 0 && queued == 0);
-        assert(len(head) == 0 && len(word) == 0 && state == COMPLETE)
+        assert(len(head) == 0 && len(word) == 0 && !gave && state == COMPLETE)
     }
 }
 
@@ -169,8 +174,8 @@ end_idle:
         if
         :: atomic { state == COMPLETE -> running++; assert(running == 1) }
             if
-            :: len(head) == 0 -> running--; goto over
-            :: len(head) > 0
+            :: len(head) == 0 && !gave -> running--; goto over
+            :: len(head) > 0 || gave
             fi
         :: atomic { state == READY -> running++; assert(running == 1) }
             if
@@ -183,11 +188,21 @@ end_idle:
                    take_all(RUNNING)
                }
 #else
-            :: d_step { len(head) == 0 -> take_all(RUNNING) }
-            :: len(head) > 0 -> keep_items(RUNNING)
+            :: d_step { len(head) == 0 && !gave -> take_all(RUNNING) }
+            :: len(head) > 0 || gave -> keep_items(RUNNING)
 #endif
             fi
         :: !(state == COMPLETE || state == READY) -> assert(false)
+        fi;
+        if
+        :: d_step {
+               gave ->
+#ifndef MUTANT_OTHERS_FIRST
+               gave = false
+#endif
+           }
+           maybe_complete()
+        :: else
         fi;
         do
         :: len(head) > 0 && done == BUDGET ->
@@ -212,6 +227,12 @@ end_idle:
                 :: len(head) > 0 -> handle_one()
                 :: else
                 fi
+            :: d_step { yields < YIELDS -> yields++; gave = true; running-- }
+                if
+                :: stays = true
+                :: keep_items(READY); enqueue()
+                fi;
+                break
             fi
         :: len(head) == 0 ->
             to_idle(rested);
@@ -274,6 +295,19 @@ proctype claimer()
     fi
 }
 
+/* Lets a turn that gave way, and was to be left alone, go on. */
+proctype other()
+{
+end_unasked:
+    do
+    :: d_step { stays -> stays = false }
+        keep_items(READY);
+#ifndef MUTANT_NEVER_GOES_ON
+        enqueue()
+#endif
+    od
+}
+
 /* The memory's next life begins with an item of its own, as a process's does. */
 proctype reuser()
 {
@@ -297,9 +331,9 @@ init
     atomic {
         run pusher();
         run pusher();
-        run pusher();
         run claimer();
         run reuser();
+        run other();
         run worker();
         run worker();
         run worker()
@@ -307,6 +341,6 @@ init
     timeout;
     assert(handled == accepted && accepted + refused == PUSHERS * ITEMS + reused);
     assert(len(word) == 0 && len(head) == 0 && queued == 0 && running == 0);
-    assert(ended == completed && reused <= ended);
+    assert(ended == completed && reused <= ended && !gave && !stays);
     assert((ended > reused) == (state == COMPLETE) && (ended == reused) == RESTS(state))
 }

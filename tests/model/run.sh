@@ -13,7 +13,7 @@ check()
     rm -f pan* ./*.trail
     # A mutant is found early: compile fast, a small table.
     speed=-O2 table=26
-    [ -n "$2" ] && speed=-O0 table=22
+    [ -n "$2" ] && speed=-O1 table=22
     spin ${2:+-D"$2"} -a "$here/$1.pml" >/dev/null &&
         ${CC:-cc} $speed -w -DSAFETY -DCOLLAPSE -DVECTORSZ=2048 -o pan pan.c &&
         ./pan -m1000000 -w$table >out 2>&1
