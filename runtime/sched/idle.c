@@ -334,7 +334,8 @@ static void block(teffi_worker *w)
     if (next)
         teffi_runqueue_push(&real->queue, next);
     lock(real);
-    if (!real->waiting.head)
+    /* At the end those that waited have gone on without a slot: none of them is to be given one. */
+    if (real->stopping || !real->waiting.head)
         idle_add(w, TEFFI_WORKER_BLOCKED);
     else {
         teffi_worker *heir = promote(real, let_go(w));
