@@ -4,11 +4,13 @@
  * Threads: handle() on the group; born() under the shard's lock; end() anywhere. */
 #include "activation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/bug.h"
 #include "grains.h"
 #include "life.h"
 #include "route.h"
+#include "sched/closure.h"
 #include "state.h"
 #include "turn.h"
 
@@ -108,6 +110,7 @@ static void start(teffi_activation *act, teffi_msg *msg, const teff_method *meth
     atomic_store_explicit(&act->used_ms,
                           atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed),
                           memory_order_relaxed); /* the collector's guess, no order needed */
+    teffi_warn_item(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
 
@@ -316,7 +319,11 @@ static void handle(teffi_group *group, teffi_item *item)
         on_request(act, teffi_container(item, teffi_msg, item));
         break;
     case TEFFI_ITEM_WAIT:
+        teffi_turn_resumes(act, item);
         (void)teffi_wait_arrived(item, &ctx);
+        break;
+    case TEFFI_ITEM_CLOSURE:
+        teffi_closure_arrived(item);
         break;
     case TEFFI_ITEM_START:
         on_start(act);
@@ -362,10 +369,23 @@ static bool evict(teffi_group *group, teffi_item *item)
     return true;
 }
 
-static const teffi_group_ops ops = {.handle = handle, .resume = resume, .evict = evict};
+static void describe(teffi_group *group, char *text, size_t size)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
+    snprintf(text, size, "%s (grain in slot %u)", doing ? doing : "a new grain", act->slot);
+}
+
+static const teffi_group_ops ops = {.handle = handle,
+                                    .resume = resume,
+                                    .evict = evict,
+                                    .describe = describe,
+                                    .kind = TEFFI_CONTEXT_ACTIVATION};
 
 static void discard_item(teffi_item *item)
 {
+    if (item->kind == TEFFI_ITEM_CLOSURE)
+        teffi_closure_drop(item);
     if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY)
         teffi_msg_free(teffi_container(item, teffi_msg, item));
 }

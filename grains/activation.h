@@ -54,6 +54,8 @@ typedef struct teffi_activation {
     _Atomic uint32_t queued;     /* requests pushed and not started; over queue_max: refused */
     _Atomic uint32_t end_reason; /* teff_reason asked for by END; 0: END is not in the queue */
     _Atomic uint64_t used_ms;    /* coarse clock at the last request */
+    /* The method whose turn runs, or ran last; relaxed: a constant string, for who describes it. */
+    const char *_Atomic doing;
     /* G */
     teffi_phase phase;
     teff_reason reason; /* why it ends; 0: it does not */

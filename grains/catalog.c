@@ -122,10 +122,11 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
 }
 
 /* relaxed counter: a bound on memory, not an order */
-static bool room(teffi_activation *act)
+static bool room(teffi_activation *act, uint32_t *before)
 {
     uint32_t max = act->type->info->queue_max ? act->type->info->queue_max : TEFFI_QUEUE_DEFAULT;
-    if (atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed) < max)
+    *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
+    if (*before < max)
         return true;
     atomic_fetch_sub_explicit(&act->queued, 1, memory_order_relaxed);
     return false;
@@ -136,12 +137,13 @@ teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teff
 {
     teffi_catalog_shard *shard = shard_of(grains, ident);
     teff_err err = TEFF_OK;
+    uint32_t before, warn = grains->node->exec->warn.queue_warn;
     pthread_mutex_lock(&shard->lock);
     teffi_activation *act = find(shard, ident);
     bool made = !act;
     if (made)
         err = may_create ? create(grains, shard, ident, &act) : TEFF_E_NOT_FOUND;
-    if (!err && !room(act))
+    if (!err && !room(act, &before))
         err = TEFF_E_OVERLOADED;
     /* The first request goes in before the life that it began can end. */
     if (!err && made)
@@ -149,6 +151,8 @@ teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teff
     pthread_mutex_unlock(&shard->lock);
     if (!err && !made)
         (void)teffi_group_push(&act->group, &msg->item);
+    if (!err && before == warn)
+        teffi_warn_long(&act->group, before + 1);
     return err;
 }
 

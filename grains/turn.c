@@ -17,9 +17,25 @@ teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act)
     return (teff_grain){ctx, act->user_key, act->state, act->type->user};
 }
 
-static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
-                      teffi_msg *request)
+static void does(teffi_activation *act, const char *name)
 {
+    atomic_store_explicit(&act->doing, name, memory_order_relaxed);
+}
+
+/* A wait whose context has ended belongs to no turn. */
+void teffi_turn_resumes(teffi_activation *act, teffi_item *item)
+{
+    const teffi_wait *wait = teffi_container(item, teffi_wait, item);
+    const teffi_turn *turn = wait->ctx ? wait->ctx->owner : NULL;
+    if (turn)
+        does(act, turn->name);
+}
+
+static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                      teffi_msg *request, const char *name)
+{
+    does(act, name);
+    turn->name = name;
     teffi_ctx_init(&turn->ctx, act->grains->node, &act->group);
     turn->ctx.fiber = fiber;
     turn->ctx.owner = turn;
@@ -112,7 +128,7 @@ static void request_main(void *arg)
     teffi_activation *act = s->act;
     teffi_class class = teffi_class_of(act->type->info, s->method);
     teffi_turn turn;
-    turn_init(&turn, act, s->fiber, s->request);
+    turn_init(&turn, act, s->fiber, s->request, s->method->name);
     ProtobufCMessage *out = new_out(s->request, s->method);
     teff_err err = TEFF_E_NOMEM;
     if (out || !s->method->out) {
@@ -163,13 +179,14 @@ typedef struct life {
     teffi_activation *act;
     void (*fn)(teff_ctx *ctx, teffi_activation *act);
     teffi_fiber *fiber;
+    const char *label;
 } life;
 
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
     teffi_turn turn;
-    turn_init(&turn, l.act, l.fiber, NULL);
+    turn_init(&turn, l.act, l.fiber, NULL, l.label);
     l.fn(&turn.ctx, l.act);
     turn_fini(&turn);
     l.act->busy = false;
@@ -178,7 +195,7 @@ static void life_main(void *arg)
 teff_err teffi_turn_life(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act),
                          const char *label)
 {
-    life l = {act, fn, NULL};
+    life l = {act, fn, NULL, label};
     l.fiber = teffi_fiber_new(act->grains->node->exec->fibers, life_main, &l);
     if (!l.fiber)
         return TEFF_E_NOMEM;

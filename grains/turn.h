@@ -11,6 +11,7 @@ typedef struct teffi_turn {
     teff_ctx ctx; /* owner points back here */
     teffi_activation *act;
     teffi_msg *request;              /* NULL: the activation's own life */
+    const char *name;                /* the method's, or the type's; constant */
     struct teffi_turn *next, **prev; /* of the activation */
 } teffi_turn;
 
@@ -27,6 +28,9 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 TEFF_MUST_USE teff_err teffi_turn_life(teffi_activation *act,
                                        void (*fn)(teff_ctx *ctx, teffi_activation *act),
                                        const char *label);
+
+/* teffi_turn_resumes - the item of a wait came: its turn is what the activation does now. */
+void teffi_turn_resumes(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_grain - the activation as generated code sees it from ctx. */
 teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act);

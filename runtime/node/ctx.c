@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "sched/closure.h"
 
 void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
 {
@@ -166,6 +167,25 @@ void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
     teffi_wait_init(wait, ctx, run_errand);
     teffi_wait_signal(wait);
     teffi_await(ctx, &wait, 1);
+}
+
+teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+{
+    teffi_node *node = ctx->node;
+    teffi_closure *closure = teffi_closure_new(fn, arg);
+    if (!closure)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
+    if (ctx->group) {
+        (void)teffi_closure_push(ctx->group, closure);
+        return TEFF_OK;
+    }
+    if (!teffi_node_enter(node)) {
+        teffi_closure_drop(&closure->item);
+        return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client is closed");
+    }
+    (void)teffi_closure_push(&node->exec->null, closure);
+    teffi_node_exit(node);
+    return TEFF_OK;
 }
 
 typedef struct store_wait {

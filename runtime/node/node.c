@@ -8,6 +8,7 @@
 #include "base/bug.h"
 #include "node/ctx.h"
 #include "node/task.h"
+#include "sched/closure.h"
 
 teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint32_t role,
                          const char *cluster, unsigned workers, const teff_sched_options *sched)
@@ -28,7 +29,10 @@ static void free_queued(teffi_target *target)
 {
     teffi_item *item;
     while ((item = teffi_group_drain(&target->group)))
-        teffi_msg_free(teffi_container(item, teffi_msg, item));
+        if (item->kind == TEFFI_ITEM_CLOSURE)
+            teffi_closure_drop(item);
+        else
+            teffi_msg_free(teffi_container(item, teffi_msg, item));
 }
 
 bool teffi_node_enter(teffi_node *node)
@@ -94,10 +98,29 @@ void teffi_node_fini(teffi_node *node)
 static void target_item(teffi_group *group, teffi_item *item)
 {
     teffi_target *target = teffi_container(group, teffi_target, group);
-    target->handle(target->node, teffi_container(item, teffi_msg, item));
+    if (item->kind == TEFFI_ITEM_CLOSURE)
+        teffi_closure_arrived(item);
+    else
+        target->handle(target->node, teffi_container(item, teffi_msg, item));
 }
 
-static const teffi_group_ops target_ops = {.handle = target_item};
+static void target_describe(teffi_group *group, char *text, size_t size)
+{
+    const teffi_target *target = teffi_container(group, teffi_target, group);
+    snprintf(text, size, "system target %s", teffi_target_name(target));
+}
+
+static const teffi_group_ops target_ops = {
+    .handle = target_item, .describe = target_describe, .kind = TEFFI_CONTEXT_TARGET};
+
+const char *teffi_target_name(const teffi_target *target)
+{
+    static const char *const names[TEFFI_SLOT_SYSTEM_END] = {[TEFFI_SLOT_DIRECTORY] = "directory",
+                                                             [TEFFI_SLOT_MEMBERSHIP] = "membership",
+                                                             [TEFFI_SLOT_STORE] = "store"};
+    const char *name = names[target - target->node->targets];
+    return name ? name : "of an unknown slot";
+}
 
 void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle)
 {

@@ -105,6 +105,9 @@ void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle)
 /* teffi_node_processes - this node has processes from now on. Once. in: arg, not NULL. */
 void teffi_node_processes(teffi_node *node, teffi_process_fn *deliver, void *arg);
 
+/* teffi_target_name - of a target that is served, in words. */
+const char *teffi_target_name(const teffi_target *target);
+
 /* teffi_node_deliver - a message that is here: to a call, a target or the grains. Owns msg.
  * runs: any thread; does not block. */
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg);

@@ -2,8 +2,10 @@
  * Way:     membership, directory, lifecycle -> [task] -> ctx */
 #include "node/task.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/bug.h"
+#include "sched/closure.h"
 
 enum { ITEM_START = 1 };
 
@@ -13,7 +15,7 @@ struct teffi_task {
     teff_ctx ctx;
     void (*fn)(teff_ctx *ctx, void *arg);
     void *arg;
-    const char *label;
+    const char *_Atomic label; /* relaxed: a constant string, read by whoever describes the task */
     bool running;
     teffi_task *next_free, *next_of_all;
 };
@@ -51,8 +53,11 @@ static void handle(teffi_group *group, teffi_item *item)
     teff_ctx *ctx;
     bool ended;
     if (item->kind == ITEM_START) {
-        teffi_fiber_label(t->ctx.fiber, t->label);
+        teffi_fiber_label(t->ctx.fiber, atomic_load_explicit(&t->label, memory_order_relaxed));
         ended = teffi_fiber_resume(t->ctx.fiber);
+    } else if (item->kind == TEFFI_ITEM_CLOSURE) {
+        teffi_closure_arrived(item);
+        return;
     } else {
         ended = teffi_wait_arrived(item, &ctx);
     }
@@ -66,7 +71,15 @@ static void resume(teffi_group *group, teffi_fiber *fiber)
         finish(teffi_container(group, teffi_task, group));
 }
 
-static const teffi_group_ops ops = {.handle = handle, .resume = resume};
+static void describe(teffi_group *group, char *text, size_t size)
+{
+    teffi_task *t = teffi_container(group, teffi_task, group);
+    const char *label = atomic_load_explicit(&t->label, memory_order_relaxed);
+    snprintf(text, size, "task %s", label ? label : "without a name");
+}
+
+static const teffi_group_ops ops = {
+    .handle = handle, .resume = resume, .describe = describe, .kind = TEFFI_CONTEXT_TASK};
 
 static teffi_task *take_task(teffi_node *node)
 {
@@ -98,7 +111,7 @@ teff_err teffi_task_start(teffi_node *node, void (*fn)(teff_ctx *ctx, void *arg)
     t->start.kind = ITEM_START;
     t->fn = fn;
     t->arg = arg;
-    t->label = label;
+    atomic_store_explicit(&t->label, label, memory_order_relaxed);
     t->ctx.fiber = teffi_fiber_new(node->exec->fibers, body, t);
     if (!t->ctx.fiber) {
         give_back(node, t);
@@ -116,8 +129,10 @@ void teffi_tasks_fini(teffi_node *node)
     while (node->all_tasks) {
         teffi_task *t = node->all_tasks;
         node->all_tasks = t->next_of_all;
-        while (teffi_group_drain(&t->group))
-            ; /* waits, and the start: none is ours to free */
+        teffi_item *item; /* waits, and the start, are not ours to free */
+        while ((item = teffi_group_drain(&t->group)))
+            if (item->kind == TEFFI_ITEM_CLOSURE)
+                teffi_closure_drop(item);
         if (t->running)
             teffi_ctx_fini(&t->ctx);
         free(t);

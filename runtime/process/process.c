@@ -6,6 +6,7 @@
  * many events; what a step leaves over is pushed as one more item, behind what came meanwhile. */
 #include "process/process.h"
 
+#include <stdio.h>
 #include "base/bug.h"
 #include "base/queue.h"
 
@@ -202,12 +203,23 @@ static void ended(teffi_group *group)
         teffi_parker_wake(&system->stopper);
 }
 
+static void describe(teffi_group *group, char *text, size_t size)
+{
+    teff_process *p = process_of(group);
+    const teff_process_ops *ops = ops_of(p);
+    uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
+    snprintf(text, size, "process %s (%u.%u)", ops && ops->name ? ops->name : "without a name",
+             p->slot & ~TEFFI_PROCESS_BIT, generation);
+}
+
 const teffi_group_ops teffi_process_group_ops = {
     .handle = handle,
     .ended = ended,
     .blocked = blocked,
     .resume = go_on_in_the_middle,
     .evict = evict,
+    .describe = describe,
+    .kind = TEFFI_CONTEXT_PROCESS,
 };
 
 teff_pid teff_process_pid(const teff_process *me)

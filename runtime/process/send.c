@@ -46,6 +46,8 @@ static bool reserve(teff_process *p, uint64_t charge)
 {
     uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
     uint64_t sent = atomic_fetch_add_explicit(&p->sent, charge, memory_order_relaxed) + charge;
+    if ((sent - taken) >> TEFFI_MAIL_SHIFT == p->system->exec->warn.queue_warn + 1ull)
+        teffi_warn_long(&p->group, p->system->exec->warn.queue_warn + 1);
     /* looked at once more: much may have been taken between the two steps */
     if (within(p->system, sent - taken) || within(p->system, teffi_mail_load(p)))
         return true;

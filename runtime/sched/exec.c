@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "fiber/fiber.h"
+#include "sched/closure.h"
 #include "sched/worker.h"
 
 static teffi_real *real_of(teffi_exec *exec)
@@ -151,7 +152,17 @@ static void exec_free(teffi_exec *exec)
     if (!exec)
         return;
     exec_stop(exec);
+    teffi_null_fini(exec);
     fini(real_of(exec));
+}
+
+/* Its own thread wrote it. */
+static teffi_group *current(teffi_exec *exec)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (!w || &w->real->exec != exec)
+        return NULL;
+    return teffi_run_own(w);
 }
 
 static const teffi_exec_ops ops = {
@@ -164,6 +175,7 @@ static const teffi_exec_ops ops = {
     .worker = worker,
     .scale = teffi_scale,
     .metrics = teffi_metrics,
+    .current = current,
     .stop = exec_stop,
     .free = exec_free,
 };
@@ -226,6 +238,8 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned
     real->exec.platform = platform;
     real->exec.workers = n;
     teffi_preempt_start();
+    teffi_warn_init(&real->exec.warn, opt);
+    teffi_null_init(&real->exec);
     real->exchanges = !teffi_barrier_start();
     atomic_init(&real->n_active, active);
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
@@ -296,6 +310,10 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
     if (threads && threads < slots_for(opt, workers))
         return "threads_max: expected at least as many as there are workers";
+    if (opt->turn_warn_ms > TEFFI_WARN_MS_MAX)
+        return "turn_warn_ms: expected 0 to 86,400,000";
+    if (opt->delay_warn_ms > TEFFI_WARN_MS_MAX)
+        return "delay_warn_ms: expected 0 to 86,400,000";
     return check_policy(opt);
 }
 

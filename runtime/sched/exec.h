@@ -10,6 +10,7 @@
 #include <teff/error.h>
 #include "platform/platform.h"
 #include "sched/group.h"
+#include "sched/warn.h"
 
 struct teffi_fiber_pool;
 
@@ -53,6 +54,9 @@ typedef struct teffi_exec_ops {
      * out: how many workers were written. NULL: nothing is counted. */
     size_t (*metrics)(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                       size_t max);
+    /* The group that this thread runs for this executor, the inner one of nested ones; NULL: none.
+     * May be NULL: then nothing is told. */
+    teffi_group *(*current)(teffi_exec *exec);
     /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
      * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
     void (*stop)(teffi_exec *exec);
@@ -65,7 +69,19 @@ struct teffi_exec {
     const teffi_platform *platform;
     struct teffi_fiber_pool *fibers; /* stacks for turns */
     unsigned workers;                /* slots, in use or not; 0 where there are none to count */
+    teffi_warn warn;
+    teffi_group null; /* the null context: items that belong to nobody (closure.h) */
 };
+
+/* teffi_warn_item - an item's turn has come: did it wait too long? The signed difference: a clock
+ * that stands, or is not known, warns of nothing. */
+static inline void teffi_warn_item(teffi_group *group, const teffi_item *item)
+{
+    teffi_warn *warn = &group->exec->warn;
+    uint32_t waited_ms = teffi_warn_now(warn) - item->at_ms;
+    if ((int32_t)waited_ms > (int32_t)warn->delay_warn_ms && item->at_ms)
+        teffi_warn_late(group, waited_ms);
+}
 
 /* teffi_sched_check - are the options in their ranges? in: workers, as asked for, 0 = one a core.
  * out:  NULL: all are; else which one is not, and what was expected. */

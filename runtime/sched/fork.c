@@ -133,7 +133,7 @@ void teff_join_wait(teff_join *public)
     if (atomic_load_explicit(&j->out, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         teffi_bug_if(!teffi_may_give_way(w)); /* in a blocking region */
-        j->turn = w->group;
+        j->turn = teffi_run_own(w);
         w->after = asleep;
         w->after_arg = j;
         (void)teffi_give_way(w, true);

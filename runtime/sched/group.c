@@ -57,6 +57,7 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
     uintptr_t want;
+    item->at_ms = teffi_warn_now(&group->exec->warn);
     do {
         if (state_of(word) == COMPLETE)
             return false;
@@ -80,25 +81,23 @@ void teffi_group_init_ready(teffi_group *group, teffi_item *item)
     atomic_store_explicit(&group->word, (uintptr_t)item | READY, memory_order_relaxed);
 }
 
-static inline teffi_item *reversed(teffi_item *newest)
-{
-    teffi_item *oldest = NULL;
-    while (newest) {
-        teffi_item *older = newest->next;
-        newest->next = oldest;
-        oldest = newest;
-        newest = older;
-    }
-    return oldest;
-}
-
 /* Swap the word for one without items. acquire: pairs with push's release of each item and with
  * the release of the run before; release: this run's effects, for who reads the new state. */
 static inline teffi_item *take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
         atomic_exchange_explicit(&group->word, (uintptr_t)new_state, memory_order_acq_rel);
-    return reversed(items_of(word));
+    teffi_item *newest = items_of(word), *oldest = NULL;
+    uint32_t n = 0;
+    for (; newest; n++) {
+        teffi_item *older = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = older;
+    }
+    if (n > group->exec->warn.queue_warn)
+        teffi_warn_long(group, n);
+    return oldest;
 }
 
 /* READY <-> RUNNING with whatever is queued. release: pairs with the next run's take_all; acquire:
@@ -232,6 +231,12 @@ void teffi_group_go_on(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
+static inline void handle(teffi_group *group, teffi_item *item)
+{
+    teffi_warn_item(group, item);
+    group->ops->handle(group, item);
+}
+
 /* Inlined, so that the plain run has nothing of the rest. */
 static inline __attribute__((always_inline)) bool
 run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
@@ -247,7 +252,7 @@ run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *mete
             return charged_requeue(group, meter);
         teffi_item *item = pop(group);
         if (!evicted || !group->ops->evict(group, item))
-            group->ops->handle(group, item);
+            handle(group, item);
         if (teffi_group_yielded(group))
             return gave_way(group, meter);
         done++;
@@ -314,6 +319,12 @@ void teffi_group_reuse(teffi_group *group)
 {
     /* release: the next life's set-up sees the end of the last one's */
     atomic_store_explicit(&group->word, IDLE, memory_order_release);
+}
+
+const char *teffi_group_state_name(teffi_group_state state)
+{
+    static const char *const names[] = {"IDLE", "READY", "RUNNING", "BLOCKED", "COMPLETE"};
+    return names[state];
 }
 
 teffi_group_state teffi_group_state_of(teffi_group *group)

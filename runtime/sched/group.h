@@ -20,6 +20,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct teffi_exec;
@@ -27,10 +28,20 @@ struct teffi_fiber;
 
 typedef struct teffi_item { /* intrusive: in a group's queue at most once */
     struct teffi_item *next;
-    uint32_t kind; /* the group's own numbering */
+    uint32_t kind;  /* the group's own numbering */
+    uint32_t at_ms; /* when it was pushed, by the executor's coarse clock; 0: not known */
 } teffi_item;
 
 typedef struct teffi_group teffi_group;
+
+typedef enum teffi_context_kind { /* what a turn belongs to; see context.h */
+                                  TEFFI_CONTEXT_NULL = 0,
+                                  TEFFI_CONTEXT_ACTIVATION,
+                                  TEFFI_CONTEXT_TARGET,
+                                  TEFFI_CONTEXT_TASK,
+                                  TEFFI_CONTEXT_PROCESS,
+                                  TEFFI_CONTEXT_GROUP /* of none of these kinds */
+} teffi_context_kind;
 
 typedef struct teffi_group_ops {
     /* One item, taken off the queue; the item is the handler's from here on. */
@@ -48,6 +59,12 @@ typedef struct teffi_group_ops {
      * item of it be dropped? true: it was, and whoever waits for it was told; false: it is handled
      * now. In the group's turn. NULL: the group is never evicted. */
     bool (*evict)(teffi_group *group, teffi_item *item);
+    /* What it is and does, in words, for the log and for dumps. NULL: it has no name. Not NULL is
+     * a promise that the group's memory stays until the executor has stopped: it is asked from any
+     * thread, also when the group has become another's meanwhile, and reads atomics and what is
+     * constant. */
+    void (*describe)(teffi_group *group, char *text, size_t size);
+    teffi_context_kind kind;
 } teffi_group_ops;
 
 typedef enum teffi_group_state {
@@ -143,6 +160,9 @@ void teffi_group_reuse(teffi_group *group);
  * runs: inside handle (a handler that waits on its own stack takes what comes meanwhile), or the
  *       owner when the executor is gone. */
 teffi_item *teffi_group_drain(teffi_group *group);
+
+/* teffi_group_state_name - "IDLE" and so on. */
+const char *teffi_group_state_name(teffi_group_state state);
 
 /* teffi_group_state_of - what it was at some moment of the call; acquire: sees what led to it. */
 teffi_group_state teffi_group_state_of(teffi_group *group);

@@ -71,6 +71,7 @@ static void monitor_wake(teffi_real *real)
     if (!real->monitor_asleep)
         return;
     real->monitor_asleep = false;
+    teffi_warn_tick(real, teffi_now(real->exec.platform));
     teffi_parker_wake(&real->monitor_parker);
 }
 
@@ -352,6 +353,8 @@ void teffi_blocking_begin(teffi_exec *exec)
     teffi_worker *w = own_worker(exec);
     if (!w || w->blocking++)
         return;
+    /* relaxed: the monitor may see it late */
+    atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
     uint32_t was = teffi_enter(w);
     if (!teffi_slot_kept(w))
         teffi_slot_settle(w);
@@ -427,6 +430,7 @@ void teffi_blocking_end(teffi_exec *exec)
     /* While it waits too: a slot that it is given may not be retaken before it has woken up. */
     uint32_t was = teffi_enter(w);
     bool have = unblock(w);
+    atomic_store_explicit(&w->blocked, false, memory_order_relaxed);
     teffi_leave(w, was); /* before it gives way: it may go on with another worker */
     if (!have)
         (void)teffi_give_way(w, false); /* to the global queue; this thread is spare then */

@@ -64,6 +64,7 @@ static void tick(teffi_real *real)
 {
     uint64_t now = teffi_now(real->exec.platform);
     bool opened = false;
+    teffi_warn_tick(real, now);
     for (unsigned i = 0; i < real->n_slots; i++) {
         teffi_slot *slot = &real->slots[i];
         opened |= open_next(slot);
@@ -75,6 +76,7 @@ static void tick(teffi_real *real)
         teffi_wake_one(real);
     end_slices(real);
     teffi_lost_due(real);
+    teffi_warn_turns(real, now);
 }
 
 /* Nobody runs, and nothing that is in use is left alone. idle_lock held. */
@@ -96,6 +98,8 @@ static bool fall_asleep(teffi_real *real, unsigned *quiet)
     *quiet = all_parked(real) ? *quiet + 1 : 0;
     real->monitor_asleep = *quiet > QUIET_TICKS && !real->stopping;
     bool asleep = real->monitor_asleep;
+    if (asleep)
+        teffi_warn_sleep(real);
     pthread_mutex_unlock(&real->idle_lock);
     return asleep;
 }

@@ -11,7 +11,9 @@
 bool teffi_may_give_way(const teffi_worker *w)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
-    return fiber && fiber != w->under && w->group->ops->resume && !w->blocking;
+    /* NULL: help looks for a turn, on the waiting one's fiber. */
+    const teffi_group *group = teffi_run_own((teffi_worker *)(uintptr_t)w);
+    return fiber && fiber != w->under && group && group->ops->resume && !w->blocking;
 }
 
 bool teffi_give_way(teffi_worker *w, bool stays)
@@ -20,7 +22,7 @@ bool teffi_give_way(teffi_worker *w, bool stays)
         return false;
     teffi_fiber *fiber = teffi_fiber_current();
     teffi_gave_way gave = {.fiber = fiber, .stays = stays};
-    teffi_group_yield(w->group, &gave);
+    teffi_group_yield(teffi_run_own(w), &gave);
     teffi_fiber_suspend(fiber);
     return true;
 }

@@ -121,16 +121,17 @@ static teffi_group *run_one(teffi_worker *w, teffi_group *group)
     teffi_slot *slot = w->slot;
     announce(w);
     /* Only the owner counts; relaxed: the monitor and thieves compare values only. */
-    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
-    atomic_store_explicit(&slot->turns, turns + 1, memory_order_relaxed);
+    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed) + 1;
+    atomic_store_explicit(&slot->turns, turns, memory_order_relaxed);
     uint64_t until_ns = slot->now_ns + QUANTUM_NS;
-    w->group = group;
+    teffi_run_begin(w, group, turns);
     atomic_store_explicit(&w->due, 0, memory_order_relaxed);
     teffi_leave(w, 0);
     bool again = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
                                   : teffi_group_run(group, ITEMS_MAX, until_ns);
     enter_between(w);
     teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
+    teffi_run_end(w, turns);
     if (w->after)
         left_alone(w);
     return again ? gave_way(w, group) : NULL;
@@ -145,22 +146,25 @@ static void run_turn(teffi_worker *w, teffi_group *group)
 /* inside, with a slot. */
 static bool help_one(teffi_worker *w)
 {
+    /* What is fired and looked for here is not the waiting turn's. */
+    uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
+    uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
     fire_timers(w);
     teffi_group *group = teffi_find(w);
     if (!group && w->searching)
         teffi_search_end(w);
-    if (!group)
-        return false;
-    teffi_group *outer = w->group;
-    teffi_fiber *under = w->under;
-    w->under = teffi_fiber_current();
-    w->nested++;
-    run_turn(w, group);
-    w->nested--;
-    w->under = under;
-    w->group = outer;
-    announce(w);
-    return true;
+    if (group) {
+        teffi_fiber *under = w->under;
+        w->under = teffi_fiber_current();
+        w->nested++;
+        run_turn(w, group);
+        w->nested--;
+        w->under = under;
+        announce(w);
+    }
+    atomic_store_explicit(&w->run, run, memory_order_relaxed);
+    atomic_store_explicit(&w->running, outer, memory_order_release);
+    return group != NULL;
 }
 
 bool teffi_help(teffi_exec *exec)

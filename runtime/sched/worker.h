@@ -97,11 +97,20 @@ struct teffi_worker {
     uint32_t number;  /* immutable: 0 .., the hooks' name for it */
     teffi_thread thread;
     teffi_parker parker;
-    teffi_slot *slot;         /* its thread reads it while inside; changed under idle_lock */
+    teffi_slot *slot; /* its thread reads it while inside; changed under idle_lock */
+    /* Whose turn it runs, the innermost: the group's address, with the low bit when it can be
+     * described, and so its memory stays; 0: nobody's. And the number of that run, the slot's
+     * turns. Written by its own thread; read by the monitor and dumps. release and acquire: what
+     * was set up before the group ran is seen by who describes it. */
+    _Atomic uintptr_t running;
+    _Atomic uint64_t run;     /* relaxed: values are compared */
+    _Atomic uint64_t told;    /* the run that the monitor has told of */
+    uint64_t inlined_in;      /* own thread: the run in which inlined counts */
+    unsigned inlined;         /* own thread: closures inside one another */
+    _Atomic bool blocked;     /* in a blocking region; as blocking, for others to read */
     bool searching;           /* own thread, or whoever wakes it under idle_lock */
     unsigned nested;          /* own thread: turns under the one that helps */
     unsigned blocking;        /* own thread: depth of blocking regions */
-    teffi_group *group;       /* own thread: whose turn runs, the innermost */
     teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
     _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
     teffi_group *first;       /* own thread: fork: to run next, before the turn that gives way */
@@ -111,7 +120,10 @@ struct teffi_worker {
     _Atomic uint32_t inside;    /* written by its own thread; pairs with retaken */
     _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
     teffi_worker_state state;
-    teffi_worker *prev, *next;           /* of the list that state tells, under idle_lock */
+    teffi_worker *prev, *next; /* of the list that state tells, under idle_lock */
+    /* warn.c's, under idle_lock: the run that it sees and since when; the one it has told of */
+    uint64_t seen_run, seen_ns, told_ns;
+    char told_text[TEFFI_DESCRIBE_MAX];
     teffi_group *batch[TEFFI_STEAL_MAX]; /* own thread: between two queues */
     struct teffi_clocked *clocked;       /* own thread: the run under way, in turn.c */
     uint64_t clocked_ns;                 /* own thread: run time since it last saw the share */
@@ -152,6 +164,32 @@ struct teffi_real {
     teffi_thread monitor;
     teffi_parker monitor_parker;
 };
+
+/* A run begins; and ends, leaving nothing: what it is nested in puts itself back. */
+static inline void teffi_run_begin(teffi_worker *w, teffi_group *group, uint64_t run)
+{
+    uintptr_t stays = group->ops->describe != NULL;
+    atomic_store_explicit(&w->run, run, memory_order_relaxed);
+    atomic_store_explicit(&w->running, (uintptr_t)group | stays, memory_order_release);
+}
+
+static inline void teffi_run_end(teffi_worker *w, uint64_t run)
+{
+    atomic_store_explicit(&w->running, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&w->told, memory_order_relaxed) == run)
+        teffi_warn_ended(w);
+}
+
+/* teffi_run_group - of worker.running. teffi_run_own - of this thread's own turn, NULL: none. */
+static inline teffi_group *teffi_run_group(uintptr_t running)
+{
+    return (teffi_group *)(running & ~(uintptr_t)1);
+}
+
+static inline teffi_group *teffi_run_own(teffi_worker *w)
+{
+    return teffi_run_group(atomic_load_explicit(&w->running, memory_order_relaxed));
+}
 
 /* bits of attention */
 enum { TEFFI_ATTEND_STOP = 1, TEFFI_ATTEND_WAITING = 2 };

@@ -2,10 +2,13 @@
  * Way:     group (READY) -> [sim_exec] -> teffi_group_run, for a drawn number of items */
 #include <stdlib.h>
 #include "base/bug.h"
+#include "sched/closure.h"
 #include "sched/group.h"
 #include "sim.h"
 
 enum { ITEMS_MAX = 6 };
+
+static teffi_group *running; /* by the only thread */
 
 typedef struct sim_ready {
     teffi_group *group;
@@ -33,7 +36,11 @@ void sim_exec_run(sim *s)
     unsigned items = (unsigned)sim_draw_between(&s->pick, 1, ITEMS_MAX);
     s->ready[at] = s->ready[--s->n_ready];
     sim_trace_add(&s->trace, s->now_ns, picked.exec->node->name, "run", at, s->n_ready);
-    if (teffi_group_run(picked.group, items, 0))
+    teffi_group *outer = running; /* what waits runs the others nested */
+    running = picked.group;
+    bool again = teffi_group_run(picked.group, items, 0);
+    running = outer;
+    if (again)
         ready(&picked.exec->exec, picked.group);
 }
 
@@ -60,6 +67,11 @@ static void park(teffi_exec *base)
     sim_pump(((sim_exec *)base)->node->sim, ((sim_exec *)base)->node->name);
 }
 
+static teffi_group *current(teffi_exec *base)
+{
+    return running && running->exec == base ? running : NULL;
+}
+
 static void stop(teffi_exec *base)
 {
     sim_exec *exec = (sim_exec *)base;
@@ -76,6 +88,7 @@ static void stop(teffi_exec *base)
 static void exec_free(teffi_exec *base)
 {
     stop(base);
+    teffi_null_fini(base);
     free(base);
 }
 
@@ -89,16 +102,18 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
         .blocking_begin = nothing,
         .blocking_end = nothing,
         .park = park,
+        .current = current,
         .stop = stop,
         .free = exec_free,
     };
     sim_exec *exec = calloc(1, sizeof *exec);
     (void)workers;
-    (void)opt;
     if (!exec)
         return TEFF_E_NOMEM;
     exec->node = platform->arg;
     exec->exec = (teffi_exec){.ops = &ops, .platform = platform, .fibers = exec->node->sim->fibers};
+    teffi_warn_init(&exec->exec.warn, opt ? opt : &(teff_sched_options){0});
+    teffi_null_init(&exec->exec);
     *out = &exec->exec;
     return TEFF_OK;
 }

@@ -64,6 +64,15 @@ TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
  * in:   ms; 0 = each method's own timeout (30 s unless its option says otherwise). */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
 
+/* teff_post - run fn(arg) soon, without waiting for it.
+ * in:   ctx, a turn's: fn runs as work of the same grain, never at the same time as a step of its
+ *       turns, behind what the grain has queued. A thread's: fn runs on the silo's or client's
+ *       workers in no context, one after another with all that was posted so.
+ * runs: fn on a worker's stack; it must not wait. Once, unless the silo is closed before.
+ * errs: TEFF_E_NOMEM, TEFF_E_CLOSED: it will not run.
+ * from: Orleans ClosureWorkItem. */
+TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg);
+
 /* teff_ctx_reset - forget every answer and allocation of a thread's context.
  * in:   ctx, a thread's; on a turn's context it does nothing. Answers got before are gone. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);

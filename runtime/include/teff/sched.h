@@ -62,6 +62,10 @@ typedef struct teff_sched_options { /* zeroed = all defaults */
      * is evicted: what others asked of it is refused as TEFF_E_OVERLOADED instead of waiting. */
     uint32_t waiting_max;
     teff_sched_hooks hooks;
+    /* When the scheduler warns in the log; at most one line of each kind a second. */
+    uint32_t turn_warn_ms;  /* a turn runs this long without a pause: up to a day; 0 = 1 s */
+    uint32_t delay_warn_ms; /* a work item waited longer for its turn: up to a day; 0 = 10 s */
+    uint32_t queue_warn;    /* more work items wait at one group; 0 = never */
 } teff_sched_options;
 
 /* What one worker did since the start. Each is a moment's value, read while it grows. */
