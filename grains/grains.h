@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <teff/grain.h>
 #include "activation.h"
+#include "base/line.h"
 #include "base/table.h"
 #include "catalog.h"
 #include "directory.h"
@@ -46,6 +47,9 @@ enum {
     TEFFI_TIMEOUT_DEFAULT_MS = 30000,
     TEFFI_QUEUE_DEFAULT = 10000
 };
+
+/* teffi_grains_dump - lines about activations, the busiest first. As layer.h says; dump.c. */
+void teffi_grains_dump(teffi_node *node, const teffi_lines *to);
 
 /* teffi_type_find - a hosted type by id; NULL: not hosted here. */
 const teff_grain_type *teffi_type_find(const teffi_grains *grains, uint32_t id);

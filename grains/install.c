@@ -177,5 +177,6 @@ const teffi_layer teffi_grains_layer = {
     .routing = layer_routing,
     .stop = layer_stop,
     .free = layer_free,
+    .dump = teffi_grains_dump,
     .info = layer_info,
 };

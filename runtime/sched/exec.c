@@ -176,6 +176,7 @@ static const teffi_exec_ops ops = {
     .scale = teffi_scale,
     .metrics = teffi_metrics,
     .current = current,
+    .dump = teffi_exec_dump,
     .stop = exec_stop,
     .free = exec_free,
 };

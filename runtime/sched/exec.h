@@ -57,6 +57,8 @@ typedef struct teffi_exec_ops {
     /* The group that this thread runs for this executor, the inner one of nested ones; NULL: none.
      * May be NULL: then nothing is told. */
     teffi_group *(*current)(teffi_exec *exec);
+    /* Lines about workers, slots and queues, to fn(arg). From any thread. May be NULL. */
+    void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
     /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
      * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
     void (*stop)(teffi_exec *exec);

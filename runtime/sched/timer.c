@@ -83,6 +83,13 @@ static void take_out(teffi_wheel *wheel, teffi_timer *timer)
         wheel->filled[level] &= ~((uint64_t)1 << b);
 }
 
+/* Under the lock: no need of an atomic addition. */
+static void count(teffi_wheel *wheel, uint32_t change)
+{
+    uint32_t n = atomic_load_explicit(&wheel->count, memory_order_relaxed);
+    atomic_store_explicit(&wheel->count, n + change, memory_order_relaxed);
+}
+
 static uint64_t rotated(uint64_t bits, unsigned by)
 {
     return by ? bits >> by | bits << (64 - by) : bits;
@@ -128,6 +135,7 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     teffi_bug_if(atomic_load_explicit(&timer->where, memory_order_relaxed) != 0);
     timer->due_ns = due_ns;
     uint64_t tick = insert(wheel, timer);
+    count(wheel, 1);
     /* release: pairs with cancel's acquire */
     atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
     bool earlier = note_earliest(wheel, tick);
@@ -161,6 +169,9 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
             from->bucket[level][b] = NULL;
         }
     }
+    uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
+    count(to, moved);
+    count(from, 0 - moved);
     publish(from, next_tick(from));
     pthread_mutex_unlock(&second->lock);
     pthread_mutex_unlock(&first->lock);
@@ -178,6 +189,7 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
         bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;
         if (here) {
             take_out(wheel, timer);
+            count(wheel, (uint32_t)-1);
             atomic_store_explicit(&timer->where, 0, memory_order_relaxed);
         }
         pthread_mutex_unlock(&wheel->lock);
@@ -228,6 +240,7 @@ unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
         teffi_timer *timer = advance(wheel, now_ns / TEFFI_TICK_NS);
         if (timer) {
             take_out(wheel, timer);
+            count(wheel, (uint32_t)-1);
             /* release: the timer may be set on another wheel from now on */
             atomic_store_explicit(&timer->where, 0, memory_order_release);
         }

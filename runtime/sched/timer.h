@@ -20,6 +20,7 @@ typedef struct teffi_wheel {
     /* When to advance next, UINT64_MAX: nothing is set. Never later than the earliest timer, may be
      * earlier. atomic: seq_cst store under the lock, pairs with a parking worker's read. */
     _Atomic uint64_t next_due_ns;
+    _Atomic uint32_t count;              /* timers set; written under the lock, read as a figure */
     uint32_t id;                         /* immutable: not 0, the wheel's index + 1 in its table */
     pthread_mutex_t lock;                /* guards the rest */
     uint64_t tick;                       /* all ticks before it have been fired */
@@ -48,6 +49,11 @@ unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
  * The only place that holds two wheels' locks, the lower id's first: a cancel must find every timer
  * in one of them. */
 bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
+
+static inline uint32_t teffi_wheel_count(teffi_wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->count, memory_order_relaxed);
+}
 
 static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
 {

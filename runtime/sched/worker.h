@@ -368,6 +368,11 @@ void teffi_blocking_end(teffi_exec *exec);
 /* teffi_idle_stop - begin stopping: wake everybody who sleeps. */
 void teffi_idle_stop(teffi_real *real);
 
+/* ---- dump.c ---- */
+
+/* teffi_exec_dump - exec op. */
+void teffi_exec_dump(teffi_exec *exec, teff_line_fn *fn, void *arg);
+
 /* ---- monitor.c ---- */
 
 void teffi_monitor_main(void *arg);

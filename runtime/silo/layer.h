@@ -5,6 +5,7 @@
 #define TEFFI_SILO_LAYER_H
 
 #include <teff/grain.h>
+#include "base/line.h"
 #include "node/ctx.h"
 
 typedef struct teffi_layer {
@@ -21,6 +22,8 @@ typedef struct teffi_layer {
     void (*stop)(teffi_node *node);
     /* After the executor is gone. */
     void (*free)(teffi_node *node);
+    /* Lines about what it holds. From any thread, while the silo serves. */
+    void (*dump)(teffi_node *node, const teffi_lines *to);
     const teff_type_info *(*info)(const teff_grain_type *type);
 } teffi_layer;
 

@@ -24,7 +24,8 @@ static const char usage[] =
     "  --insecure             listen beyond this machine without TLS\n"
     "  --quiet                log warnings and errors only\n"
     "  --help\n"
-    "Prints 'ready HOST:PORT' when it serves. SIGTERM or SIGINT: leave the cluster and end.\n";
+    "Prints 'ready HOST:PORT' when it serves. SIGTERM or SIGINT: leave the cluster and end.\n"
+    "SIGUSR1: say on standard error what it does right now.\n";
 
 enum {
     OPT_LISTEN = 1,
@@ -159,7 +160,9 @@ static int wait_for_end(teff_silo *silo, const sigset_t *signals)
     struct timespec second = {.tv_sec = 1};
     for (;;) {
         int got = sigtimedwait(signals, NULL, &second);
-        if (got > 0)
+        if (got == SIGUSR1)
+            teff_silo_dump(silo, teff_line_print, stderr);
+        else if (got > 0)
             return teff_silo_stop(silo, 0) == TEFF_OK ? 0 : 1;
         if (teffi_membership_ousted(silo->node.membership)) {
             fprintf(stderr, "silo %s was declared dead by its cluster\n", teff_silo_address(silo));
@@ -202,6 +205,7 @@ static void block(sigset_t *signals)
     sigemptyset(signals);
     sigaddset(signals, SIGTERM);
     sigaddset(signals, SIGINT);
+    sigaddset(signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
 }

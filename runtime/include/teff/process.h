@@ -310,6 +310,12 @@ TEFF_API teff_err teff_process_system_scale(teff_process_system *system, uint32_
 TEFF_API size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
                                    teff_sched_worker *workers, size_t max);
 
+/* teff_process_system_dump - what the system does right now, in lines for people: workers and what
+ * each runs and for how long, slots, queues, timers, the processes with the fullest mailboxes.
+ * in:   fn(arg, line), for example teff_line_print with a FILE *.
+ * runs: any thread, while everything runs; holds nothing up. fn runs on the calling thread. */
+TEFF_API void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg);
+
 /* ---- the end ---------------------------------------------------------------------------- */
 
 enum { TEFF_STOP_NAMED = 8 };

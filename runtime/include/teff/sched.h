@@ -121,6 +121,12 @@ TEFF_API void teff_preemptible_end(teff_preemptible region);
 TEFF_API void teff_blocking_begin(void);
 TEFF_API void teff_blocking_end(void);
 
+/* Takes one line of a report, without its newline; it is gone after the return. */
+typedef void teff_line_fn(void *arg, const char *line);
+
+/* teff_line_print - a teff_line_fn. in: file, a FILE *. */
+TEFF_API void teff_line_print(void *file, const char *line);
+
 #ifdef __cplusplus
 }
 #endif

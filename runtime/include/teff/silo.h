@@ -94,6 +94,12 @@ TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
 TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
                                 teff_sched_worker *workers, size_t max);
 
+/* teff_silo_dump - what the silo does right now, in lines for people: workers and what each runs
+ * and for how long, slots, queues, timers, the grains with the longest queues, calls under way.
+ * in:   fn(arg, line), for example teff_line_print with a FILE *.
+ * runs: any thread, while everything runs; holds nothing up. fn runs on the calling thread. */
+TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
+
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
  * in:   argv as given to main (--help lists the options); grain types, NULL-ended.
  * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage. */

@@ -162,6 +162,23 @@ static void signals_end_it_cleanly(void **state)
     }
 }
 
+/* Lines on standard error, as often as asked; then it goes on. */
+static void sigusr1_says_what_it_does(void **state)
+{
+    (void)state;
+    child c = run(ARGS("--quiet"), false);
+    read_until(&c, c.out, "ready 127.0.0.1:");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(kill(c.pid, SIGUSR1), 0);
+        read_until(&c, c.err, "grains: 0 activations");
+        assert_non_null(strstr(c.text, "of cluster dev: 1 members"));
+        assert_non_null(strstr(c.text, "system target membership: "));
+        assert_non_null(strstr(c.text, "slot 0: "));
+    }
+    assert_int_equal(kill(c.pid, SIGTERM), 0);
+    assert_int_equal(status_of(&c), 0);
+}
+
 /* What it printed is an address that takes clients. */
 static void ready_means_ready(void **state)
 {
@@ -233,6 +250,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_huge_argument_is_refused),
         cmocka_unit_test(help_is_no_error),
         cmocka_unit_test(signals_end_it_cleanly),
+        cmocka_unit_test(sigusr1_says_what_it_does),
         cmocka_unit_test(ready_means_ready),
         cmocka_unit_test(a_closed_output_is_no_end),
         cmocka_unit_test(what_fails_at_run_time_ends_with_1),
