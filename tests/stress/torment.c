@@ -93,7 +93,9 @@ static void hold(int tid)
     uint32_t ms = 1;
     while (ms < t.hold_ms && draw() % 3)
         ms *= 2;
-    if (atomic_load(&t.held) >= HELD_MAX || atomic_load(&t.wanted_ms))
+    if (atomic_exchange(&t.wanted_ms, 0))
+        atomic_fetch_sub(&t.held, 1); /* the last one ended before it took its signal */
+    if (atomic_load(&t.held) >= HELD_MAX)
         return;
     atomic_fetch_add(&t.held, 1);
     atomic_store(&t.wanted_ms, ms < t.hold_ms ? ms : t.hold_ms);
