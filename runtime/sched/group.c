@@ -95,7 +95,8 @@ static inline teffi_item *take_all(teffi_group *group, unsigned new_state)
         oldest = newest;
         newest = older;
     }
-    if (n > group->exec->warn.queue_warn)
+    uint32_t warn = group->exec->warn.queue_warn; /* 0: an executor that warns of nothing */
+    if (n > warn && warn)
         teffi_warn_long(group, n);
     return oldest;
 }

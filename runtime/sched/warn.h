@@ -36,7 +36,7 @@ typedef struct teffi_warn {
     _Atomic uint32_t coarse_ms;
     /* immutable after init */
     uint32_t turn_warn_ms, delay_warn_ms;
-    uint32_t queue_warn; /* items; UINT32_MAX = off */
+    uint32_t queue_warn; /* items; UINT32_MAX, and 0 without init, = off */
     uint64_t looked_ns;  /* the monitor's: when it looked at what runs */
     teffi_tell turn, delay, queue;
 } teffi_warn;
