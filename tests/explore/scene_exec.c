@@ -214,7 +214,15 @@ static void on_item(teffi_group *group, teffi_item *item)
     leave(p);
 }
 
-static const teffi_group_ops place_ops = {.handle = on_item};
+/* Evicted groups are run at once; here nothing is to be lost. */
+static bool keep(teffi_group *group, teffi_item *item)
+{
+    (void)group;
+    (void)item;
+    return false;
+}
+
+static const teffi_group_ops place_ops = {.handle = on_item, .evict = keep};
 
 /* ---- the threads outside ---- */
 
@@ -280,6 +288,20 @@ static void set_up_tokens(void)
     }
 }
 
+static void draw_policy(teff_sched_options *opt)
+{
+    uint32_t draw = explore_draw(8);
+    if (draw == 0) {
+        *opt = (teff_sched_options){.threads_max = opt->threads_max,
+                                    .policy = TEFF_SCHED_PRIORITY,
+                                    .waiting_max = 1 + explore_draw(3)};
+    } else if (draw == 1) {
+        *opt = (teff_sched_options){.threads_max = opt->threads_max,
+                                    .policy = TEFF_SCHED_MULTILEVEL,
+                                    .level_us = {1 + explore_draw(100), 200}};
+    }
+}
+
 static void start_exec(void)
 {
     static const uint32_t more[] = {0, 0, 1, 2}; /* threads beside one a slot */
@@ -287,6 +309,7 @@ static void start_exec(void)
     uint32_t extra = more[explore_draw(4)];
     teff_sched_options opt = {.threads_max = extra ? (workers > 2 ? workers : 2) + extra - 1 : 0};
     teffi_exec *made = NULL;
+    draw_policy(&opt);
     if (teffi_exec_real_new(&platform, workers, &opt, &made))
         explore_fail("the executor does not start");
     exec = made;
