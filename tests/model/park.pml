@@ -1,20 +1,26 @@
-/* park.pml - parking and waking of runtime/sched/idle.c: is work ever left while somebody sleeps?
- * Three workers, tasks from outside and from turns. A worker may stay in a turn for ever, as long as
- * one other is left: what is ready must then be run by the others.
+/* park.pml - parking and waking of runtime/sched/{idle,find,worker}.c: is work ever left while
+ * somebody sleeps?
+ * Three workers, tasks from outside and from turns. A worker takes one task or a batch, whose rest it
+ * puts where others find it. A turn may be used up and go back, at first without waking anybody; then
+ * a timer may make its worker run something else before. A worker may stay in a turn for ever, as
+ * long as one other is left: what is ready must then be run by the others. A worker that found work
+ * as it was going to sleep leaves a token that came meanwhile; its next sleep ends early then.
  * One step per atomic operation; lists under idle_lock are one step with the word they go with. */
 
 #define WORKERS 3
 #define OUTSIDE 2  /* tasks pushed from outside */
-#define SPAWN 2    /* tasks pushed by turns */
+#define MORE 1     /* tasks pushed by turns, and turns that go back to the queue */
 #define SEARCH_MAX 2
 
 byte work;             /* ready and visible */
 byte searching, idle;  /* idle_word */
 bool listed[WORKERS];  /* in the idle list */
 bool token[WORKERS];   /* parker */
-byte spawned, ran, stuck;
+byte spawned, used_up, timers, ran, stuck;
 
-inline wake_one(none)
+/* none: nobody to wake. The token comes at once: that a waker is slow is no other than that the woken
+ * one is. */
+inline wake_one()
 {
     none = searching > 0 || idle == 0;
     if
@@ -33,21 +39,22 @@ inline wake_one(none)
             :: else
             fi
         }
-    fi
+    fi;
+    none = false
 }
 
-inline push(none)
+inline push()
 {
 #ifdef MUTANT_LOOK_BEFORE_PUSH
     none = searching > 0 || idle == 0;
     work++;
     if
     :: none
-    :: else -> wake_one(none)
+    :: else -> wake_one()
     fi
 #else
     work++;
-    wake_one(none)
+    wake_one()
 #endif
 }
 
@@ -56,18 +63,18 @@ proctype outside()
     bool none;
     byte n;
     do
-    :: n < OUTSIDE -> push(none); n++
+    :: n < OUTSIDE -> push(); n++
     :: else -> break
     od
 }
 
-inline search_end(mine, none)
+inline search_end()
 {
     mine = false;
     d_step { searching--; none = searching > 0 || idle == 0 }
 #ifndef MUTANT_LAST_SEARCHER_LEAVES
     if
-    :: !none && work > 0 -> wake_one(none)
+    :: !none && work > 0 -> wake_one()
     :: else
     fi
 #endif
@@ -75,19 +82,28 @@ inline search_end(mine, none)
 
 proctype worker(byte id)
 {
-    bool mine, none, found;
+    bool mine, none, found, unannounced;
 
 find:
     atomic {
         if
         :: work > 0 -> work--; found = true
-        :: else -> found = false
+        :: work > 1 -> work = work - 2; found = true; goto batch
+        :: work == 0 -> found = false
+        :: unannounced && timers == 0 -> timers++; found = true /* its own slot's, seen by nobody */
         fi
     }
+    goto found_or_not;
+batch:
+    work++;
+#ifndef MUTANT_REST_UNANNOUNCED
+    wake_one();
+#endif
+found_or_not:
     if
     :: found ->
         if
-        :: mine -> search_end(mine, none)
+        :: mine -> search_end()
         :: else
         fi;
         goto turn
@@ -120,38 +136,63 @@ park:
         mine = false
     }
 #if !defined(MUTANT_NO_LOOK) && !defined(MUTANT_LOOK_BEFORE_ANNOUNCING)
+    found = work > 0;
     if
-    :: work > 0 ->
-        atomic {
-            if
-            :: listed[id] -> listed[id] = false; idle--; searching++
-            :: else -> token[id] = false
-            fi
-        }
-        mine = true;
-        goto find
+    :: found -> goto unpark
     :: else
     fi;
 #endif
 end_asleep:
-    token[id];
-    token[id] = false;
+    d_step { token[id] -> token[id] = false }
+unpark:
+    atomic {
+        if
+        :: listed[id] -> /* woken by nobody, or by an old token */
+            listed[id] = false;
+            idle--;
+            mine = found;
+            if
+            :: mine -> searching++
+            :: else
+            fi
+        :: else -> /* whoever took it out of the list counted it as searching */
 #ifdef MUTANT_WOKEN_DOES_NOT_SEARCH
-    searching--;
+            searching--
 #else
-    mine = true;
+            mine = true
 #endif
+        fi;
+        found = false
+    }
     goto find;
 
 turn:
-    ran++;
+    if
+    :: unannounced ->
+        unannounced = false;
+#ifndef MUTANT_USED_UP_FORGOTTEN
+        if
+        :: work > 0 -> wake_one()
+        :: else
+        fi
+#endif
+    :: else
+    fi;
+    found = false;
     atomic {
         if
-        :: spawned < SPAWN -> spawned++
-        :: goto turn_end
+        :: spawned + used_up < MORE ->
+            used_up++;
+            work++;
+            if
+            :: work == 1 -> unannounced = true; goto find
+            :: else -> goto used_up_beside_others
+            fi
+        :: spawned + used_up < MORE -> ran++; spawned++
+        :: ran++; goto turn_end
         fi
     }
-    push(none);
+    push();
 turn_end:
     atomic {
         if
@@ -159,6 +200,9 @@ turn_end:
         :: true
         fi
     }
+    goto find;
+used_up_beside_others:
+    wake_one();
     goto find;
 
 end_stuck:
@@ -174,5 +218,5 @@ init
         run outside()
     }
     timeout;
-    assert(work == 0 && ran == OUTSIDE + spawned)
+    assert(work == 0 && ran == OUTSIDE + spawned + timers)
 }
