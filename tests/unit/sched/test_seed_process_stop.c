@@ -10,7 +10,7 @@ static struct {
     teff_yield yields[N];
     teffi_thread cleaner;
     unsigned cancels;
-    teff_err last;
+    _Atomic teff_err last; /* of any worker */
 } t;
 
 static void clean(void *arg, const teff_command *command)
