@@ -15,7 +15,6 @@
 enum {
     IDLE = TEFFI_GROUP_IDLE,
     READY = TEFFI_GROUP_READY,
-    RUNNING = TEFFI_GROUP_RUNNING,
     BLOCKED = TEFFI_GROUP_BLOCKED,
     COMPLETE = TEFFI_GROUP_COMPLETE,
     STATE_MASK = 7
@@ -51,6 +50,7 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     group->used = 0;
     atomic_init(&group->priority, 0);
     group->evicted = false;
+    atomic_init(&group->running, false);
 }
 
 bool teffi_group_push(teffi_group *group, teffi_item *item)
@@ -62,15 +62,17 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
         if (state_of(word) == COMPLETE)
             return false;
         item->next = items_of(word);
-        want = (uintptr_t)item | (rests(word) ? READY : state_of(word));
+        want = rests(word) ? READY : (uintptr_t)item | state_of(word);
         /* release: the item's content, pairs with take_all's acquire; acquire: from IDLE on the
-         * pusher owns the link by which it queues the group, pairs with to_idle's release;
+         * pusher has the group, its head and link, pairs with to_idle's release;
          * seq_cst: a pusher may look for a handler that sleeps inside its turn, which has
          * announced that before it looks for items: pairs with teffi_group_drain */
     } while (!atomic_compare_exchange_weak_explicit(&group->word, &word, want, memory_order_seq_cst,
                                                     memory_order_relaxed));
-    if (rests(word))
+    if (rests(word)) {
+        group->head = item; /* a resting word holds no items, so item->next is NULL */
         group->exec->ops->ready(group->exec, group);
+    }
     return true;
 }
 
@@ -101,16 +103,10 @@ static inline teffi_item *take_all(teffi_group *group, unsigned new_state)
     return oldest;
 }
 
-/* READY <-> RUNNING with whatever is queued. release: pairs with the next run's take_all; acquire:
- * with the run before. A completed group stays so. */
-static inline void keep_items(teffi_group *group, unsigned new_state)
+/* relaxed: it is only looked at */
+static inline void set_running(teffi_group *group, bool running)
 {
-    uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
-    while (state_of(word) != COMPLETE &&
-           !atomic_compare_exchange_weak_explicit(&group->word, &word,
-                                                  (word & ~(uintptr_t)STATE_MASK) | new_state,
-                                                  memory_order_acq_rel, memory_order_relaxed))
-        ;
+    atomic_store_explicit(&group->running, running, memory_order_relaxed);
 }
 
 static inline bool start(teffi_group *group)
@@ -120,12 +116,12 @@ static inline bool start(teffi_group *group)
         return group->head != NULL;
     if (state_of(word) != READY)
         return false;
-    /* Only one run queue holds a READY group, so nobody else moves it on from here. What is left
-     * of the last batch goes first; what came after it stays in the word until then. */
+    /* Only one run queue holds a READY group, so nobody else moves it on from here. The item that
+     * made it READY, or what is left of the last batch, goes first; what came after it stays in the
+     * word until then. */
+    set_running(group, true);
     if (!group->head)
-        group->head = take_all(group, RUNNING);
-    else
-        keep_items(group, RUNNING);
+        group->head = take_all(group, READY);
     return true;
 }
 
@@ -145,18 +141,22 @@ static void end(teffi_group *group)
 
 static inline bool requeue(teffi_group *group)
 {
-    keep_items(group, READY);
+    set_running(group, false);
     return true;
 }
 
 /* RUNNING -> IDLE or BLOCKED when nothing is queued; false: an item is there. */
 static inline bool to_idle(teffi_group *group)
 {
-    uintptr_t word = RUNNING;
+    uintptr_t word = READY;
     uintptr_t rest = group->ops->blocked && group->ops->blocked(group) ? BLOCKED : IDLE;
-    /* release: this run's effects, pairs with the acquire of the next run or claim */
-    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
-                                                   memory_order_relaxed);
+    set_running(group, false);
+    /* release: this run's effects, pairs with the acquire of the next push or claim */
+    if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
+                                                memory_order_relaxed))
+        return true;
+    set_running(group, true);
+    return false;
 }
 
 static inline bool completed(const teffi_group *group)
@@ -179,7 +179,7 @@ static inline bool refill(teffi_group *group, unsigned *repolls, bool *again, te
         *again = requeue(group);
         return false;
     }
-    group->head = take_all(group, RUNNING);
+    group->head = take_all(group, READY);
     return true;
 }
 
@@ -276,8 +276,11 @@ bool teffi_group_claim(teffi_group *group)
 {
     uintptr_t word = IDLE;
     /* acquire: pairs with the release of the run or claim before */
-    return atomic_compare_exchange_strong_explicit(&group->word, &word, RUNNING,
-                                                   memory_order_acquire, memory_order_relaxed);
+    if (!atomic_compare_exchange_strong_explicit(&group->word, &word, READY, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return false;
+    set_running(group, true);
+    return true;
 }
 
 void teffi_group_release(teffi_group *group)
@@ -294,7 +297,8 @@ void teffi_group_release(teffi_group *group)
 
 void teffi_group_complete(teffi_group *group)
 {
-    teffi_bug_if(state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) != RUNNING);
+    teffi_bug_if(state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) != READY ||
+                 !atomic_load_explicit(&group->running, memory_order_relaxed));
     teffi_item *rest = take_all(group, COMPLETE);
     teffi_item **at = &group->head;
     while (*at)
@@ -331,5 +335,7 @@ const char *teffi_group_state_name(teffi_group_state state)
 teffi_group_state teffi_group_state_of(teffi_group *group)
 {
     /* acquire: pairs with the releases of whoever brought the group into this state */
-    return (teffi_group_state)state_of(atomic_load_explicit(&group->word, memory_order_acquire));
+    unsigned state = state_of(atomic_load_explicit(&group->word, memory_order_acquire));
+    bool running = atomic_load_explicit(&group->running, memory_order_relaxed);
+    return state == READY && running ? TEFFI_GROUP_RUNNING : (teffi_group_state)state;
 }

@@ -6,12 +6,17 @@
  *   One word holds the state (low bits) and the newest pushed item, so queue and state never
  *   disagree and every arrow is one CAS:
  *
- *            push or wake         worker takes it and all items
+ *            push                 a worker takes it off its run queue
  *     IDLE ---------> READY ------------------------------> RUNNING --(no item in the word)--> IDLE
  *       ^               ^                                    |  |  ^
  *       |               +---(budget used, or items came     -+  |  | push: the item in the word is
  *       |                    in after 5 re-polls)               |  | the WAKEUP; a re-poll in place
  *       +------------------ claim, release --------------------+  | takes it
+ *
+ *     For the word READY and RUNNING are one: somebody has the group, a push only appends. Who has
+ *     it, the pusher that took it out of its rest, then the run queue, then the worker, owns head
+ *     and puts no atomic step on the way: the pusher's item goes straight to head. Which of the two
+ *     it is says a flag, for those who look.
  *
  *     BLOCKED is IDLE for a process that waits for a yield (same arrows, ops->blocked chooses);
  *     COMPLETE is for a process that ended: pushes are refused, until its memory is used again. */
@@ -77,7 +82,7 @@ typedef enum teffi_group_state {
 
 struct teffi_group {
     _Atomic uintptr_t word;     /* atomic: the newest pushed item | state */
-    teffi_item *head;           /* running worker: items taken off the word, oldest first */
+    teffi_item *head;           /* who has it: items taken off the word, oldest first */
     const teffi_group_ops *ops; /* immutable after init, as exec */
     struct teffi_exec *exec;
     teffi_group *next; /* the executor's link while READY */
@@ -85,6 +90,7 @@ struct teffi_group {
     uint32_t used;
     _Atomic int8_t priority; /* atomic, any order: the higher the earlier, where that counts */
     bool evicted;            /* run queue's lock, then the worker that takes it */
+    _Atomic bool running;    /* written by who has it; for state_of */
 };
 
 /* What a run has to be told of, before the group may be anybody's again. */

@@ -46,6 +46,8 @@ static void ready(teffi_exec *self, teffi_group *group)
     place *p = teffi_container(group, place, group);
     (void)self;
     explore_point("scene", "ready");
+    if (ex.current)
+        explore_flush(ex.current); /* as every run queue does: what was written before is there */
     if (p->queued)
         explore_fail("a group is queued twice");
     p->queued = true;

@@ -1,6 +1,8 @@
 /* group.pml - the word of runtime/sched/group.c: is an item ever lost, handled twice or out of order,
  * a group queued twice, run by two, ended twice or too early?
- * The word is a state and the items pushed since it was last emptied; head is the running worker's.
+ * The word is a state and the items pushed since it was last emptied; head belongs to whoever has the
+ * group: the pusher that took it out of its rest, the run queue, the worker. To the word READY and
+ * RUNNING are one.
  * Pushers, three workers that run it with a budget, a turn that may claim it. A turn may take an item
  * early (drain), may give way in its middle (it is the first of the group's items then, and goes on
  * later, before all others) and may complete the group; when that has ended, its memory is used again for another
@@ -16,7 +18,7 @@
 #define LIVES 2
 #define YIELDS 1
 
-mtype = { IDLE, READY, RUNNING, BLOCKED, COMPLETE };
+mtype = { IDLE, READY, BLOCKED, COMPLETE };
 
 mtype state = IDLE;
 chan word = [ALL] of { byte };
@@ -47,18 +49,6 @@ inline take_all(s)
     state = s
 }
 
-inline keep_items(s)
-{
-    d_step {
-        if
-#ifndef MUTANT_READY_OVER_COMPLETE
-        :: state == COMPLETE
-#endif
-        :: else -> state = s
-        fi
-    }
-}
-
 inline push()
 {
     atomic {
@@ -67,30 +57,38 @@ inline push()
         :: state == COMPLETE -> refused++
         :: else ->
             accepted++;
-            word ! accepted;
+            number = accepted;
             if
             :: RESTS(state) -> state = READY
-            :: else
+            :: else -> word ! number
             fi
         fi
     }
     if
 #ifdef MUTANT_BLOCKED_IS_NOT_WOKEN
-    :: seen == IDLE -> enqueue()
+    :: seen == IDLE ->
 #else
-    :: RESTS(seen) -> enqueue()
+    :: RESTS(seen) ->
+#endif
+#ifdef MUTANT_QUEUED_BEFORE_HEAD
+        enqueue();
+        head ! number
+#else
+        head ! number;
+        enqueue()
 #endif
 #ifdef MUTANT_QUEUE_WHILE_RUNNING
-    :: seen == RUNNING -> enqueue()
+    :: seen == READY && running -> enqueue()
 #endif
     :: else
     fi;
+    number = 0;
     seen = 0
 }
 
 proctype pusher()
 {
-    byte n;
+    byte n, number;
     mtype seen;
     do
     :: n < ITEMS -> push(); n++
@@ -103,9 +101,9 @@ inline to_idle(rested)
 {
     atomic {
 #ifdef MUTANT_IDLE_WITHOUT_CHECK
-        rested = state == RUNNING;
+        rested = state == READY;
 #else
-        rested = state == RUNNING && len(word) == 0;
+        rested = state == READY && len(word) == 0;
 #endif
         if
         :: rested -> running--; state = IDLE
@@ -129,7 +127,7 @@ inline handle_one()
 inline complete()
 {
     d_step {
-        assert(state == RUNNING);
+        assert(state == READY && running == 1);
         completed++;
 #ifdef MUTANT_COMPLETE_DROPS_WORD
         do
@@ -185,11 +183,11 @@ end_idle:
                    :: len(head) > 0 -> head ? item; word ! item
                    :: len(head) == 0 -> break
                    od;
-                   take_all(RUNNING)
+                   take_all(READY)
                }
 #else
-            :: d_step { len(head) == 0 && !gave -> take_all(RUNNING) }
-            :: len(head) > 0 || gave -> keep_items(RUNNING)
+            :: d_step { len(head) == 0 && !gave -> take_all(READY) }
+            :: len(head) > 0 || gave
 #endif
             fi
         :: !(state == COMPLETE || state == READY) -> assert(false)
@@ -207,7 +205,6 @@ end_idle:
         do
         :: len(head) > 0 && done == BUDGET ->
             running--;
-            keep_items(READY);
 #ifndef MUTANT_FORGET_AFTER_BUDGET
             enqueue();
 #endif
@@ -230,7 +227,7 @@ end_idle:
             :: d_step { yields < YIELDS -> yields++; gave = true; running-- }
                 if
                 :: stays = true
-                :: keep_items(READY); enqueue()
+                :: enqueue()
                 fi;
                 break
             fi
@@ -241,12 +238,11 @@ end_idle:
             :: !rested && state == COMPLETE -> end(); break
             :: !rested && state != COMPLETE && polls == REPOLLS ->
                 running--;
-                keep_items(READY);
                 enqueue();
                 break
             :: !rested && state != COMPLETE && polls < REPOLLS ->
                 polls++;
-                d_step { take_all(RUNNING) }
+                d_step { take_all(READY) }
             fi
         od;
 over:
@@ -261,9 +257,9 @@ proctype claimer()
     byte item;
     atomic {
         if
-        :: state == IDLE && len(word) == 0 -> state = RUNNING; got = true
+        :: state == IDLE && len(word) == 0 -> state = READY; got = true
 #ifdef MUTANT_CLAIM_READY
-        :: state == READY -> state = RUNNING; got = true
+        :: state == READY -> got = true
 #endif
         :: else
         fi;
@@ -287,7 +283,6 @@ proctype claimer()
 #endif
         :: !rested && !(state == COMPLETE && len(head) == 0) ->
             running--;
-            keep_items(READY);
 #ifndef MUTANT_RELEASE_FORGETS
             enqueue()
 #endif
@@ -301,7 +296,6 @@ proctype other()
 end_unasked:
     do
     :: d_step { stays -> stays = false }
-        keep_items(READY);
 #ifndef MUTANT_NEVER_GOES_ON
         enqueue()
 #endif
@@ -311,6 +305,7 @@ end_unasked:
 /* The memory's next life begins with an item of its own, as a process's does. */
 proctype reuser()
 {
+    byte number;
     mtype seen;
 end_unused:
 #ifdef MUTANT_REUSE_BEFORE_ENDED
