@@ -39,17 +39,28 @@ PLANTS = {
                        "uint32_t was = 0;\n    bool have = unblock(w);"),
     # A group goes to rest over an item that has just come.
     "blind-rest": ("group.c",
-                   "    return atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
+                   "    if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
                    "memory_order_release,\n"
-                   "                                                   memory_order_relaxed);",
+                   "                                                memory_order_relaxed))\n"
+                   "        return true;\n"
+                   "    set_running(group, true);\n"
+                   "    return false;",
                    "    (void)word;\n"
                    "    atomic_store_explicit(&group->word, rest, memory_order_release);\n"
                    "    return true;"),
     # A push finds a running group and queues it a second time.
     "double-run": ("group.c",
-                   "    if (rests(word))\n        group->exec->ops->ready(group->exec, group);",
-                   "    if (rests(word) || state_of(word) == RUNNING)\n"
-                   "        group->exec->ops->ready(group->exec, group);"),
+                   "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;",
+                   "        group->exec->ops->ready(group->exec, group);\n"
+                   "    } else if (atomic_load_explicit(&group->running, memory_order_relaxed)) {\n"
+                   "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;"),
+    # A group is queued before the item that made it READY is there.
+    "late-head": ("group.c",
+                  "        group->head = item; /* a resting word holds no items, so item->next is "
+                  "NULL */\n"
+                  "        group->exec->ops->ready(group->exec, group);",
+                  "        group->exec->ops->ready(group->exec, group);\n"
+                  "        group->head = item;"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }
