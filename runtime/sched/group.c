@@ -79,8 +79,9 @@ bool teffi_group_push(teffi_group *group, teffi_item *item)
 void teffi_group_init_ready(teffi_group *group, teffi_item *item)
 {
     item->next = NULL;
+    group->head = item;
     /* relaxed: whoever runs it gets it through a queue */
-    atomic_store_explicit(&group->word, (uintptr_t)item | READY, memory_order_relaxed);
+    atomic_store_explicit(&group->word, READY, memory_order_relaxed);
 }
 
 /* Swap the word for one without items. acquire: pairs with push's release of each item and with
