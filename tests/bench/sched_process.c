@@ -170,9 +170,15 @@ static teff_err create(void *self, const teff_event *events, size_t n, teff_step
     int64_t *left = self;
     (void)events;
     (void)n;
-    for (int i = 0; i<BURST && * left> 0; i++, --*left)
-        tell(spawn(&child, NULL), (teff_pid){0}, 0);
-    return *left > 0 ? teff_step_continue(out) : teff_step_done(out);
+    for (int i = 0; i < BURST && left[0] > 0; i++, left[0]--) {
+        teff_pid pid;
+        teff_err err = teff_process_spawn(processes, &child, NULL, NULL, NULL, 0, &pid);
+        if (err == TEFF_E_OVERLOADED) /* a million live: again when some had their turn */
+            break;
+        must(err);
+        tell(pid, (teff_pid){0}, 0);
+    }
+    return left[0] > 0 ? teff_step_continue(out) : teff_step_done(out);
 }
 
 static const teff_process_ops creator = {.name = "creator", .step = create};
