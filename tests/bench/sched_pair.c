@@ -67,11 +67,12 @@ result row_ring(int64_t n)
 
 /* ---- counting ---- */
 
-enum { BURST = 256 }; /* then the feeder lets others run, as a bounded mailbox would make it */
+enum { BURST = 256 }; /* in flight at most: the counter asks for more, as a channel does */
 
 typedef struct counter {
     actor actor;
     int64_t sum;
+    int burst;
 } counter;
 
 typedef struct feeder {
@@ -82,10 +83,16 @@ typedef struct feeder {
 
 static void count(actor *self, const message *m)
 {
-    if (m->item.kind == NUMBER)
-        ((counter *)self)->sum += m->value;
-    else
+    counter *c = (counter *)self;
+    if (m->item.kind == END) {
         row_done();
+        return;
+    }
+    c->sum += m->value;
+    if (++c->burst == BURST) {
+        c->burst = 0;
+        actor_send(m->from, self, GO, 0);
+    }
 }
 
 static void feed(actor *self, const message *m)
@@ -94,10 +101,10 @@ static void feed(actor *self, const message *m)
     (void)m;
     for (int i = 0; i < BURST && f->left > 0; i++, f->left--)
         actor_send(&f->to->actor, self, NUMBER, 1);
-    if (f->left > 0)
-        actor_send(self, self, GO, 0);
-    else
+    if (f->left == 0) {
         actor_send(&f->to->actor, self, END, 0);
+        f->left = -1;
+    }
 }
 
 result row_counting(int64_t n)

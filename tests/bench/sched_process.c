@@ -106,8 +106,8 @@ result row_process_ring(int64_t n)
 /* ---- counting ---- */
 
 typedef struct counting {
-    teff_pid counter;
-    int64_t left, n, sum;
+    teff_pid counter, feeder;
+    int64_t left, n, sum, asked;
 } counting;
 
 static teff_err count(void *self, const teff_event *events, size_t n, teff_step *out)
@@ -115,6 +115,8 @@ static teff_err count(void *self, const teff_event *events, size_t n, teff_step 
     counting *c = self;
     for (size_t i = 0; i < n; i++)
         c->sum += (int64_t)events[i].tag;
+    for (; c->sum >= c->asked + BURST; c->asked += BURST)
+        tell(c->feeder, (teff_pid){0}, 0);
     if (c->sum < c->n)
         return TEFF_OK;
     row_done();
@@ -124,15 +126,13 @@ static teff_err count(void *self, const teff_event *events, size_t n, teff_step 
 static teff_err feed(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     counting *c = self;
-    (void)events;
-    (void)n;
-    for (int i = 0; i < BURST && c->left > 0; i++, c->left--) {
-        teff_err err = teff_process_send(processes, c->counter, &(teff_event){.tag = 1});
-        if (err == TEFF_E_OVERLOADED) /* a full mailbox: again when the counter had its turn */
-            break;
-        must(err);
-    }
-    return c->left > 0 ? teff_step_continue(out) : teff_step_done(out);
+    if (n == 0) /* not asked yet */
+        return TEFF_OK;
+    if (events[0].kind == TEFF_EVENT_CANCEL)
+        return teff_step_done(out);
+    for (int i = 0; i < BURST && c->left > 0; i++, c->left--)
+        tell(c->counter, (teff_pid){0}, 1);
+    return TEFF_OK;
 }
 
 static const teff_process_ops counter = {.name = "counter", .step = count};
@@ -143,8 +143,10 @@ result row_process_counting(int64_t n)
     counting c = {.left = n, .n = n};
     row_begin(1);
     c.counter = spawn(&counter, &c);
-    (void)spawn(&feeder, &c);
+    c.feeder = spawn(&feeder, &c);
+    tell(c.feeder, (teff_pid){0}, 0);
     row_wait();
+    (void)teff_process_cancel(processes, c.feeder);
     return (result){.ops = c.sum};
 }
 
