@@ -138,7 +138,7 @@ static void in_cabin(teffi_group *group, teffi_item *item)
 static void free_cabin(teffi_group *group)
 {
     n_cabins--;
-    free(teffi_container(group, cabin, group));
+    explore_free(teffi_container(group, cabin, group));
 }
 
 static const teffi_group_ops cabin_ops = {.handle = in_cabin, .ended = free_cabin};
