@@ -3,7 +3,8 @@
  * Threads: any; counters are read one by one while they change. */
 #include "process/process.h"
 
-/* Counters with one writer: no need of an atomic addition. */
+/* Counters with one writer: no need of an atomic addition. A worker's may lose one when its place
+ * is retaken in just that moment: they are figures. */
 static void add(_Atomic uint64_t *count, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
