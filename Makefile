@@ -6,7 +6,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 # below PREFIX; the loader and pkg-config look there without being told
 LIBDIR ?= lib
-# for `make bench`: a part of a bench's name; empty: all (--quick: fewer runs)
+# for `make bench`: a part of a bench's name; empty: all (--quick: fewer runs); ARGS: its options
 BENCH  ?=
 # for `make sim`: how many seeds, from which
 SEEDS  ?= 200
@@ -96,8 +96,8 @@ fuzz: ## TARGET=t for SECONDS=n: libFuzzer on a decoder; without TARGET each in 
 bench: ## what calls cost, as JSON lines; BENCH=pattern chooses
 	@.ci/setup core >&2
 	@($(call configured,$(BUILD),release)) >&2
-	@ninja -C $(BUILD) tests/bench/bench >&2
-	@$(BUILD)/tests/bench/bench $(BENCH)
+	@ninja -C $(BUILD) benches >&2
+	@$(BUILD)/tests/bench/bench $(BENCH) $(ARGS)
 
 .PHONY: lint
 lint: ## layers, seams, style, format, clang-tidy

@@ -1,6 +1,6 @@
 /* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
  * max, runs). Never a test: figures depend on the machine and its neighbours.
- * usage: bench [--quick] [PATTERN]      PATTERN is a part of a name, or sched[/ROW]
+ * usage: bench [--quick] [PATTERN]      PATTERN: a part of a name, sched[/ROW], guard[/OPERATION]
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
 #include <signal.h>
 #include <stdbool.h>
@@ -367,20 +367,40 @@ static void idle_rows(bench *b)
     }
 }
 
-/* The scheduler's rows, beside other systems, have a program and a driver of their own. */
-static int be_sched(const char *row, bool quick)
+static bool is_driver(const char *name, size_t len)
 {
-    char program[4096], peers[sizeof program + sizeof ".peers"];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - sizeof "/sched");
-    if (n < 0)
-        return 1;
-    program[n] = '\0';
-    strcpy(strrchr(program, '/'), "/sched");
-    snprintf(peers, sizeof peers, "%s.peers", program);
-    execlp("python3", "python3", SCHED_DRIVER, program, peers, *row ? row + 1 : "",
-           quick ? "--quick" : (char *)NULL, (char *)NULL);
+    static const char *const names[] = {"sched", "guard"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(name, names[i], len) == 0 && !names[i][len])
+            return true;
+    return false;
+}
+
+/* What needs other programs has a driver of its own, NAME.py, asked for as NAME[/MORE]: runs it
+ * with the build's folder, MORE, and the options; does not return then. */
+static void be_driver(int argc, char **argv)
+{
+    static char build[4096], driver[sizeof build];
+    const char *args[20] = {"python3", "-B", driver, build, ""};
+    size_t n = 5;
+    for (int i = 1; i < argc; i++) {
+        size_t len = strcspn(argv[i], "/");
+        if (argv[i][0] == '-' && n + 1 < sizeof args / sizeof args[0])
+            args[n++] = argv[i];
+        if (!is_driver(argv[i], len))
+            continue;
+        snprintf(driver, sizeof driver, BENCH_FOLDER "/%.*s.py", (int)len, argv[i]);
+        args[4] = argv[i] + len + (argv[i][len] == '/');
+    }
+    if (!*driver)
+        return;
+    ssize_t got = readlink("/proc/self/exe", build, sizeof build - 1);
+    build[got < 0 ? 0 : got] = '\0';
+    if (strrchr(build, '/'))
+        *strrchr(build, '/') = '\0';
+    execvp("python3", (char *const *)args);
     fprintf(stderr, "bench: python3 does not start\n");
-    return 1;
+    exit(1);
 }
 
 int main(int argc, char **argv)
@@ -398,8 +418,7 @@ int main(int argc, char **argv)
             b.pattern = argv[i];
         }
     }
-    if (b.pattern && strncmp(b.pattern, "sched", 5) == 0 && strchr("/", b.pattern[5]))
-        return be_sched(b.pattern + 5, b.runs < 5);
+    be_driver(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     local_rows(&b);
     remote_rows(&b, "/proc/self/exe");

@@ -1,6 +1,6 @@
 # sched.py - teff's scheduler beside other systems: runs each in turn, prints a JSON object a line.
-# usage: sched.py TEFF PEERS [--quick] [ROW]
-#   TEFF: the program `sched`; PEERS: a folder for the others, which peers/build.sh fills
+# usage: sched.py BUILD [--quick] [ROW]
+#   BUILD: the folder with the program `sched`; peers/build.sh fills one in it with the others
 # A line's ratio is above 1 where teff is ahead, for times and throughputs alike.
 import json
 import os
@@ -141,10 +141,11 @@ def installed(folder):
     return [(name, [os.path.join(folder, name)]) for name in names]
 
 
-def main(teff, folder, *args):
+def main(build, *args):
     quick = "--quick" in args
     wanted = [a for a in args if a != "--quick"]
-    peers = installed(folder)
+    teff = os.path.join(build, "sched")
+    peers = installed(os.path.join(build, "sched.peers"))
     for row in ROWS:
         if wanted and wanted[0] not in ("", row):
             continue
