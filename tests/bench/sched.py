@@ -1,18 +1,18 @@
 # sched.py - teff's scheduler beside other systems: runs each in turn, prints a JSON object a line.
 # usage: sched.py BUILD [--quick] [ROW]
-#   BUILD: the folder with the program `sched`; peers/build.sh fills one in it with the others
+#   BUILD: the folder with the program `sched`; those of the others go to BUILD/peers
 # A line's ratio is above 1 where teff is ahead, for times and throughputs alike.
 import json
 import os
-import re
 import statistics
-import subprocess
 import sys
 
+from programs import fitting_n, installed, rounded, run
+
+PEERS = ("go", "erlang", "caf", "tokio")
 WORKERS = (1, 2)
 RUNS = 5
-RUN_SECONDS = 0.3      # n is raised until a run takes about as long
-TIMEOUT_SECONDS = 30   # then it counts as standing still
+TIMEOUT_SECONDS = 30  # then it counts as standing still
 
 # row: first n (fixed where the row says how many), unit, True where less is better
 ROWS = {
@@ -35,21 +35,6 @@ ON_PROCESSES = {"ping-pong", "ring", "counting", "fork-join-create", "idle-bytes
 QUICK_N = {"skynet": 1000, "fair": 10000, "hog": 10000, "idle-bytes": 10000}
 
 
-def run(program, row, workers, n):
-    """What the program's RESULT line says, as numbers; None: it did not end or failed."""
-    try:
-        done = subprocess.run([program[0], row, str(workers), str(n)] + program[1:],
-                              capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return {k: float(v) for k, v in re.findall(r"(\w+)=(\S+)", line)}
-    why = done.stderr.strip()[-200:]
-    print("sched: %s %s: %s" % (" ".join(program), row, why), file=sys.stderr)
-    return None
-
-
 def value_of(row, result):
     if result is None:
         return None
@@ -58,31 +43,21 @@ def value_of(row, result):
     return result["seconds"] if row == "skynet" else result["ops"] / result["seconds"]
 
 
-def fitting_n(program, row, workers):
-    """How many make a run of about RUN_SECONDS, the warm-up not counted."""
-    n = ROWS[row][0]
-    if row in FIXED:
-        return n
-    while True:
-        result = run(program, row, workers, n)
-        if result is None or n == N_MAX or result["seconds"] > RUN_SECONDS / 2:
-            return n
-        n = min(N_MAX, int(n * min(16, max(2, RUN_SECONDS / result["seconds"]))))
-
-
 class Series:
     """One system's results in one row with so many workers."""
 
     def __init__(self, name, program, row, workers, quick):
         self.name, self.program, self.row, self.workers = name, program, row, workers
-        self.n = QUICK_N.get(row, ROWS[row][0]) if quick else fitting_n(program, row, workers)
+        self.n = QUICK_N.get(row, ROWS[row][0]) if quick else ROWS[row][0]
+        if not quick and row not in FIXED:
+            self.n = fitting_n(program, row, workers, self.n, N_MAX, TIMEOUT_SECONDS)
         self.values, self.p99s = [], []
         self.stands = False
 
     def once(self):
         if self.stands: # it would not end this time either
             return
-        result = run(self.program, self.row, self.workers, self.n)
+        result = run(self.program, self.row, self.workers, self.n, TIMEOUT_SECONDS)
         self.stands = result is None
         if not self.stands:
             self.values.append(value_of(self.row, result))
@@ -96,10 +71,6 @@ def best(peers, values_of, less):
         return None, None
     value, name = min(medians) if less else max(medians)
     return name, value
-
-
-def rounded(value):
-    return None if value is None else float("%.4g" % value)
 
 
 def line(name, teff, peers, values_of, unit, less):
@@ -134,18 +105,11 @@ def measure(row, teffs, peers, workers, quick):
             line(row + "-p99", teff, peers, lambda s: s.p99s, "us", True)
 
 
-def installed(folder):
-    here = os.path.dirname(os.path.abspath(__file__))
-    subprocess.run([os.path.join(here, "peers", "build.sh"), folder], check=True)
-    names = [n for n in ("go", "erlang", "caf", "tokio") if os.path.exists(os.path.join(folder, n))]
-    return [(name, [os.path.join(folder, name)]) for name in names]
-
-
 def main(build, *args):
     quick = "--quick" in args
     wanted = [a for a in args if a != "--quick"]
     teff = os.path.join(build, "sched")
-    peers = installed(os.path.join(build, "sched.peers"))
+    peers = installed(os.path.join(build, "peers"), PEERS)
     for row in ROWS:
         if wanted and wanted[0] not in ("", row):
             continue

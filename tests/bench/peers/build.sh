@@ -1,21 +1,21 @@
 #!/bin/bash
 # build.sh - build the other systems' programs, those whose tools are there; say which are not.
-# usage: peers/build.sh OUT       OUT/SYSTEM is then a program: SYSTEM ROW WORKERS N
+# usage: peers/build.sh OUT NAME...       OUT/NAME is then a program: NAME ROW WORKERS N
 # Debian's packages: golang-go, erlang-base, libcaf-dev with g++, librust-tokio-dev with cargo.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
+shift
 
-# build SYSTEM PACKAGE SOURCE COMMAND...: unless it is newer than its source
+# build NAME PACKAGES: by build_NAME, unless it is newer than its sources
 build() {
-    local system=$1 packages=$2 source=$3
-    shift 3
-    [ "$out/$system" -nt "$here/$source" ] && return
-    rm -f "$out/$system"
-    if ! "$@" >"$out/$system.log" 2>&1; then
-        echo "sched: $system is skipped: not installed ($packages), or it does not build:" \
-            "$(tail -n 1 "$out/$system.log")" >&2
-        rm -f "$out/$system"
+    local name=$1 packages=$2
+    [ -e "$out/$name" ] && [ -z "$(find "$here/$name" "$0" -newer "$out/$name")" ] && return
+    rm -f "$out/$name"
+    if ! "build_$name" >"$out/$name.log" 2>&1; then
+        echo "bench: $name is skipped: not installed ($packages), or it does not build:" \
+            "$(tail -n 1 "$out/$name.log")" >&2
+        rm -f "$out/$name"
     fi
 }
 
@@ -24,7 +24,7 @@ build_go() {
 }
 
 build_erlang() {
-    mkdir -p "$out/ebin" && erlc -o "$out/ebin" "$here/erlang/bench.erl" || return
+    mkdir -p "$out/ebin" && erlc -o "$out/ebin" "$here/erlang/"*.erl || return
     cat >"$out/erlang" <<EOF
 #!/bin/sh
 exec erl -noshell +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -s bench main "\$@"
@@ -33,7 +33,7 @@ EOF
 }
 
 build_caf() {
-    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/bench.cpp" -lcaf_core -pthread
+    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/"*.cpp -lcaf_core -pthread
 }
 
 # Debian's cargo, with Debian's registry; in a copy, since cargo writes beside the manifest.
@@ -44,8 +44,13 @@ build_tokio() {
     cp "$out/tokio.src/target/release/peer" "$out/tokio"
 }
 
-build go golang-go go/bench.go build_go
-build erlang erlang-base erlang/bench.erl build_erlang
-build caf "libcaf-dev g++" caf/bench.cpp build_caf
-build tokio "librust-tokio-dev cargo" tokio/src/main.rs build_tokio
+for name; do
+    case $name in
+    go) build go golang-go ;;
+    erlang) build erlang erlang-base ;;
+    caf) build caf "libcaf-dev g++" ;;
+    tokio) build tokio "librust-tokio-dev cargo" ;;
+    *) echo "bench: no such system: $name" >&2 && exit 2 ;;
+    esac
+done
 exit 0

@@ -1,5 +1,5 @@
 // bench.go - the scheduler's rows in Go: a goroutine is a process, a channel its mailbox.
-// usage: go ROW WORKERS N       prints RESULT ops=... seconds=... (see ../README.md)
+// usage: go ROW WORKERS N [rpc]       prints RESULT ops=... seconds=... (see ../README.md)
 package main
 
 import (
@@ -284,7 +284,11 @@ var rows = map[string]func(int) int{
 	"ping-pong": pingPong, "ring": ring, "counting": counting,
 	"fork-join-throughput": forkJoinThroughput, "fork-join-create": forkJoinCreate, "big": big,
 	"chameneos": chameneos, "skynet": skynet, "timers": timers,
+	"one": one, "ping": ping, "random": random, "random-named": randomNamed, "fan-out": fanOut,
+	"activate": activate,
 }
+
+var remotes = map[string]int{"remote-1": 1, "remote-64": 64, "remote-1024": 1024}
 
 func main() {
 	row := os.Args[1]
@@ -294,10 +298,17 @@ func main() {
 	switch row {
 	case "idle-bytes":
 		fmt.Printf("RESULT bytes=%f\n", idleBytes(n))
+	case "serve":
+		serve(len(os.Args) > 4)
+	case "grain-bytes":
+		grainBytes(n)
 	case "fair", "hog":
 		ops, seconds, p99 := fair(map[string]int{"hog": 1}[row], n)
 		fmt.Printf("RESULT ops=%d seconds=%f p99_us=%f\n", ops, seconds, p99)
 	default:
+		if callers, isRemote := remotes[row]; isRemote {
+			rows[row] = remote(callers, len(os.Args) > 4)
+		}
 		done := make(chan bool)
 		go func() {
 			rows[row](n) // warm
