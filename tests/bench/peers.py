@@ -10,11 +10,12 @@ import sys
 
 from programs import fitting_n, installed, rounded, run
 
-SYSTEMS = ("go",)
+SYSTEMS = ("go", "tokio")
 # peer: the system's program with more arguments, and the rows it has, if not all
 PEERS = {
     "go": ("go", [], ""),
     "go-rpc": ("go", ["rpc"], "remote-"),
+    "tokio": ("tokio", [], ""),
 }
 # row: first n, most n, where to be ahead how many times
 ROWS = {

@@ -1,5 +1,8 @@
 // main.rs - the scheduler's rows in tokio: a task is a process, an unbounded channel its mailbox.
 // usage: tokio ROW WORKERS N       prints RESULT ops=... seconds=...
+mod grains;
+mod remote;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -282,27 +285,42 @@ async fn run(row: &str, n: usize) -> usize {
     }
 }
 
-async fn timed(row: String, n: usize) {
+macro_rules! timing {
+    ($run:expr) => {{
+        $run; // warm
+        let begin = Instant::now();
+        let ops = $run;
+        println!("RESULT ops={} seconds={}", ops, begin.elapsed().as_secs_f64());
+    }};
+}
+
+async fn timed(row: String, workers: String, n: usize) {
+    let world = Default::default();
+    let callers = row.strip_prefix("remote-").map_or(0, |n| n.parse().unwrap());
     match row.as_str() {
+        "serve" => remote::serve().await,
+        "grain-bytes" => println!("RESULT bytes={}", grains::bytes(n).await),
+        "one" | "ping" | "random" | "random-named" | "fan-out" | "activate" => {
+            timing!(grains::run(&world, &row, n).await);
+        }
+        "remote-1" | "remote-64" | "remote-1024" => {
+            let remote = remote::Remote::new(callers, &workers).await;
+            timing!(remote.run(n).await);
+        }
         "idle-bytes" => idle_bytes(n).await,
         "fair" => fair(0, n).await,
         "hog" => fair(1, n).await,
-        _ => {
-            run(&row, n).await; // warm
-            let begin = Instant::now();
-            let ops = run(&row, n).await;
-            println!("RESULT ops={} seconds={}", ops, begin.elapsed().as_secs_f64());
-        }
+        _ => timing!(run(&row, n).await),
     }
 }
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     let (row, n) = (args[1].clone(), args[3].parse().unwrap());
-    let workers = args[2].parse().unwrap();
+    let workers = args[2].clone();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(workers).enable_time().build().unwrap();
+    let runtime = builder.worker_threads(workers.parse().unwrap()).enable_all().build().unwrap();
     // on a worker, as the tasks are: the thread of block_on is outside
-    runtime.block_on(async { tokio::spawn(timed(row, n)).await.unwrap() });
+    runtime.block_on(async { tokio::spawn(timed(row, workers, n)).await.unwrap() });
     std::process::exit(0); // what hogs a worker need not end
 }
