@@ -54,6 +54,7 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     act->ident.key = key;
     act->generation++;
     act->registered = false;
+    atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
     (void)teffi_group_push(&act->group, &act->start_item);
     return TEFF_OK;
@@ -114,11 +115,16 @@ static void start(teffi_activation *act, teffi_msg *msg, const teff_method *meth
     teffi_turn_start(act, msg, method);
 }
 
-/* The memory may have been given to another grain since the sender looked. */
+/* The memory may have been given to another grain since the sender looked, or was another's all the
+ * time, of the same hash. */
 static bool misdirected(teffi_activation *act, const teffi_msg *msg)
 {
     teffi_ident ident = teffi_ident_msg(msg);
-    return act->phase == TEFFI_FREE || !teffi_ident_is(&ident, &act->ident);
+    if (act->phase != TEFFI_FREE && teffi_ident_is(&ident, &act->ident))
+        return false;
+    if (act->phase != TEFFI_FREE && act->ident.hash == ident.hash)
+        teffi_catalog_twins(act->grains, ident.hash);
+    return true;
 }
 
 static void on_request(teffi_activation *act, teffi_msg *msg)

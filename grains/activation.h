@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <teff/grain.h>
 #include "base/queue.h"
-#include "base/table.h"
 #include "ident.h"
 #include "node/ctx.h"
 #include "sched/group.h"
@@ -42,7 +41,6 @@ typedef struct teffi_activation {
     struct teffi_grains *grains;
     uint32_t slot;
     /* birth */
-    teffi_tnode node; /* of the shard; its lock */
     const teff_grain_type *type;
     teffi_ident ident;
     uint8_t *long_key;             /* when the key does not fit in key */
@@ -51,6 +49,7 @@ typedef struct teffi_activation {
     uint32_t generation;
     bool registered; /* shard's lock */
     /* atomic */
+    _Atomic uint64_t hash;       /* the ident's, for who finds it without a lock; relaxed */
     _Atomic uint32_t queued;     /* requests pushed and not started; over queue_max: refused */
     _Atomic uint32_t end_reason; /* teff_reason asked for by END; 0: END is not in the queue */
     _Atomic uint64_t used_ms;    /* coarse clock at the last request */

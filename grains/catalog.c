@@ -5,25 +5,28 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/bug.h"
 #include "grains.h"
 
-void teffi_catalog_init(teffi_catalog *catalog)
+bool teffi_catalog_init(teffi_catalog *catalog)
 {
     memset(catalog, 0, sizeof *catalog);
     for (int i = 0; i < TEFFI_PARTITIONS; i++)
         pthread_mutex_init(&catalog->shards[i].lock, NULL);
     pthread_mutex_init(&catalog->pool_lock, NULL);
+    catalog->chunks = calloc(TEFFI_CHUNKS_MAX, sizeof(teffi_activation *));
+    return catalog->chunks != NULL;
 }
 
 void teffi_catalog_fini(teffi_catalog *catalog)
 {
-    for (uint32_t i = 0; i < catalog->n_all; i++) {
-        teffi_activation_discard(catalog->all[i]);
-        free(catalog->all[i]);
-    }
-    free(catalog->all);
+    for (uint32_t i = 0; i < catalog->n_all; i++)
+        teffi_activation_discard(&catalog->chunks[i / TEFFI_CHUNK_SLOTS][i % TEFFI_CHUNK_SLOTS]);
+    for (uint32_t i = 0; catalog->chunks && i < TEFFI_CHUNKS_MAX && catalog->chunks[i]; i++)
+        free(catalog->chunks[i]);
+    free(catalog->chunks);
     for (int i = 0; i < TEFFI_PARTITIONS; i++) {
-        teffi_table_fini(&catalog->shards[i].table);
+        teffi_index_fini(&catalog->shards[i].index);
         pthread_mutex_destroy(&catalog->shards[i].lock);
     }
     pthread_mutex_destroy(&catalog->pool_lock);
@@ -31,28 +34,25 @@ void teffi_catalog_fini(teffi_catalog *catalog)
 
 /* ---- pool ---- */
 
-static bool grow_all(teffi_catalog *catalog)
+static teffi_activation *by_slot(const teffi_catalog *catalog, uint32_t slot)
 {
-    uint32_t max = catalog->all_max ? catalog->all_max * 2 : 64;
-    teffi_activation **all = realloc(catalog->all, max * sizeof *all);
-    if (!all)
-        return false;
-    catalog->all = all;
-    catalog->all_max = max;
-    return true;
+    uint32_t n = slot - TEFFI_SLOT_SYSTEM_END;
+    return &catalog->chunks[n / TEFFI_CHUNK_SLOTS][n % TEFFI_CHUNK_SLOTS];
 }
 
 static teffi_activation *make(teffi_grains *grains)
 {
     teffi_catalog *catalog = &grains->catalog;
-    if (catalog->n_all == catalog->all_max && !grow_all(catalog))
+    uint32_t chunk = catalog->n_all / TEFFI_CHUNK_SLOTS;
+    if (chunk == TEFFI_CHUNKS_MAX)
         return NULL;
-    teffi_activation *act = calloc(1, sizeof *act);
-    if (!act)
+    if (!catalog->chunks[chunk])
+        catalog->chunks[chunk] = calloc(TEFFI_CHUNK_SLOTS, sizeof(teffi_activation));
+    if (!catalog->chunks[chunk])
         return NULL;
-    /* Slots of grains begin behind the system's. */
-    teffi_activation_init(act, grains, catalog->n_all + TEFFI_SLOT_SYSTEM_END);
-    catalog->all[catalog->n_all++] = act;
+    uint32_t slot = catalog->n_all++ + TEFFI_SLOT_SYSTEM_END;
+    teffi_activation *act = by_slot(catalog, slot);
+    teffi_activation_init(act, grains, slot);
     return act;
 }
 
@@ -85,15 +85,43 @@ static teffi_catalog_shard *shard_of(teffi_grains *grains, const teffi_ident *id
     return &grains->catalog.shards[teffi_partition(ident->hash)];
 }
 
-static teffi_activation *find(teffi_catalog_shard *shard, const teffi_ident *ident)
+/* Under the lock. */
+static teffi_activation *find(teffi_grains *grains, teffi_catalog_shard *shard,
+                              const teffi_ident *ident)
 {
-    teffi_tnode *node = teffi_table_first(&shard->table, ident->hash);
-    for (; node; node = teffi_table_next(node)) {
-        teffi_activation *act = teffi_container(node, teffi_activation, node);
+    teffi_probe probe;
+    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_next(&probe)) {
+        teffi_activation *act = by_slot(&grains->catalog, slot);
         if (teffi_ident_is(&act->ident, ident))
             return act;
     }
     return NULL;
+}
+
+teffi_activation *teffi_catalog_find(teffi_grains *grains, const teffi_ident *ident, bool *certain)
+{
+    teffi_catalog_shard *shard = shard_of(grains, ident);
+    teffi_probe probe;
+    *certain = false;
+    /* relaxed: who comes too early is sent back here by the activation */
+    if (atomic_load_explicit(&shard->twins, memory_order_relaxed))
+        return NULL;
+    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_next(&probe)) {
+        teffi_activation *act = by_slot(&grains->catalog, slot);
+        /* relaxed: a hint; whoever handles the request looks again */
+        if (atomic_load_explicit(&act->hash, memory_order_relaxed) == ident->hash)
+            return act;
+    }
+    *certain = teffi_index_certain(&probe);
+    return NULL;
+}
+
+void teffi_catalog_twins(teffi_grains *grains, uint64_t hash)
+{
+    atomic_store_explicit(&grains->catalog.shards[teffi_partition(hash)].twins, true,
+                          memory_order_relaxed);
 }
 
 static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const teffi_ident *ident,
@@ -105,16 +133,15 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
     teffi_activation *act = take(grains);
     if (!act)
         return TEFF_E_NOMEM;
-    if (!teffi_table_add(&shard->table, &act->node, ident->hash)) {
-        teffi_catalog_keep(grains, act);
-        return TEFF_E_NOMEM;
-    }
-    teff_err err = teffi_activation_born(act, type, ident);
+    /* START is in its queue before anybody can find it. */
+    teff_err err =
+        teffi_index_reserve(&shard->index) ? teffi_activation_born(act, type, ident) : TEFF_E_NOMEM;
     if (err) {
-        teffi_table_del(&shard->table, &act->node);
         teffi_catalog_keep(grains, act);
         return err;
     }
+    bool added = teffi_index_add(&shard->index, ident->hash, act->slot);
+    teffi_bug_if(!added);
     /* relaxed: a leaving silo polls it until it is 0, after accepting went false */
     atomic_fetch_add_explicit(&grains->catalog.count, 1, memory_order_relaxed);
     *out = act;
@@ -122,9 +149,9 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
 }
 
 /* relaxed counter: a bound on memory, not an order */
-static bool room(teffi_activation *act, uint32_t *before)
+static bool room(teffi_activation *act, const teff_grain_type *type, uint32_t *before)
 {
-    uint32_t max = act->type->info->queue_max ? act->type->info->queue_max : TEFFI_QUEUE_DEFAULT;
+    uint32_t max = type && type->info->queue_max ? type->info->queue_max : TEFFI_QUEUE_DEFAULT;
     *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
     if (*before < max)
         return true;
@@ -132,27 +159,52 @@ static bool room(teffi_activation *act, uint32_t *before)
     return false;
 }
 
-teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                            bool may_create)
+/* out: *deep: so many wait in it now that it is worth a warning; else 0. */
+static teff_err push(teffi_grains *grains, teffi_activation *act, const teffi_ident *ident,
+                     teffi_msg *msg, uint32_t *deep)
+{
+    uint32_t before;
+    *deep = 0;
+    if (!room(act, teffi_type_find(grains, ident->type), &before))
+        return TEFF_E_OVERLOADED;
+    (void)teffi_group_push(&act->group, &msg->item);
+    if (before == grains->node->exec->warn.queue_warn)
+        *deep = before + 1;
+    return TEFF_OK;
+}
+
+/* Found or made under the shard's lock. The first request goes in before the life that it began can
+ * end. */
+static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                            bool may_create, teffi_activation **act, uint32_t *deep)
 {
     teffi_catalog_shard *shard = shard_of(grains, ident);
     teff_err err = TEFF_OK;
-    uint32_t before, warn = grains->node->exec->warn.queue_warn;
     pthread_mutex_lock(&shard->lock);
-    teffi_activation *act = find(shard, ident);
-    bool made = !act;
-    if (made)
-        err = may_create ? create(grains, shard, ident, &act) : TEFF_E_NOT_FOUND;
-    if (!err && !room(act, &before))
-        err = TEFF_E_OVERLOADED;
-    /* The first request goes in before the life that it began can end. */
-    if (!err && made)
-        (void)teffi_group_push(&act->group, &msg->item);
+    *act = find(grains, shard, ident);
+    if (!*act)
+        err = may_create ? create(grains, shard, ident, act) : TEFF_E_NOT_FOUND;
+    if (!err)
+        err = push(grains, *act, ident, msg, deep);
     pthread_mutex_unlock(&shard->lock);
-    if (!err && !made)
-        (void)teffi_group_push(&act->group, &msg->item);
-    if (!err && before == warn)
-        teffi_warn_long(&act->group, before + 1);
+    return err;
+}
+
+teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                            bool may_create)
+{
+    uint32_t deep = 0;
+    bool certain;
+    teff_err err;
+    teffi_activation *act = teffi_catalog_find(grains, ident, &certain);
+    if (act)
+        err = push(grains, act, ident, msg, &deep);
+    else if (certain && !may_create)
+        err = TEFF_E_NOT_FOUND;
+    else
+        err = push_locked(grains, ident, msg, may_create, &act, &deep);
+    if (deep)
+        teffi_warn_long(&act->group, deep);
     return err;
 }
 
@@ -160,7 +212,7 @@ bool teffi_catalog_has(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_catalog_shard *shard = shard_of(grains, ident);
     pthread_mutex_lock(&shard->lock);
-    bool has = find(shard, ident) != NULL;
+    bool has = find(grains, shard, ident) != NULL;
     pthread_mutex_unlock(&shard->lock);
     return has;
 }
@@ -169,7 +221,7 @@ void teffi_catalog_remove(teffi_grains *grains, teffi_activation *act)
 {
     teffi_catalog_shard *shard = shard_of(grains, &act->ident);
     pthread_mutex_lock(&shard->lock);
-    teffi_table_del(&shard->table, &act->node);
+    teffi_index_del(&shard->index, act->ident.hash, act->slot);
     act->registered = false;
     pthread_mutex_unlock(&shard->lock);
 }
@@ -182,21 +234,19 @@ void teffi_catalog_registered(teffi_grains *grains, teffi_activation *act, bool 
     pthread_mutex_unlock(&shard->lock);
 }
 
-/* *at holds the table's size (top 32 bits) and the bucket to go on with. */
+/* *at holds 16 bits of the index's moves, and below them the cell to go on with. */
 bool teffi_catalog_each(teffi_grains *grains, unsigned shard_no, uint64_t *at,
                         bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {
     teffi_catalog_shard *shard = &grains->catalog.shards[shard_no];
+    uint32_t slot = 0;
     bool more = true;
     pthread_mutex_lock(&shard->lock);
-    size_t bucket = (*at >> 32) == shard->table.n_slots ? (uint32_t)*at : 0;
-    for (; more && bucket < shard->table.n_slots; bucket++)
-        for (teffi_tnode *node = shard->table.slots[bucket], *next; node; node = next) {
-            next = node->next;
-            more = visit(arg, teffi_container(node, teffi_activation, node)) && more;
-        }
-    *at = (uint64_t)shard->table.n_slots << 32 | bucket;
-    bool whole = bucket >= shard->table.n_slots;
+    uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed) & 0xffff;
+    uint32_t cell = (*at >> 32) == moves ? (uint32_t)*at : 0;
+    while (more && (slot = teffi_index_each(&shard->index, &cell)))
+        more = visit(arg, by_slot(&grains->catalog, slot));
+    *at = (uint64_t)moves << 32 | cell;
     pthread_mutex_unlock(&shard->lock);
-    return whole;
+    return slot == 0;
 }

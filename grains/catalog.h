@@ -2,32 +2,42 @@
  * again: an activation's memory is never freed while the silo lives, so that a pusher who was slow
  * finds memory (and a re-route) instead of a crash.
  * Way:     route -> [catalog] -> activation's group
- * Threads: a lock per shard; a shard is one partition of the directory (256), so that a silo can
- *          list what it holds of a partition. */
+ * Threads: found without a lock; made, removed and listed under one per shard; a shard is one
+ *          partition of the directory (256), so that a silo can list what it holds of a partition.
+ *
+ * Without the lock a grain is found by its hash, all 64 bits of it, and the activation looks at who
+ * it is when it handles the request. Should two grains of one hash live here at once, their shard
+ * has twins from then on, and is searched by identity, under its lock. */
 #ifndef TEFFI_GRAINS_CATALOG_H
 #define TEFFI_GRAINS_CATALOG_H
 
 #include "activation.h"
-#include "base/table.h"
+#include "base/index.h"
 #include "cluster/view.h"
 
 struct teffi_grains;
 
 typedef struct teffi_catalog_shard {
     pthread_mutex_t lock;
-    teffi_table table;
+    teffi_index index;  /* of slots; written under the lock */
+    _Atomic bool twins; /* two grains of one hash were seen here */
 } teffi_catalog_shard;
+
+/* Slots of activations begin behind the system's. */
+enum { TEFFI_CHUNK_SLOTS = 1024, TEFFI_CHUNKS_MAX = 1 << 20 };
 
 typedef struct teffi_catalog {
     teffi_catalog_shard shards[TEFFI_PARTITIONS];
     _Atomic uint64_t count; /* activations that are not buried yet */
     pthread_mutex_t pool_lock;
     teffi_activation *free; /* guarded by pool_lock */
-    teffi_activation **all; /* guarded by pool_lock: by slot */
-    uint32_t n_all, all_max;
+    /* By slot; a chunk is there before an index says so. */
+    teffi_activation **chunks;
+    uint32_t n_all; /* guarded by pool_lock */
 } teffi_catalog;
 
-void teffi_catalog_init(teffi_catalog *catalog);
+/* teffi_catalog_init - errs: false: memory is out. */
+bool teffi_catalog_init(teffi_catalog *catalog);
 void teffi_catalog_fini(teffi_catalog *catalog);
 
 /* teffi_catalog_push - give msg to the grain's activation; with create, make one when there is
@@ -36,6 +46,16 @@ void teffi_catalog_fini(teffi_catalog *catalog);
  *       TEFF_E_OVERLOADED: its queue is full; TEFF_E_NOMEM. msg moves on TEFF_OK only. */
 TEFF_MUST_USE teff_err teffi_catalog_push(struct teffi_grains *grains, const teffi_ident *ident,
                                           teffi_msg *msg, bool create);
+
+/* teffi_catalog_find - the activation that was the grain's at some moment of the call; no lock. Its
+ * memory stays, but it may be another's by now: push to it or claim its group, and look then.
+ * out:  NULL: there is none, or it is not known without the lock (*certain: there is none). */
+teffi_activation *teffi_catalog_find(struct teffi_grains *grains, const teffi_ident *ident,
+                                     bool *certain);
+
+/* teffi_catalog_twins - an activation was found by a grain's hash that is another's of the same
+ * hash. */
+void teffi_catalog_twins(struct teffi_grains *grains, uint64_t hash);
 
 /* teffi_catalog_has - is there an activation of the grain here? */
 bool teffi_catalog_has(struct teffi_grains *grains, const teffi_ident *ident);
@@ -51,8 +71,8 @@ void teffi_catalog_keep(struct teffi_grains *grains, teffi_activation *act);
 void teffi_catalog_registered(struct teffi_grains *grains, teffi_activation *act, bool yes);
 
 /* teffi_catalog_each - visit a shard's activations under its lock; visit must be short.
- * in:   *at, 0 at first; the walk stops when visit returns false and can go on from *at (a table
- *       that grew meanwhile is walked from its start again). out: true: the whole shard was
+ * in:   *at, 0 at first; the walk stops when visit returns false and can go on from *at (an index
+ *       that was rebuilt meanwhile is walked from its start again). out: true: the whole shard was
  *       visited. */
 bool teffi_catalog_each(struct teffi_grains *grains, unsigned shard, uint64_t *at,
                         bool (*visit)(void *arg, teffi_activation *act), void *arg);

@@ -82,24 +82,40 @@ static const teffi_upcalls upcalls = {.request = on_request, .view = on_view};
 
 /* ---- life of the layer ---- */
 
-static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, char *text)
+static void free_grains(teffi_grains *grains)
+{
+    teffi_catalog_fini(&grains->catalog);
+    pthread_mutex_destroy(&grains->collect_lock);
+    free(grains->types);
+    free(grains);
+}
+
+static teffi_grains *new_grains(teff_grain_type **types, size_t n)
 {
     teffi_grains *grains = calloc(1, sizeof *grains);
-    teff_grain_type **copy = calloc(n + 1, sizeof(teff_grain_type *));
-    if (!grains || !copy) {
-        free(grains);
-        free(copy);
+    if (!grains)
+        return NULL;
+    pthread_mutex_init(&grains->collect_lock, NULL);
+    grains->types = calloc(n + 1, sizeof(teff_grain_type *));
+    if (!teffi_catalog_init(&grains->catalog) || !grains->types) {
+        free_grains(grains);
+        return NULL;
+    }
+    if (n)
+        memcpy(grains->types, types, n * sizeof *types);
+    qsort(grains->types, n, sizeof *types, by_id);
+    grains->n_types = n;
+    return grains;
+}
+
+static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, char *text)
+{
+    teffi_grains *grains = new_grains(types, n);
+    if (!grains) {
         snprintf(text, TEFF_TEXT_MAX, "out of memory");
         return TEFF_E_NOMEM;
     }
-    if (n)
-        memcpy(copy, types, n * sizeof *types);
-    qsort(copy, n, sizeof *copy, by_id);
     grains->node = node;
-    grains->types = copy;
-    grains->n_types = n;
-    pthread_mutex_init(&grains->collect_lock, NULL);
-    teffi_catalog_init(&grains->catalog);
     teffi_directory_init(grains);
     teffi_locate_init(grains);
     node->grains = grains;
@@ -158,10 +174,7 @@ static void layer_free(teffi_node *node)
         return;
     teffi_locate_fini(grains);
     teffi_directory_fini(grains);
-    teffi_catalog_fini(&grains->catalog);
-    pthread_mutex_destroy(&grains->collect_lock);
-    free(grains->types);
-    free(grains);
+    free_grains(grains);
     node->grains = NULL;
 }
 

@@ -198,26 +198,15 @@ static bool list_one(void *arg, teffi_activation *act)
     return l->n < ANSWER_ENTRIES && l->bytes < ANSWER_BYTES;
 }
 
-/* cursor: partition + 1 in the top 16 bits, 16 bits of the table's size (log2), 32 of
- * the bucket. */
+/* cursor: partition + 1 in the top 16 bits, 16 bits of the index's moves, 32 of the cell. */
 static uint64_t to_cursor(unsigned part, uint64_t at)
 {
-    uint64_t size = at >> 32, log = 0;
-    while (size > 1) {
-        size >>= 1;
-        log++;
-    }
-    return (uint64_t)(part + 1) << 48 | log << 32 | (uint32_t)at;
+    return (uint64_t)(part + 1) << 48 | (at & 0xffffffffffffu);
 }
 
-static uint64_t from_cursor(uint64_t cursor, unsigned *part)
+static unsigned part_of(uint64_t cursor)
 {
-    if (!cursor) {
-        *part = 0;
-        return 0;
-    }
-    *part = (unsigned)(cursor >> 48) - 1;
-    return (uint64_t)1 << (32 + (cursor >> 32 & 31)) | (uint32_t)cursor;
+    return cursor ? (unsigned)(cursor >> 48) - 1 : 0;
 }
 
 void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg)
@@ -225,8 +214,8 @@ void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg)
     const Teff__Cluster__Recover *ask = (const Teff__Cluster__Recover *)msg->body;
     Teff__Cluster__Recovered answer = TEFF__CLUSTER__RECOVERED__INIT;
     listing l = {.msg = msg};
-    unsigned part;
-    uint64_t at = from_cursor(ask->cursor, &part);
+    unsigned part = part_of(ask->cursor);
+    uint64_t at = ask->cursor & 0xffffffffffffu;
     l.entries = teff_arena_alloc(&msg->arena, 2 * ANSWER_ENTRIES * sizeof *l.entries);
     if (!l.entries || ask->partitions.len != TEFFI_PARTITIONS / 8) {
         teffi_node_answer(grains->node, msg, TEFF_E_INVALID, "directory: not 256 partitions");

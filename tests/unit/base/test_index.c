@@ -1,0 +1,199 @@
+/* test_index.c - the index from hashes to numbers: found, grown, shrunk, walked, and read by
+ * threads that hold no lock while another writes. */
+#include "base/index.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka comes after these. */
+#include <cmocka.h>
+#include "base/hash.h"
+
+/* Some share all bits that the index looks at. */
+static uint64_t hash_of(uint32_t number)
+{
+    return teffi_mix64(number % 7 ? number : number / 14);
+}
+
+static bool has(const teffi_index *index, uint32_t number)
+{
+    teffi_probe probe;
+    uint32_t found = teffi_index_first(&probe, index, hash_of(number));
+    while (found && found != number)
+        found = teffi_index_next(&probe);
+    assert_true(found || teffi_index_certain(&probe)); /* nobody writes meanwhile */
+    return found == number;
+}
+
+static void an_empty_one_finds_nothing(void **state)
+{
+    teffi_index index = {0};
+    uint32_t at = 0;
+    (void)state;
+    assert_false(has(&index, 5));
+    assert_int_equal(teffi_index_each(&index, &at), 0);
+    teffi_index_fini(&index);
+}
+
+static void all_are_found_while_it_grows_and_shrinks(void **state)
+{
+    enum { N = 20000 };
+    teffi_index index = {0};
+    (void)state;
+    for (uint32_t i = 2; i < N; i++) {
+        assert_true(teffi_index_add(&index, hash_of(i), i));
+        assert_int_equal(index.count, i - 1);
+        if (i % 1000 == 0)
+            for (uint32_t j = 2; j < N; j++)
+                assert_int_equal(has(&index, j), j <= i);
+    }
+    assert_in_range(teffi_index_bytes(&index), N * 8, N * 17);
+    size_t most = teffi_index_bytes(&index);
+    for (uint32_t i = N - 1; i >= 2; i--) {
+        teffi_index_del(&index, hash_of(i), i);
+        if (i % 1000 == 0)
+            for (uint32_t j = 2; j < N; j++)
+                assert_int_equal(has(&index, j), j < i);
+    }
+    assert_int_equal(index.count, 0);
+    assert_true(teffi_index_bytes(&index) < most / 100);
+    teffi_index_fini(&index);
+}
+
+/* As many come as go: what was taken out makes room. */
+static void coming_and_going_does_not_grow_it(void **state)
+{
+    teffi_index index = {0};
+    (void)state;
+    for (uint32_t i = 2; i < 300000; i++) {
+        assert_true(teffi_index_add(&index, hash_of(i), i));
+        if (i >= 1000)
+            teffi_index_del(&index, hash_of(i - 998), i - 998);
+    }
+    assert_int_equal(index.count, 998);
+    assert_true(teffi_index_bytes(&index) <= 8 * 4096);
+    for (uint32_t i = 299999; i > 299999 - 998; i--)
+        assert_true(has(&index, i));
+    assert_false(has(&index, 299999 - 998));
+    teffi_index_fini(&index);
+}
+
+static void a_walk_sees_each_that_stays(void **state)
+{
+    enum { N = 1000 };
+    teffi_index index = {0};
+    uint8_t seen[N] = {0};
+    uint32_t at = 0, number;
+    (void)state;
+    assert_true(teffi_index_add(&index, hash_of(2), 2));
+    for (uint32_t i = 3; i < N; i++)
+        assert_true(teffi_index_add(&index, hash_of(i), i));
+    uint32_t moves = index.moves, last = 0;
+    for (int n = 0; (number = teffi_index_each(&index, &at)); n++) {
+        seen[number]++;
+        if (last && n % 3 == 0) /* behind the walk; and a new one, anywhere */
+            teffi_index_del(&index, hash_of(last), last);
+        last = number;
+    }
+    assert_int_equal(index.moves, moves);
+    for (uint32_t i = 2; i < N; i++)
+        assert_int_equal(seen[i], 1);
+    teffi_index_fini(&index);
+}
+
+/* ---- beside a writer ---- */
+
+enum { READERS = 2, RESIDENTS = 200, PASSING = 3000, ROUNDS = 60 };
+
+typedef struct world {
+    teffi_index index;
+    pthread_mutex_t lock;
+    _Atomic bool over;
+    _Atomic uint64_t hits, misses, unknown, wrong;
+} world;
+
+static bool found(world *w, uint32_t number, bool *certain)
+{
+    teffi_probe probe;
+    uint32_t at = teffi_index_first(&probe, &w->index, hash_of(number));
+    while (at && at != number)
+        at = teffi_index_next(&probe);
+    *certain = at || teffi_index_certain(&probe);
+    return at != 0;
+}
+
+/* What stays is found, or the reader is told to take the lock, and finds it then; what was never
+ * there is never found. */
+static void *reader(void *arg)
+{
+    world *w = arg;
+    bool certain;
+    for (uint32_t i = 0; !w->over; i++) {
+        uint32_t number = 2 + i % RESIDENTS;
+        if (found(w, number, &certain)) {
+            w->hits++;
+        } else if (certain) {
+            w->wrong++;
+        } else {
+            w->unknown++;
+            pthread_mutex_lock(&w->lock);
+            w->wrong += !found(w, number, &certain);
+            pthread_mutex_unlock(&w->lock);
+        }
+        w->wrong += found(w, 1000000 + i % 1000, &certain);
+        w->misses += certain;
+    }
+    return NULL;
+}
+
+static void write_round(world *w, uint32_t first)
+{
+    for (uint32_t i = first; i < first + PASSING; i++) {
+        pthread_mutex_lock(&w->lock);
+        assert_true(teffi_index_add(&w->index, hash_of(i), i));
+        pthread_mutex_unlock(&w->lock);
+    }
+    for (uint32_t i = first; i < first + PASSING; i++) {
+        pthread_mutex_lock(&w->lock);
+        teffi_index_del(&w->index, hash_of(i), i);
+        pthread_mutex_unlock(&w->lock);
+    }
+}
+
+static void readers_without_a_lock_miss_nothing_that_stays(void **state)
+{
+    static world w = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[READERS];
+    (void)state;
+    for (uint32_t i = 2; i < 2 + RESIDENTS; i++)
+        assert_true(teffi_index_add(&w.index, hash_of(i), i));
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, reader, &w), 0);
+    /* At least so many rounds, and until the readers have had their turn on a busy machine. */
+    for (int round = 0; round < ROUNDS || w.hits < 10000; round++)
+        write_round(&w, 1000);
+    w.over = true;
+    for (int i = 0; i < READERS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(w.wrong, 0);
+    assert_true(w.hits >= 10000);
+    assert_true(w.misses > 0);
+    teffi_index_fini(&w.index);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_one_finds_nothing),
+        cmocka_unit_test(all_are_found_while_it_grows_and_shrinks),
+        cmocka_unit_test(coming_and_going_does_not_grow_it),
+        cmocka_unit_test(a_walk_sees_each_that_stays),
+        cmocka_unit_test(readers_without_a_lock_miss_nothing_that_stays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
