@@ -1,7 +1,7 @@
 /* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
  * max, runs). Never a test: figures depend on the machine and its neighbours.
  * usage: bench [--quick] [PATTERN]
- *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION]
+ *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION], growth[/SERIES]
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
 #include <signal.h>
 #include <stdbool.h>
@@ -370,7 +370,7 @@ static void idle_rows(bench *b)
 
 static bool is_driver(const char *name, size_t len)
 {
-    static const char *const names[] = {"sched", "peers", "guard"};
+    static const char *const names[] = {"sched", "peers", "guard", "growth"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], len) == 0 && !names[i][len])
             return true;
