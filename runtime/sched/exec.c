@@ -145,6 +145,8 @@ static void exec_stop(teffi_exec *exec)
     teffi_idle_stop(real);
     teffi_thread_join(&real->monitor); /* first: it deals with workers' threads */
     join_workers(real);
+    for (unsigned i = 0; i < real->n_slots; i++)
+        teffi_laters_do(&real->slots[i]);
 }
 
 static void exec_free(teffi_exec *exec)
@@ -169,6 +171,7 @@ static const teffi_exec_ops ops = {
     .ready = ready,
     .timer_set = timer_set,
     .timer_cancel = timer_cancel,
+    .put_off = teffi_put_off,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
     .help = teffi_help,

@@ -24,6 +24,13 @@ typedef struct teffi_timer {
     uint32_t bucket;                 /* the executor's */
 } teffi_timer;
 
+/* Work that is put off, so that it is done once for many that ask for it. */
+typedef struct teffi_later {
+    /* Once for each time that it was put off; then it may be put off again. Must not wait. */
+    void (*run)(struct teffi_later *later);
+    struct teffi_later *next; /* the executor's */
+} teffi_later;
+
 typedef struct teffi_exec teffi_exec;
 
 typedef struct teffi_exec_ops {
@@ -33,6 +40,11 @@ typedef struct teffi_exec_ops {
     void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
     /* true: it was set and will not fire; false: not set, or its fire has run or is running. */
     bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
+    /* Run it at the end of this worker's pass: before it looks for work beyond its own queues,
+     * blocks or sleeps; soon in a long pass; at the latest when the executor has stopped.
+     * in: later, not put off already. out: false: this thread is no worker here, do it now. May be
+     * NULL. */
+    bool (*put_off)(teffi_exec *exec, teffi_later *later);
     /* Around a call that blocks the thread (a store driver, a system call): others get
      * its worker. */
     void (*blocking_begin)(teffi_exec *exec);

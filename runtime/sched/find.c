@@ -188,6 +188,8 @@ teffi_group *teffi_find(teffi_worker *w)
     teffi_group *group = w->real->special ? longer(w) : NULL;
     if (!group)
         group = local(w);
+    if (!group && teffi_laters_run(w->slot))
+        group = local(w);
     if (!group)
         group = global_batch(w);
     if (!group && teffi_search_begin(w))

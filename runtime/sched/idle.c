@@ -330,6 +330,7 @@ static teffi_worker *own_worker(teffi_exec *exec)
 static void block(teffi_worker *w)
 {
     teffi_real *real = w->real;
+    (void)teffi_laters_run(w->slot);
     /* The hand-off must be where others find it. acq_rel: as in teffi_slot_ready. */
     teffi_group *next = atomic_exchange_explicit(&w->slot->next, NULL, memory_order_acq_rel);
     if (next)

@@ -68,6 +68,8 @@ static void tick(teffi_real *real)
     for (unsigned i = 0; i < real->n_slots; i++) {
         teffi_slot *slot = &real->slots[i];
         opened |= open_next(slot);
+        if (slot->seen > 1)
+            (void)teffi_laters_run(slot); /* its worker is in one turn for long */
         uint64_t due = teffi_wheel_next(&slot->wheel);
         if (due < now && now - due > OVERDUE_NS)
             (void)teffi_wheel_fire(&slot->wheel, now);

@@ -218,7 +218,9 @@ static void loop(teffi_worker *w)
         }
         if (w->slot->tick % CLOCK_EVERY == 0) {
             fire_timers(w);
+            teffi_laters_age(w->slot);
             if (!teffi_slot_in_use(w->real, w->slot)) {
+                (void)teffi_laters_run(w->slot);
                 leave(w);
                 continue;
             }

@@ -63,6 +63,7 @@ struct teffi_slot {
     _Atomic uint64_t opened_at;
     teffi_deque deque;
     teffi_wheel wheel;
+    teffi_later *_Atomic laters; /* put off by the owner; see later.c */
     /* the owner's */
     uint64_t now_ns; /* a recent reading of the clock */
     uint64_t rng;
@@ -70,6 +71,7 @@ struct teffi_slot {
     uint32_t handoffs; /* picks from next in a row */
     uint32_t picks;    /* the others */
     uint32_t fairs;    /* picks of what waited longest */
+    uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
     teffi_counts counts;
     /* guarded by idle_lock */
@@ -299,6 +301,28 @@ void teffi_preempt(teffi_worker *w);
 /* teffi_metrics - exec op. */
 size_t teffi_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                      size_t max);
+
+/* ---- later.c ---- */
+
+/* teffi_put_off - exec op. */
+bool teffi_put_off(teffi_exec *exec, teffi_later *later);
+
+/* teffi_laters_do - do what was put off. runs: the slot's owner, inside; the monitor; or nobody
+ * else any more. */
+void teffi_laters_do(teffi_slot *slot);
+
+/* teffi_laters_run - as do. out: there were any; they may have made groups READY. */
+static inline bool teffi_laters_run(teffi_slot *slot)
+{
+    /* relaxed: the owner put them there */
+    bool any = atomic_load_explicit(&slot->laters, memory_order_relaxed) != NULL;
+    if (any)
+        teffi_laters_do(slot);
+    return any;
+}
+
+/* teffi_laters_age - in a long pass, now_ns has just been read: do what has waited for too long. */
+void teffi_laters_age(teffi_slot *slot);
 
 /* ---- find.c ---- */
 

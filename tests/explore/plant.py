@@ -26,6 +26,12 @@ PLANTS = {
     "last-searcher": ("idle.c",
                       "(word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real)",
                       "(word & SEARCHING_MASK) > UINT16_MAX"),
+    # What a worker had put off makes a group READY, which the worker does not look for any more.
+    "late-work": ("find.c",
+                  "    if (!group && teffi_laters_run(w->slot))\n        group = local(w);\n",
+                  "    if (!group)\n        (void)teffi_laters_run(w->slot);\n"),
+    # A worker blocks and leaves what it had put off to nobody.
+    "held-back": ("idle.c", "    (void)teffi_laters_run(w->slot);\n", ""),
     # A slot is retaken without the barrier that makes its worker's flag visible.
     "no-barrier": ("idle.c",
                    "    if (!w->real->exchanges)\n        teffi_barrier_all();\n", ""),

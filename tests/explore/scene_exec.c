@@ -23,10 +23,11 @@ typedef struct place {
 typedef struct token {
     teffi_item item;
     teffi_timer timer;
+    teffi_later later;
     unsigned source, number; /* which thread outside pushed it first, as which of its own */
     unsigned hops;
     bool fresh;  /* not handled yet */
-    place *next; /* where its timer will push it */
+    place *next; /* where its timer, or what was put off, will push it */
 } token;
 
 typedef struct cabin { /* a group for one visit, freed when it has ended */
@@ -67,6 +68,12 @@ static void go_to(token *t, place *p)
 static void on_timer(teffi_timer *timer)
 {
     token *t = teffi_container(timer, token, timer);
+    go_to(t, t->next);
+}
+
+static void on_later(teffi_later *later)
+{
+    token *t = teffi_container(later, token, later);
     go_to(t, t->next);
 }
 
@@ -157,7 +164,7 @@ static void go_to_cabin(token *t)
 static void hop(token *t)
 {
     place *to = &places[explore_draw(n_places)];
-    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(9)) {
+    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(10)) {
     case 1:
         t->next = to;
         exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
@@ -184,6 +191,11 @@ static void hop(token *t)
         break;
     case 8: /* a system call that nobody declared */
         (void)explore_wait(t, ex.now_ns + explore_draw(30000000));
+        break;
+    case 9:
+        t->next = to;
+        if (exec->ops->put_off(exec, &t->later))
+            return;
         break;
     default:
         break;
@@ -258,6 +270,7 @@ static void look_for_lost(void)
     for (unsigned i = 0; i < real()->n_slots; i++) {
         teffi_slot *slot = &real()->slots[i];
         work |= teffi_deque_count(&slot->deque) != 0;
+        work |= slot->laters && (!slot->worker || slot->worker->state == TEFFI_WORKER_PARKED);
         work |= slot->next && slot->worker && slot->worker->state == TEFFI_WORKER_PARKED;
     }
     if (work)
@@ -284,6 +297,7 @@ static void set_up_tokens(void)
         t->number = numbers[t->source]++;
         t->hops = 1 + explore_draw(4);
         t->timer.fire = on_timer;
+        t->later.run = on_later;
         t->fresh = true;
     }
 }

@@ -1,0 +1,50 @@
+/* later.c - what a worker puts off to the end of its pass, so that it is done once for many: the
+ * transport's writes.
+ * Way:     exec op -> [later] -> find.c, when the worker's own queues are empty -> later->run
+ * Threads: a slot's list is filled by the worker that holds it and emptied by that worker, or by
+ *          the monitor when one turn keeps the worker for long. */
+#include <stddef.h>
+#include "sched/worker.h"
+
+enum { AGE_MAX_NS = 50000 }; /* of a pass that does not end */
+
+bool teffi_put_off(teffi_exec *exec, teffi_later *later)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (!w || &w->real->exec != exec || w->blocking)
+        return false;
+    uint32_t was = teffi_enter(w);
+    teffi_slot *slot = teffi_slot_kept(w);
+    if (slot) {
+        teffi_later *head = atomic_load_explicit(&slot->laters, memory_order_relaxed);
+        do
+            later->next = head;
+        /* release: later->next, pairs with run's acquire. Only run takes out, and all at once. */
+        while (!atomic_compare_exchange_weak_explicit(&slot->laters, &head, later,
+                                                      memory_order_release, memory_order_relaxed));
+    }
+    teffi_leave(w, was);
+    return slot != NULL;
+}
+
+void teffi_laters_do(teffi_slot *slot)
+{
+    teffi_later *at = atomic_exchange_explicit(&slot->laters, NULL, memory_order_acquire);
+    while (at) {
+        teffi_later *next = at->next; /* once it runs it may be put off again */
+        at->run(at);
+        at = next;
+    }
+}
+
+void teffi_laters_age(teffi_slot *slot)
+{
+    if (!atomic_load_explicit(&slot->laters, memory_order_relaxed)) {
+        slot->later_ns = 0;
+    } else if (!slot->later_ns) {
+        slot->later_ns = slot->now_ns;
+    } else if (slot->now_ns - slot->later_ns > AGE_MAX_NS) {
+        slot->later_ns = 0;
+        teffi_laters_do(slot);
+    }
+}
