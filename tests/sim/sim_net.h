@@ -58,6 +58,7 @@ typedef struct sim_side {
     bool up, ended, finished, bye_sent, replaced;
     bool clean;           /* of the end */
     uint64_t last_due_ns; /* towards this side */
+    uint64_t sent_ns;     /* the newest frame towards it */
 } sim_side;
 
 struct sim_conn {

@@ -52,7 +52,10 @@ static void depart(sim_conn *conn, int to, sim_frame *frame)
 {
     sim *s = conn->sim;
     sim_side *side = &conn->side[to];
-    uint64_t due = s->now_ns + sim_wire_delay(s);
+    /* What one turn sends is one write, and mostly one read. */
+    bool together = side->sent_ns == s->now_ns && !sim_draw_chance(&s->delay, 100);
+    uint64_t due = together ? side->last_due_ns : s->now_ns + sim_wire_delay(s);
+    side->sent_ns = s->now_ns;
     if (due < side->last_due_ns)
         due = side->last_due_ns;
     side->last_due_ns = due;
