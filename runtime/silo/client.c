@@ -165,6 +165,7 @@ static teff_err open_net(teff_client *client, const teff_client_options *opt, ch
     teffi_net_options net = {.self = {.role = TEFFI_ROLE_CLIENT, .node = node->id},
                              .events = &teffi_node_net_events,
                              .arg = node,
+                             .exec = node->exec,
                              .tls_cert = opt->tls_cert,
                              .tls_ca = opt->tls_ca};
     memcpy(net.self.cluster, node->cluster, sizeof node->cluster);

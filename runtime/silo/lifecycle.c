@@ -110,6 +110,7 @@ static teff_err open_net(teff_silo *silo, char *text)
     teffi_net_options opt = {.self = {.role = TEFFI_ROLE_SILO},
                              .events = &teffi_node_net_events,
                              .arg = node,
+                             .exec = node->exec,
                              .tls_cert = silo->opt.tls_cert,
                              .tls_ca = silo->opt.tls_ca};
     snprintf(opt.self.cluster, sizeof opt.self.cluster, "%s", node->cluster);

@@ -183,6 +183,7 @@ static void link_free(teffi_net *net)
         nng_stream_listener_close(link->listener);
     nng_aio_stop(link->accept_aio);
     teffi_link_tick_stop(link);
+    teffi_link_recv_reclaim(link);
     kill_all(link);
     forget_nodes(link);
     teffi_link_conn_reap(link);
@@ -213,6 +214,7 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->self.version_max = TEFFI_PROTOCOL_MAX;
     link->events = *opt->events;
     link->arg = opt->arg;
+    link->exec = opt->exec;
     link->frame_max_bytes = or_default(opt->frame_max_bytes, FRAME_MAX_DEFAULT);
     link->queue_max_bytes = or_default(opt->queue_max_bytes, QUEUE_MAX_DEFAULT);
     link->heartbeat_ms = or_default(opt->heartbeat_ms, 1000);
@@ -233,6 +235,7 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
     pthread_mutex_init(&link->lock, NULL);
     pthread_cond_init(&link->changed, NULL);
     set_options(link, opt);
+    teffi_link_recv_init(link);
     teff_err err = set_tls(link, opt, text);
     if (!err && nng_aio_alloc(&link->accept_aio, teffi_link_accept_cb, link) != 0) {
         snprintf(text, TEFF_TEXT_MAX, "link: out of memory");

@@ -16,16 +16,22 @@
 #include "base/queue.h"
 #include "platform/platform.h"
 #include "platform/thread.h"
+#include "sched/exec.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
 #include "wire/net.h"
 
 enum {
     LINK_BUCKETS = 1024,
-    LINK_PENDING_MAX = 1024,     /* accepted, not yet through their hello */
-    LINK_WRITE_MAX = 256 * 1024, /* of one write */
-    LINK_READ_MIN = 4 * 1024,    /* an idle connection's buffer */
-    LINK_READ_MAX = 128 * 1024,  /* a busy one's, unless a frame is larger */
+    LINK_PENDING_MAX = 1024,      /* accepted, not yet through their hello */
+    LINK_WRITE_MAX = 256 * 1024,  /* of one write */
+    LINK_FLUSH_BYTES = 16 * 1024, /* a pass's frames are written when there are so many */
+    LINK_WRITES_INLINE = 4,       /* in a row, for what was appended meanwhile */
+    LINK_BURST_NS = 100000,       /* between two writes of threads that are no workers */
+    LINK_READERS = 16,            /* groups of connections' reads */
+    LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
+    LINK_READ_MIN = 4 * 1024,     /* an idle connection's buffer */
+    LINK_READ_MAX = 128 * 1024,   /* a busy one's, unless a frame is larger */
     LINK_SILENT_HEARTBEATS = 5,
     LINK_HELD_UP_HEARTBEATS = 2, /* between two ticks: this process was held up */
     LINK_BACKOFF_MIN_MS = 20,
@@ -116,6 +122,8 @@ struct teffi_conn {
     teffi_link *owner;
     bool dialled;
     nng_aio *recv_aio, *send_aio, *dial_aio;
+    nng_aio *now_aio;    /* without a callback; NULL: tls, where it cannot be aborted */
+    teffi_group *reader; /* of link->readers */
     nng_stream_dialer *dialer;
     char target[TEFFI_ADDRESS_MAX + 1]; /* dialled address, for texts */
     void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
@@ -145,6 +153,9 @@ struct teffi_conn {
     nng_stream *stream;
     out_buffer control; /* handshake frames: go first, also before UP */
     out_buffer fill;    /* frames that wait */
+    uint64_t fill_frames;
+    uint64_t filled_ns; /* the clock at the first of them since they were put off */
+    bool put_off;       /* later is with the executor, and holds a reference */
     bool sending;       /* fly and fly_at are the flight's own meanwhile */
     bool torn;          /* the last flight did not arrive whole; sending stays */
     bool ending;        /* the reader came to its end: the flight ends the connection */
@@ -157,6 +168,8 @@ struct teffi_conn {
     pthread_mutex_t read_gate, write_gate;
     bool shut; /* nothing is given to the stream any more */
 
+    teffi_later later; /* the executor's while put_off */
+
     /* the flight's */
     out_buffer fly;
     size_t fly_at;
@@ -164,6 +177,9 @@ struct teffi_conn {
     /* the reader's, then its batch event's */
     uint8_t *in;
     size_t in_len, in_cap;
+    size_t got;        /* by the last receive */
+    uint64_t frames;   /* not counted yet */
+    teffi_item item;   /* in reader's queue: go on there */
     unsigned in_small; /* receives in a row that needed little of it */
     bool refused;      /* told so; what it still says is not read */
     teffi_queue batch;
@@ -197,6 +213,11 @@ struct teffi_link {
     nng_aio *accept_aio;
     teffi_thread ticker;
     bool ticking;
+
+    teffi_exec *exec; /* may be NULL */
+    teffi_group readers[LINK_READERS];
+    _Atomic uint32_t next_reader;
+    _Atomic bool direct; /* the executor has stopped: reads stay on nng's threads */
 
     teffi_parker tick_parker; /* any thread wakes the ticker */
 
@@ -306,6 +327,8 @@ bool teffi_link_greet_frame(teffi_conn *conn, const teffi_frame *frame);
 /* ---- link_send.c ---------------------------------------------------------------------------- */
 teff_err teffi_link_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
 void teffi_link_send_cb(void *arg);
+/* teffi_link_send_later - a conn's later: the frames of a pass. */
+void teffi_link_send_later(teffi_later *later);
 /* teffi_link_send_control - queue and flush; handshake frames overtake what waits. */
 void teffi_link_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 /* teffi_link_send_open - the handshake is over: what waits may go. */
@@ -325,6 +348,11 @@ void teffi_link_recv_cb(void *arg);
 /* teffi_link_recv_go_on - what is still buffered, then the next receive. in: takes one reference
  * over. */
 void teffi_link_recv_go_on(teffi_conn *conn);
+
+/* teffi_link_recv_init - the groups of reads, when there is an executor. */
+void teffi_link_recv_init(teffi_link *link);
+/* teffi_link_recv_reclaim - the executor has stopped: go on here with what it still had. */
+void teffi_link_recv_reclaim(teffi_link *link);
 
 /* ---- link_events.c -------------------------------------------------------------------------- */
 /* teffi_link_event_post - append to the node's queue. in: takes over one reference of conn. */

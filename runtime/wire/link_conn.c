@@ -9,8 +9,10 @@
 
 static bool alloc_aios(teffi_conn *conn)
 {
+    bool tls = conn->owner->tls_dial != NULL;
     return nng_aio_alloc(&conn->recv_aio, teffi_link_recv_cb, conn) == 0 &&
            nng_aio_alloc(&conn->send_aio, teffi_link_send_cb, conn) == 0 &&
+           (tls || nng_aio_alloc(&conn->now_aio, NULL, NULL) == 0) &&
            (!conn->dialled || nng_aio_alloc(&conn->dial_aio, teffi_link_dial_cb, conn) == 0);
 }
 
@@ -18,6 +20,7 @@ static void free_conn(teffi_conn *conn)
 {
     nng_aio_free(conn->recv_aio);
     nng_aio_free(conn->send_aio);
+    nng_aio_free(conn->now_aio);
     nng_aio_free(conn->dial_aio);
     if (conn->stream)
         nng_stream_free(conn->stream);
@@ -45,6 +48,10 @@ teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled)
     pthread_mutex_init(&conn->lock, NULL);
     pthread_mutex_init(&conn->read_gate, NULL);
     pthread_mutex_init(&conn->write_gate, NULL);
+    conn->later.run = teffi_link_send_later;
+    /* relaxed: any of them will do */
+    uint32_t n = atomic_fetch_add_explicit(&link->next_reader, 1, memory_order_relaxed);
+    conn->reader = &link->readers[n % LINK_READERS];
     conn->deadline_ns = teffi_link_now(link) + link->hello_timeout_ms * 1000000ull;
     if (!alloc_aios(conn)) {
         free_conn(conn);

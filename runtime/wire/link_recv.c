@@ -2,7 +2,8 @@
  * it receives, takes apart what came, hands a batch on, and receives again only then. So a slow
  * owner slows the peer down through the socket.
  * Way:     nng stream -> [recv] -> frame -> link_events
- * Threads: the reader is the receive callback, then whoever tells the batch. */
+ * Threads: the reader is the receive callback, or a worker when much has come, then whoever tells
+ *          the batch. */
 #include "wire/link.h"
 
 #include <stdio.h>
@@ -89,15 +90,15 @@ static bool admit_client(teffi_conn *conn, teffi_msg *msg)
     return false;
 }
 
-static bool take_message(teffi_conn *conn, const teffi_frame *frame)
+static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     teffi_msg *msg;
     if (conn->dialled && conn->owner->self.role == TEFFI_ROLE_SILO)
         return malformed(conn, "a message against the direction");
-    teff_err err = teffi_frame_decode(frame, teffi_link_now(conn->owner), &msg);
+    teff_err err = teffi_frame_decode(frame, now_ns, &msg);
     if (err)
         return malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message" : "bad message");
-    teffi_link_count(conn->owner, LINK_FRAMES_IN, 1);
+    conn->frames++;
     if (conn->peer.role == TEFFI_ROLE_SILO || admit_client(conn, msg))
         teffi_queue_push(&conn->batch, &msg->link);
     return true;
@@ -123,13 +124,13 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     }
 }
 
-static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
+static bool take_frame(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     if (conn->refused)
         return true;
     if (conn->state != CONN_UP)
         return teffi_link_greet_frame(conn, frame);
-    return frame->kind <= TEFFI_MSG_RESPONSE ? take_message(conn, frame)
+    return frame->kind <= TEFFI_MSG_RESPONSE ? take_message(conn, frame, now_ns)
                                              : take_control(conn, frame);
 }
 
@@ -148,6 +149,7 @@ static bool bad_length(teffi_conn *conn, teff_err err)
 /* Take frames apart from *at on. */
 static progress take_frames(teffi_conn *conn, size_t *at)
 {
+    uint64_t now_ns = teffi_link_now(conn->owner);
     while (conn->batch.count < LINK_BATCH_MAX) {
         teffi_frame frame;
         size_t size;
@@ -157,7 +159,7 @@ static progress take_frames(teffi_conn *conn, size_t *at)
             return bad_length(conn, err), BROKEN;
         if (size == 0 || size > conn->in_len - *at)
             return NEED_MORE;
-        if (!take_frame(conn, &frame))
+        if (!take_frame(conn, &frame, now_ns))
             return BROKEN;
         *at += size;
     }
@@ -168,6 +170,8 @@ static progress parse(teffi_conn *conn)
 {
     size_t at = 0;
     progress p = take_frames(conn, &at);
+    teffi_link_count(conn->owner, LINK_FRAMES_IN, conn->frames);
+    conn->frames = 0;
     conn->in_len -= at;
     if (at && conn->in_len)
         memmove(conn->in, conn->in + at, conn->in_len);
@@ -231,6 +235,60 @@ void teffi_link_recv_go_on(teffi_conn *conn)
     go_on(conn, 0);
 }
 
+/* ---- on a worker ---- */
+
+static void read_item(teffi_group *group, teffi_item *item)
+{
+    teffi_conn *conn = teffi_container(item, teffi_conn, item);
+    (void)group;
+    go_on(conn, conn->got);
+}
+
+static void describe(teffi_group *group, char *text, size_t size)
+{
+    (void)group;
+    snprintf(text, size, "a reader of the link");
+}
+
+void teffi_link_recv_init(teffi_link *link)
+{
+    static const teffi_group_ops ops = {
+        .handle = read_item, .describe = describe, .kind = TEFFI_CONTEXT_GROUP};
+    for (unsigned i = 0; link->exec && i < LINK_READERS; i++)
+        teffi_group_init(&link->readers[i], link->exec, &ops);
+}
+
+/* Much was read: workers take it apart, and what it makes READY is near the one that does. Under
+ * the connection's lock, so that reclaim finds all that was handed over. out: false: go on here. */
+static bool hand_over(teffi_conn *conn)
+{
+    teffi_link *link = conn->owner;
+    if (!link->exec || conn->state != CONN_UP || conn->got <= LINK_READ_HERE)
+        return false;
+    pthread_mutex_lock(&conn->lock);
+    bool over = !atomic_load_explicit(&link->direct, memory_order_relaxed);
+    if (over)
+        (void)teffi_group_push(conn->reader, &conn->item);
+    pthread_mutex_unlock(&conn->lock);
+    return over;
+}
+
+void teffi_link_recv_reclaim(teffi_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    /* relaxed: read under a lock that is taken here afterwards, or by a connection that is listed
+     * later */
+    atomic_store_explicit(&link->direct, true, memory_order_relaxed);
+    for (teffi_conn *c = link->conns; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        pthread_mutex_unlock(&c->lock);
+    }
+    pthread_mutex_unlock(&link->lock);
+    for (unsigned i = 0; link->exec && i < LINK_READERS; i++)
+        for (teffi_item *item; (item = teffi_group_drain(&link->readers[i]));)
+            read_item(&link->readers[i], item);
+}
+
 void teffi_link_recv_cb(void *arg)
 {
     teffi_conn *conn = arg;
@@ -245,8 +303,9 @@ void teffi_link_recv_cb(void *arg)
         teffi_link_conn_unref(conn);
         return;
     }
-    size_t got = nng_aio_count(conn->recv_aio);
-    conn->in_len += got;
-    teffi_link_count(conn->owner, LINK_BYTES_IN, got);
-    go_on(conn, got);
+    conn->got = nng_aio_count(conn->recv_aio);
+    conn->in_len += conn->got;
+    teffi_link_count(conn->owner, LINK_BYTES_IN, conn->got);
+    if (!hand_over(conn))
+        go_on(conn, conn->got);
 }

@@ -1,6 +1,7 @@
 /* link_send.c - frames into a connection's buffer, and the buffer onto the stream: at once when no
- * write is in flight, else by the end of the one that is. So a busy link writes many frames at a
- * time and an idle one does not wait.
+ * write is in flight, else by the end of the one that is. A worker puts that off to the end of its
+ * pass, so a busy link writes many frames at a time; a worker with nothing else to do writes at
+ * once.
  * Way:     net send -> [fill] -swap-> [fly] -> nng stream
  * Threads: fill under conn->lock; fly belongs to whoever set sending. */
 #include "wire/link.h"
@@ -41,61 +42,120 @@ static void swap(out_buffer *a, out_buffer *b)
     *b = t;
 }
 
-/* The flight is over, whole or torn. Takes over its reference. */
-static void land(teffi_conn *conn, bool torn)
+/* Lock held. out: true: fly holds something and is the caller's to write. */
+static bool take_off(teffi_conn *conn)
+{
+    if (conn->sending || conn->closed || !conn->stream)
+        return false;
+    if (conn->control.len) {
+        swap(&conn->control, &conn->fly);
+    } else if (conn->open && conn->fill.len) {
+        swap(&conn->fill, &conn->fly);
+        teffi_link_count(conn->owner, LINK_FRAMES_OUT, conn->fill_frames);
+        conn->fill_frames = 0;
+    } else {
+        return false;
+    }
+    conn->fly_at = 0;
+    conn->sending = true;
+    return true;
+}
+
+/* Lock held. All is written, and that was to be the end. */
+static bool is_over(const teffi_conn *conn)
+{
+    return conn->linger && !conn->sending && !conn->closed;
+}
+
+/* The flight is over, whole or torn. out: true: another one begins, the caller's. Else its
+ * reference is gone. */
+static bool land(teffi_conn *conn, bool torn)
 {
     pthread_mutex_lock(&conn->lock);
     if (!torn)
         shrink(&conn->fly);
     conn->sending = conn->torn = torn; /* what flew may have arrived in part */
     conn->sending_since_ns = 0;
+    bool next = take_off(conn);
+    bool over = torn || is_over(conn);
     bool end = conn->ending;
     pthread_mutex_unlock(&conn->lock);
-    if (torn)
+    if (next)
+        return true;
+    if (over)
         teffi_link_conn_kill(conn);
-    else
-        teffi_link_send_flush(conn);
     if (end)
         teffi_link_conn_end(conn);
     teffi_link_conn_unref(conn);
+    return false;
+}
+
+static bool give(teffi_conn *conn, nng_aio *aio)
+{
+    size_t n = conn->fly.len - conn->fly_at;
+    nng_iov iov = {conn->fly.data + conn->fly_at, n < LINK_WRITE_MAX ? n : LINK_WRITE_MAX};
+    nng_aio_set_iov(aio, 1, &iov);
+    return teffi_link_conn_submit(conn, &conn->write_gate, nng_stream_send, aio);
+}
+
+static void count_written(teffi_conn *conn, size_t n)
+{
+    conn->fly_at += n;
+    teffi_link_count(conn->owner, LINK_WRITES, 1);
+    teffi_link_count(conn->owner, LINK_BYTES_OUT, n);
 }
 
 /* Takes over the flight's reference. */
 static void write_some(teffi_conn *conn)
 {
-    size_t n = conn->fly.len - conn->fly_at;
-    nng_iov iov = {conn->fly.data + conn->fly_at, n < LINK_WRITE_MAX ? n : LINK_WRITE_MAX};
     conn->sending_since_ns = teffi_link_now(conn->owner);
-    nng_aio_set_iov(conn->send_aio, 1, &iov);
-    if (!teffi_link_conn_submit(conn, &conn->write_gate, nng_stream_send, conn->send_aio))
-        land(conn, true); /* shut: this was the last flight */
+    if (!give(conn, conn->send_aio))
+        (void)land(conn, true); /* shut: this was the last flight */
 }
 
-/* Lock held. out: true: fly holds something and is the caller's to write. */
-static bool take_off(teffi_conn *conn)
+/* Mostly the socket has room: then nng is done when it returns, and without a callback no thread of
+ * its has to be woken for that. Where it is not done, nothing was written yet or it is just
+ * happening: the abort and the wait tell which.
+ * out:  false: something is left (or wrong), for write_some. */
+static bool write_now(teffi_conn *conn)
 {
-    if (conn->sending || conn->closed || !conn->stream)
-        return false;
-    if (conn->control.len)
-        swap(&conn->control, &conn->fly);
-    else if (conn->open && conn->fill.len)
-        swap(&conn->fill, &conn->fly);
-    else
-        return false;
-    conn->fly_at = 0;
-    conn->sending = true;
-    return true;
+    nng_aio *aio = conn->now_aio;
+    while (aio && conn->fly_at < conn->fly.len) {
+        size_t left = conn->fly.len - conn->fly_at;
+        if (!give(conn, aio))
+            return false;
+        if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
+            nng_aio_abort(aio, NNG_ECANCELED);
+        nng_aio_wait(aio);
+        if (nng_aio_result(aio) != 0)
+            return false;
+        count_written(conn, nng_aio_count(aio));
+        if (nng_aio_count(aio) < left && nng_aio_count(aio) < LINK_WRITE_MAX)
+            return false; /* the socket is full */
+    }
+    if (aio)
+        conn->wrote_ns = teffi_link_now(conn->owner);
+    return aio != NULL;
+}
+
+/* Takes over the flight's reference. */
+static void fly(teffi_conn *conn)
+{
+    for (unsigned i = 0; i < LINK_WRITES_INLINE && write_now(conn); i++)
+        if (!land(conn, false))
+            return;
+    write_some(conn);
 }
 
 void teffi_link_send_flush(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
-    bool fly = take_off(conn);
-    bool over = conn->linger && !conn->sending && !conn->closed;
+    bool mine = take_off(conn);
+    bool over = is_over(conn);
     pthread_mutex_unlock(&conn->lock);
-    if (fly) {
+    if (mine) {
         teffi_link_conn_ref(conn); /* the flight's */
-        write_some(conn);
+        fly(conn);
     } else if (over) {
         teffi_link_conn_kill(conn);
     }
@@ -105,19 +165,44 @@ void teffi_link_send_cb(void *arg)
 {
     teffi_conn *conn = arg;
     if (nng_aio_result(conn->send_aio) != 0) {
-        land(conn, true);
+        (void)land(conn, true);
         return;
     }
-    size_t n = nng_aio_count(conn->send_aio);
-    conn->fly_at += n;
     conn->wrote_ns = conn->sending_since_ns;
-    teffi_link_count(conn->owner, LINK_WRITES, 1);
-    teffi_link_count(conn->owner, LINK_BYTES_OUT, n);
-    if (conn->fly_at < conn->fly.len) {
+    count_written(conn, nng_aio_count(conn->send_aio));
+    if (conn->fly_at < conn->fly.len)
         write_some(conn);
-        return;
-    }
-    land(conn, false);
+    else if (land(conn, false))
+        fly(conn);
+}
+
+/* out: true: a flight begins. */
+static bool end_pass(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    conn->put_off = false;
+    bool mine = take_off(conn);
+    pthread_mutex_unlock(&conn->lock);
+    return mine;
+}
+
+void teffi_link_send_later(teffi_later *later)
+{
+    teffi_conn *conn = teffi_container(later, teffi_conn, later);
+    if (end_pass(conn))
+        fly(conn); /* with later's reference */
+    else
+        teffi_link_conn_unref(conn);
+}
+
+/* A thread that is no worker has no pass. When it comes right behind another write there may be
+ * more: nng's thread ends this one, and what comes meanwhile goes together. */
+static void fly_outside(teffi_conn *conn)
+{
+    if (teffi_link_now(conn->owner) - conn->wrote_ns < LINK_BURST_NS)
+        write_some(conn);
+    else
+        fly(conn);
 }
 
 static void put_control(teffi_conn *conn, out_buffer *buffer, uint8_t kind, const uint8_t *payload,
@@ -171,12 +256,15 @@ void teffi_link_send_steal(teffi_conn *from, teffi_conn *to)
     out_buffer fill;
     pthread_mutex_lock(&from->lock);
     fill = from->fill;
+    uint64_t frames = from->fill_frames;
     bool finished = from->finished;
     from->fill = (out_buffer){0};
+    from->fill_frames = 0;
     from->closed = from->finished = true;
     pthread_mutex_unlock(&from->lock);
     pthread_mutex_lock(&to->lock);
     swap(&fill, &to->fill); /* to is not open: it holds nothing */
+    to->fill_frames = frames;
     to->finished = finished;
     pthread_mutex_unlock(&to->lock);
     free(fill.data);
@@ -190,8 +278,17 @@ static bool has_room(const teffi_conn *conn, size_t size, bool answer)
     return waiting == 0 || (waiting < max && size <= max - waiting);
 }
 
-static teff_err append(teffi_conn *conn, const teffi_msg *msg, size_t size, size_t body_len,
-                       uint64_t now_ns)
+/* Lock held. In one pass the clock is read once: time left is told in milliseconds. */
+static uint64_t now_for(teffi_conn *conn, const teffi_msg *msg)
+{
+    if (!msg->deadline_ns)
+        return 0;
+    if (!conn->put_off || !conn->filled_ns)
+        conn->filled_ns = teffi_link_now(conn->owner);
+    return conn->filled_ns;
+}
+
+static teff_err append(teffi_conn *conn, const teffi_msg *msg, size_t size, size_t body_len)
 {
     if (conn->finished)
         return TEFF_E_CLOSED;
@@ -201,9 +298,33 @@ static teff_err append(teffi_conn *conn, const teffi_msg *msg, size_t size, size
         return TEFF_E_OVERLOADED;
     if (!reserve(&conn->fill, size))
         return TEFF_E_NOMEM;
-    teffi_frame_encode(msg, body_len, now_ns, conn->fill.data + conn->fill.len);
+    teffi_frame_encode(msg, body_len, now_for(conn, msg), conn->fill.data + conn->fill.len);
     conn->fill.len += size;
+    conn->fill_frames++;
     return TEFF_OK;
+}
+
+typedef enum next_step { LEAVE_IT, PUT_OFF, WRITE } next_step;
+
+/* Lock held; a frame was appended. */
+static next_step next(teffi_conn *conn)
+{
+    if (conn->sending || !conn->open)
+        return LEAVE_IT; /* it goes with the next flight */
+    bool much = conn->fill.len >= LINK_FLUSH_BYTES;
+    if (conn->put_off && !much)
+        return LEAVE_IT;
+    if (much)
+        return take_off(conn) ? WRITE : LEAVE_IT;
+    conn->put_off = true;
+    conn->filled_ns = 0;
+    return PUT_OFF;
+}
+
+static bool put_off(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    return exec && exec->ops->put_off && exec->ops->put_off(exec, &conn->later);
 }
 
 teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg)
@@ -213,14 +334,18 @@ teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg)
     teff_err err = teffi_frame_size(msg, link->frame_max_bytes, &size, &body_len);
     if (err)
         return err;
-    uint64_t now_ns = msg->deadline_ns ? teffi_link_now(link) : 0;
     pthread_mutex_lock(&conn->lock);
-    err = append(conn, msg, size, body_len, now_ns);
+    err = append(conn, msg, size, body_len);
+    next_step step = err ? LEAVE_IT : next(conn);
     pthread_mutex_unlock(&conn->lock);
     if (err)
         return err;
-    teffi_link_count(link, LINK_FRAMES_OUT, 1);
-    teffi_link_send_flush(conn);
+    if (step != LEAVE_IT)
+        teffi_link_conn_ref(conn); /* the flight's, or later's */
+    if (step == WRITE)
+        fly(conn);
+    else if (step == PUT_OFF && !put_off(conn))
+        end_pass(conn) ? fly_outside(conn) : teffi_link_conn_unref(conn);
     teffi_msg_free(msg);
     return TEFF_OK;
 }

@@ -40,6 +40,8 @@ typedef struct teffi_net_events {
     void (*down)(void *arg, const teffi_hello *peer, bool clean);
 } teffi_net_events;
 
+struct teffi_exec;
+
 typedef struct teffi_net_options {
     teffi_hello self; /* node, role, cluster, address; versions are the transport's */
     const teffi_net_events *events;
@@ -51,6 +53,9 @@ typedef struct teffi_net_options {
     /* waiting for one peer; 0 = 64 MiB; responses may take twice that */
     uint32_t queue_max_bytes;
     uint32_t hello_timeout_ms; /* the whole handshake; 0 = 10,000 */
+    /* Whose workers take long reads apart and put writes off to the end of their pass; it stops
+     * before free is called. NULL: neither is done. */
+    struct teffi_exec *exec;
 } teffi_net_options;
 
 typedef struct teffi_net_counters {

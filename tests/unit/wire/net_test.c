@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <teff/silo.h>
 #include <time.h>
+#include "sched/exec.h"
 
 /* What a test does not ask for must not happen, on however slow a machine. */
 enum { HEARTBEAT_MS = 60000, HELLO_TIMEOUT_MS = 120000 };
@@ -179,6 +180,9 @@ test_node *test_node_start(test_options opt)
         .mono_ns = mono_ns, .random = random_bits, .log = {write_line, NULL, TEFFI_INFO}};
     set_up_waiting(n);
     fill_options(n, &opt, &net);
+    if (opt.workers)
+        assert_int_equal(teffi_exec_real_new(&n->platform, opt.workers, NULL, &n->exec), TEFF_OK);
+    net.exec = n->exec;
     if (teffi_net_nng_new(&n->platform, &net, &n->net, text))
         fail_msg("%s", text);
     if (net.self.role == TEFFI_ROLE_SILO) {
@@ -195,11 +199,20 @@ void test_node_stop(test_node *n)
     enter(n);
     n->hold = false;
     leave(n);
+    if (n->exec)
+        n->exec->ops->stop(n->exec);
     n->net->ops->free(n->net);
+    if (n->exec)
+        n->exec->ops->free(n->exec);
     teffi_msg_free(n->last);
     pthread_cond_destroy(&n->changed);
     pthread_mutex_destroy(&n->lock);
     free(n);
+}
+
+uint64_t test_now(void)
+{
+    return real_ns();
 }
 
 uint64_t test_deadline(void)

@@ -17,6 +17,7 @@
 /* What one node's owner saw; all under lock. */
 typedef struct test_node {
     teffi_net *net;
+    struct teffi_exec *exec; /* NULL unless test_options.workers */
     teffi_platform platform;
     teffi_node_id id;
     char address[TEFFI_ADDRESS_MAX + 1];
@@ -40,6 +41,7 @@ enum { TEST_SHUTDOWN_MS = 60000 };
 typedef struct test_options {
     uint32_t role, heartbeat_ms, queue_max_bytes, hello_timeout_ms, frame_max_bytes;
     uint32_t silo, incarnation;
+    unsigned workers; /* of an executor of its own */
     const char *cluster, *listen, *cert, *ca;
 } test_options;
 
@@ -67,6 +69,7 @@ void test_clock_hold(void);
 void test_clock_move(uint32_t ms);
 void test_clock_release(void);
 
+uint64_t test_now(void);
 uint64_t test_deadline(void);
 /* test_pause - wait for a change, at most 10 ms. out: false past the deadline. */
 bool test_pause(test_node *node, uint64_t limit_ns);

@@ -1,0 +1,170 @@
+/* test_link_pass.c - links with an executor: its workers put writes off to the end of their pass,
+ * and take long reads apart. */
+#include "net_test.h"
+
+#include <time.h>
+#include "sched/exec.h"
+
+enum { N = 20000 };
+
+/* A group whose turn sends. */
+typedef struct sender {
+    teffi_group group;
+    teffi_item item;
+    test_node *from, *to;
+    uint32_t n;
+    bool blocks;
+    _Atomic bool sent, go_on, over;
+} sender;
+
+static void wait_for(_Atomic bool *flag)
+{
+    uint64_t limit = test_deadline();
+    struct timespec t = {0, 1000000};
+    while (!*flag && test_now() < limit)
+        nanosleep(&t, NULL);
+}
+
+/* The turn goes on, with its thread, until it may end. */
+static void send_all(teffi_group *group, teffi_item *item)
+{
+    sender *s = teffi_container(group, sender, group);
+    (void)item;
+    for (uint32_t i = 1; i <= s->n; i++)
+        test_send(s->from, s->to, i, 20);
+    s->sent = true;
+    if (s->blocks)
+        group->exec->ops->blocking_begin(group->exec);
+    wait_for(&s->go_on);
+    if (s->blocks)
+        group->exec->ops->blocking_end(group->exec);
+    s->over = true;
+}
+
+static void begin(sender *s)
+{
+    static const teffi_group_ops ops = {.handle = send_all};
+    teffi_group_init(&s->group, s->from->exec, &ops);
+    assert_true(teffi_group_push(&s->group, &s->item));
+}
+
+static void end(sender *s)
+{
+    s->go_on = true;
+    wait_for(&s->over);
+    assert_true(s->over);
+}
+
+/* Two nodes whose connection is up; a has the executor, b if it reads with workers too. */
+static void connect(test_node **a, test_node **b, unsigned readers)
+{
+    *a = test_node_start((test_options){.workers = 2});
+    *b = test_node_start((test_options){.workers = readers});
+    test_know(*a, *b);
+    test_know(*b, *a);
+    test_send(*b, *a, 1, 1);
+    test_send(*a, *b, 1, 1);
+    test_node *nb = *b, *na = *a;
+    test_wait(nb, nb->messages == 1 && nb->ups == 2 && !(nb->last_slot = 0));
+    test_wait(na, na->messages == 1 && na->ups == 2 && !(na->last_slot = 0));
+}
+
+static void disconnect(test_node *a, test_node *b)
+{
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void one_pass_is_few_writes(void **state)
+{
+    (void)state;
+    test_node *a, *b;
+    connect(&a, &b, 2);
+    uint64_t before = test_counters(a).writes;
+    sender s = {.from = a, .to = b, .n = N, .go_on = true};
+    begin(&s);
+    end(&s);
+    test_wait(b, b->messages == N + 1);
+    assert_int_equal(b->disorder, 0);
+    assert_in_range(test_counters(a).writes - before, 1, N / 20);
+    assert_int_equal(test_counters(a).frames_out, N + 1);
+    assert_int_equal(test_counters(b).frames_in, N + 1);
+    disconnect(a, b);
+}
+
+static void a_turn_that_goes_on_holds_nothing_back(void **state)
+{
+    (void)state;
+    test_node *a, *b;
+    connect(&a, &b, 0);
+    sender senders[2]; /* they live as long as a's workers */
+    for (int blocks = 0; blocks < 2; blocks++) {
+        sender *s = &senders[blocks];
+        *s = (sender){.from = a, .to = b, .n = 3, .blocks = blocks};
+        unsigned so_far = b->messages;
+        begin(s);
+        test_wait(b, b->messages == so_far + 3);
+        assert_false(s->over);
+        end(s);
+    }
+    disconnect(a, b);
+}
+
+static void what_a_stopped_executor_had_put_off_is_sent(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        test_node *a, *b;
+        connect(&a, &b, 0);
+        sender s = {.from = a, .to = b, .n = 3, .go_on = true};
+        begin(&s);
+        wait_for(&s.sent);
+        a->exec->ops->stop(a->exec);
+        test_wait(b, b->messages == 4);
+        assert_int_equal(b->disorder, 0);
+        disconnect(a, b);
+    }
+}
+
+static void workers_answer_in_order(void **state)
+{
+    (void)state;
+    test_node *a, *b;
+    connect(&a, &b, 2);
+    b->echo = true;
+    sender s = {.from = a, .to = b, .n = N, .go_on = true};
+    begin(&s);
+    end(&s);
+    test_wait(b, b->messages == N + 1);
+    test_wait(a, a->messages == N + 1);
+    assert_int_equal(b->disorder, 0);
+    assert_int_equal(a->last_slot, N);
+    disconnect(a, b);
+}
+
+/* What was handed to workers and not begun when they stopped must not keep the link. */
+static void a_link_ends_with_reads_under_way(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        test_node *a, *b;
+        connect(&a, &b, 1);
+        b->hold = true;
+        sender s = {.from = a, .to = b, .n = N / 10, .go_on = true};
+        begin(&s);
+        end(&s);
+        disconnect(b, a);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_pass_is_few_writes),
+        cmocka_unit_test(a_turn_that_goes_on_holds_nothing_back),
+        cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
+        cmocka_unit_test(workers_answer_in_order),
+        cmocka_unit_test(a_link_ends_with_reads_under_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
