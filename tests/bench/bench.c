@@ -11,12 +11,13 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "bench.h"
 #include "bench.teff.h"
 #include "idle.h"
 
-enum { RUNS_MAX = 16, WIDTH_MAX = 1024 };
+enum { WIDTH_MAX = 1024 };
 
-static uint64_t now_ns(void)
+uint64_t bench_now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -129,9 +130,9 @@ static teff_err run(bench_driver *self, const bench_plan *plan, bench_taken *out
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
         if (strcmp(plan->what, loops[i].what) != 0)
             continue;
-        uint64_t begin = now_ns();
+        uint64_t begin = bench_now_ns();
         teff_err err = loops[i].loop(self->ctx, plan);
-        out->nanoseconds = now_ns() - begin;
+        out->nanoseconds = bench_now_ns() - begin;
         return err;
     }
     return teff_fail(self->ctx, TEFF_E_INVALID, "no such loop: %s", plan->what);
@@ -141,16 +142,7 @@ static const bench_driver_methods driver_methods = {.run = run};
 
 /* ---- measuring ---- */
 
-typedef struct bench {
-    teff_silo *silo;
-    teff_ctx *ctx;
-    const char *pattern;
-    int runs;
-    double seconds; /* of one run */
-    uint64_t next_key;
-} bench;
-
-static void fatal(teff_ctx *ctx, teff_err err)
+void bench_fatal(teff_ctx *ctx, teff_err err)
 {
     fprintf(stderr, "bench: %s: %s\n", teff_err_name(err), ctx ? teff_error(ctx) : "");
     exit(1);
@@ -162,7 +154,7 @@ static double take(bench *b, const char *what, uint64_t n, uint64_t width, uint6
     bench_plan plan = *bench_plan(.what = what, .n = n, .width = width, .first = first);
     teff_err err = bench_driver_run(b->ctx, 1, &plan, &taken);
     if (err)
-        fatal(b->ctx, err);
+        bench_fatal(b->ctx, err);
     double ns = (double)taken->nanoseconds;
     teff_ctx_reset(b->ctx);
     return ns;
@@ -174,18 +166,23 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print(const bench *b, const char *name, const char *parameters, const char *unit,
-                  double *values, int runs)
+double bench_median(double *values, int n)
 {
-    (void)b;
-    qsort(values, (size_t)runs, sizeof *values, by_value);
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
+}
+
+void bench_print(const char *name, const char *parameters, const char *unit, double *values,
+                 int runs)
+{
+    double median = bench_median(values, runs);
     printf("{\"name\":\"%s\",\"parameters\":{%s},\"unit\":\"%s\",\"median\":%.4g,\"min\":%.4g,"
            "\"max\":%.4g,\"runs\":%d}\n",
-           name, parameters, unit, values[runs / 2], values[0], values[runs - 1], runs);
+           name, parameters, unit, median, values[0], values[runs - 1], runs);
     fflush(stdout);
 }
 
-static bool wanted(const bench *b, const char *name)
+bool bench_wanted(const bench *b, const char *name)
 {
     return !b->pattern || strstr(name, b->pattern);
 }
@@ -197,7 +194,7 @@ static void timed(bench *b, const char *name, const char *what, uint64_t width)
     char parameters[100];
     bool fresh = strcmp(what, "new") == 0;
     uint64_t n = width ? width : 64, first = 1;
-    if (!wanted(b, name))
+    if (!bench_wanted(b, name))
         return;
     for (;;) {
         first = fresh ? b->next_key : 1;
@@ -214,7 +211,7 @@ static void timed(bench *b, const char *name, const char *what, uint64_t width)
     }
     snprintf(parameters, sizeof parameters, "\"in_flight\":%llu,\"operations\":%llu",
              (unsigned long long)(width ? width : 1), (unsigned long long)n);
-    print(b, name, parameters, "ns/operation", values, b->runs);
+    bench_print(name, parameters, "ns/operation", values, b->runs);
 }
 
 static double resident_bytes(void)
@@ -233,7 +230,7 @@ static void density(bench *b)
     double values[RUNS_MAX];
     char parameters[60];
     uint64_t n = b->runs > 3 ? 200000 : 50000;
-    if (!wanted(b, "idle-activation-bytes"))
+    if (!bench_wanted(b, "idle-activation-bytes"))
         return;
     for (int r = 0; r < b->runs; r++) {
         double before = resident_bytes();
@@ -242,7 +239,7 @@ static void density(bench *b)
         values[r] = (resident_bytes() - before) / (double)n;
     }
     snprintf(parameters, sizeof parameters, "\"activations\":%llu", (unsigned long long)n);
-    print(b, "idle-activation-bytes", parameters, "bytes", values, b->runs);
+    bench_print("idle-activation-bytes", parameters, "bytes", values, b->runs);
 }
 
 /* ---- processes ---- */
@@ -290,7 +287,7 @@ static child start_child(const char *program, const char *seed)
     int to[2], from[2];
     char byte;
     if (pipe(to) || pipe(from))
-        fatal(NULL, TEFF_E_IO);
+        bench_fatal(NULL, TEFF_E_IO);
     child c = {.pid = fork(), .in = to[1]};
     if (c.pid == 0) {
         dup2(to[0], 0);
@@ -303,7 +300,7 @@ static child start_child(const char *program, const char *seed)
     close(to[0]);
     close(from[1]);
     if (read(from[0], &byte, 1) != 1)
-        fatal(NULL, TEFF_E_IO);
+        bench_fatal(NULL, TEFF_E_IO);
     return c;
 }
 
@@ -358,13 +355,13 @@ static void idle_rows(bench *b)
         double values[RUNS_MAX];
         char parameters[60];
         int runs = b->runs > 3 ? 3 : 1;
-        if (!wanted(b, rows[i].name))
+        if (!bench_wanted(b, rows[i].name))
             continue;
         for (int r = 0; r < runs; r++)
             if (!bench_idle(rows[i].n, seconds, &values[r]))
-                fatal(NULL, TEFF_E_IO);
+                bench_fatal(NULL, TEFF_E_IO);
         snprintf(parameters, sizeof parameters, "\"silos\":%d,\"seconds\":%d", rows[i].n, seconds);
-        print(b, rows[i].name, parameters, "% of a core", values, runs);
+        bench_print(rows[i].name, parameters, "% of a core", values, runs);
     }
 }
 
@@ -430,7 +427,9 @@ int main(int argc, char **argv)
     be_driver(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     local_rows(&b);
+    bench_fair(&b);
     remote_rows(&b, own_path());
+    bench_store(&b);
     idle_rows(&b);
     return 0;
 }

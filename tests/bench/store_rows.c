@@ -1,0 +1,263 @@
+/* store_rows.c - rows store-save: saves per second of grains that save at once, on SQLite, durably;
+ * and what a plain C loop does with the same rows, pragmas and transactions (sqlite-loop).
+ * Way:     bench.c -> [store_rows] -> Saver turns -> store -> SQLite's thread; or -> SQLite
+ * The loop and the grains take turns, so that both meet the same disk. */
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "bench.h"
+#include "rows.teff.h"
+
+enum { KEYS_MAX = 1024, VALUE_BYTES = 12 };
+
+static void must(teff_ctx *ctx, teff_err err)
+{
+    if (err)
+        bench_fatal(ctx, err);
+}
+
+/* ---- a folder for the files ---- */
+
+typedef struct folder {
+    char path[200];
+} folder;
+
+static folder new_folder(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    folder f;
+    snprintf(f.path, sizeof f.path, "%.150s/teff-store-XXXXXX", tmp ? tmp : P_tmpdir);
+    if (!mkdtemp(f.path))
+        bench_fatal(NULL, TEFF_E_IO);
+    return f;
+}
+
+static void remove_folder(const folder *f)
+{
+    static const char *const names[] = {"grains.db",   "loop.db",       "grains.db-wal",
+                                        "loop.db-wal", "grains.db-shm", "loop.db-shm"};
+    char path[300];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", f->path, names[i]);
+        unlink(path);
+    }
+    rmdir(f->path);
+}
+
+/* ---- the plain loop ---- */
+
+enum { BEGIN, COMMIT, LOOK, PUT, ETAG, STATEMENTS };
+
+typedef struct loop {
+    sqlite3 *db;
+    sqlite3_stmt *sql[STATEMENTS];
+    int64_t etag;
+} loop;
+
+static void sql_must(const loop *l, bool good)
+{
+    if (good)
+        return;
+    fprintf(stderr, "bench: sqlite: %s\n", sqlite3_errmsg(l->db));
+    exit(1);
+}
+
+/* The same tables and pragmas as the store's. */
+static void loop_open(loop *l, const folder *f)
+{
+    static const char *const text[STATEMENTS] = {
+        [BEGIN] = "BEGIN IMMEDIATE",
+        [COMMIT] = "COMMIT",
+        [LOOK] = "SELECT key, etag, sum, value FROM rows WHERE tab = ?1 AND key = ?2",
+        [PUT] = "INSERT INTO rows(tab, key, etag, sum, value) VALUES(?1, ?2, ?3, ?4, ?5) "
+                "ON CONFLICT(tab, key) DO UPDATE SET etag = ?3, sum = ?4, value = ?5",
+        [ETAG] = "INSERT OR REPLACE INTO etags(id, etag, sum) VALUES(1, ?1, ?2)"};
+    char path[300];
+    *l = (loop){0};
+    snprintf(path, sizeof path, "%s/loop.db", f->path);
+    sql_must(l, sqlite3_open(path, &l->db) == SQLITE_OK);
+    sql_must(l, sqlite3_exec(l->db,
+                             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                             "PRAGMA cell_size_check = ON; PRAGMA journal_size_limit = 67108864;"
+                             "CREATE TABLE rows(tab TEXT NOT NULL, key BLOB NOT NULL, "
+                             "etag INTEGER NOT NULL, sum INTEGER NOT NULL, value BLOB NOT NULL, "
+                             "PRIMARY KEY(tab, key));"
+                             "CREATE TABLE etags(id INTEGER PRIMARY KEY, etag INTEGER NOT NULL, "
+                             "sum INTEGER NOT NULL)",
+                             NULL, NULL, NULL) == SQLITE_OK);
+    for (int i = 0; i < STATEMENTS; i++)
+        sql_must(l, sqlite3_prepare_v2(l->db, text[i], -1, &l->sql[i], NULL) == SQLITE_OK);
+}
+
+static void loop_close(loop *l)
+{
+    for (int i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(l->sql[i]);
+    sqlite3_close(l->db);
+}
+
+static void step(const loop *l, int which)
+{
+    int rc = sqlite3_step(l->sql[which]);
+    sql_must(l, rc == SQLITE_DONE || rc == SQLITE_ROW);
+    sqlite3_reset(l->sql[which]);
+}
+
+static void bind_row(sqlite3_stmt *sql, const char *key)
+{
+    sqlite3_bind_text(sql, 1, "state", -1, SQLITE_STATIC);
+    sqlite3_bind_blob(sql, 2, key, (int)strlen(key), SQLITE_STATIC);
+}
+
+static void loop_save(loop *l, uint64_t i)
+{
+    char key[40], value[VALUE_BYTES];
+    snprintf(key, sizeof key, "dev rows.Saver %llu", (unsigned long long)(i % KEYS_MAX));
+    memset(value, (int)i, sizeof value);
+    bind_row(l->sql[LOOK], key);
+    step(l, LOOK);
+    bind_row(l->sql[PUT], key);
+    sqlite3_bind_int64(l->sql[PUT], 3, ++l->etag);
+    sqlite3_bind_int64(l->sql[PUT], 4, l->etag * 31);
+    sqlite3_bind_blob(l->sql[PUT], 5, value, sizeof value, SQLITE_STATIC);
+    step(l, PUT);
+}
+
+/* n saves, so many in a transaction. out: seconds. */
+static double loop_run(loop *l, uint64_t n, uint64_t together)
+{
+    uint64_t begin = bench_now_ns();
+    for (uint64_t i = 0; i < n;) {
+        step(l, BEGIN);
+        for (uint64_t k = 0; k < together && i < n; k++)
+            loop_save(l, i++);
+        sqlite3_bind_int64(l->sql[ETAG], 1, l->etag);
+        sqlite3_bind_int64(l->sql[ETAG], 2, l->etag * 31);
+        step(l, ETAG);
+        step(l, COMMIT);
+    }
+    return (double)(bench_now_ns() - begin) / 1e9;
+}
+
+/* ---- grains ---- */
+
+static teff_err keep(rows_saver *self, const rows_saving *in)
+{
+    teff_err err = TEFF_OK;
+    for (uint64_t i = 0; i < in->n && !err; i++) {
+        self->state->number++;
+        err = rows_saver_save(self);
+    }
+    return err;
+}
+
+typedef struct savers {
+    teff_silo *silo;
+    teff_ctx *ctx;
+} savers;
+
+static savers savers_open(const folder *f)
+{
+    static const rows_saver_methods methods = {.keep = keep};
+    char store[300];
+    savers s;
+    snprintf(store, sizeof store, "sqlite:%s/grains.db", f->path);
+    teff_silo_options opt = {.silent = 1, .store = store};
+    must(NULL, teff_silo_new(&opt, &s.silo, NULL));
+    must(NULL, teff_silo_host(s.silo, rows_saver_type(&methods, NULL)));
+    must(NULL, teff_silo_start(s.silo, NULL));
+    s.ctx = teff_silo_ctx(s.silo);
+    return s;
+}
+
+static void savers_close(savers *s)
+{
+    teff_ctx_free(s->ctx);
+    teff_silo_free(s->silo);
+}
+
+/* So many grains, each saving again and again, at once; n saves in all. out: seconds. */
+static double savers_run(const savers *s, uint64_t n, uint64_t together)
+{
+    static teff_call calls[KEYS_MAX];
+    uint64_t begin = bench_now_ns();
+    for (uint64_t i = 0; i < together; i++)
+        must(s->ctx,
+             rows_saver_keep_start(s->ctx, (int64_t)i, rows_saving(.n = n / together), &calls[i]));
+    must(s->ctx, teff_await_all(s->ctx, calls, together));
+    teff_ctx_reset(s->ctx);
+    return (double)(bench_now_ns() - begin) / 1e9;
+}
+
+/* ---- the rows ---- */
+
+static void print(const bench *b, const char *name, uint64_t together, uint64_t n, double *values,
+                  double *ratios)
+{
+    char parameters[PARAMETERS_MAX];
+    double ratio = ratios ? bench_median(ratios, b->runs) : 0;
+    int len = snprintf(parameters, sizeof parameters, "\"at_once\":%llu,\"saves\":%llu",
+                       (unsigned long long)together, (unsigned long long)n);
+    if (ratios)
+        snprintf(parameters + len, sizeof parameters - (size_t)len,
+                 ",\"to_sqlite_loop\":%.4g,\"to_sqlite_loop_min\":%.4g,"
+                 "\"to_sqlite_loop_max\":%.4g",
+                 ratio, ratios[0], ratios[b->runs - 1]);
+    bench_print(name, parameters, "saves/s", values, b->runs);
+}
+
+/* How many saves take about as long as a run should. */
+static uint64_t fitting(const bench *b, const savers *s, uint64_t together)
+{
+    uint64_t n = 2 * together;
+    double seconds = savers_run(s, n, together);
+    while (seconds < b->seconds / 4) {
+        n *= 2;
+        seconds = savers_run(s, n, together);
+    }
+    return (uint64_t)((double)n * b->seconds / seconds / (double)together + 1) * together;
+}
+
+/* Grains, the loop with one save a transaction, and the loop with as many as grains, in turn. */
+static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
+{
+    double grains[RUNS_MAX] = {0}, groups[RUNS_MAX] = {0};
+    double ratios[RUNS_MAX] = {0}, ones[RUNS_MAX] = {0};
+    char name[40], loop_name[40];
+    snprintf(name, sizeof name, "store-save-%d", (int)together);
+    snprintf(loop_name, sizeof loop_name, "sqlite-loop-%d", (int)together);
+    if (!bench_wanted(b, name) && !bench_wanted(b, loop_name) && !bench_wanted(b, "sqlite-loop"))
+        return;
+    uint64_t n = fitting(b, s, together);
+    uint64_t one_by_one = together == 1 ? n : n / 8 + 1;
+    for (int r = 0; r < b->runs; r++) {
+        grains[r] = (double)n / savers_run(s, n, together);
+        ones[r] = (double)one_by_one / loop_run(l, one_by_one, 1);
+        groups[r] = (double)n / loop_run(l, n, together);
+        ratios[r] = grains[r] / ones[r];
+    }
+    print(b, name, together, n, grains, ratios);
+    if (together == 1)
+        print(b, "sqlite-loop", 1, one_by_one, ones, NULL);
+    else
+        print(b, loop_name, together, n, groups, NULL);
+}
+
+void bench_store(const bench *b)
+{
+    static const uint64_t at_once[] = {1, 64, 1024};
+    loop l;
+    if (!bench_wanted(b, "store-save-1024") && !bench_wanted(b, "store-save-64") &&
+        !bench_wanted(b, "sqlite-loop-1024"))
+        return;
+    folder f = new_folder();
+    savers s = savers_open(&f);
+    loop_open(&l, &f);
+    for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
+        rows(b, &s, &l, at_once[i]);
+    loop_close(&l);
+    savers_close(&s);
+    remove_folder(&f);
+}
