@@ -4,9 +4,11 @@
  * Threads: handle() on the group; born() under the shard's lock; end() anywhere. */
 #include "activation.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/bug.h"
+#include "base/pool.h"
 #include "grains.h"
 #include "life.h"
 #include "route.h"
@@ -19,44 +21,92 @@ enum { STARTS_MAX = 64 };
 
 static const teffi_group_ops ops;
 
-void teffi_activation_init(teffi_activation *act, teffi_grains *grains, uint32_t slot)
+/* relaxed: the collector's guess, no order needed */
+static void used_now(teffi_activation *act)
 {
-    teffi_group_init(&act->group, grains->node->exec, &ops);
-    act->grains = grains;
-    act->slot = slot;
-    act->start_item.kind = TEFFI_ITEM_START;
-    act->end_item.kind = TEFFI_ITEM_END;
-    act->pump_item.kind = TEFFI_ITEM_PUMP;
-    act->last_item.kind = TEFFI_ITEM_LAST;
+    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
 }
 
-static uint8_t *key_room(teffi_activation *act, uint32_t len)
+static_assert(sizeof(teffi_activation) == 192,
+              "three cache lines; tests/bench idle-activation-bytes");
+
+void teffi_activation_init(teffi_activation *act, teffi_grains *grains)
 {
-    act->long_key = len < TEFFI_KEY_INLINE ? NULL : malloc(len + 1u);
-    return len < TEFFI_KEY_INLINE ? act->key : act->long_key;
+    teffi_group_init(&act->group, grains->node->exec, &ops);
+    teffi_group_init_complete(&act->group);
+    act->grains = grains;
+    act->nudge.kind = TEFFI_ITEM_NUDGE;
+}
+
+/* ---- identity ---- */
+
+static bool key_fits(const teffi_activation *act)
+{
+    return act->key_len < TEFFI_KEY_INLINE;
+}
+
+static const uint8_t *key_of(const teffi_activation *act)
+{
+    const uint8_t *away;
+    if (key_fits(act))
+        return act->key;
+    memcpy(&away, act->key, sizeof away);
+    return away;
+}
+
+static bool put_key(teffi_activation *act, const teffi_ident *ident)
+{
+    act->key_len = (uint16_t)ident->key_len;
+    uint8_t *key = key_fits(act) ? act->key : malloc(ident->key_len + 1u);
+    if (!key)
+        return false;
+    memcpy(key, ident->key, ident->key_len);
+    key[ident->key_len] = 0;
+    if (!key_fits(act))
+        memcpy(act->key, &key, sizeof key);
+    return true;
+}
+
+static void drop_key(teffi_activation *act)
+{
+    if (!key_fits(act))
+        free((void *)(uintptr_t)key_of(act));
+    act->key_len = 0;
+}
+
+teffi_ident teffi_activation_ident(const teffi_activation *act)
+{
+    return (teffi_ident){act->type->info->id, act->key_len, key_of(act),
+                         atomic_load_explicit(&act->hash, memory_order_relaxed)};
+}
+
+teff_key teffi_activation_key(const teffi_activation *act)
+{
+    return teffi_key_view(act->type->info->key_kind, key_of(act));
 }
 
 teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
                                const teffi_ident *ident)
 {
-    uint8_t *key = key_room(act, ident->key_len);
-    if (!key)
+    teff_key key;
+    if (!put_key(act, ident))
         return TEFF_E_NOMEM;
-    memcpy(key, ident->key, ident->key_len);
-    key[ident->key_len] = 0;
-    if (!teffi_key_decode(type->info->key_kind, key, ident->key_len, &act->user_key)) {
-        free(act->long_key);
-        act->long_key = NULL;
+    if (!teffi_key_decode(type->info->key_kind, key_of(act), ident->key_len, &key)) {
+        drop_key(act);
         return TEFF_E_INVALID;
     }
     act->type = type;
-    act->ident = *ident;
-    act->ident.key = key;
     act->generation++;
     act->registered = false;
+    act->phase = TEFFI_BORN;
+    act->group.used = 0; /* the last grain's */
+    /* relaxed, all of them: their readers want no order, the group's are ordered by reuse */
+    atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
     atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
-    (void)teffi_group_push(&act->group, &act->start_item);
+    used_now(act);
+    teffi_group_reuse(&act->group);
     return TEFF_OK;
 }
 
@@ -65,22 +115,42 @@ teffi_pid teffi_activation_pid(const teffi_activation *act)
     return (teffi_pid){act->grains->node->id, act->slot, act->generation};
 }
 
+void teffi_activation_nudge(teffi_activation *act)
+{
+    /* acq_rel: what is asked for is there when the nudge is handled; pairs with on_nudge() */
+    if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
+        (void)teffi_group_push(&act->group, &act->nudge);
+}
+
 void teffi_activation_end(teffi_activation *act, teff_reason reason)
 {
-    uint32_t none = 0;
-    /* acq_rel: the winner pushes END once; pairs with the exchange in on_end() */
-    if (atomic_compare_exchange_strong_explicit(&act->end_reason, &none, (uint32_t)reason,
-                                                memory_order_acq_rel, memory_order_relaxed))
-        (void)teffi_group_push(&act->group, &act->end_item);
+    uint8_t none = 0;
+    /* relaxed: the nudge orders it */
+    if (atomic_compare_exchange_strong_explicit(&act->end_reason, &none, (uint8_t)reason,
+                                                memory_order_relaxed, memory_order_relaxed))
+        teffi_activation_nudge(act);
+}
+
+teffi_more *teffi_activation_more(teffi_activation *act)
+{
+    if (!act->more) {
+        act->more = teffi_pool_get(sizeof *act->more);
+        if (act->more)
+            *act->more = (teffi_more){0};
+    }
+    return act->more;
+}
+
+static void drop_more(teffi_activation *act)
+{
+    if (!act->more)
+        return;
+    free(act->more->failed_text);
+    teffi_pool_put(act->more, sizeof *act->more);
+    act->more = NULL;
 }
 
 /* ---- requests ---- */
-
-static void set_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
-{
-    teffi_queue_push(&act->pending, &msg->link);
-    act->pending_of[class]++;
-}
 
 /* A request that starts, or ends otherwise, makes room in the queue. */
 static void unqueue(teffi_activation *act)
@@ -105,12 +175,27 @@ static bool expired(teffi_activation *act, const teffi_msg *msg)
            teffi_now(act->grains->node->platform) >= msg->deadline_ns;
 }
 
+static bool waits(const teffi_activation *act, teffi_class class)
+{
+    return act->more && act->more->pending_of[class] > 0;
+}
+
+static void set_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
+{
+    teffi_more *more = teffi_activation_more(act);
+    if (!more) {
+        unqueue(act);
+        teffi_node_answer(act->grains->node, msg, TEFF_E_NOMEM, "out of memory to wait in");
+        return;
+    }
+    teffi_queue_push(&more->pending, &msg->link);
+    more->pending_of[class]++;
+}
+
 static void start(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     unqueue(act);
-    atomic_store_explicit(&act->used_ms,
-                          atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed),
-                          memory_order_relaxed); /* the collector's guess, no order needed */
+    used_now(act);
     teffi_warn_item(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
@@ -119,21 +204,32 @@ static void start(teffi_activation *act, teffi_msg *msg, const teff_method *meth
  * time, of the same hash. */
 static bool misdirected(teffi_activation *act, const teffi_msg *msg)
 {
-    teffi_ident ident = teffi_ident_msg(msg);
-    if (act->phase != TEFFI_FREE && teffi_ident_is(&ident, &act->ident))
+    teffi_ident ident = teffi_ident_msg(msg), own = teffi_activation_ident(act);
+    if (teffi_ident_is(&ident, &own))
         return false;
-    if (act->phase != TEFFI_FREE && act->ident.hash == ident.hash)
+    if (own.hash == ident.hash)
         teffi_catalog_twins(act->grains, ident.hash);
     return true;
 }
 
-static void on_request(teffi_activation *act, teffi_msg *msg)
+/* Its life is over, or was never to be: the request shares that, or finds another one. */
+static void hand_back(teffi_activation *act, teffi_msg *msg)
 {
-    if (misdirected(act, msg)) {
-        unqueue(act);
-        teffi_route_again(act->grains, msg);
-        return;
-    }
+    teffi_grains *grains = act->grains;
+    teffi_ident ident = teffi_ident_msg(msg);
+    teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
+    unqueue(act);
+    if (act->failed)
+        teffi_node_answer(grains->node, msg, act->failed,
+                          act->more ? act->more->failed_text : NULL);
+    else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
+        teffi_route_to(grains, &ident, msg, winner);
+    else
+        teffi_route_again(grains, msg);
+}
+
+static void admit(teffi_activation *act, teffi_msg *msg)
+{
     const teff_method *method = method_of(act, msg);
     if (!method) {
         unqueue(act);
@@ -143,10 +239,22 @@ static void on_request(teffi_activation *act, teffi_msg *msg)
     }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request that could start does not overtake one of its own class. */
-    if (open_for(act, class) && act->pending_of[class] == 0)
+    if (open_for(act, class) && !waits(act, class))
         start(act, msg, method);
     else
         set_aside(act, msg, class);
+}
+
+static void on_request(teffi_activation *act, teffi_msg *msg)
+{
+    if (misdirected(act, msg)) {
+        unqueue(act);
+        teffi_route_again(act->grains, msg);
+    } else if (act->phase == TEFFI_ENDED) {
+        hand_back(act, msg);
+    } else {
+        admit(act, msg);
+    }
 }
 
 /* ---- what was set aside ---- */
@@ -154,113 +262,89 @@ static void on_request(teffi_activation *act, teffi_msg *msg)
 static bool some_may_start(teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
-        if (act->pending_of[c] && open_for(act, (teffi_class)c))
+        if (waits(act, (teffi_class)c) && open_for(act, (teffi_class)c))
             return true;
     return false;
 }
 
-static void pump_later(teffi_activation *act)
+/* Off the queue, to its end or its turn. */
+static void start_pending(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
-    if (act->pump_queued)
+    if (!expired(act, msg)) {
+        start(act, msg, method);
         return;
-    act->pump_queued = true;
-    (void)teffi_group_push(&act->group, &act->pump_item);
+    }
+    unqueue(act);
+    teffi_node_answer(act->grains->node, msg, TEFF_E_TIMEOUT,
+                      "expired while it waited for the grain");
 }
 
 /* In order of arrival; what may not start is skipped and keeps its place. */
 static void pump(teffi_activation *act)
 {
+    teffi_more *more = act->more; /* stays until drop_more() below: turns only add to it */
     teffi_queue skipped = {0};
-    unsigned starts = 0;
-    while (act->pending.count && starts < STARTS_MAX && some_may_start(act) &&
-           !teffi_group_yielded(&act->group)) {
-        teffi_msg *msg = teffi_container(teffi_queue_pop(&act->pending), teffi_msg, link);
+    for (unsigned starts = 0; more && more->pending.count && starts < STARTS_MAX &&
+                              some_may_start(act) && !teffi_group_yielded(&act->group);
+         starts++) {
+        teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = method_of(act, msg);
         teffi_class class = teffi_class_of(act->type->info, method);
         if (!open_for(act, class)) {
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
-        act->pending_of[class]--;
-        if (expired(act, msg)) {
-            unqueue(act);
-            teffi_node_answer(act->grains->node, msg, TEFF_E_TIMEOUT,
-                              "expired while it waited for the grain");
-            continue;
-        }
-        start(act, msg, method);
-        starts++;
+        more->pending_of[class]--;
+        start_pending(act, msg, method);
     }
-    teffi_queue_move(&skipped, &act->pending);
-    act->pending = skipped;
-    if (some_may_start(act))
-        pump_later(act);
+    if (!more)
+        return;
+    teffi_queue_move(&skipped, &more->pending);
+    more->pending = skipped;
+    if (!more->pending.count)
+        drop_more(act);
+    else if (some_may_start(act))
+        teffi_activation_nudge(act);
 }
 
 /* ---- the end of a life ---- */
 
-static void hand_back(teffi_grains *grains, teffi_queue *pending, teff_err failed, const char *text,
-                      teffi_node_id winner)
-{
-    teffi_qnode *n;
-    while ((n = teffi_queue_pop(pending))) {
-        teffi_msg *msg = teffi_container(n, teffi_msg, link);
-        teffi_ident ident = teffi_ident_msg(msg);
-        if (failed)
-            teffi_node_answer(grains->node, msg, failed, text);
-        else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
-            teffi_route_to(grains, &ident, msg, winner);
-        else
-            teffi_route_again(grains, msg);
-    }
-}
-
 /* Out of the catalog; what was pushed before is still in the group's queue and shares the end of
  * what is pending: a request that began a life which failed is told so, it does not begin another
- * one. */
+ * one. What comes from now on is refused, and looks for another. */
 static void part(teffi_activation *act)
 {
+    teffi_qnode *n;
     act->phase = TEFFI_ENDED;
     teffi_catalog_remove(act->grains, act);
-    (void)teffi_group_push(&act->group, &act->last_item);
+    teffi_group_complete(&act->group);
+    while (act->more && (n = teffi_queue_pop(&act->more->pending)))
+        hand_back(act, teffi_container(n, teffi_msg, link));
 }
 
-/* After keep() the memory may be another grain's: everything needed after it is taken
- * out before. */
-static void bury(teffi_activation *act)
+/* The last item was handled. After keep() the memory may be another grain's. */
+static void ended(teffi_group *group)
 {
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
     teffi_grains *grains = act->grains;
-    teffi_queue pending = act->pending;
-    teff_err failed = act->failed;
-    char *text = act->failed_text;
-    teffi_node_id winner = act->winner.node;
-    uint8_t *long_key = act->long_key;
-
     teffi_state_free(act);
-    atomic_fetch_sub_explicit(&act->queued, (uint32_t)pending.count, memory_order_relaxed);
-    act->pending = (teffi_queue){0};
-    memset(act->pending_of, 0, sizeof act->pending_of);
+    drop_more(act);
+    drop_key(act);
     act->failed = TEFF_OK;
-    act->failed_text = NULL;
-    act->winner = (teffi_pid){0};
-    act->reason = (teff_reason)0;
-    act->etag = 0;
+    act->reason = 0;
     act->phase = TEFFI_FREE;
-    act->long_key = NULL;
+    /* relaxed: nobody asks it for anything any more */
+    atomic_store_explicit(&act->end_reason, 0, memory_order_relaxed);
     teffi_catalog_keep(grains, act);
-
-    hand_back(grains, &pending, failed, text, winner);
     /* relaxed: a leaving silo polls it */
     atomic_fetch_sub_explicit(&grains->catalog.count, 1, memory_order_relaxed);
-    free(text);
-    free(long_key);
 }
 
 /* ---- what to do after each item ---- */
 
 static void after_activating(teffi_activation *act)
 {
-    if (act->failed || act->winner.slot)
+    if (act->failed || (act->more && act->more->winner.slot))
         part(act);
     else
         act->phase = TEFFI_VALID;
@@ -268,7 +352,7 @@ static void after_activating(teffi_activation *act)
 
 static void settle(teffi_activation *act)
 {
-    if (act->phase == TEFFI_FREE || act->busy)
+    if (act->busy)
         return;
     if (act->phase == TEFFI_ACTIVATING)
         after_activating(act);
@@ -288,37 +372,38 @@ static bool idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     uint32_t idle_ms = act->type->info->idle_ms ? act->type->info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
-    return act->running == 0 && act->pending.count == 0 &&
-           atomic_load_explicit(&act->queued, memory_order_relaxed) == 0 &&
-           now - atomic_load_explicit(&act->used_ms, memory_order_relaxed) >= idle_ms;
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    return act->running == 0 && !(act->more && act->more->pending.count) &&
+           (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
+           (uint32_t)now - used >= idle_ms;
 }
 
-static void on_end(teffi_activation *act)
+static void on_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with end(); from here on END may be pushed again */
-    teff_reason why =
-        (teff_reason)atomic_exchange_explicit(&act->end_reason, 0, memory_order_acq_rel);
-    if (act->phase != TEFFI_VALID && act->phase != TEFFI_ACTIVATING)
+    /* acq_rel: what was asked for before the nudge is seen; from here on it may be pushed again */
+    (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
+    uint8_t why = atomic_exchange_explicit(&act->end_reason, 0, memory_order_relaxed);
+    if (!why || (act->phase != TEFFI_VALID && act->phase != TEFFI_ACTIVATING))
         return;
     if (why != TEFF_REASON_IDLE || (act->phase == TEFFI_VALID && idle(act)))
         act->reason = act->reason ? act->reason : why;
 }
 
-static void on_start(teffi_activation *act)
+/* The first item of a life begins it, whatever it is. */
+static void begin(teffi_activation *act)
 {
-    teffi_bug_if(act->phase != TEFFI_FREE);
     act->phase = TEFFI_ACTIVATING;
-    act->group.used = 0; /* the last grain's */
-    atomic_store_explicit(&act->used_ms,
-                          atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed),
-                          memory_order_relaxed);
     teffi_life_begin(act);
+    if (!act->busy)
+        after_activating(act);
 }
 
 static void handle(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
     teff_ctx *ctx;
+    if (act->phase == TEFFI_BORN)
+        begin(act);
     switch (item->kind) {
     case TEFFI_MSG_REQUEST:
     case TEFFI_MSG_ONEWAY:
@@ -331,17 +416,8 @@ static void handle(teffi_group *group, teffi_item *item)
     case TEFFI_ITEM_CLOSURE:
         teffi_closure_arrived(item);
         break;
-    case TEFFI_ITEM_START:
-        on_start(act);
-        break;
-    case TEFFI_ITEM_END:
-        on_end(act);
-        break;
-    case TEFFI_ITEM_PUMP:
-        act->pump_queued = false;
-        break;
-    case TEFFI_ITEM_LAST:
-        bury(act);
+    case TEFFI_ITEM_NUDGE:
+        on_nudge(act);
         break;
     default:
         teffi_bug(__FILE__, __LINE__, "an item of an unknown kind");
@@ -379,10 +455,12 @@ static void describe(teffi_group *group, char *text, size_t size)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
     const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
-    snprintf(text, size, "%s (grain in slot %u)", doing ? doing : "a new grain", act->slot);
+    snprintf(text, size, "%s (grain in slot %u)", doing ? doing : "a new grain",
+             atomic_load_explicit(&act->slot, memory_order_relaxed));
 }
 
 static const teffi_group_ops ops = {.handle = handle,
+                                    .ended = ended,
                                     .resume = resume,
                                     .evict = evict,
                                     .describe = describe,
@@ -400,12 +478,12 @@ void teffi_activation_discard(teffi_activation *act)
 {
     teffi_qnode *n;
     teffi_item *item;
-    while ((n = teffi_queue_pop(&act->pending)))
+    while (act->more && (n = teffi_queue_pop(&act->more->pending)))
         teffi_msg_free(teffi_container(n, teffi_msg, link));
     while ((item = teffi_group_drain(&act->group)))
         discard_item(item);
     teffi_turns_discard(act);
     teffi_state_free(act);
-    free(act->failed_text);
-    free(act->long_key);
+    drop_more(act);
+    drop_key(act);
 }

@@ -8,74 +8,26 @@
 #include "base/bug.h"
 #include "grains.h"
 
-bool teffi_catalog_init(teffi_catalog *catalog)
+bool teffi_catalog_init(teffi_catalog *catalog, teffi_grains *grains)
 {
     memset(catalog, 0, sizeof *catalog);
     for (int i = 0; i < TEFFI_PARTITIONS; i++)
         pthread_mutex_init(&catalog->shards[i].lock, NULL);
-    pthread_mutex_init(&catalog->pool_lock, NULL);
-    catalog->chunks = calloc(TEFFI_CHUNKS_MAX, sizeof(teffi_activation *));
-    return catalog->chunks != NULL;
+    return teffi_slab_init(&catalog->slab, grains);
 }
 
 void teffi_catalog_fini(teffi_catalog *catalog)
 {
-    for (uint32_t i = 0; i < catalog->n_all; i++)
-        teffi_activation_discard(&catalog->chunks[i / TEFFI_CHUNK_SLOTS][i % TEFFI_CHUNK_SLOTS]);
-    for (uint32_t i = 0; catalog->chunks && i < TEFFI_CHUNKS_MAX && catalog->chunks[i]; i++)
-        free(catalog->chunks[i]);
-    free(catalog->chunks);
+    teffi_slab_fini(&catalog->slab);
     for (int i = 0; i < TEFFI_PARTITIONS; i++) {
         teffi_index_fini(&catalog->shards[i].index);
         pthread_mutex_destroy(&catalog->shards[i].lock);
     }
-    pthread_mutex_destroy(&catalog->pool_lock);
-}
-
-/* ---- pool ---- */
-
-static teffi_activation *by_slot(const teffi_catalog *catalog, uint32_t slot)
-{
-    uint32_t n = slot - TEFFI_SLOT_SYSTEM_END;
-    return &catalog->chunks[n / TEFFI_CHUNK_SLOTS][n % TEFFI_CHUNK_SLOTS];
-}
-
-static teffi_activation *make(teffi_grains *grains)
-{
-    teffi_catalog *catalog = &grains->catalog;
-    uint32_t chunk = catalog->n_all / TEFFI_CHUNK_SLOTS;
-    if (chunk == TEFFI_CHUNKS_MAX)
-        return NULL;
-    if (!catalog->chunks[chunk])
-        catalog->chunks[chunk] = calloc(TEFFI_CHUNK_SLOTS, sizeof(teffi_activation));
-    if (!catalog->chunks[chunk])
-        return NULL;
-    uint32_t slot = catalog->n_all++ + TEFFI_SLOT_SYSTEM_END;
-    teffi_activation *act = by_slot(catalog, slot);
-    teffi_activation_init(act, grains, slot);
-    return act;
-}
-
-static teffi_activation *take(teffi_grains *grains)
-{
-    teffi_catalog *catalog = &grains->catalog;
-    pthread_mutex_lock(&catalog->pool_lock);
-    teffi_activation *act = catalog->free;
-    if (act)
-        catalog->free = act->next_free;
-    else
-        act = make(grains);
-    pthread_mutex_unlock(&catalog->pool_lock);
-    return act;
 }
 
 void teffi_catalog_keep(teffi_grains *grains, teffi_activation *act)
 {
-    teffi_catalog *catalog = &grains->catalog;
-    pthread_mutex_lock(&catalog->pool_lock);
-    act->next_free = catalog->free;
-    catalog->free = act;
-    pthread_mutex_unlock(&catalog->pool_lock);
+    teffi_slab_give(&grains->catalog.slab, act);
 }
 
 /* ---- shards ---- */
@@ -92,8 +44,9 @@ static teffi_activation *find(teffi_grains *grains, teffi_catalog_shard *shard,
     teffi_probe probe;
     uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
     for (; slot; slot = teffi_index_next(&probe)) {
-        teffi_activation *act = by_slot(&grains->catalog, slot);
-        if (teffi_ident_is(&act->ident, ident))
+        teffi_activation *act = teffi_slab_at(&grains->catalog.slab, slot);
+        teffi_ident found = teffi_activation_ident(act);
+        if (teffi_ident_is(&found, ident))
             return act;
     }
     return NULL;
@@ -109,7 +62,7 @@ teffi_activation *teffi_catalog_find(teffi_grains *grains, const teffi_ident *id
         return NULL;
     uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
     for (; slot; slot = teffi_index_next(&probe)) {
-        teffi_activation *act = by_slot(&grains->catalog, slot);
+        teffi_activation *act = teffi_slab_at(&grains->catalog.slab, slot);
         /* relaxed: a hint; whoever handles the request looks again */
         if (atomic_load_explicit(&act->hash, memory_order_relaxed) == ident->hash)
             return act;
@@ -130,10 +83,9 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type || !grains->accepting)
         return TEFF_E_NOT_FOUND;
-    teffi_activation *act = take(grains);
+    teffi_activation *act = teffi_slab_take(&grains->catalog.slab);
     if (!act)
         return TEFF_E_NOMEM;
-    /* START is in its queue before anybody can find it. */
     teff_err err =
         teffi_index_reserve(&shard->index) ? teffi_activation_born(act, type, ident) : TEFF_E_NOMEM;
     if (err) {
@@ -148,18 +100,19 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
     return TEFF_OK;
 }
 
-/* relaxed counter: a bound on memory, not an order */
+/* relaxed counter: a bound on memory, not an order. Signed: see activation.h. */
 static bool room(teffi_activation *act, const teff_grain_type *type, uint32_t *before)
 {
     uint32_t max = type && type->info->queue_max ? type->info->queue_max : TEFFI_QUEUE_DEFAULT;
     *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
-    if (*before < max)
+    if ((int32_t)*before < (int32_t)max)
         return true;
     atomic_fetch_sub_explicit(&act->queued, 1, memory_order_relaxed);
     return false;
 }
 
-/* out: *deep: so many wait in it now that it is worth a warning; else 0. */
+/* out: *deep: so many wait in it now that it is worth a warning; else 0. errs: TEFF_E_OVERLOADED;
+ * TEFF_E_CLOSED: its life is over. */
 static teff_err push(teffi_grains *grains, teffi_activation *act, const teffi_ident *ident,
                      teffi_msg *msg, uint32_t *deep)
 {
@@ -167,7 +120,10 @@ static teff_err push(teffi_grains *grains, teffi_activation *act, const teffi_id
     *deep = 0;
     if (!room(act, teffi_type_find(grains, ident->type), &before))
         return TEFF_E_OVERLOADED;
-    (void)teffi_group_push(&act->group, &msg->item);
+    if (!teffi_group_push(&act->group, &msg->item)) {
+        atomic_fetch_sub_explicit(&act->queued, 1, memory_order_relaxed);
+        return TEFF_E_CLOSED;
+    }
     if (before == grains->node->exec->warn.queue_warn)
         *deep = before + 1;
     return TEFF_OK;
@@ -195,13 +151,11 @@ teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teff
 {
     uint32_t deep = 0;
     bool certain;
-    teff_err err;
     teffi_activation *act = teffi_catalog_find(grains, ident, &certain);
-    if (act)
-        err = push(grains, act, ident, msg, &deep);
-    else if (certain && !may_create)
-        err = TEFF_E_NOT_FOUND;
-    else
+    teff_err err = act ? push(grains, act, ident, msg, &deep) : TEFF_E_CLOSED;
+    if (certain && !may_create)
+        return TEFF_E_NOT_FOUND;
+    if (err == TEFF_E_CLOSED)
         err = push_locked(grains, ident, msg, may_create, &act, &deep);
     if (deep)
         teffi_warn_long(&act->group, deep);
@@ -219,16 +173,18 @@ bool teffi_catalog_has(teffi_grains *grains, const teffi_ident *ident)
 
 void teffi_catalog_remove(teffi_grains *grains, teffi_activation *act)
 {
-    teffi_catalog_shard *shard = shard_of(grains, &act->ident);
+    teffi_ident ident = teffi_activation_ident(act);
+    teffi_catalog_shard *shard = shard_of(grains, &ident);
     pthread_mutex_lock(&shard->lock);
-    teffi_index_del(&shard->index, act->ident.hash, act->slot);
+    teffi_index_del(&shard->index, ident.hash, act->slot);
     act->registered = false;
     pthread_mutex_unlock(&shard->lock);
 }
 
 void teffi_catalog_registered(teffi_grains *grains, teffi_activation *act, bool yes)
 {
-    teffi_catalog_shard *shard = shard_of(grains, &act->ident);
+    teffi_ident ident = teffi_activation_ident(act);
+    teffi_catalog_shard *shard = shard_of(grains, &ident);
     pthread_mutex_lock(&shard->lock);
     act->registered = yes;
     pthread_mutex_unlock(&shard->lock);
@@ -245,7 +201,7 @@ bool teffi_catalog_each(teffi_grains *grains, unsigned shard_no, uint64_t *at,
     uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed) & 0xffff;
     uint32_t cell = (*at >> 32) == moves ? (uint32_t)*at : 0;
     while (more && (slot = teffi_index_each(&shard->index, &cell)))
-        more = visit(arg, by_slot(&grains->catalog, slot));
+        more = visit(arg, teffi_slab_at(&grains->catalog.slab, slot));
     *at = (uint64_t)moves << 32 | cell;
     pthread_mutex_unlock(&shard->lock);
     return slot == 0;

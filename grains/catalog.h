@@ -14,6 +14,7 @@
 #include "activation.h"
 #include "base/index.h"
 #include "cluster/view.h"
+#include "slab.h"
 
 struct teffi_grains;
 
@@ -23,21 +24,14 @@ typedef struct teffi_catalog_shard {
     _Atomic bool twins; /* two grains of one hash were seen here */
 } teffi_catalog_shard;
 
-/* Slots of activations begin behind the system's. */
-enum { TEFFI_CHUNK_SLOTS = 1024, TEFFI_CHUNKS_MAX = 1 << 20 };
-
 typedef struct teffi_catalog {
     teffi_catalog_shard shards[TEFFI_PARTITIONS];
-    _Atomic uint64_t count; /* activations that are not buried yet */
-    pthread_mutex_t pool_lock;
-    teffi_activation *free; /* guarded by pool_lock */
-    /* By slot; a chunk is there before an index says so. */
-    teffi_activation **chunks;
-    uint32_t n_all; /* guarded by pool_lock */
+    teffi_slab slab;
+    _Atomic uint64_t count; /* activations that have not ended yet */
 } teffi_catalog;
 
 /* teffi_catalog_init - errs: false: memory is out. */
-bool teffi_catalog_init(teffi_catalog *catalog);
+bool teffi_catalog_init(teffi_catalog *catalog, struct teffi_grains *grains);
 void teffi_catalog_fini(teffi_catalog *catalog);
 
 /* teffi_catalog_push - give msg to the grain's activation; with create, make one when there is
@@ -63,7 +57,7 @@ bool teffi_catalog_has(struct teffi_grains *grains, const teffi_ident *ident);
 /* teffi_catalog_remove - out of the table; later pushes make or find another. By the activation. */
 void teffi_catalog_remove(struct teffi_grains *grains, teffi_activation *act);
 
-/* teffi_catalog_keep - back to the pool, by the activation's own handler, as its last act. */
+/* teffi_catalog_keep - back to the slab; its group is COMPLETE and has handled its last item. */
 void teffi_catalog_keep(struct teffi_grains *grains, teffi_activation *act);
 
 /* teffi_catalog_registered - the directory has confirmed (or lost) it; seen by who lists

@@ -15,7 +15,7 @@ static uint32_t idle_of(const teff_type_info *info)
 static bool look(void *arg, teffi_activation *act)
 {
     teffi_grains *grains = arg;
-    uint64_t now = atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed);
+    uint32_t now = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed);
     if (now - atomic_load_explicit(&act->used_ms, memory_order_relaxed) >= idle_of(act->type->info))
         teffi_activation_end(act, TEFF_REASON_IDLE);
     return true;

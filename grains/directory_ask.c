@@ -103,8 +103,8 @@ static bool still_owner(teffi_node *node, uint64_t version)
  * recovery of the next owner has listed us, or we see the view that made it owner. */
 teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pid *holder)
 {
-    ask a = {
-        .method = TEFFI_METHOD_REGISTER, .ident = &act->ident, .pid = teffi_activation_pid(act)};
+    teffi_ident ident = teffi_activation_ident(act);
+    ask a = {.method = TEFFI_METHOD_REGISTER, .ident = &ident, .pid = teffi_activation_pid(act)};
     do {
         teffi_catalog_registered(ctx->node->grains, act, false);
         teff_err err = ask_until(ctx, &a);

@@ -39,7 +39,8 @@ static void put(entry *e, teffi_activation *act, uint32_t queued, teffi_group_st
     const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
     *e =
         (entry){queued, act->slot, state, act->type->info->name, doing ? doing : "nothing yet", ""};
-    put_key(e->key, &act->user_key);
+    teff_key key = teffi_activation_key(act);
+    put_key(e->key, &key);
 }
 
 /* Those with the longest queues, of those that have anything to do. */
@@ -47,6 +48,7 @@ static bool visit(void *arg, teffi_activation *act)
 {
     survey *s = arg;
     uint32_t queued = atomic_load_explicit(&act->queued, memory_order_relaxed);
+    queued = (int32_t)queued < 0 ? 0 : queued;
     teffi_group_state state = teffi_group_state_of(&act->group);
     s->n++;
     s->queued += queued;

@@ -70,19 +70,26 @@ uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
     return fixed + (uint32_t)text;
 }
 
+teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes)
+{
+    uint32_t fixed = fixed_len(kind);
+    teff_key key = {.kind = kind};
+    if (fixed == 8)
+        key.number = (int64_t)get_le64(bytes);
+    else if (fixed == 16)
+        memcpy(key.uuid.bytes, bytes, 16);
+    if (has_text(kind))
+        key.text = (const char *)bytes + fixed;
+    return key;
+}
+
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key)
 {
     uint32_t fixed = fixed_len(kind);
-    memset(key, 0, sizeof *key);
-    key->kind = kind;
+    *key = (teff_key){.kind = kind};
     if (len < fixed || len > fixed + TEFF_KEY_MAX || has_text(kind) != (len > fixed))
         return false;
-    if (fixed == 8)
-        key->number = (int64_t)get_le64(bytes);
-    else if (fixed == 16)
-        memcpy(key->uuid.bytes, bytes, 16);
-    if (!has_text(kind))
-        return true;
-    key->text = (const char *)bytes + fixed;
-    return teffi_utf8_valid(bytes + fixed, len - fixed) && !memchr(bytes + fixed, 0, len - fixed);
+    *key = teffi_key_view(kind, bytes);
+    return !has_text(kind) ||
+           (teffi_utf8_valid(bytes + fixed, len - fixed) && !memchr(bytes + fixed, 0, len - fixed));
 }

@@ -44,4 +44,7 @@ uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
  * out:  false: the bytes are no key of that kind. */
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
 
+/* teffi_key_view - the same for bytes that were decoded once. */
+teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes);
+
 #endif

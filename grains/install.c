@@ -90,14 +90,15 @@ static void free_grains(teffi_grains *grains)
     free(grains);
 }
 
-static teffi_grains *new_grains(teff_grain_type **types, size_t n)
+static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_t n)
 {
     teffi_grains *grains = calloc(1, sizeof *grains);
     if (!grains)
         return NULL;
+    grains->node = node;
     pthread_mutex_init(&grains->collect_lock, NULL);
     grains->types = calloc(n + 1, sizeof(teff_grain_type *));
-    if (!teffi_catalog_init(&grains->catalog) || !grains->types) {
+    if (!teffi_catalog_init(&grains->catalog, grains) || !grains->types) {
         free_grains(grains);
         return NULL;
     }
@@ -110,12 +111,11 @@ static teffi_grains *new_grains(teff_grain_type **types, size_t n)
 
 static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, char *text)
 {
-    teffi_grains *grains = new_grains(types, n);
+    teffi_grains *grains = new_grains(node, types, n);
     if (!grains) {
         snprintf(text, TEFF_TEXT_MAX, "out of memory");
         return TEFF_E_NOMEM;
     }
-    grains->node = node;
     teffi_directory_init(grains);
     teffi_locate_init(grains);
     node->grains = grains;

@@ -12,14 +12,17 @@
 
 static void fail(teffi_activation *act, teff_err err, const char *text)
 {
+    teffi_more *more = text[0] ? teffi_activation_more(act) : NULL;
     act->failed = err;
-    act->failed_text = text[0] ? strdup(text) : NULL;
+    if (more)
+        more->failed_text = strdup(text);
 }
 
 static void unregister(teff_ctx *ctx, teffi_activation *act)
 {
+    teffi_ident ident = teffi_activation_ident(act);
     teffi_catalog_registered(act->grains, act, false);
-    if (teffi_directory_unregister(ctx, &act->ident, teffi_activation_pid(act)))
+    if (teffi_directory_unregister(ctx, &ident, teffi_activation_pid(act)))
         teffi_logf(&ctx->node->platform->log, TEFFI_WARN,
                    "directory: a %s could not be unregistered: %s", act->type->info->name,
                    teff_error(ctx));
@@ -31,7 +34,7 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     teff_err err = teffi_state_load(ctx, act);
     if (err)
         return err;
-    grain.state = act->state;
+    grain.state = teffi_activation_state(act);
     return act->type->info->activate(&grain, act->type->methods);
 }
 
@@ -39,8 +42,8 @@ static void begin(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
     teff_err err = teffi_directory_register(ctx, act, &holder);
-    if (err == TEFF_E_EXISTS) {
-        act->winner = holder;
+    if (err == TEFF_E_EXISTS && teffi_activation_more(act)) {
+        act->more->winner = holder;
         return;
     }
     if (err) {
@@ -63,7 +66,8 @@ void teffi_life_begin(teffi_activation *act)
 static void end(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain = teffi_turn_grain(ctx, act);
-    teff_err err = act->type->info->deactivate(&grain, act->type->methods, act->reason);
+    teff_err err =
+        act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
     if (err)
         teffi_logf(&ctx->node->platform->log, TEFFI_WARN, "on_deactivate of a %s failed: %s: %s",
                    act->type->info->name, teff_err_name(err), teff_error(ctx));

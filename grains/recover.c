@@ -51,7 +51,8 @@ static bool merge_own(void *arg, teffi_activation *act)
 {
     own *o = arg;
     if (act->registered) {
-        teff_err err = teffi_directory_merge(o->grains, &act->ident, teffi_activation_pid(act));
+        teffi_ident ident = teffi_activation_ident(act);
+        teff_err err = teffi_directory_merge(o->grains, &ident, teffi_activation_pid(act));
         o->err = err == TEFF_E_NOMEM ? err : o->err;
     }
     return true;
@@ -182,19 +183,20 @@ static bool list_one(void *arg, teffi_activation *act)
     listing *l = arg;
     if (!act->registered || l->failed)
         return true;
+    teffi_ident ident = teffi_activation_ident(act);
     Teff__Cluster__Recovered__Entry *e = teff_arena_alloc(&l->msg->arena, sizeof *e);
-    uint8_t *key = teff_arena_copy(&l->msg->arena, act->ident.key, act->ident.key_len);
+    uint8_t *key = teff_arena_copy(&l->msg->arena, ident.key, ident.key_len);
     if (!e || !key || l->n >= ANSWER_ENTRIES * 2) {
         l->failed = true;
         return false;
     }
     teff__cluster__recovered__entry__init(e);
-    e->type = act->ident.type;
-    e->key = (ProtobufCBinaryData){act->ident.key_len, key};
+    e->type = ident.type;
+    e->key = (ProtobufCBinaryData){ident.key_len, key};
     e->slot = act->slot;
     e->generation = act->generation;
     l->entries[l->n++] = e;
-    l->bytes += act->ident.key_len + 24u;
+    l->bytes += ident.key_len + 24u;
     return l->n < ANSWER_ENTRIES && l->bytes < ANSWER_BYTES;
 }
 

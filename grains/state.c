@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "base/pool.h"
 #include "grains.h"
 #include "turn.h"
 #include "wire/codec.h"
@@ -21,12 +22,13 @@ static const size_t state_budget_bytes = 64u * 1024 * 1024;
 static teffi_bytes row_key(teff_ctx *ctx, const teffi_activation *act)
 {
     const char *cluster = ctx->node->cluster, *type = act->type->info->name;
+    teffi_ident ident = teffi_activation_ident(act);
     size_t c = strlen(cluster) + 1, t = strlen(type) + 1;
-    char *key = teff_alloc(ctx, c + t + act->ident.key_len);
+    char *key = teff_alloc(ctx, c + t + ident.key_len);
     memcpy(key, cluster, c);
     memcpy(key + c, type, t);
-    memcpy(key + c + t, act->ident.key, act->ident.key_len);
-    return (teffi_bytes){key, c + t + act->ident.key_len};
+    memcpy(key + c + t, ident.key, ident.key_len);
+    return (teffi_bytes){key, c + t + ident.key_len};
 }
 
 static teff_arena *new_arena(void)
@@ -51,10 +53,10 @@ static teff_err adopt(teffi_activation *act, teff_arena *arena, ProtobufCMessage
         free_arena(arena);
         return TEFF_E_NOMEM;
     }
-    teffi_state_free(act);
-    act->state_arena = arena;
-    act->state = state;
-    act->state_compact_bytes = arena->used_bytes;
+    free_arena(act->stored->arena);
+    act->stored->arena = arena;
+    act->stored->message = state;
+    act->stored->compact_bytes = arena->used_bytes;
     return TEFF_OK;
 }
 
@@ -102,16 +104,27 @@ static teff_err decode(teff_ctx *ctx, teffi_activation *act, teffi_bytes value)
                           act->type->info->name, act->type->info->state->desc->name);
 }
 
+static bool make_stored(teffi_activation *act)
+{
+    act->stored = teffi_pool_get(sizeof *act->stored);
+    if (act->stored)
+        *act->stored = (teffi_stored){0};
+    return act->stored != NULL;
+}
+
 teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 {
     if (!act->type->info->state)
         return TEFF_OK;
+    if (!make_stored(act))
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for the state of a %s",
+                              act->type->info->name);
     teffi_row row = {.table = state_table, .key = row_key(ctx, act)};
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
     teff_err err = teffi_ctx_store(ctx, &op);
     if (err)
         return err;
-    act->etag = row.etag;
+    act->stored->etag = row.etag;
     err = row.etag ? decode(ctx, act, row.value) : make_empty(act);
     if (err == TEFF_E_NOMEM)
         return teffi_ctx_fail(ctx, err, "out of memory for the state of a %s",
@@ -123,17 +136,17 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
-    while (act->saving)
+    while (act->stored->saving)
         teffi_ctx_sleep(ctx, 1);
-    act->saving = true;
+    act->stored->saving = true;
 }
 
 /* After a lost race or an unknown outcome memory may differ from the store: the next call loads. */
 static teff_err written(teff_ctx *ctx, teffi_activation *act, teff_err err, uint64_t etag)
 {
-    act->saving = false;
+    act->stored->saving = false;
     if (!err)
-        act->etag = etag;
+        act->stored->etag = etag;
     else if (!act->reason)
         act->reason = TEFF_REASON_REQUESTED;
     if (err == TEFF_E_CONFLICT)
@@ -147,14 +160,14 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
     teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = row, .n_rows = 1, .arena = &ctx->arena};
     row->table = state_table;
     row->key = row_key(ctx, act);
-    row->etag = act->etag;
+    row->etag = act->stored->etag;
     return teffi_ctx_store(ctx, &op);
 }
 
 static teffi_activation *with_state(teff_ctx *ctx)
 {
     teffi_activation *act = teffi_turn_activation(ctx);
-    return act && act->type->info->state && act->state ? act : NULL;
+    return act && teffi_activation_state(act) ? act : NULL;
 }
 
 teff_err teff_state_save(teff_ctx *ctx)
@@ -164,14 +177,14 @@ teff_err teff_state_save(teff_ctx *ctx)
         return teffi_ctx_fail(ctx, TEFF_E_INVALID,
                               "no state to save: not in a turn of such a type");
     lock_state(ctx, act);
-    size_t len = protobuf_c_message_get_packed_size(act->state);
+    size_t len = protobuf_c_message_get_packed_size(act->stored->message);
     if (len > TEFFI_STORE_VALUE_MAX) {
-        act->saving = false;
+        act->stored->saving = false;
         return teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "state of %zu bytes; at most %d are stored",
                               len, TEFFI_STORE_VALUE_MAX);
     }
     uint8_t *data = teff_alloc(ctx, len + 1);
-    protobuf_c_message_pack(act->state, data);
+    protobuf_c_message_pack(act->stored->message, data);
     teffi_row row = {.value = {data, len}};
     teff_err err = write_row(ctx, act, &row);
     return written(ctx, act, err, row.etag);
@@ -185,17 +198,17 @@ teff_err teff_state_clear(teff_ctx *ctx)
                               "no state to clear: not in a turn of such a type");
     lock_state(ctx, act);
     teffi_row row = {.remove = true};
-    teff_err err = act->etag ? write_row(ctx, act, &row) : TEFF_OK;
+    teff_err err = act->stored->etag ? write_row(ctx, act, &row) : TEFF_OK;
     err = written(ctx, act, err, 0);
     if (!err)
-        protobuf_c_message_init(act->type->info->state->desc, act->state);
+        protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
     return err;
 }
 
 void *teff_state_alloc(teff_ctx *ctx, size_t n)
 {
     teffi_activation *act = with_state(ctx);
-    void *p = act ? teff_arena_alloc(act->state_arena, n) : NULL;
+    void *p = act ? teff_arena_alloc(act->stored->arena, n) : NULL;
     teffi_bug_if(!p);
     return p;
 }
@@ -203,24 +216,27 @@ void *teff_state_alloc(teff_ctx *ctx, size_t n)
 char *teff_state_strdup(teff_ctx *ctx, const char *s)
 {
     teffi_activation *act = with_state(ctx);
-    void *p = act ? teff_arena_copy(act->state_arena, s, strlen(s)) : NULL;
+    void *p = act ? teff_arena_copy(act->stored->arena, s, strlen(s)) : NULL;
     teffi_bug_if(!p);
     return p;
 }
 
 void teffi_state_compact(teffi_activation *act)
 {
-    if (!act->state_arena || act->state_arena->used_bytes < COMPACT_MIN_BYTES ||
-        act->state_arena->used_bytes < 2 * act->state_compact_bytes)
+    teffi_stored *stored = act->stored;
+    if (!stored || !stored->arena || stored->arena->used_bytes < COMPACT_MIN_BYTES ||
+        stored->arena->used_bytes < 2 * stored->compact_bytes)
         return;
     teff_arena *arena = new_arena();
     if (arena) /* when memory is out the state stays where it is */
-        (void)adopt(act, arena, act->type->info->state->copy(arena, act->state));
+        (void)adopt(act, arena, act->type->info->state->copy(arena, stored->message));
 }
 
 void teffi_state_free(teffi_activation *act)
 {
-    free_arena(act->state_arena);
-    act->state_arena = NULL;
-    act->state = NULL;
+    if (!act->stored)
+        return;
+    free_arena(act->stored->arena);
+    teffi_pool_put(act->stored, sizeof *act->stored);
+    act->stored = NULL;
 }

@@ -6,7 +6,7 @@
 
 #include "activation.h"
 
-/* teffi_state_load - act->state from the store, or empty. Nothing for a type without state.
+/* teffi_state_load - act->stored from the store, or empty. Nothing for a type without state.
  * errs: the store's; TEFF_E_MALFORMED: the row does not decode as the state message. */
 TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
 

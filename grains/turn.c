@@ -14,7 +14,8 @@ teffi_activation *teffi_turn_activation(const teff_ctx *ctx)
 
 teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act)
 {
-    return (teff_grain){ctx, act->user_key, act->state, act->type->user};
+    return (teff_grain){ctx, teffi_activation_key(act), teffi_activation_state(act),
+                        act->type->user};
 }
 
 static void does(teffi_activation *act, const char *name)

@@ -17,7 +17,8 @@ typedef struct teffi_wait {
     bool done;          /* turn: set on its group; thread: guarded by ctx->lock */
     bool orphan;        /* the context ended before the signal came */
     bool awaited;       /* the context sleeps until this one is done */
-    /* on a worker's own stack, before a turn goes on; orphan: frees it. May be NULL. */
+    /* on a worker's own stack, before a turn goes on; orphan: frees it, on any thread when its
+     * group takes nothing any more. May be NULL. */
     void (*arrive)(struct teffi_wait *wait);
 } teffi_wait;
 

@@ -84,6 +84,11 @@ void teffi_group_init_ready(teffi_group *group, teffi_item *item)
     atomic_store_explicit(&group->word, READY, memory_order_relaxed);
 }
 
+void teffi_group_init_complete(teffi_group *group)
+{
+    atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
+}
+
 /* Swap the word for one without items. acquire: pairs with push's release of each item and with
  * the release of the run before; release: this run's effects, for who reads the new state. */
 static inline teffi_item *take_all(teffi_group *group, unsigned new_state)
@@ -323,6 +328,7 @@ teffi_item *teffi_group_drain(teffi_group *group)
 
 void teffi_group_reuse(teffi_group *group)
 {
+    set_running(group, false);
     /* release: the next life's set-up sees the end of the last one's */
     atomic_store_explicit(&group->word, IDLE, memory_order_release);
 }

@@ -104,6 +104,9 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 /* teffi_group_init_ready - after init: one item is in it and it is READY; the caller queues it. */
 void teffi_group_init_ready(teffi_group *group, teffi_item *item);
 
+/* teffi_group_init_complete - after init: as after the end of a life, until teffi_group_reuse. */
+void teffi_group_init_complete(teffi_group *group);
+
 /* teffi_group_push - append an item and see to it that the group runs.
  * in:   item, moves to the group.
  * out:  false: the group is COMPLETE and the item is still the caller's.

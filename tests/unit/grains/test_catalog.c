@@ -1,9 +1,10 @@
 /* test_catalog.c - activations found without a lock: two of one hash, and among many that come and
- * go. */
+ * go; what they hold of memory. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/hash.h"
+#include "grains.h"
 #include "ident.h"
 #include "lab.h"
 
@@ -117,12 +118,75 @@ static void every_call_reaches_its_grain_while_others_end(void **state)
     assert_int_equal(sum, CALLERS * CALLS);
 }
 
+/* ---- memory ---- */
+
+static teffi_catalog *catalog(void)
+{
+    return &l->silos[0]->node.grains->catalog;
+}
+
+static void memory_of_grains_that_ended_goes_back(void **state)
+{
+    enum { N = 3000 };
+    teff_call calls[N];
+    char key[20];
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++) {
+            snprintf(key, sizeof key, "passing-%d", i);
+            lab_ok(l->ctx[0], lab_account_add_start(l->ctx[0], key, lab_number(.n = 1), &calls[i]));
+        }
+        lab_ok(l->ctx[0], teff_await_all(l->ctx[0], calls, N));
+        teff_ctx_reset(l->ctx[0]);
+        assert_true(teffi_slab_held(&catalog()->slab) >= N * sizeof(teffi_activation));
+        for (int i = 0; i < N; i++) {
+            snprintf(key, sizeof key, "passing-%d", i);
+            lab_ok(l->ctx[0], lab_account_quit(l->ctx[0], key));
+            if (i % 100 == 0)
+                teff_ctx_reset(l->ctx[0]);
+        }
+        lab_until(catalog()->count == 0);
+        assert_in_range(teffi_slab_held(&catalog()->slab), 0, TEFFI_BLOCK_BYTES);
+    }
+}
+
+/* The part that holds what waits is there while something does. */
+static void what_is_made_when_needed_goes_when_idle(void **state)
+{
+    teff_call calls[3];
+    lab_number *out;
+    bool certain;
+    const teffi_ident ident =
+        teffi_ident_of(lab_turns_info.id, (const uint8_t *)"busy", sizeof "busy" - 1);
+    (void)state;
+    for (int round = 1; round <= 3; round++) {
+        l->record.gate = false;
+        for (int i = 0; i < 3; i++)
+            lab_ok(l->ctx[0],
+                   lab_turns_write_start(l->ctx[0], "busy", lab_step(.hold = true), &calls[i]));
+        lab_until(l->record.held == 1);
+        teffi_activation *act = teffi_catalog_find(l->silos[0]->node.grains, &ident, &certain);
+        assert_non_null(act);
+        /* acquire, both: the group is at rest, and what it did before is seen */
+        lab_until(teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE && act->queued == 2);
+        assert_non_null(act->more);
+        l->record.gate = true;
+        for (int i = 0; i < 3; i++)
+            lab_ok(l->ctx[0], lab_turns_write_reply(l->ctx[0], calls[i], &out));
+        lab_until(teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE);
+        assert_null(act->more);
+        assert_int_equal(act->queued, 0);
+    }
+}
+
 int main(void)
 {
 #define CATALOG(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CATALOG(two_grains_of_one_hash_live_side_by_side),
         CATALOG(every_call_reaches_its_grain_while_others_end),
+        CATALOG(memory_of_grains_that_ended_goes_back),
+        CATALOG(what_is_made_when_needed_goes_when_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void test_priority_of_a_type(void **state)
     teff_grain_type_priority(type, -7);
     teffi_ident ident =
         teffi_ident_of(info.id, key, teffi_key_encode(TEFF_KEY_INT64, &number, key, &why));
-    teffi_activation_init(&act, &grains, 16);
+    teffi_activation_init(&act, &grains);
     assert_int_equal(atomic_load(&act.group.priority), 0);
     assert_int_equal(teffi_activation_born(&act, type, &ident), TEFF_OK);
     assert_int_equal(atomic_load(&act.group.priority), -7);
