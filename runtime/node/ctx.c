@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "sched/closure.h"
+#include "wire/encode.h"
 
 void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
 {
@@ -232,13 +233,13 @@ static teffi_msg *rpc_msg(teffi_node *node, teffi_node_id to, unsigned slot, uin
     msg->src = node->id;
     msg->to = (teffi_pid){.node = to, .slot = slot};
     msg->method_id = method;
-    msg->raw_len = protobuf_c_message_get_packed_size(body);
+    msg->raw_len = teffi_packed_size(body);
     uint8_t *raw = teff_arena_alloc(&msg->arena, msg->raw_len);
     if (!raw) {
         teffi_msg_free(msg);
         return NULL;
     }
-    protobuf_c_message_pack(body, raw);
+    teffi_pack(body, msg->raw_len, raw);
     msg->raw = raw;
     return msg;
 }

@@ -9,6 +9,7 @@
 #include "node/ctx.h"
 #include "node/task.h"
 #include "sched/closure.h"
+#include "wire/encode.h"
 
 teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint32_t role,
                          const char *cluster, unsigned workers, const teff_sched_options *sched)
@@ -262,10 +263,10 @@ void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const Protobuf
     if (request->item.kind == TEFFI_MSG_REQUEST)
         response = teffi_node_response(node, request);
     if (response) {
-        response->raw_len = protobuf_c_message_get_packed_size(body);
+        response->raw_len = teffi_packed_size(body);
         uint8_t *raw = teff_arena_alloc(&response->arena, response->raw_len + 1);
         if (raw)
-            protobuf_c_message_pack(body, raw);
+            teffi_pack(body, response->raw_len, raw);
         else
             response->err = TEFF_E_NOMEM;
         response->raw = raw;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/pool.h"
 #include "wire/codec.h"
+#include "wire/encode.h"
 
 /* What a body may take in memory: a packed megabyte can become sixty (RELIABILITY section 2). */
 static const size_t body_budget_bytes = 64u * 1024 * 1024;
@@ -37,13 +38,13 @@ void teffi_msg_free(teffi_msg *msg)
 
 size_t teffi_msg_packed_len(const teffi_msg *msg)
 {
-    return msg->body ? protobuf_c_message_get_packed_size(msg->body) : msg->raw_len;
+    return msg->body ? teffi_packed_size(msg->body) : msg->raw_len;
 }
 
-void teffi_msg_pack(const teffi_msg *msg, uint8_t *out)
+void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out)
 {
     if (msg->body)
-        protobuf_c_message_pack(msg->body, out);
+        teffi_pack(msg->body, len, out);
     else if (msg->raw_len)
         memcpy(out, msg->raw, msg->raw_len);
 }
@@ -52,5 +53,5 @@ teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc
 {
     if (msg->body)
         return TEFF_OK;
-    return teffi_unpack(desc, msg->raw, msg->raw_len, &msg->arena, &msg->body);
+    return teffi_unpack_borrow(desc, msg->raw, msg->raw_len, &msg->arena, &msg->body);
 }

@@ -77,7 +77,8 @@ typedef struct teffi_msg {
     uint64_t deadline_ns; /* mono of this machine, 0 = none; relative milliseconds on the wire */
     const uint8_t *key;   /* canonical key bytes, in arena or borrowed from inside raw */
     uint32_t key_len;
-    /* The body is one of: none; packed bytes; a message in arena (then pack before the wire). */
+    /* The body is one of: none; packed bytes in arena; a message in arena (then pack before the
+     * wire). */
     const uint8_t *raw;
     size_t raw_len;
     ProtobufCMessage *body;
@@ -95,8 +96,8 @@ void teffi_msg_free(teffi_msg *msg);
 /* teffi_msg_packed_len - bytes of the body on the wire. */
 size_t teffi_msg_packed_len(const teffi_msg *msg);
 
-/* teffi_msg_pack - write the body's packed_len bytes to out. */
-void teffi_msg_pack(const teffi_msg *msg, uint8_t *out);
+/* teffi_msg_pack - write the body to out. in: len, what teffi_msg_packed_len said. */
+void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out);
 
 /* teffi_msg_unpack - make body from raw, of type desc, in the message's arena; nothing to do when
  * body is there. Pre-scans (wire/codec.h) first.

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include "wire/decode.h"
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 enum { VARINT_MAX = 10, TAG_MAX = 5 };
@@ -221,15 +222,11 @@ static void watched_free(void *data, void *p)
     (void)p;
 }
 
-teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
-                      teff_arena *arena, ProtobufCMessage **msg)
+static teff_err unpack_slowly(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                              size_t len, teff_arena *arena, ProtobufCMessage **msg)
 {
-    static const uint8_t nothing[1];
     watched w = {arena, false};
     ProtobufCAllocator allocator = {watched_alloc, watched_free, &w};
-    *msg = NULL;
-    if (!data)
-        data = nothing;
     teff_err err = teffi_prescan(desc, data, len);
     if (err)
         return err;
@@ -237,4 +234,28 @@ teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *dat
     if (*msg)
         return TEFF_OK;
     return w.failed ? TEFF_E_NOMEM : TEFF_E_MALFORMED;
+}
+
+static teff_err unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
+                       bool borrow, teff_arena *arena, ProtobufCMessage **msg)
+{
+    static const uint8_t nothing[1];
+    teff_err err;
+    *msg = NULL;
+    data = data ? data : nothing;
+    return teffi_decode(desc, data, len, borrow, arena, msg, &err)
+               ? err
+               : unpack_slowly(desc, data, len, arena, msg);
+}
+
+teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data, size_t len,
+                      teff_arena *arena, ProtobufCMessage **msg)
+{
+    return unpack(desc, data, len, false, arena, msg);
+}
+
+teff_err teffi_unpack_borrow(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                             size_t len, teff_arena *arena, ProtobufCMessage **msg)
+{
+    return unpack(desc, data, len, true, arena, msg);
 }

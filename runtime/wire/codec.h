@@ -19,8 +19,15 @@ enum { TEFFI_DEPTH_MAX = 32, TEFFI_FIELDS_MAX = 100000 };
 TEFF_MUST_USE teff_err teffi_prescan(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                      size_t len);
 
-/* teffi_unpack - prescan, then unpack into arena. out: *msg. errs: as above, TEFF_E_NOMEM. */
+/* teffi_unpack - unpack into arena what passes the pre-scan: in one pass of our own (decode.h), or,
+ * where something is unusual, by protobuf-c behind it. out: *msg. errs: as above, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                     size_t len, teff_arena *arena, ProtobufCMessage **msg);
+
+/* teffi_unpack_borrow - as teffi_unpack; fields of bytes may point into data, which lives as long
+ * as arena does. */
+TEFF_MUST_USE teff_err teffi_unpack_borrow(const ProtobufCMessageDescriptor *desc,
+                                           const uint8_t *data, size_t len, teff_arena *arena,
+                                           ProtobufCMessage **msg);
 
 #endif

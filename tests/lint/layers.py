@@ -14,6 +14,7 @@ EXCEPTIONS = {
     ("runtime/platform/real.c", "wire/net.h"): "as above",
     ("runtime/platform/real.c", "store/store.h"): "as above",
     ("runtime/process/msg.c", "wire/codec.h"): "a body is scanned before it is unpacked",
+    ("runtime/process/msg.c", "wire/encode.h"): "a body is packed where it leaves",
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)

@@ -6,6 +6,9 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
+#include "codec_same.h"
+#include "older.pb-c.h"
 #include "tree.pb-c.h"
 #include "wire/codec.h"
 
@@ -188,6 +191,140 @@ static void memory_runs_out_as_nomem(void **state)
     teffi_arena_fini(&arena);
 }
 
+/* ---- beside protobuf-c ---- */
+
+typedef struct writer {
+    uint64_t rng;
+    uint8_t bytes[4096];
+    size_t len;
+} writer;
+
+static uint32_t draw(writer *w, uint32_t n) /* xorshift64 */
+{
+    w->rng ^= w->rng << 13;
+    w->rng ^= w->rng >> 7;
+    w->rng ^= w->rng << 17;
+    return (uint32_t)(w->rng >> 32) % n;
+}
+
+static void put(writer *w, uint32_t byte)
+{
+    if (w->len < sizeof w->bytes)
+        w->bytes[w->len++] = (uint8_t)byte;
+}
+
+static void put_number(writer *w, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        put(w, (uint32_t)v | 0x80);
+    put(w, (uint32_t)v);
+}
+
+static uint64_t any_number(writer *w)
+{
+    uint64_t wide = (uint64_t)draw(w, UINT32_MAX) << 32 | draw(w, UINT32_MAX);
+    return wide >> draw(w, 64);
+}
+
+static void put_message(writer *w, const ProtobufCMessageDescriptor *desc, unsigned depth);
+
+/* A value that the field may have; now and then of another kind. */
+static void put_value(writer *w, const ProtobufCFieldDescriptor *field, unsigned wire,
+                      unsigned depth)
+{
+    static const char *const texts[] = {"", "a", "some longer text", "\xc3\xa4", "\xff"};
+    if (wire == 0) {
+        put_number(w, any_number(w));
+    } else if (wire == 1 || wire == 5) {
+        for (unsigned i = wire == 1 ? 8 : 4; i > 0; i--)
+            put(w, draw(w, 4) ? draw(w, 256) : 0);
+    } else {
+        size_t at = w->len;
+        put(w, 0);
+        if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+            put_message(w, field->descriptor, depth + 1);
+        else if (field && field->type != PROTOBUF_C_TYPE_STRING &&
+                 field->type != PROTOBUF_C_TYPE_BYTES)
+            for (unsigned n = draw(w, 9); n > 0; n--)
+                put_number(w, any_number(w));
+        else
+            for (const char *p = texts[draw(w, draw(w, 8) ? 4 : 5)]; *p; p++)
+                put(w, (uint8_t)*p);
+        size_t len = w->len - at - 1;
+        if (len < 0x80)
+            w->bytes[at] = (uint8_t)len;
+        else
+            w->len = at + 1; /* too long for its byte: empty */
+    }
+}
+
+static unsigned wire_for(writer *w, const ProtobufCFieldDescriptor *field)
+{
+    static const unsigned wires[] = {0, 0, 5, 0, 0, 1, 0, 5, 0, 1, 5, 1, 0, 0, 2, 2, 2};
+    if (draw(w, 200) == 0)
+        return draw(w, 8);
+    if (field->label == PROTOBUF_C_LABEL_REPEATED && draw(w, 2))
+        return 2;
+    return wires[field->type];
+}
+
+static void put_message(writer *w, const ProtobufCMessageDescriptor *desc, unsigned depth)
+{
+    unsigned from = 0;
+    for (unsigned n = draw(w, depth > 4 ? 2 : 7); n > 0; n--) {
+        if (draw(w, 60) == 0) {
+            put_number(w, (uint64_t)draw(w, 70) << 3); /* perhaps unknown, perhaps field 0 */
+            put_number(w, any_number(w));
+            continue;
+        }
+        from = draw(w, 3) ? from + draw(w, 4) : draw(w, desc->n_fields);
+        const ProtobufCFieldDescriptor *field = &desc->fields[from % desc->n_fields];
+        unsigned wire = wire_for(w, field);
+        put_number(w, (uint64_t)field->id << 3 | wire);
+        put_value(w, field, wire, depth);
+    }
+}
+
+static void messages_are_as_protobuf_c_has_them(const ProtobufCMessageDescriptor *desc)
+{
+    unsigned decided = 0, passed = 0;
+    for (uint64_t seed = 1; seed <= 40000; seed++) {
+        writer w = {.rng = seed * 0x9e3779b97f4a7c15u};
+        put_message(&w, desc, 0);
+        if (w.len && draw(&w, 20) == 0)
+            w.bytes[draw(&w, (uint32_t)w.len)] ^= (uint8_t)(1u << draw(&w, 8));
+        uint8_t *exact = malloc(w.len ? w.len : 1);
+        assert_non_null(exact);
+        memcpy(exact, w.bytes, w.len);
+        const char *what = codec_same(desc, exact, w.len);
+        if (what)
+            fail_msg("%s, seed %llu: %s", desc->name, (unsigned long long)seed, what);
+        teff_arena arena;
+        ProtobufCMessage *m;
+        teff_err err;
+        teffi_arena_init(&arena, NULL, 0, 0);
+        passed += teffi_prescan(desc, exact, w.len) == TEFF_OK;
+        decided += teffi_decode(desc, exact, w.len, false, &arena, &m, &err) && !err;
+        teffi_arena_fini(&arena);
+        free(exact);
+    }
+    /* Most must be good, and most of those our own: else this compares nothing. */
+    assert_true(passed > 15000);
+    assert_true(decided > passed / 3);
+}
+
+static void trees_are_as_protobuf_c_has_them(void **state)
+{
+    (void)state;
+    messages_are_as_protobuf_c_has_them(&teff__test__tree__descriptor);
+}
+
+static void older_messages_are_as_protobuf_c_has_them(void **state)
+{
+    (void)state;
+    messages_are_as_protobuf_c_has_them(&teff__test__older__descriptor);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +334,8 @@ int main(void)
         cmocka_unit_test(fields_end_at_the_limit),
         cmocka_unit_test(packed_numbers_count_as_fields),
         cmocka_unit_test(memory_runs_out_as_nomem),
+        cmocka_unit_test(trees_are_as_protobuf_c_has_them),
+        cmocka_unit_test(older_messages_are_as_protobuf_c_has_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
