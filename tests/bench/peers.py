@@ -10,11 +10,13 @@ import sys
 
 from programs import fitting_n, installed, rounded, run
 
-SYSTEMS = ("go", "tokio")
+SYSTEMS = ("go", "erlang", "caf", "tokio")
 # peer: the system's program with more arguments, and the rows it has, if not all
 PEERS = {
     "go": ("go", [], ""),
     "go-rpc": ("go", ["rpc"], "remote-"),
+    "erlang": ("erlang", [], ""),
+    "caf": ("caf", [], ""),
     "tokio": ("tokio", [], ""),
 }
 # row: first n, most n, where to be ahead how many times
@@ -34,26 +36,30 @@ QUICK_N = {"activate": 5000, "remote-1": 500, "remote-64": 6400, "remote-1024": 
            "grain-bytes": 200000}
 RUNS = 5
 BYTES_RUNS = 3
-TIMEOUT_SECONDS = 60  # then it counts as standing still
+TIMEOUT_SECONDS = 30  # then it counts as standing still
+BYTES_TIMEOUT_SECONDS = 120
+STOOD_MAX = 2  # it is not run any more in that row then
 
 
 class Side:
-    """One system in one row with so many workers; value is None when it stands still or failed."""
+    """One system in one row with so many workers."""
 
     def __init__(self, name, command, row, workers, quick):
         self.name, self.command, self.row, self.workers = name, command, row, workers
         self.less = row == "grain-bytes"
-        self.ended, self.values = True, []
+        self.timeout = BYTES_TIMEOUT_SECONDS if self.less else TIMEOUT_SECONDS
+        self.stood, self.values = 0, []
         self.n = QUICK_N.get(row, 20000)
         if not quick:
-            self.n = fitting_n(command, row, workers, *ROWS[row][:2], TIMEOUT_SECONDS)
+            self.n = fitting_n(command, row, workers, *ROWS[row][:2], self.timeout)
 
     def once(self):
-        if not self.ended:  # it would not end this time either
+        """A figure; None when it stands still or failed."""
+        if self.stood == STOOD_MAX:
             return None
-        result = run(self.command, self.row, self.workers, self.n, TIMEOUT_SECONDS)
-        self.ended = result is not None
-        if not self.ended:
+        result = run(self.command, self.row, self.workers, self.n, self.timeout)
+        if result is None:
+            self.stood += 1
             return None
         value = result["bytes"] if self.less else result["ops"] / result["seconds"]
         self.values.append(value)
@@ -94,7 +100,7 @@ def measure(row, workers, programs, quick):
         ratios = paired(teff, peer, runs)
         values = {s.name: rounded(statistics.median(v)) if v else None
                   for s, v in ((teff, teff.values[begin:]), (peer, peer.values))}
-        line(peer, ratios, {"peer": name, "stands_still": not peer.ended,
+        line(peer, ratios, {"peer": name, "stood_still": peer.stood,
                             more: values})
         if ratios:
             found[name] = ratios
@@ -103,7 +109,7 @@ def measure(row, workers, programs, quick):
     if found:
         best = min(found, key=lambda name: statistics.median(found[name]))
         line(teff, found[best], {"best_peer": best, "goal": ROWS[row][2]})
-    return teff.ended
+    return teff.stood == 0
 
 
 def chosen(build, wanted):

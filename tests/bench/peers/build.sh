@@ -23,17 +23,21 @@ build_go() {
     (cd "$here/go" && GOFLAGS=-mod=mod GO111MODULE=on GOPROXY=off go build -o "$out/go" .)
 }
 
+# Without +scl false, a scheduler slept beside work for ever in 3 of 48 runs here.
 build_erlang() {
     mkdir -p "$out/ebin" && erlc -o "$out/ebin" "$here/erlang/"*.erl || return
     cat >"$out/erlang" <<EOF
 #!/bin/sh
-exec erl -noshell +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -s bench main "\$@"
+test "\$1" = serve && name="-sname serves@localhost"
+exec erl -noshell +scl false +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -self "\$0" "\$2" \$name \\
+    -start_epmd false -epmd_module remote -setcookie bench \\
+    -kernel inet_dist_use_interface '{127,0,0,1}' -s bench main "\$@"
 EOF
     chmod +x "$out/erlang"
 }
 
 build_caf() {
-    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/"*.cpp -lcaf_core -pthread
+    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/"*.cpp -lcaf_io -lcaf_core -pthread
 }
 
 # Debian's cargo, with Debian's registry; in a copy, since cargo writes beside the manifest.

@@ -1,39 +1,19 @@
 // bench.cpp - the scheduler's rows in CAF 0.17: event-based actors, plain sends.
 // usage: caf ROW WORKERS N       prints RESULT ops=... seconds=...
-#include <caf/all.hpp>
+#include "bench.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
-#include <string>
 #include <thread>
 #include <unistd.h>
-#include <vector>
 
-using namespace caf;
-using std::vector;
-
-using done_atom = atom_constant<atom("done")>;
-using go_atom = atom_constant<atom("go")>;
 using ping_atom = atom_constant<atom("ping")>;
 using pong_atom = atom_constant<atom("pong")>;
 using late_atom = atom_constant<atom("late")>;
-using seconds_clock = std::chrono::steady_clock;
-
-static double seconds_since(seconds_clock::time_point begin)
-{
-    return std::chrono::duration<double>(seconds_clock::now() - begin).count();
-}
-
-static void wait_done(scoped_actor &me, long n)
-{
-    for (long i = 0; i < n; i++)
-        me->receive([](done_atom) {});
-}
 
 static void end_all(scoped_actor &me, const vector<actor> &all)
 {
@@ -373,7 +353,7 @@ static void fair(actor_system &system, int hogs, long n)
 
 // ---- memory ----
 
-static double resident()
+double resident()
 {
     long size, pages;
     std::ifstream("/proc/self/statm") >> size >> pages;
@@ -392,7 +372,7 @@ static void idle_bytes(actor_system &system, long n)
 
 static const struct {
     const char *name;
-    long (*run)(actor_system &, scoped_actor &, long);
+    row_run run;
 } rows[] = {
     {"ping-pong", ping_pong},
     {"ring", ring},
@@ -405,32 +385,44 @@ static const struct {
     {"timers", timers},
 };
 
-static void timed(actor_system &system, const std::string &name, long n)
+static row_run row_of(const std::string &name)
 {
-    for (auto &row : rows) {
-        if (name != row.name)
-            continue;
-        scoped_actor me{system};
-        row.run(system, me, n); // warm
-        auto begin = seconds_clock::now();
-        long ops = row.run(system, me, n);
-        printf("RESULT ops=%ld seconds=%f\n", ops, seconds_since(begin));
-    }
+    for (auto &row : rows)
+        if (name == row.name)
+            return row.run;
+    row_run found = grain_row(name);
+    return found ? found : remote_row(name);
+}
+
+static void timed(actor_system &system, row_run run, long n)
+{
+    scoped_actor me{system};
+    run(system, me, n); // warm
+    auto begin = seconds_clock::now();
+    long ops = run(system, me, n);
+    printf("RESULT ops=%ld seconds=%f\n", ops, seconds_since(begin));
 }
 
 int main(int, char **argv)
 {
     std::string row = argv[1];
+    size_t workers = size_t(atol(argv[2]));
     long n = atol(argv[3]);
+    if (row == "serve")
+        return serve(workers);
     actor_system_config config;
-    config.set("scheduler.max-threads", size_t(atol(argv[2])));
+    config.set("scheduler.max-threads", workers);
+    if (remote_row(row))
+        load_remote(config);
     actor_system system{config};
     if (row == "idle-bytes")
         idle_bytes(system, n);
+    else if (row == "grain-bytes")
+        grain_bytes(system, n);
     else if (row == "fair" || row == "hog")
         fair(system, row == "hog", n);
-    else
-        timed(system, row, n);
+    else if (row_of(row))
+        timed(system, row_of(row), n);
     fflush(stdout);
     _exit(0); // actors that are left need not end
 }

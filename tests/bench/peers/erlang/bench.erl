@@ -1,17 +1,24 @@
 %% bench.erl - the scheduler's rows in Erlang.
 %% usage: erl -noshell -s bench main ROW WORKERS N      prints RESULT ops=... seconds=...
 -module(bench).
--export([main/1]).
+-export([main/1, resident/0]).
 
 main([Row, _, Count]) ->
     N = list_to_integer(atom_to_list(Count)),
+    grains:open(),
     case Row of
+        serve -> remote:serve();
+        'grain-bytes' -> io:format("RESULT bytes=~f~n", [grains:bytes(N)]);
         'idle-bytes' -> io:format("RESULT bytes=~f~n", [idle_bytes(N)]);
         fair -> fair(0, N);
         hog -> fair(1, N);
-        _ -> timed(row(Row), N), io:format("RESULT ops=~p seconds=~f~n", timed(row(Row), N))
+        _ -> timed_twice(row(Row), N)
     end,
     halt(0, [{flush, true}]).
+
+timed_twice(Run, N) ->
+    timed(Run, N),
+    io:format("RESULT ops=~p seconds=~f~n", timed(Run, N)).
 
 %% Each run in a process of its own, with a small heap.
 timed(Run, N) ->
@@ -30,7 +37,11 @@ row('fork-join-create') -> fun fork_join_create/1;
 row('big') -> fun big/1;
 row('chameneos') -> fun chameneos/1;
 row('skynet') -> fun skynet/1;
-row('timers') -> fun timers/1.
+row('timers') -> fun timers/1;
+row('remote-1') -> remote:row(1);
+row('remote-64') -> remote:row(64);
+row('remote-1024') -> remote:row(1024);
+row(Row) -> grains:row(Row).
 
 wait(N, What) -> [receive What -> ok end || _ <- lists:seq(1, N)].
 
