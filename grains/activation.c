@@ -22,7 +22,7 @@ enum { STARTS_MAX = 64 };
 static const teffi_group_ops ops;
 
 /* relaxed: the collector's guess, no order needed */
-static void used_now(teffi_activation *act)
+void teffi_activation_used(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
@@ -105,7 +105,7 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
     atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
-    used_now(act);
+    teffi_activation_used(act);
     teffi_group_reuse(&act->group);
     return TEFF_OK;
 }
@@ -195,7 +195,7 @@ static void set_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 static void start(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     unqueue(act);
-    used_now(act);
+    teffi_activation_used(act);
     teffi_warn_item(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
@@ -304,6 +304,43 @@ static void pump(teffi_activation *act)
     if (!more->pending.count)
         drop_more(act);
     else if (some_may_start(act))
+        teffi_activation_nudge(act);
+}
+
+/* ---- in place of the handler ---- */
+
+/* Who is free, or not up yet, is nobody whom the claimer could mean. */
+bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
+{
+    if (act->phase != TEFFI_VALID)
+        return false;
+    return act->type->info->id == ident->type && act->key_len == ident->key_len &&
+           memcmp(teffi_activation_ident(act).key, ident->key, ident->key_len) == 0;
+}
+
+/* Two versions of a type's description may share a silo: then the method is found by its number. */
+const teff_method *teffi_activation_admits(teffi_activation *act, const teffi_ident *ident,
+                                           const teff_method *method)
+{
+    if (!teffi_activation_is(act, ident))
+        return NULL;
+    const teff_type_info *info = act->type->info;
+    if (method < info->methods || method >= info->methods + info->n_methods)
+        method = teffi_method_find(info, method->id);
+    if (!method)
+        return NULL;
+    teffi_class class = teffi_class_of(info, method);
+    int32_t queued = (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed);
+    bool full = queued >= (int64_t)teffi_queue_max(info);
+    return open_for(act, class) && !waits(act, class) && !full ? method : NULL;
+}
+
+void teffi_activation_settle_later(teffi_activation *act)
+{
+    if (teffi_group_yielded(&act->group)) /* after that */
+        return;
+    bool ends = act->reason && act->running == 0;
+    if (ends || some_may_start(act) || teffi_state_compacts(act))
         teffi_activation_nudge(act);
 }
 

@@ -103,7 +103,7 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
 /* relaxed counter: a bound on memory, not an order. Signed: see activation.h. */
 static bool room(teffi_activation *act, const teff_grain_type *type, uint32_t *before)
 {
-    uint32_t max = type && type->info->queue_max ? type->info->queue_max : TEFFI_QUEUE_DEFAULT;
+    uint32_t max = type ? teffi_queue_max(type->info) : TEFFI_QUEUE_DEFAULT;
     *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
     if ((int32_t)*before < (int32_t)max)
         return true;

@@ -16,12 +16,15 @@
 #include "directory.h"
 #include "locate.h"
 #include "node/node.h"
+#include "seen.h"
 
 struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
     int8_t priority;
+    /* atomic, by method: calls that go through the queue | how often it took long << 16 */
+    _Atomic uint32_t *slow;
 };
 
 typedef struct teffi_grains {
@@ -32,6 +35,7 @@ typedef struct teffi_grains {
     teffi_catalog catalog;
     teffi_directory directory;
     teffi_locate locate;
+    teffi_seen seen;
     /* atomic */
     _Atomic bool accepting;     /* new activations may be made here */
     _Atomic uint64_t coarse_ms; /* the collector's clock: mono, good to its period */
@@ -53,6 +57,12 @@ void teffi_grains_dump(teffi_node *node, const teffi_lines *to);
 
 /* teffi_type_find - a hosted type by id; NULL: not hosted here. */
 const teff_grain_type *teffi_type_find(const teffi_grains *grains, uint32_t id);
+
+/* teffi_queue_max - requests that may wait at one activation. */
+static inline uint32_t teffi_queue_max(const teff_type_info *info)
+{
+    return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
+}
 
 /* teffi_method_find - by id; NULL: no such method. */
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);

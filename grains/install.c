@@ -50,13 +50,20 @@ const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
 teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *methods, void *user)
 {
     teff_grain_type *type = malloc(sizeof *type);
-    if (type)
-        *type = (teff_grain_type){.info = info, .methods = methods, .user = user};
+    _Atomic uint32_t *slow = calloc(info->n_methods + 1, sizeof *slow);
+    if (!type || !slow) {
+        free(type);
+        free(slow);
+        return NULL;
+    }
+    *type = (teff_grain_type){.info = info, .methods = methods, .user = user, .slow = slow};
     return type;
 }
 
 void teff_grain_type_free(teff_grain_type *type)
 {
+    if (type)
+        free(type->slow);
     free(type);
 }
 
@@ -118,6 +125,7 @@ static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, 
     }
     teffi_directory_init(grains);
     teffi_locate_init(grains);
+    teffi_seen_init(&grains->seen);
     node->grains = grains;
     node->upcalls = upcalls;
     teffi_node_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
@@ -173,6 +181,7 @@ static void layer_free(teffi_node *node)
     if (!grains)
         return;
     teffi_locate_fini(grains);
+    teffi_seen_fini(&grains->seen);
     teffi_directory_fini(grains);
     free_grains(grains);
     node->grains = NULL;

@@ -247,6 +247,18 @@ static void refuse(teffi_grains *grains, teffi_msg *msg, teff_err err)
     teffi_node_answer(grains->node, msg, err, "too many requests wait for this grain's place");
 }
 
+bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_locate_shard *shard = shard_of(grains, ident->hash);
+    /* relaxed: as in teffi_locate_join */
+    if (atomic_load_explicit(&grains->locate.n_looking, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&shard->lock);
+    bool waits = find(shard, ident) != NULL;
+    pthread_mutex_unlock(&shard->lock);
+    return waits;
+}
+
 bool teffi_locate_join(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);

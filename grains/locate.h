@@ -51,6 +51,9 @@ void teffi_locate_msg(struct teffi_grains *grains, const teffi_ident *ident, tef
 /* teffi_locating_any - is any grain being looked up? */
 bool teffi_locating_any(struct teffi_grains *grains);
 
+/* teffi_locate_waits - do earlier requests for the grain wait to be located? */
+bool teffi_locate_waits(struct teffi_grains *grains, const teffi_ident *ident);
+
 /* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while
  * it is being looked up. out: false: nobody waits, msg is still the caller's. */
 bool teffi_locate_join(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);

@@ -1,6 +1,7 @@
 /* reference.c - calls by key: from a turn, a thread of the silo's process, or a client.
  * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) ... -> call -> answer
  * Threads: on the context's own turn or thread. */
+#include "direct.h"
 #include "grains.h"
 #include "placement.h"
 #include "route.h"
@@ -22,10 +23,7 @@ static teff_err check(teff_ctx *ctx, const teff_type_info *type, const teff_meth
 
 static uint64_t deadline_of(teff_ctx *ctx, const teff_method *method)
 {
-    uint64_t ms = ctx->timeout_ms      ? ctx->timeout_ms
-                  : method->timeout_ms ? method->timeout_ms
-                                       : TEFFI_TIMEOUT_DEFAULT_MS;
-    return teffi_now(ctx->node->platform) + ms * 1000000u;
+    return teffi_now(ctx->node->platform) + teffi_timeout_ms(ctx, method) * 1000000ull;
 }
 
 static teff_err put_key(teff_ctx *ctx, teffi_msg *msg, const teff_type_info *type, teff_key key)
@@ -165,13 +163,25 @@ static void forget(teff_ctx *ctx, teffi_call *call)
     teffi_call_release(call);
 }
 
-static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+/* In place when that may be, else through the queue; *call: what there is to wait for. */
+static teff_err ask_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                          const teff_method *method, const ProtobufCMessage *in,
+                          ProtobufCMessage **out, teff_call *call)
+{
+    const teffi_ask this = {ctx, type, key, method, in, out};
+    teff_err err = check(ctx, type, method, in);
+    if (err || (ctx->owner && teffi_direct_ask(&this, &call->impl, &err)))
+        return err;
+    return start_call(ctx, type, *key, method, in, call);
+}
+
+static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                          const teff_method *method, const ProtobufCMessage *in,
                          ProtobufCMessage **out)
 {
-    teff_call call;
-    teff_err err = start_call(ctx, type, key, method, in, &call);
-    if (err)
+    teff_call call = {NULL};
+    teff_err err = ask_start(ctx, type, key, method, in, out, &call);
+    if (err || !call.impl)
         return err;
     err = teff_reply(ctx, call, out);
     if (!err && !method->out) /* nothing of it is needed any more */
@@ -186,7 +196,7 @@ static teff_err ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
     if (method->flags & TEFF_METHOD_IDEMPOTENT)
         deadline = deadline_of(ctx, method);
     for (;;) {
-        teff_err err = ask_once(ctx, type, key, method, in, out);
+        teff_err err = ask_once(ctx, type, &key, method, in, out);
         if (err != TEFF_E_UNREACHABLE || teffi_now(ctx->node->platform) >= deadline)
             return err;
         teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);

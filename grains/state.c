@@ -221,15 +221,20 @@ char *teff_state_strdup(teff_ctx *ctx, const char *s)
     return p;
 }
 
+bool teffi_state_compacts(const teffi_activation *act)
+{
+    const teffi_stored *stored = act->stored;
+    return stored && stored->arena && stored->arena->used_bytes >= COMPACT_MIN_BYTES &&
+           stored->arena->used_bytes >= 2 * stored->compact_bytes;
+}
+
 void teffi_state_compact(teffi_activation *act)
 {
-    teffi_stored *stored = act->stored;
-    if (!stored || !stored->arena || stored->arena->used_bytes < COMPACT_MIN_BYTES ||
-        stored->arena->used_bytes < 2 * stored->compact_bytes)
+    if (!teffi_state_compacts(act))
         return;
     teff_arena *arena = new_arena();
     if (arena) /* when memory is out the state stays where it is */
-        (void)adopt(act, arena, act->type->info->state->copy(arena, stored->message));
+        (void)adopt(act, arena, act->type->info->state->copy(arena, act->stored->message));
 }
 
 void teffi_state_free(teffi_activation *act)

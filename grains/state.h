@@ -11,6 +11,7 @@
 TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_state_compact - between turns, when none runs: give back what the state no longer uses. */
+bool teffi_state_compacts(const teffi_activation *act);
 void teffi_state_compact(teffi_activation *act);
 
 /* teffi_state_free - with its arena. */

@@ -5,6 +5,7 @@
 
 #include "base/bug.h"
 #include "grains.h"
+#include "sched/direct.h"
 
 teffi_activation *teffi_turn_activation(const teff_ctx *ctx)
 {
@@ -66,11 +67,12 @@ void teffi_turns_discard(teffi_activation *act)
 
 /* ---- requests ---- */
 
-typedef struct start { /* in the request's arena */
+typedef struct teffi_start { /* in the request's arena */
     teffi_activation *act;
     teffi_msg *request;
     const teff_method *method;
     teffi_fiber *fiber;
+    teffi_in_place *place; /* NULL: the answer is a message */
 } start;
 
 /* To a caller of this silo the answer is copied, since out may point into the grain's state;
@@ -98,9 +100,6 @@ static void answer(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage
     teffi_node *node = ctx->node;
     if (s->request->item.kind != TEFFI_MSG_REQUEST)
         return;
-    if (!err && too_large(s->act->type->info, out))
-        err = teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "%s: the answer is over %u bytes",
-                             s->method->name, s->act->type->info->max_message_bytes);
     teffi_msg *response = teffi_node_response(node, s->request);
     if (!response)
         return; /* the caller's deadline tells it */
@@ -111,6 +110,30 @@ static void answer(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage
         response->text =
             teff_arena_copy(&response->arena, teff_error(ctx), strlen(teff_error(ctx)));
     teffi_node_respond(node, s->request, response);
+}
+
+/* The caller waits on this thread, below this stack. */
+static void hand_over(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
+{
+    teffi_in_place *place = s->place;
+    if (!err && out && place->out) {
+        *place->out = s->method->out->copy(&place->caller->arena, out);
+        err = *place->out ? TEFF_OK : TEFF_E_NOMEM;
+    }
+    place->err = (teff_err)(uint16_t)err; /* as in a message */
+    if (err)
+        (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(ctx));
+}
+
+static void end(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
+{
+    if (!err && too_large(s->act->type->info, out))
+        err = teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "%s: the answer is over %u bytes",
+                             s->method->name, s->act->type->info->max_message_bytes);
+    if (s->place)
+        hand_over(ctx, s, err, out);
+    else
+        answer(ctx, s, err, out);
 }
 
 static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
@@ -128,7 +151,7 @@ static void request_main(void *arg)
     start *s = arg;
     teffi_activation *act = s->act;
     teffi_class class = teffi_class_of(act->type->info, s->method);
-    teffi_turn turn;
+    teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, act, s->fiber, s->request, s->method->name);
     ProtobufCMessage *out = new_out(s->request, s->method);
     teff_err err = TEFF_E_NOMEM;
@@ -136,7 +159,7 @@ static void request_main(void *arg)
         teff_grain grain = teffi_turn_grain(&turn.ctx, act);
         err = s->method->invoke(&grain, act->type->methods, s->request->body, out);
     }
-    answer(&turn.ctx, s, err, out);
+    end(&turn.ctx, s, err, out);
     turn_fini(&turn);
     act->running--;
     act->running_of[class]--;
@@ -153,7 +176,7 @@ static teff_err prepare(teffi_activation *act, teffi_msg *request, const teff_me
     start *s = teff_arena_alloc(&request->arena, sizeof *s);
     if (!s)
         return TEFF_E_NOMEM;
-    *s = (start){act, request, method, NULL};
+    *s = (start){.act = act, .request = request, .method = method};
     s->fiber = teffi_fiber_new(act->grains->node->exec->fibers, request_main, s);
     *out = s;
     return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
@@ -172,6 +195,30 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
     act->running_of[class]++;
     teffi_fiber_label(s->fiber, method->name);
     (void)teffi_fiber_resume(s->fiber);
+}
+
+teffi_turn_end teffi_turn_in_place(teffi_activation *act, teffi_msg *request,
+                                   const teff_method *method, teffi_in_place *place)
+{
+    teffi_exec *exec = act->grains->node->exec;
+    start *s;
+    if (prepare(act, request, method, &s))
+        return TEFFI_TURN_NOT_STARTED;
+    s->place = place;
+    place->start = s;
+    act->running++;
+    act->running_of[teffi_class_of(act->type->info, method)]++;
+    teffi_activation_used(act);
+    teffi_fiber_label(s->fiber, method->name);
+    teffi_group *outer = teffi_direct_enter(exec, &act->group);
+    bool ended = teffi_fiber_resume(s->fiber);
+    teffi_direct_leave(exec, outer);
+    return ended ? TEFFI_TURN_ENDED : TEFFI_TURN_WAITS;
+}
+
+void teffi_turn_detach(teffi_in_place *place)
+{
+    place->start->place = NULL;
 }
 
 /* ---- an activation's own life ---- */

@@ -9,6 +9,8 @@
 #include "node/ctx.h"
 #include "node/node.h"
 
+const char teffi_call_late_text[] = "no answer before the deadline; the call may have run";
+
 void teffi_calls_init(teffi_calls *calls)
 {
     memset(calls, 0, sizeof *calls);
@@ -92,7 +94,7 @@ static void timed_out(teffi_timer *timer)
         take(shard, call);
     pthread_mutex_unlock(&shard->lock);
     if (mine)
-        end(call, TEFF_E_TIMEOUT, "no answer before the deadline; the call may have run", NULL);
+        end(call, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
 }
 
 /* A reply's body is unpacked on the stack of the worker or thread that hands it over. */

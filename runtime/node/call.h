@@ -57,6 +57,9 @@ typedef struct teffi_calls {
 void teffi_calls_init(teffi_calls *calls);
 void teffi_calls_fini(teffi_calls *calls);
 
+/* A deadline that has passed, in words. */
+extern const char teffi_call_late_text[];
+
 /* teffi_call_new - a pending call of ctx with a deadline (mono ns), timer set.
  * out:  NULL when memory or the table (16 M calls) is out. */
 teffi_call *teffi_call_new(teffi_node *node, struct teff_ctx *ctx, uint64_t deadline_ns);

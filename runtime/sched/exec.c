@@ -8,6 +8,7 @@
 #include "base/bug.h"
 #include "fiber/fiber.h"
 #include "sched/closure.h"
+#include "sched/direct.h"
 #include "sched/worker.h"
 
 static teffi_real *real_of(teffi_exec *exec)
@@ -179,6 +180,7 @@ static const teffi_exec_ops ops = {
     .scale = teffi_scale,
     .metrics = teffi_metrics,
     .current = current,
+    .direct = &teffi_direct_real,
     .dump = teffi_exec_dump,
     .stop = exec_stop,
     .free = exec_free,

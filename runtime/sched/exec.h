@@ -32,6 +32,7 @@ typedef struct teffi_later {
 } teffi_later;
 
 typedef struct teffi_exec teffi_exec;
+struct teffi_direct_ops;
 
 typedef struct teffi_exec_ops {
     /* A group became READY. Any thread. From a worker's own turn it goes to that worker's queue. */
@@ -69,6 +70,8 @@ typedef struct teffi_exec_ops {
     /* The group that this thread runs for this executor, the inner one of nested ones; NULL: none.
      * May be NULL: then nothing is told. */
     teffi_group *(*current)(teffi_exec *exec);
+    /* Turns of other groups inside the turn that runs (direct.h). NULL: never. */
+    const struct teffi_direct_ops *direct;
     /* Lines about workers, slots and queues, to fn(arg). From any thread. May be NULL. */
     void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
     /* Stops and joins all workers: no group runs and no timer fires any more, while queues and

@@ -301,6 +301,11 @@ void teffi_group_release(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
+bool teffi_group_left(teffi_group *group)
+{
+    return gave_way(group, NULL);
+}
+
 void teffi_group_complete(teffi_group *group)
 {
     teffi_bug_if(state_of(atomic_load_explicit(&group->word, memory_order_relaxed)) != READY ||

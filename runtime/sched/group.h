@@ -157,6 +157,10 @@ bool teffi_group_claim(teffi_group *group);
 /* teffi_group_release - after a claim: run what came meanwhile through exec, else IDLE. */
 void teffi_group_release(teffi_group *group);
 
+/* teffi_group_left - instead of release, when the claim's turn gave way in its middle.
+ * out:  true: READY, the caller queues it behind others; false: left until teffi_group_go_on. */
+bool teffi_group_left(teffi_group *group);
+
 /* teffi_group_complete - from inside handle or a claim: no more pushes are taken; what is queued is
  * still handled (handle sees it as before), then ops->ended is called. */
 void teffi_group_complete(teffi_group *group);

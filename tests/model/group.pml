@@ -3,10 +3,10 @@
  * The word is a state and the items pushed since it was last emptied; head belongs to whoever has the
  * group: the pusher that took it out of its rest, the run queue, the worker. To the word READY and
  * RUNNING are one.
- * Pushers, three workers that run it with a budget, a turn that may claim it. A turn may take an item
- * early (drain), may give way in its middle (it is the first of the group's items then, and goes on
- * later, before all others) and may complete the group; when that has ended, its memory is used again for another
- * life, into which slow pushers of the life before still push. One step per atomic operation; a
+ * Pushers, three workers that run it with a budget, a turn that may claim it and run one of its turns in
+ * place. A turn may take an item early (drain), may give way in its middle (it is the first of the group's
+ * items then, and goes on later, before all others) and may complete the group; when that has ended, its
+ * memory is used again for another life, into which slow pushers of the life before still push. One step per atomic operation; a
  * compare-and-swap that fails changes nothing and is tried again, so only its success is a step.
  * Items are numbered as their pushes took effect, and must be handled in that order. */
 
@@ -272,6 +272,23 @@ proctype claimer()
     :: !got
     :: got ->
         maybe_complete();
+        if
+        :: true
+        :: d_step { yields < YIELDS -> yields++; gave = true; running-- } /* a turn in place does */
+            if
+            :: stays = true
+#ifdef MUTANT_CLAIM_FORGETS_ITS_TURN
+            :: true
+#else
+            :: enqueue()
+#endif
+            fi;
+#ifndef MUTANT_RELEASED_OVER_A_TURN
+            goto over
+#else
+            running++
+#endif
+        fi;
         /* release */
         to_idle(rested);
         if
@@ -287,7 +304,9 @@ proctype claimer()
             enqueue()
 #endif
         fi
-    fi
+    fi;
+over:
+    skip
 }
 
 /* Lets a turn that gave way, and was to be left alone, go on. */

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include "base/bug.h"
 #include "sched/closure.h"
+#include "sched/direct.h"
 #include "sched/group.h"
 #include "sim.h"
 
-enum { ITEMS_MAX = 6 };
+enum { ITEMS_MAX = 6, DIRECT_OF_1000 = 750 };
 
 static teffi_group *running; /* by the only thread */
+static unsigned directs_deep;
 
 typedef struct sim_ready {
     teffi_group *group;
@@ -72,6 +74,43 @@ static teffi_group *current(teffi_exec *base)
     return running && running->exec == base ? running : NULL;
 }
 
+/* ---- turns in place: as often as drawn ---- */
+
+static bool direct_may(teffi_exec *base)
+{
+    sim_exec *exec = (sim_exec *)base;
+    return current(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
+           sim_draw_chance(&exec->node->sim->pick, DIRECT_OF_1000);
+}
+
+static teffi_group *direct_enter(teffi_exec *base, teffi_group *group)
+{
+    sim_node *node = ((sim_exec *)base)->node;
+    teffi_group *outer = running;
+    sim_trace_add(&node->sim->trace, node->sim->now_ns, node->name, "direct", directs_deep, 0);
+    running = group;
+    directs_deep++;
+    return outer;
+}
+
+static void direct_leave(teffi_exec *base, teffi_group *outer)
+{
+    (void)base;
+    running = outer;
+    directs_deep--;
+}
+
+/* Slices have no end here. */
+static void direct_gave_way(teffi_exec *base, teffi_group *group)
+{
+    (void)base;
+    (void)group;
+    teffi_bug(__FILE__, __LINE__, "a turn gave way");
+}
+
+static const teffi_direct_ops direct = {
+    .may = direct_may, .enter = direct_enter, .leave = direct_leave, .gave_way = direct_gave_way};
+
 static void stop(teffi_exec *base)
 {
     sim_exec *exec = (sim_exec *)base;
@@ -103,6 +142,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
         .blocking_end = nothing,
         .park = park,
         .current = current,
+        .direct = &direct,
         .stop = stop,
         .free = exec_free,
     };
