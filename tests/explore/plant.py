@@ -67,6 +67,9 @@ PLANTS = {
                   "        group->exec->ops->ready(group->exec, group);",
                   "        group->exec->ops->ready(group->exec, group);\n"
                   "        group->head = item;"),
+    # A turn in place that gave way is left to nobody.
+    "forgotten-turn": ("direct.c",
+                       "    teffi_runqueue_push(&w->real->queue, group);\n", ""),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }

@@ -8,6 +8,7 @@
 #include "base/bug.h"
 #include "base/queue.h"
 #include "explore.h"
+#include "sched/direct.h"
 #include "sched/worker.h"
 
 #define QUIET_NS 60000000u
@@ -40,6 +41,12 @@ typedef struct aid { /* what a turn that is stuck waits for */
     teffi_item item;
     bool done;
 } aid;
+
+static struct { /* a group whose turns run in place only */
+    teffi_group group;
+    teffi_gave_way gave;
+    token *guest;
+} room;
 
 static teffi_platform platform;
 static teffi_exec *exec;
@@ -99,14 +106,58 @@ static void block_a_while(void)
     exec->ops->blocking_end(exec);
 }
 
+/* In place of this turn, when that may be. */
 static void visit_by_claim(place *p)
 {
+    bool direct = teffi_direct_may(exec);
     if (!teffi_group_claim(&p->group))
         return;
+    teffi_group *outer = direct ? teffi_direct_enter(exec, &p->group) : NULL;
     enter(p);
     leave(p);
-    teffi_group_release(&p->group);
+    if (direct) {
+        teffi_direct_leave(exec, outer);
+        teffi_direct_done(exec, &p->group);
+    } else {
+        teffi_group_release(&p->group);
+    }
 }
+
+/* A turn in place that gives way in its middle: its guest goes on when it does. */
+static bool wait_in_room(token *t)
+{
+    if (!teffi_direct_may(exec) || !teffi_group_claim(&room.group))
+        return false;
+    teffi_group *outer = teffi_direct_enter(exec, &room.group);
+    if (exec->ops->current(exec) != &room.group || room.guest)
+        explore_fail("two turns of a room at once");
+    room.guest = t;
+    explore_point("scene", "room");
+    teffi_group_yield(&room.group, &room.gave);
+    teffi_direct_leave(exec, outer);
+    teffi_direct_done(exec, &room.group);
+    return true;
+}
+
+static void room_goes_on(teffi_group *group, struct teffi_fiber *fiber)
+{
+    token *t = room.guest;
+    (void)group;
+    (void)fiber;
+    if (!t)
+        explore_fail("a room goes on twice");
+    room.guest = NULL;
+    go_to(t, &places[explore_draw(n_places)]);
+}
+
+static void nothing_comes(teffi_group *group, teffi_item *item)
+{
+    (void)group;
+    (void)item;
+    explore_fail("an item of nobody's");
+}
+
+static const teffi_group_ops room_ops = {.handle = nothing_comes, .resume = room_goes_on};
 
 static void on_aid(teffi_group *group, teffi_item *item)
 {
@@ -179,6 +230,8 @@ static void hop(token *t)
         go_to_cabin(t);
         return;
     case 5:
+        if (explore_draw(4) == 0 && wait_in_room(t))
+            return;
         visit_by_claim(&places[explore_draw(n_places)]);
         break;
     case 7:
@@ -281,6 +334,8 @@ static void set_up_groups(void)
 {
     memset(places, 0, sizeof places);
     memset(aids, 0, sizeof aids);
+    memset(&room, 0, sizeof room);
+    teffi_group_init(&room.group, exec, &room_ops);
     for (unsigned i = 0; i < n_places; i++)
         teffi_group_init(&places[i].group, exec, &place_ops);
     for (unsigned i = 0; i < AIDS; i++)

@@ -24,6 +24,7 @@ static struct {
 static lab *l;
 static teff_ctx *ctx;
 
+#define RUN(fn) direct_act(.script = (uintptr_t)(fn))
 #define ACT(fn, ...) direct_act(.script = (uintptr_t)(fn), __VA_ARGS__)
 
 /* ---- the grains ---- */
@@ -194,7 +195,7 @@ static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, 
 {
     direct_number *got;
     (void)key;
-    teff_err err = direct_actor_obey(turn, FIRST, ACT(answers), &got);
+    teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
     if (err)
         return err;
     err = direct_actor_obey(turn, FIRST, ACT(fails, .text = in->text), &got);
@@ -241,10 +242,10 @@ static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, di
 {
     direct_number *got;
     (void)key;
-    teff_err err = direct_actor_obey(turn, FIRST, ACT(answers), &got);
+    teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
     if (err)
         return err;
-    out->n = direct_actor_quick(turn, FIRST, ACT((uintptr_t)in->n), &got);
+    out->n = direct_actor_quick(turn, FIRST, RUN((uintptr_t)in->n), &got);
     return TEFF_OK;
 }
 
@@ -258,7 +259,7 @@ static void test_a_callee_outlives_its_caller(void **state)
     int ended = world.ended;
     world.gate = true;
     lab_until(world.ended == ended + 1);
-    lab_ok(ctx, direct_actor_obey(ctx, FIRST, ACT(answers), &out));
+    lab_ok(ctx, direct_actor_obey(ctx, FIRST, RUN(answers), &out));
 }
 
 static teff_err stands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -333,16 +334,16 @@ static teff_err spins(teff_ctx *turn, int64_t key, const direct_act *in, direct_
     return answers(turn, key, in, out);
 }
 
-static volatile uint64_t sum;
-
 static teff_err computes(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
+    volatile uint64_t sum = 0;
     world.held++;
     while (!world.gate) {
         teff_preemptible region = teff_preemptible_begin();
         for (unsigned i = 0; i < 1000000; i++)
             sum += i;
         teff_preemptible_end(region);
+        (void)sum;
     }
     world.held--;
     return answers(turn, key, in, out);
@@ -369,7 +370,7 @@ static void other_grains_run_beside(script *fn)
                direct_actor_obey_start(ctx, i + 1, ACT(asks_one, .n = (intptr_t)fn), &calls[i]));
     lab_until(world.held == CALLERS);
     for (int i = 0; i < 20; i++)
-        lab_ok(ctx, direct_actor_obey(ctx, 50, ACT(answers), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 50, RUN(answers), &out));
     world.gate = true;
     for (int i = 0; i < CALLERS; i++) {
         lab_ok(ctx, direct_actor_obey_reply(ctx, calls[i], &out));
@@ -464,8 +465,8 @@ static teff_err asks_back(teff_ctx *turn, int64_t key, const direct_act *in, dir
 {
     direct_number *got;
     teff_ctx_timeout(turn, in->text[0] ? 50 : 0);
-    teff_err err = in->text[0] ? direct_actor_obey(turn, key - FIRST, ACT(answers), &got)
-                               : direct_loose_obey(turn, key - FIRST, ACT(answers), &got);
+    teff_err err = in->text[0] ? direct_actor_obey(turn, key - FIRST, RUN(answers), &got)
+                               : direct_loose_obey(turn, key - FIRST, RUN(answers), &got);
     out->n = err ? (int64_t)err : 1000 + got->n;
     return TEFF_OK;
 }
@@ -557,7 +558,7 @@ static void test_a_target_that_ends_is_found_anew(void **state)
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_ending, .n = 1200, .text = (char *)"e"), &out));
     assert_int_equal(out->n, 1200);
     for (int i = 0; i < 41; i++)
-        lab_ok(ctx, direct_actor_obey(ctx, i < 40 ? FIRST + i : 1, ACT(ends), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, i < 40 ? FIRST + i : 1, RUN(ends), &out));
     lab_until(activations() == 0);
 }
 
@@ -610,13 +611,13 @@ static void test_a_target_that_moved_is_found_there(void **state)
         teff_ctx *from = l->ctx[i % 2];
         const char *where = teff_silo_address(l->silos[i % 2]);
         forget_hints(FIRST);
-        lab_ok(from, direct_actor_obey(from, FIRST, ACT(says_where), &out));
+        lab_ok(from, direct_actor_obey(from, FIRST, RUN(says_where), &out));
         assert_string_equal(out->text, where);
         for (int n = 0; n < 3; n++) {
-            lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_where), &out));
+            lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(asks_where), &out));
             assert_string_equal(out->text, where);
         }
-        lab_ok(from, direct_actor_obey(from, FIRST, ACT(ends), &out));
+        lab_ok(from, direct_actor_obey(from, FIRST, RUN(ends), &out));
         lab_until(activations() + l->silos[1]->node.grains->catalog.count == 1);
     }
 }
@@ -680,7 +681,7 @@ static teff_err asks_for_ever(teff_ctx *turn, int64_t key, const direct_act *in,
     (void)in;
     (void)out;
     while (!world.gate) {
-        teff_err err = direct_actor_obey(turn, key + FIRST, ACT(answers), &got);
+        teff_err err = direct_actor_obey(turn, key + FIRST, RUN(answers), &got);
         if (err)
             return err;
         world.rounds++;
@@ -706,9 +707,9 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
     teff_call call;
     direct_number *out;
     (void)state;
-    lab_ok(ctx, direct_actor_obey_start(ctx, 1, ACT(asks_for_ever), &call));
+    lab_ok(ctx, direct_actor_obey_start(ctx, 1, RUN(asks_for_ever), &call));
     lab_until(world.rounds > 1000);
-    lab_ok(ctx, direct_actor_tell(ctx, 20, ACT(comes_round)));
+    lab_ok(ctx, direct_actor_tell(ctx, 20, RUN(comes_round)));
     lab_until(world.held > 0);
     int64_t calls = world.rounds, held = world.held;
     lab_until(world.held >= held + ROUNDS && world.rounds >= calls + 256 * ROUNDS);
@@ -716,7 +717,7 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
     held = world.held - held;
     assert_in_range(calls / held, 0, 4 * 256);
     for (int i = 0; i < 200; i++) /* others, and a timer, are not kept for ever either */
-        lab_ok(ctx, direct_actor_obey(ctx, 30 + i % 20, ACT(i % 20 ? answers : sleeps), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 30 + i % 20, RUN(i % 20 ? answers : sleeps), &out));
     world.gate = true;
     lab_ok(ctx, direct_actor_obey_reply(ctx, call, &out));
 }
