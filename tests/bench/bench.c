@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "bench.h"
 #include "bench.teff.h"
+#include "child.h"
 #include "idle.h"
 
 enum { WIDTH_MAX = 1024 };
@@ -263,45 +263,14 @@ static teff_silo *start_silo(const char *seed, bool drives, bool hosts, notes *s
     return silo;
 }
 
-/* The second process: hosts the targets until its standard input ends. */
+/* The second process: hosts the targets until its standard input ends. in: seed "": none. */
 static int be_target(const char *seed)
 {
     static notes seen;
-    char byte;
-    teff_silo *silo = start_silo(seed, false, true, &seen);
-    printf("ready\n");
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0)
-        continue;
+    teff_silo *silo = start_silo(*seed ? seed : NULL, false, true, &seen);
+    bench_child_ready(teff_silo_address(silo));
     teff_silo_free(silo);
     return 0;
-}
-
-typedef struct child {
-    pid_t pid;
-    int in;
-} child;
-
-static child start_child(const char *program, const char *seed)
-{
-    int to[2], from[2];
-    char byte;
-    if (pipe(to) || pipe(from))
-        bench_fatal(NULL, TEFF_E_IO);
-    child c = {.pid = fork(), .in = to[1]};
-    if (c.pid == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        close(to[1]);
-        close(from[0]);
-        execl(program, program, "--target", seed, (char *)NULL);
-        _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    if (read(from[0], &byte, 1) != 1)
-        bench_fatal(NULL, TEFF_E_IO);
-    return c;
 }
 
 static void open_silo(bench *b, bool hosts, notes *seen)
@@ -330,16 +299,18 @@ static void local_rows(bench *b)
     close_silo(b);
 }
 
-static void remote_rows(bench *b, const char *program)
+static void remote_rows(bench *b)
 {
+    bench_child child;
     open_silo(b, false, NULL);
-    child c = start_child(program, teff_silo_address(b->silo));
+    const char *args[] = {"--target", teff_silo_address(b->silo), NULL};
+    if (!bench_child_start(&child, args))
+        bench_fatal(NULL, TEFF_E_IO);
     timed(b, "remote-call-1", "call", 0);
     timed(b, "remote-call-64", "fan-out", 64);
     timed(b, "remote-call-1024", "fan-out", 1024);
     timed(b, "remote-one-way", "one-way", 0);
-    close(c.in);
-    waitpid(c.pid, NULL, 0);
+    bench_child_stop(&child);
     close_silo(b);
 }
 
@@ -401,14 +372,6 @@ static void be_driver(int argc, char **argv)
     exit(1);
 }
 
-/* Not /proc/self/exe itself: under callgrind that is valgrind's. */
-static const char *own_path(void)
-{
-    static char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    return n > 0 ? path : "/proc/self/exe";
-}
-
 int main(int argc, char **argv)
 {
     bench b = {.runs = 5, .seconds = 0.5};
@@ -428,7 +391,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     local_rows(&b);
     bench_fair(&b);
-    remote_rows(&b, own_path());
+    remote_rows(&b);
+    bench_client(&b);
     bench_store(&b);
     idle_rows(&b);
     return 0;

@@ -1,5 +1,5 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
- * Way:     bench.c -> [rows: bench.c, fair_calls.c, store_rows.c, idle.c] -> JSON objects */
+ * Way:     bench.c -> [fair_calls.c, client_rows.c, store_rows.c, idle.c] -> a line of JSON */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -35,6 +35,9 @@ uint64_t bench_now_ns(void);
 
 /* fair_calls.c: what 10,000 grains feel of two that call each other for ever. */
 void bench_fair(const bench *b);
+
+/* client_rows.c: a client process calls one silo. */
+void bench_client(const bench *b);
 
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);

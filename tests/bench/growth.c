@@ -1,5 +1,6 @@
 /* growth.c - what a call costs as something grows; growth.py runs it, takes medians and plots.
- * usage: growth grains MAX | growth silos N | growth callers N | growth payload BYTES WHERE CALLERS
+ * usage: growth grains MAX | growth silos N CALLERS | growth callers N |
+ *        growth payload BYTES WHERE CALLERS
  *   WHERE: local or remote. A line a window of time: RESULT calls=... seconds=... cpu_seconds=...
  * Way:     growth.py -> [growth] -> growth_load -> Caller turns -> Target grains */
 #include <signal.h>
@@ -13,7 +14,7 @@
 
 enum {
     WINDOWS = 7,
-    CALLERS = 64,      /* where their number does not grow */
+    TARGETS = 64,      /* of payloads */
     GRAINS = 10000,    /* likewise */
     FEW_GRAINS = 1000, /* what more grains are compared with */
     VISIT = 10000,     /* grains that one turn visits */
@@ -79,7 +80,7 @@ static void print(const char *what, uint64_t x, const load_window *w, double byt
     fflush(stdout);
 }
 
-static void windows(const char *what, uint64_t x, const load_silo *silos, int n)
+static void windows(const char *what, uint64_t x, const bench_child *silos, int n)
 {
     (void)load_measure(window_seconds, silos, n); /* warm */
     for (int i = 0; i < WINDOWS; i++) {
@@ -134,9 +135,9 @@ static void grains(teff_ctx *ctx, uint64_t max)
 
 /* ---- the others ---- */
 
-static void silos(teff_silo *silo, teff_ctx *ctx, int n, int fd)
+static void silos(teff_silo *silo, teff_ctx *ctx, int n, uint32_t n_callers, int fd)
 {
-    load_silo more[LOAD_SILOS];
+    bench_child more[LOAD_SILOS];
     for (int i = 0; i < n - 1; i++)
         more[i] = load_silo_start(fd, teff_silo_address(silo), true, true);
     for (int i = 0; (int)teff_silo_members(silo) < n; i++) {
@@ -145,11 +146,11 @@ static void silos(teff_silo *silo, teff_ctx *ctx, int n, int fd)
         sleep_ms(1);
     }
     visit(ctx, 0, GRAINS);
-    start_callers(ctx, CALLERS, 0);
+    start_callers(ctx, n_callers, 0);
     windows("silos", (uint64_t)n, more, n - 1);
     stop_callers();
     for (int i = n - 2; i >= 0; i--)
-        load_silo_stop(&more[i]);
+        bench_child_stop(&more[i]);
 }
 
 static void callers(teff_ctx *ctx, uint32_t n)
@@ -162,16 +163,16 @@ static void callers(teff_ctx *ctx, uint32_t n)
 
 static void payload(teff_silo *silo, teff_ctx *ctx, uint64_t size, uint32_t n, bool remote, int fd)
 {
-    load_silo far;
+    bench_child far;
     if (remote)
         far = load_silo_start(fd, teff_silo_address(silo), false, true);
-    visit(ctx, 0, CALLERS);
-    set_grains(CALLERS);
+    visit(ctx, 0, TARGETS);
+    set_grains(TARGETS);
     start_callers(ctx, n, size);
     windows(remote ? "remote" : "local", size, &far, remote ? 1 : 0);
     stop_callers();
     if (remote)
-        load_silo_stop(&far);
+        bench_child_stop(&far);
 }
 
 int main(int argc, char **argv)
@@ -189,8 +190,8 @@ int main(int argc, char **argv)
     set_grains(GRAINS);
     if (strcmp(argv[1], "grains") == 0)
         grains(ctx, n);
-    else if (strcmp(argv[1], "silos") == 0 && n >= 1 && n <= LOAD_SILOS)
-        silos(silo, ctx, (int)n, fd);
+    else if (strcmp(argv[1], "silos") == 0 && argc == 4 && n >= 1 && n <= LOAD_SILOS)
+        silos(silo, ctx, (int)n, (uint32_t)atoi(argv[3]), fd);
     else if (strcmp(argv[1], "callers") == 0)
         callers(ctx, (uint32_t)n);
     else if (strcmp(argv[1], "payload") == 0 && argc == 5)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "growth.teff.h"
@@ -157,48 +156,22 @@ teff_silo *load_silo_new(const char *seed, bool calls, bool is_called)
     return silo;
 }
 
-load_silo load_silo_start(int fd, const char *seed, bool calls, bool is_called)
+bench_child load_silo_start(int fd, const char *seed, bool calls, bool is_called)
 {
-    int to[2], from[2];
-    char number[20], byte;
+    char number[20];
+    bench_child silo;
     snprintf(number, sizeof number, "%d", fd);
-    if (pipe(to) || pipe(from))
-        load_must(TEFF_E_IO, "a pipe", NULL);
-    load_silo silo = {.pid = fork(), .in = to[1]};
-    if (silo.pid == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        close(to[0]);
-        close(to[1]);
-        close(from[0]);
-        close(from[1]);
-        execl("/proc/self/exe", "growth", "--silo", number, seed, calls ? "1" : "0",
-              is_called ? "1" : "0", (char *)NULL);
-        _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    if (read(from[0], &byte, 1) != 1)
+    const char *args[] = {"--silo", number, seed, calls ? "1" : "0", is_called ? "1" : "0", NULL};
+    if (!bench_child_start(&silo, args))
         load_must(TEFF_E_IO, "a silo's start", NULL);
-    close(from[0]);
     return silo;
-}
-
-void load_silo_stop(load_silo *silo)
-{
-    close(silo->in);
-    waitpid(silo->pid, NULL, 0);
 }
 
 int load_silo_main(char **argv)
 {
-    char byte;
     load_adopt(atoi(argv[0]));
     teff_silo *silo = load_silo_new(argv[1], *argv[2] == '1', *argv[3] == '1');
-    if (write(1, "r", 1) != 1)
-        return 1;
-    while (read(0, &byte, 1) > 0)
-        continue;
+    bench_child_ready("ready");
     teff_silo_free(silo);
     return 0;
 }
@@ -212,21 +185,18 @@ static double seconds_of(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static load_window so_far(const load_silo *silos, int n)
+static load_window so_far(const bench_child *silos, int n)
 {
     load_window w = {.seconds = seconds_of(CLOCK_MONOTONIC),
                      .cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID)};
     for (int i = 0; i < LOAD_SLOTS; i++)
         w.calls += (double)atomic_load_explicit(&load->slot[i].n, memory_order_relaxed);
-    for (int i = 0; i < n; i++) {
-        clockid_t clock;
-        if (clock_getcpuclockid(silos[i].pid, &clock) == 0)
-            w.cpu_seconds += seconds_of(clock);
-    }
+    for (int i = 0; i < n; i++)
+        w.cpu_seconds += bench_child_seconds(&silos[i]);
     return w;
 }
 
-load_window load_measure(double seconds, const load_silo *silos, int n)
+load_window load_measure(double seconds, const bench_child *silos, int n)
 {
     struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
     load_window before = so_far(silos, n);

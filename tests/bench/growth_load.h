@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/silo.h>
+#include "child.h"
 
 enum { LOAD_SLOTS = 256, LOAD_SILOS = 8 };
 
@@ -27,11 +28,6 @@ typedef struct load_shared {
 
 extern load_shared *load;
 
-typedef struct load_silo { /* a silo in a process of its own */
-    int pid;
-    int in; /* closed: it stops */
-} load_silo;
-
 /* load_share - make that memory. load_adopt - use that of the process that started this one.
  * in: fd, of that memory. */
 int load_share(void);
@@ -41,8 +37,7 @@ void load_adopt(int fd);
 teff_silo *load_silo_new(const char *seed, bool calls, bool is_called);
 
 /* load_silo_start - one in a process of its own, ready when this returns. */
-load_silo load_silo_start(int fd, const char *seed, bool calls, bool is_called);
-void load_silo_stop(load_silo *silo);
+bench_child load_silo_start(int fd, const char *seed, bool calls, bool is_called);
 
 /* load_silo_main - such a process. */
 int load_silo_main(char **argv);
@@ -52,7 +47,7 @@ int load_silo_main(char **argv);
 typedef struct load_window {
     double calls, seconds, cpu_seconds;
 } load_window;
-load_window load_measure(double seconds, const load_silo *silos, int n);
+load_window load_measure(double seconds, const bench_child *silos, int n);
 
 /* load_must - end the program with a word unless err is TEFF_OK. in: ctx may be NULL. */
 void load_must(teff_err err, const char *what, const teff_ctx *ctx);

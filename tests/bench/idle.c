@@ -5,22 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <teff/silo.h>
 #include <time.h>
 #include <unistd.h>
+#include "child.h"
 
 enum { SILOS = 3, SETTLE_SECONDS = 3 };
-
-typedef struct idler {
-    pid_t pid;
-    int in;
-} idler;
 
 int bench_idle_silo(const char *store)
 {
     teff_silo_options opt = {.silent = 1, .store = store};
-    char text[TEFF_TEXT_MAX] = "", byte;
+    char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&opt, &silo, text);
     if (!err)
@@ -29,45 +24,9 @@ int bench_idle_silo(const char *store)
         fprintf(stderr, "bench: a silo cannot start: %s\n", text);
         return 1;
     }
-    printf("r");
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0)
-        continue;
+    bench_child_ready("ready");
     teff_silo_free(silo);
     return 0;
-}
-
-static bool start(idler *silo, const char *store)
-{
-    int to[2], from[2];
-    char byte;
-    if (pipe(to) || pipe(from))
-        return false;
-    *silo = (idler){.pid = fork(), .in = to[1]};
-    if (silo->pid == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        close(to[0]);
-        close(to[1]);
-        close(from[0]);
-        close(from[1]);
-        execl("/proc/self/exe", "bench", "--idle", store, (char *)NULL);
-        _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    bool ready = read(from[0], &byte, 1) == 1;
-    close(from[0]);
-    return ready;
-}
-
-static double seconds_of(pid_t pid)
-{
-    clockid_t clock;
-    struct timespec t = {0, 0};
-    if (clock_getcpuclockid(pid, &clock) == 0)
-        clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static void pass(double seconds)
@@ -87,17 +46,9 @@ static void remove_store(const char *folder)
     rmdir(folder);
 }
 
-static void stop(idler *silos, int n)
-{
-    for (int i = n - 1; i >= 0; i--) {
-        close(silos[i].in);
-        waitpid(silos[i].pid, NULL, 0);
-    }
-}
-
 bool bench_idle(int n, double seconds, double *percent)
 {
-    idler silos[SILOS] = {{0}};
+    bench_child silos[SILOS];
     double before = 0, after = 0;
     char folder[200], store[sizeof folder + 20];
     int started = 0;
@@ -106,16 +57,18 @@ bool bench_idle(int n, double seconds, double *percent)
     if (n > SILOS || !mkdtemp(folder))
         return false;
     snprintf(store, sizeof store, "sqlite:%s/store.db", folder);
-    while (started < n && start(&silos[started], store))
+    const char *args[] = {"--idle", store, NULL};
+    while (started < n && bench_child_start(&silos[started], args))
         started++;
     pass(SETTLE_SECONDS);
     for (int i = 0; i < started; i++)
-        before += seconds_of(silos[i].pid);
+        before += bench_child_seconds(&silos[i]);
     pass(seconds);
     for (int i = 0; i < started; i++)
-        after += seconds_of(silos[i].pid);
+        after += bench_child_seconds(&silos[i]);
     *percent = (after - before) / seconds / n * 100;
-    stop(silos, started);
+    for (int i = started - 1; i >= 0; i--)
+        bench_child_stop(&silos[i]);
     remove_store(folder);
     return started == n;
 }
