@@ -1,6 +1,7 @@
 /* guard.c - operations of the hot paths, to be counted by callgrind: guard.py compares the counts
  * with guard.json.
  * usage: guard OPERATION N | guard --about | guard --operations
+ *   exit status 75: the count is not good, another thread took the worker's place in between
  * Way:     [guard] -> scheduler, timers, processes, frames; grains: guard_calls.c */
 #include "guard.h"
 
@@ -29,9 +30,38 @@ void guard_must(teff_err err)
     exit(1);
 }
 
+/* ---- marks ---- */
+
+enum { MARKS = 3, DISTURBED = 75 };
+
+static _Atomic unsigned started;   /* threads of workers; relaxed: looked at when all is over */
+static unsigned started_at[MARKS]; /* the marks' thread */
+static unsigned marks;
+
+/* For callgrind, by name. */
 __attribute__((noinline)) void guard_mark(void)
 {
     __asm__ volatile("");
+    started_at[marks++ % MARKS] = atomic_load_explicit(&started, memory_order_relaxed);
+}
+
+static void on_start(void *arg, uint32_t thread)
+{
+    (void)arg;
+    (void)thread;
+    atomic_fetch_add_explicit(&started, 1, memory_order_relaxed);
+}
+
+const teff_sched_options *guard_sched(void)
+{
+    static const teff_sched_options opt = {.hooks = {.start = on_start}};
+    return &opt;
+}
+
+/* The exit status: did one thread do it all? */
+static int ended(void)
+{
+    return started_at[0] == started_at[MARKS - 1] ? 0 : DISTURBED;
 }
 
 void guard_parts(void (*part)(void *arg, uint64_t n), void *arg, uint64_t n)
@@ -90,7 +120,7 @@ static void on_exec(const teffi_group_ops *ops, uint64_t n)
 {
     bouncer pair[2] = {0};
     teffi_platform_real(&platform, TEFFI_ERROR);
-    guard_must(teffi_exec_real_new(&platform, 1, NULL, &exec));
+    guard_must(teffi_exec_real_new(&platform, 1, guard_sched(), &exec));
     for (int i = 0; i < 2; i++) {
         teffi_group_init(&pair[i].group, exec, ops);
         pair[i].other = &pair[1 - i];
@@ -195,7 +225,7 @@ static teff_err step(void *self, const teff_event *events, size_t n, teff_step *
 void guard_process(uint64_t n)
 {
     static const teff_process_ops ops = {.name = "guard", .step = step};
-    teff_process_options opt = {.workers = 1};
+    teff_process_options opt = {.workers = 1, .sched = *guard_sched()};
     teff_pid pair[2];
     guard_must(teff_process_system_new(&opt, &processes));
     for (int i = 0; i < 2; i++)
@@ -332,7 +362,7 @@ int main(int argc, char **argv)
             operations[i].run(times);
         else
             guard_calls(operations[i].name, times);
-        return 0;
+        return ended();
     }
     fprintf(stderr, "usage: guard OPERATION N | guard --about | guard --operations\n");
     return 2;

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <teff/error.h>
+#include <teff/sched.h>
 
 /* guard_mark - callgrind writes down, and forgets, what the calling thread has done so far.
  * An operation does n, marks, n, marks, 2 n, marks: what the third part took more than the second
@@ -14,6 +15,10 @@ void guard_mark(void);
 
 /* guard_parts - do it so. runs: part(arg, n) three times. */
 void guard_parts(void (*part)(void *arg, uint64_t n), void *arg, uint64_t n);
+
+/* guard_sched - options of every scheduler: it tells when it takes another thread for its worker,
+ * since that one's instructions would be missing. */
+const teff_sched_options *guard_sched(void);
 
 /* guard_must - end the program with a word unless err is TEFF_OK. */
 void guard_must(teff_err err);

@@ -18,6 +18,8 @@ import tempfile
 
 GROWTH_MAX = 0.05
 TRIES = 3              # of an operation that grew; the least counts
+RUNS_MAX = 10          # until one was not disturbed
+DISTURBED = 75         # exit status: another thread took the worker's place
 TIMEOUT_SECONDS = 300  # of one run; they take about a second
 RENEW = "make bench BENCH=guard ARGS=--renew"
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -51,28 +53,48 @@ def operations(program):
             (line.split() for line in asked(program, "--operations").splitlines())}
 
 
-def part(folder, number):
-    """Instructions between two marks, on the thread that made them."""
-    found = glob.glob(os.path.join(folder, "out.%d-*" % number)) \
-        or glob.glob(os.path.join(folder, "out.%d" % number))
-    if len(found) != 1:
-        raise Failed("callgrind has written %d files for part %d, not one" % (len(found), number))
-    with open(found[0]) as file:
-        return int(re.search(r"^totals: (\d+)", file.read(), re.MULTILINE).group(1))
+def totals(folder):
+    """{(part, thread): instructions} between marks: part 1 ends with the first."""
+    found = {}
+    for path in glob.glob(os.path.join(folder, "out.*-*")):
+        part, thread = re.search(r"out\.(\d+)-(\d+)$", path).groups()
+        with open(path) as file:
+            count = re.search(r"^totals: (\d+)", file.read(), re.MULTILINE).group(1)
+        found[int(part), int(thread)] = int(count)
+    return found
 
 
-def counted(program, operation, n):
-    """Instructions that one operation takes: what 2 n took more than n, by n."""
+def between_marks(found, operation):
+    """Instructions of the third part less those of the second; None: on several threads."""
+    if [part for part, _ in sorted(found)] != [1, 2, 3]:
+        raise Failed("%s: callgrind saw other marks than three: %s" % (operation, sorted(found)))
+    (_, first), (_, second), (_, third) = sorted(found)
+    return found[3, third] - found[2, second] if first == second == third else None
+
+
+def once(program, operation, n):
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "-q", "--tool=callgrind", "--separate-threads=yes",
                    "--dump-before=guard_mark", "--callgrind-out-file=" + folder + "/out",
                    program, operation, str(n)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
                               stdin=subprocess.DEVNULL, env=dict(os.environ, GLIBC_TUNABLES=PLAIN))
+        if done.returncode == DISTURBED:
+            return None
         if done.returncode != 0:
             raise Failed("%s ends with %d: %s"
                          % (operation, done.returncode, done.stderr.strip()[-500:]))
-        return (part(folder, 3) - part(folder, 2)) / n
+        return between_marks(totals(folder), operation)
+
+
+def counted(program, operation, n):
+    """Instructions that one operation takes: what 2 n took more than n, by n."""
+    for _ in range(RUNS_MAX):
+        count = once(program, operation, n)
+        if count is not None:
+            return count / n
+    raise Failed("%s: in %d runs never on one thread: the machine is too busy"
+                 % (operation, RUNS_MAX))
 
 
 def counted_all(program, chosen):

@@ -136,7 +136,7 @@ void guard_calls(const char *operation, uint64_t n)
 {
     static const guard_target_methods targets = {.add = add, .note = note, .held = held};
     static const guard_driver_methods drivers = {.run = run, .pass = pass};
-    teff_silo_options opt = {.silent = 1, .workers = 1};
+    teff_silo_options opt = {.silent = 1, .workers = 1, .sched = *guard_sched()};
     teff_silo *silo;
     guard_must(teff_silo_new(&opt, &silo, NULL));
     guard_must(teff_silo_host(silo, guard_target_type(&targets, NULL)));
