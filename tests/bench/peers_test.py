@@ -1,0 +1,144 @@
+# peers_test.py - does peers.py say who is ahead? With programs that only claim to have done it.
+# usage: peers_test.py
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = """#!/bin/sh
+echo %(name)s >>"$PEERS_LOG"
+case $1 in
+grain-bytes) echo RESULT bytes=%(bytes)d ;;
+*) awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%f\\\\n\\", $3, $3 / %(rate)d }" ;;
+esac
+"""
+STANDS = """#!/bin/sh
+sleep 1000 &
+echo $! >>%(folder)s/sleepers
+wait
+"""
+FAILS = """#!/bin/sh
+echo no memory >&2
+exit 3
+"""
+TOOLS = ("bash", "cat", "chmod", "cp", "dirname", "find", "mkdir", "rm", "tail")
+
+
+def check(what, holds, *seen):
+    if not holds:
+        sys.exit("peers_test: FAILED: %s\n%s" % (what, "\n".join(map(str, seen))))
+    print("peers_test: ok: " + what)
+
+
+def program(folder, name, rate=1000, size=100, text=PROGRAM):
+    path = os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write(text % {"name": name, "folder": folder, "rate": rate, "bytes": size}
+                   if "%" in text else text)
+    os.chmod(path, 0o755)
+
+
+def measured(folder, wanted, start=""):
+    """(status, JSON objects, what it said) of peers.py"""
+    start = "import peers, sys\n" + start + "\npeers.main(*sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-B", "-c", start, folder, wanted], cwd=HERE,
+                          capture_output=True, text=True,
+                          env=dict(os.environ, PEERS_LOG=os.path.join(folder, "log")))
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def ratios(lines):
+    return {d.get("peer", "best: %s" % d.get("best_peer")): d["ratio"] for d in lines}
+
+
+def who_is_ahead(folder, others):
+    program(folder, "peer-side", rate=600000, size=100)
+    program(others, "go", rate=200000, size=2000)
+    program(others, "erlang", rate=100000, size=300)
+    program(others, "caf", rate=60000, size=400)
+    program(others, "tokio", rate=900000, size=500)
+    status, lines, said = measured(folder, "one")
+    expected = {"go": 3, "erlang": 6, "caf": 10, "tokio": 0.6667, "best: tokio": 0.6667}
+    check("more calls a second is ahead, the best is the nearest",
+          status == 0 and ratios(lines) == expected and len(lines) == 2 * 5, lines, said)
+    check("remote rows have one more", "go-rpc" in ratios(measured(folder, "remote-1")[1]))
+    status, lines, said = measured(folder, "grain-bytes")
+    check("less memory is ahead", ratios(lines) == {"go": 20, "erlang": 3, "caf": 4, "tokio": 5,
+                                                    "best: erlang": 3}, lines, said)
+
+
+def in_turn(folder, others):
+    os.remove(os.path.join(folder, "log"))
+    program(others, "go", rate=3000000)
+    lines = measured(folder, "ping/go")[1]
+    check("one of them alone", ratios(lines) == {"go": 0.2, "best: go": 0.2}, lines)
+    with open(os.path.join(folder, "log")) as file:
+        ran = file.read().split()
+    check("they take turns", ran[-10:] == ["peer-side", "go"] * 5, ran)
+
+
+def stands_still(folder, others):
+    program(others, "caf", text=STANDS)
+    _, lines, said = measured(folder, "grain-bytes/caf", "peers.BYTES_TIMEOUT_SECONDS = 3")
+    check("one that stands still has no ratio, and it is said",
+          lines[0]["ratio"] is None and lines[0]["stood_still"] == 2
+          and "caf, grain-bytes with 2 workers: stands still: not done after 3 s" in said,
+          lines, said)
+    with open(os.path.join(others, "sleepers")) as file:
+        sleepers = file.read().split()
+    deadline = time.monotonic() + 60
+    while any(map(runs, sleepers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    check("what it has started is gone too", sleepers and not any(map(runs, sleepers)), sleepers)
+
+
+def runs(pid):
+    try:
+        with open("/proc/%s/stat" % pid) as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def failing(folder, others):
+    program(others, "caf", text=FAILS)
+    status, lines, said = measured(folder, "one/caf")
+    check("one that fails has no ratio, and its words are passed on",
+          status == 0 and lines[0]["ratio"] is None and "failed (3): no memory" in said, said)
+    program(folder, "peer-side", text=FAILS)
+    status, lines, said = measured(folder, "one/go")
+    check("teff must not fail", status == 1 and "teff failed" in said, lines, said)
+
+
+def not_installed(folder):
+    tools = os.path.join(folder, "tools")
+    os.mkdir(tools)
+    for name in TOOLS:
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+    out = os.path.join(folder, "out")
+    build = os.path.join(HERE, "peers", "build.sh")
+    done = subprocess.run([os.path.join(tools, "bash"), build, out, "go", "erlang", "caf"],
+                          env={"PATH": tools}, capture_output=True, text=True)
+    check("without tools nothing is built, and that is no failure",
+          done.returncode == 0 and done.stderr.count("is skipped: not installed") == 3
+          and not any(n for n in os.listdir(out) if os.access(os.path.join(out, n), os.X_OK)
+                      and os.path.isfile(os.path.join(out, n))), done.stderr, os.listdir(out))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        others = os.path.join(folder, "peers")
+        os.mkdir(others)
+        who_is_ahead(folder, others)
+        in_turn(folder, others)
+        stands_still(folder, others)
+        failing(folder, others)
+        not_installed(folder)
+
+
+if __name__ == "__main__":
+    main()
