@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include "bench.teff.h"
+#include "child.h"
 
 enum { TURN_CALLS = 1000, CALLERS_MAX = 1024, INNER = 1 << 20 };
 
@@ -141,37 +141,10 @@ static teff_silo *start_silo(const char *seed, unsigned workers, bool drives, bo
 /* The second process: hosts the targets until its standard input ends. */
 static int be_target(const char *seed, unsigned workers)
 {
-    char byte;
     teff_silo *silo = start_silo(seed, workers, false, true);
-    printf("ready\n");
-    fflush(stdout);
-    while (read(0, &byte, 1) > 0)
-        continue;
+    bench_child_ready("ready");
     teff_silo_free(silo);
     return 0;
-}
-
-/* Gives what keeps it alive: the writing end of its standard input. */
-static int start_target(const char *seed, const char *workers)
-{
-    int to[2], from[2];
-    char byte;
-    if (pipe(to) || pipe(from))
-        fatal("pipe", TEFF_E_IO, "");
-    if (fork() == 0) {
-        dup2(to[0], 0);
-        dup2(from[1], 1);
-        close(to[1]);
-        close(from[0]);
-        execl("/proc/self/exe", "peer-side", "--target", seed, workers, (char *)NULL);
-        _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    if (read(from[0], &byte, 1) != 1)
-        fatal("the second process", TEFF_E_IO, "ended");
-    close(from[0]);
-    return to[1];
 }
 
 /* ---- rows ---- */
@@ -243,14 +216,15 @@ static int run_row(const row *r, const char *workers, uint64_t n)
 {
     teff_silo *silo = start_silo(NULL, (unsigned)atoi(workers), true, !r->remote);
     teff_ctx *ctx = teff_silo_ctx(silo);
-    int target = r->remote ? start_target(teff_silo_address(silo), workers) : -1;
+    bench_child target;
+    const char *const args[] = {"--target", teff_silo_address(silo), workers, NULL};
+    if (r->remote && !bench_child_start(&target, args))
+        fatal("the second process", TEFF_E_IO, "does not start");
     teff_ctx_timeout(ctx, 600000);
     (strcmp(r->name, "grain-bytes") == 0 ? grain_bytes : timed)(ctx, r, n);
     fflush(stdout);
-    if (r->remote) {
-        close(target);
-        wait(NULL);
-    }
+    if (r->remote)
+        bench_child_stop(&target);
     _exit(0); /* grains that are left need not end */
 }
 
