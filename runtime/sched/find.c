@@ -12,15 +12,6 @@ enum { HANDOFFS_MAX = 256 };
 enum { FAIR_EVERY = 61 }; /* other picks; a prime, so that it does not fall into step with them */
 enum { ROUNDS_TIGHT = 4, ROUNDS = 16 };
 
-static teffi_group *take_next(teffi_slot *slot)
-{
-    /* relaxed look first: an exchange costs as much as the rest of a pick */
-    if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
-        return NULL;
-    /* acquire: pairs with teffi_slot_ready's release; the group's own word orders its items */
-    return atomic_exchange_explicit(&slot->next, NULL, memory_order_acquire);
-}
-
 static teffi_group *newest(teffi_slot *slot)
 {
     teffi_group *group = teffi_deque_pop(&slot->deque);
@@ -88,24 +79,16 @@ static teffi_group *local(teffi_worker *w)
     teffi_slot *slot = w->slot;
     teffi_group *group;
     slot->tick++;
-    if (slot->handoffs++ < HANDOFFS_MAX && (group = take_next(slot)))
+    if (slot->handoffs++ < HANDOFFS_MAX && (group = teffi_slot_take_next(slot)))
         return group;
     bool used_up = slot->handoffs > HANDOFFS_MAX;
     slot->handoffs = 0;
     if ((used_up || ++slot->picks % FAIR_EVERY == 0) && (group = fair(w)))
         return group;
-    return (group = take_next(slot)) ? group : newest(slot);
+    return (group = teffi_slot_take_next(slot)) ? group : newest(slot);
 }
 
 /* ---- other workers' work ---- */
-
-static bool next_is_open(teffi_slot *slot)
-{
-    /* seq_cst: the monitor opens, then wakes; a parking worker announces, then looks here */
-    uint64_t at = atomic_load_explicit(&slot->opened_at, memory_order_seq_cst);
-    return at == atomic_load_explicit(&slot->turns, memory_order_relaxed) &&
-           atomic_load_explicit(&slot->next, memory_order_relaxed) != NULL;
-}
 
 static void count_stolen(teffi_slot *slot, unsigned n)
 {
@@ -115,20 +98,15 @@ static void count_stolen(teffi_slot *slot, unsigned n)
 
 static teffi_group *steal_from(teffi_worker *w, teffi_slot *victim)
 {
-    teffi_group *group;
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
     unsigned n = teffi_deque_steal(&victim->deque, out, TEFFI_STEAL_MAX);
+    if (!n)
+        return NULL;
     for (unsigned i = 0; i < n; i++)
         w->batch[i] = out[i];
-    if (n) {
-        count_stolen(w->slot, n);
-        keep_rest(w->real, w->slot, w->batch, n);
-        return w->batch[0];
-    }
-    if (!next_is_open(victim) || !(group = take_next(victim)))
-        return NULL;
-    count_stolen(w->slot, 1);
-    return group;
+    count_stolen(w->slot, n);
+    keep_rest(w->real, w->slot, w->batch, n);
+    return w->batch[0];
 }
 
 static uint64_t draw(teffi_slot *slot) /* xorshift64 */
@@ -204,7 +182,7 @@ bool teffi_any_work(teffi_real *real)
     if (teffi_runqueue_count(&real->queue))
         return true;
     for (unsigned i = 0; i < real->n_slots; i++)
-        if (teffi_deque_count(&real->slots[i].deque) || next_is_open(&real->slots[i]))
+        if (teffi_deque_count(&real->slots[i].deque))
             return true;
     return false;
 }

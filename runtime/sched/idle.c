@@ -326,15 +326,19 @@ static teffi_worker *own_worker(teffi_exec *exec)
     return w && &w->real->exec == exec ? w : NULL;
 }
 
+static void give(teffi_real *real, teffi_group *group)
+{
+    if (group)
+        teffi_runqueue_push(&real->queue, group);
+}
+
 /* inside, with a slot. */
 static void block(teffi_worker *w)
 {
     teffi_real *real = w->real;
     (void)teffi_laters_run(w->slot);
-    /* The hand-off must be where others find it. acq_rel: as in teffi_slot_ready. */
-    teffi_group *next = atomic_exchange_explicit(&w->slot->next, NULL, memory_order_acq_rel);
-    if (next)
-        teffi_runqueue_push(&real->queue, next);
+    /* The hand-off must be where others find it. */
+    give(real, teffi_slot_take_next(w->slot));
     lock(real);
     /* At the end those that waited have gone on without a slot: none of them is to be given one. */
     if (real->stopping || !real->waiting.head)
@@ -539,6 +543,22 @@ bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn)
     return heir != NULL;
 }
 
+bool teffi_slot_open(teffi_real *real, teffi_slot *slot, uint64_t turn)
+{
+    teffi_group *next = NULL;
+    lock(real);
+    teffi_worker *w = slot->worker;
+    if (w && w->state == TEFFI_WORKER_RUNNING && !real->stopping) {
+        if (retake(w, turn))
+            next = teffi_slot_take_next(slot);
+        /* release: the emptied hand-off; pairs with teffi_slot_kept */
+        atomic_store_explicit(&w->retaken, 0, memory_order_release);
+    }
+    unlock(real);
+    give(real, next);
+    return next;
+}
+
 bool teffi_slot_regain(teffi_worker *w)
 {
     teffi_real *real = w->real;
@@ -593,9 +613,11 @@ bool teffi_slot_leave(teffi_worker *w)
         unlock(real);
         return false;
     }
+    teffi_group *next = teffi_slot_take_next(w->slot);
     teffi_slot *slot = let_go(w);
     to_spare(w);
     unlock(real);
+    give(real, next);
     teffi_slot_clear(real, slot);
     (void)wait_for_slot(w);
     return true;

@@ -13,8 +13,8 @@
 enum { DUE_TICKS = 5 };
 enum { QUIET_TICKS = 4 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
-/* The same turn as at the last tick: others may take the hand-off. */
-static bool open_next(teffi_slot *slot)
+/* The same turn as at the last tick: others get the hand-off. out: there was one. */
+static bool open_next(teffi_real *real, teffi_slot *slot)
 {
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
     if (turns != slot->seen_turns) {
@@ -24,11 +24,9 @@ static bool open_next(teffi_slot *slot)
         return false;
     }
     slot->seen += slot->seen < DUE_TICKS;
-    if (!atomic_load_explicit(&slot->next, memory_order_relaxed))
-        return false;
-    /* seq_cst: pairs with next_is_open in find.c */
-    atomic_store_explicit(&slot->opened_at, turns, memory_order_seq_cst);
-    return true;
+    /* relaxed: looked at once more */
+    return atomic_load_explicit(&slot->next, memory_order_relaxed) &&
+           teffi_slot_open(real, slot, turns);
 }
 
 /* Work that no worker is free to take, or a worker that waits for a slot. */
@@ -67,7 +65,7 @@ static void tick(teffi_real *real)
     teffi_warn_tick(real, now);
     for (unsigned i = 0; i < real->n_slots; i++) {
         teffi_slot *slot = &real->slots[i];
-        opened |= open_next(slot);
+        opened |= open_next(real, slot);
         if (slot->seen > 1)
             (void)teffi_laters_run(slot); /* its worker is in one turn for long */
         uint64_t due = teffi_wheel_next(&slot->wheel);

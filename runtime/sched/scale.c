@@ -23,11 +23,8 @@ void teffi_slot_move_timers(teffi_real *real, teffi_slot *slot)
 static void move_groups(teffi_real *real, teffi_slot *slot)
 {
     void *out[TEFFI_STEAL_MAX];
-    /* Taken as thieves do, so that it does no harm should the slot be in use again by now.
-     * acquire: pairs with teffi_slot_ready's release. */
-    teffi_group *next = atomic_exchange_explicit(&slot->next, NULL, memory_order_acquire);
-    if (next)
-        teffi_runqueue_push(&real->queue, next);
+    /* Taken as thieves do, so that it does no harm should the slot be in use again by now. A worker
+     * that still has it has the hand-off too, and gives that away when it leaves. */
     while (!teffi_slot_in_use(real, slot) && teffi_deque_count(&slot->deque)) {
         unsigned n = teffi_deque_steal(&slot->deque, out, TEFFI_STEAL_MAX);
         for (unsigned i = 0; i < n; i++)

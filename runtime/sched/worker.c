@@ -22,14 +22,9 @@ __attribute__((noinline)) teffi_worker *teffi_worker_self(void)
 
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
 {
-    /* Only the owner fills next, so an empty one needs no exchange (9 ns of a hand-off's 50). */
-    if (!atomic_load_explicit(&slot->next, memory_order_relaxed)) {
-        /* release: pairs with take_next. This worker runs it next, or the monitor opens it. */
-        atomic_store_explicit(&slot->next, group, memory_order_release);
-        return;
-    }
-    /* acq_rel: as above; the one pushed out goes on to the deque, unless a thief was faster */
-    teffi_group *older = atomic_exchange_explicit(&slot->next, group, memory_order_acq_rel);
+    /* relaxed: the owner's alone. This worker runs it next, or the monitor gives it to others. */
+    teffi_group *older = atomic_load_explicit(&slot->next, memory_order_relaxed);
+    atomic_store_explicit(&slot->next, group, memory_order_relaxed);
     if (!older)
         return;
     if (!teffi_deque_push(&slot->deque, older))

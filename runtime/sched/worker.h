@@ -20,7 +20,9 @@
  *    queue, its timers to any wheel. Should retaken be taken back meanwhile, no harm is done. At
  *    the end of its turn the worker waits for idle_lock first, and so learns the outcome. Then it
  *    takes a free slot or becomes a spare thread.
- * Where the kernel has no membarrier, enter uses an exchange (9 ns). */
+ * Where the kernel has no membarrier, enter uses an exchange (9 ns).
+ * The hand-off of a worker that is in one turn for longer than a tick is taken out in the same way:
+ * retaken is set, the next slot emptied into the global queue, and retaken taken back. */
 #ifndef TEFFI_SCHED_WORKER_H
 #define TEFFI_SCHED_WORKER_H
 
@@ -55,12 +57,10 @@ static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
 }
 
 struct teffi_slot {
-    /* read by thieves and the monitor, written by the owner */
-    _Alignas(64)
-        teffi_group *_Atomic next; /* hand-off; thieves by exchange when opened_at says so */
-    _Atomic uint64_t turns;        /* groups run, from 1 */
-    /* written by the monitor: next may be stolen while turns still has this value */
-    _Atomic uint64_t opened_at;
+    /* Hand-off: the owner's alone, inside, so that it takes no atomic step. The monitor takes it out
+     * as it would retake the slot, see above. Others only look whether it is there. */
+    _Alignas(64) teffi_group *_Atomic next;
+    _Atomic uint64_t turns; /* groups run, from 1; read by thieves and the monitor */
     teffi_deque deque;
     teffi_wheel wheel;
     teffi_later *_Atomic laters; /* put off by the owner; see later.c */
@@ -226,6 +226,16 @@ static inline teffi_slot *teffi_slot_kept(teffi_worker *w)
     return atomic_load_explicit(&w->retaken, memory_order_acquire) ? NULL : w->slot;
 }
 
+/* teffi_slot_take_next - the hand-off, NULL: none. runs: who has the slot to himself: inside, or as
+ * the monitor. relaxed: the way to the slot orders it. */
+static inline teffi_group *teffi_slot_take_next(teffi_slot *slot)
+{
+    teffi_group *group = atomic_load_explicit(&slot->next, memory_order_relaxed);
+    if (group)
+        atomic_store_explicit(&slot->next, NULL, memory_order_relaxed);
+    return group;
+}
+
 /* ---- worker.c ---- */
 
 /* teffi_worker_self - the worker that this thread is, NULL outside. Never inlined: a turn that
@@ -357,6 +367,10 @@ void teffi_attend(teffi_worker *worker);
 /* teffi_slot_retake - the worker of this slot has been in one turn for too long: its slot goes to
  * another thread, if one is to be had. runs: the monitor. out: false: not this time. */
 bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn);
+
+/* teffi_slot_open - the worker of this slot is still in that turn: its hand-off goes to the queue of
+ * all. runs: the monitor. out: true: it has, and somebody should be woken. */
+bool teffi_slot_open(teffi_real *real, teffi_slot *slot, uint64_t turn);
 
 /* teffi_slot_due - tell the turn of this slot's worker that its slice is over. out: false: the
  * slot is nobody's, or its worker is in no turn. */
