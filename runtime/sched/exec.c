@@ -41,6 +41,7 @@ static void ready(teffi_exec *exec, teffi_group *group)
         return;
     teffi_runqueue_push(&real->queue, group);
     teffi_wake_one(real);
+    teffi_nap_end(real);
 }
 
 /* out: whose wheel has it; NULL: this worker may not use its slot. */

@@ -105,6 +105,7 @@ static teffi_group *steal_from(teffi_worker *w, teffi_slot *victim)
     for (unsigned i = 0; i < n; i++)
         w->batch[i] = out[i];
     count_stolen(w->slot, n);
+    teffi_nap_stole(w, victim);
     keep_rest(w->real, w->slot, w->batch, n);
     return w->batch[0];
 }
@@ -161,7 +162,7 @@ static teffi_group *longer(teffi_worker *w)
     return group;
 }
 
-teffi_group *teffi_find(teffi_worker *w)
+teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
     teffi_group *group = w->real->special ? longer(w) : NULL;
     if (!group)
@@ -170,6 +171,8 @@ teffi_group *teffi_find(teffi_worker *w)
         group = local(w);
     if (!group)
         group = global_batch(w);
+    if (!group && patient)
+        teffi_nap(w);
     if (!group && teffi_search_begin(w))
         group = search(w);
     if (group && w->searching)

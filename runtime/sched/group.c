@@ -244,8 +244,8 @@ static inline void handle(teffi_group *group, teffi_item *item)
     group->ops->handle(group, item);
 }
 
-/* Inlined, so that the plain run has nothing of the rest. */
-static inline __attribute__((always_inline)) bool
+/* Inlined, so that the plain run has nothing of the rest. out: as teffi_group_run_counted. */
+static inline __attribute__((always_inline)) unsigned
 run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
     unsigned done = 0, repolls = 0, look = 2;
@@ -256,18 +256,23 @@ run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *mete
         return gave_way(group, meter);
     while (group->head || refill(group, &repolls, &again, meter)) {
         if (done && budget_used(group, done, items_max, until_ns, &look))
-            return charged_requeue(group, meter);
+            return done << 1 | charged_requeue(group, meter);
         teffi_item *item = pop(group);
         if (!evicted || !group->ops->evict(group, item))
             handle(group, item);
-        if (teffi_group_yielded(group))
-            return gave_way(group, meter);
         done++;
+        if (teffi_group_yielded(group))
+            return done << 1 | gave_way(group, meter);
     }
-    return again;
+    return done << 1 | again;
 }
 
 bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
+{
+    return run(group, items_max, until_ns, NULL, false) & 1;
+}
+
+unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     return run(group, items_max, until_ns, NULL, false);
 }
@@ -275,7 +280,7 @@ bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
 bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
                           teffi_meter *meter, bool evicted)
 {
-    return run(group, items_max, until_ns, meter, evicted);
+    return run(group, items_max, until_ns, meter, evicted) & 1;
 }
 
 bool teffi_group_claim(teffi_group *group)

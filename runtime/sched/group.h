@@ -122,6 +122,10 @@ bool teffi_group_push(teffi_group *group, teffi_item *item);
  * runs: on a worker's own stack. */
 bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns);
 
+/* teffi_group_run_counted - as teffi_group_run.
+ * out:  twice the number of items that it handled, and one more for true. */
+unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
+
 /* A fiber that gave way in the middle of its group's turn, as the first of the group's items; on
  * that fiber's stack. The group's own kinds stay below it. */
 typedef struct teffi_gave_way {

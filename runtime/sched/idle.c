@@ -217,7 +217,8 @@ void teffi_slot_poke(teffi_real *real, teffi_slot *slot)
 {
     lock(real);
     teffi_worker *w = slot->worker;
-    if (w && w->state == TEFFI_WORKER_PARKED)
+    if (w && (w->state == TEFFI_WORKER_PARKED ||
+              atomic_load_explicit(&w->napping, memory_order_seq_cst)))
         teffi_parker_wake(&w->parker);
     unlock(real);
 }
@@ -422,8 +423,10 @@ static bool unblock(teffi_worker *w)
         atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_WAITING, memory_order_relaxed);
     }
     unlock(real);
-    if (!have)
+    if (!have) {
+        teffi_nap_end(real);
         (void)wait_for_slot(w);
+    }
     return true;
 }
 

@@ -72,8 +72,10 @@ static void tick(teffi_real *real)
         if (due < now && now - due > OVERDUE_NS)
             (void)teffi_wheel_fire(&slot->wheel, now);
     }
-    if (opened)
+    if (opened) {
         teffi_wake_one(real);
+        teffi_nap_end(real);
+    }
     end_slices(real);
     teffi_lost_due(real);
     teffi_warn_turns(real, now);

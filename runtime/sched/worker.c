@@ -122,14 +122,16 @@ static teffi_group *run_one(teffi_worker *w, teffi_group *group)
     teffi_run_begin(w, group, turns);
     atomic_store_explicit(&w->due, 0, memory_order_relaxed);
     teffi_leave(w, 0);
-    bool again = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
-                                  : teffi_group_run(group, ITEMS_MAX, until_ns);
+    unsigned ran = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
+                                    : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
     enter_between(w);
+    if (ran > 3 && w->slot) /* the first item of each run is counted by turns */
+        teffi_count_add(&w->slot->items, ran / 2 - 1);
     teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
     teffi_run_end(w, turns);
     if (w->after)
         left_alone(w);
-    return again ? gave_way(w, group) : NULL;
+    return ran & 1 ? gave_way(w, group) : NULL;
 }
 
 static void run_turn(teffi_worker *w, teffi_group *group)
@@ -145,7 +147,7 @@ static bool help_one(teffi_worker *w)
     uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
     fire_timers(w);
-    teffi_group *group = teffi_find(w);
+    teffi_group *group = teffi_find(w, false);
     if (!group && w->searching)
         teffi_search_end(w);
     if (group) {
@@ -220,7 +222,7 @@ static void loop(teffi_worker *w)
                 continue;
             }
         }
-        teffi_group *group = teffi_find(w);
+        teffi_group *group = teffi_find(w, true);
         if (group) {
             run_turn(w, group);
             continue;

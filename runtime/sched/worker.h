@@ -56,11 +56,22 @@ static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
     atomic_store_explicit(count, now + n, memory_order_relaxed);
 }
 
+/* Whether its stealing paid, see nap.c; the owner's. */
+typedef struct teffi_pay {
+    uint64_t since_ns; /* the first steal of what is looked at; 0: none */
+    uint64_t before;   /* items that it and its victim had handled then */
+    teffi_slot *victim;
+    uint64_t alone; /* what a victim handled alone, in 2^20 ns, */
+    uint64_t alone_at_ns;
+    uint64_t nap_ns; /* the last nap; 0: it paid */
+} teffi_pay;
+
 struct teffi_slot {
-    /* Hand-off: the owner's alone, inside, so that it takes no atomic step. The monitor takes it out
-     * as it would retake the slot, see above. Others only look whether it is there. */
+    /* Hand-off: the owner's alone, inside, so that it takes no atomic step. The monitor takes it
+     * out as it would retake the slot, see above. Others only look whether it is there. */
     _Alignas(64) teffi_group *_Atomic next;
     _Atomic uint64_t turns; /* groups run, from 1; read by thieves and the monitor */
+    _Atomic uint64_t items; /* beyond one each; not where runs go through teffi_turn */
     teffi_deque deque;
     teffi_wheel wheel;
     teffi_later *_Atomic laters; /* put off by the owner; see later.c */
@@ -73,6 +84,7 @@ struct teffi_slot {
     uint32_t fairs;    /* picks of what waited longest */
     uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
+    teffi_pay pay;
     teffi_counts counts;
     /* guarded by idle_lock */
     teffi_worker *worker; /* NULL: free, its work is there for thieves */
@@ -109,6 +121,7 @@ struct teffi_worker {
     _Atomic uint64_t told; /* the run that the monitor has told of */
     uint64_t inlined_in;   /* own thread: the run in which inlined counts */
     unsigned inlined;      /* own thread: closures inside one another */
+    _Atomic bool napping;  /* own thread: see nap.c */
     _Atomic bool blocked;  /* in a blocking region; as blocking, for others to read */
     bool searching;        /* own thread, or whoever wakes it under idle_lock */
     unsigned nested;       /* own thread: turns under the one that helps */
@@ -154,6 +167,7 @@ struct teffi_real {
     _Alignas(64) _Atomic uint32_t idle_word;  /* searching workers | idle ones << 16; see idle.c */
     _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits for a slot */
     _Alignas(64) _Atomic uint32_t next_wheel; /* for timers set from outside */
+    _Atomic uint32_t nappers;                 /* workers that nap */
     _Atomic uint32_t threads;                 /* n_workers, for metrics */
     _Atomic uint32_t n_active;                /* slots in use: the first ones; idle_lock to write */
     teffi_runqueue queue;
@@ -339,12 +353,24 @@ void teffi_laters_age(teffi_slot *slot);
 /* ---- find.c ---- */
 
 /* teffi_find - the next group for this worker. NULL: none; then park. A searching worker that finds
- * one stops searching and sees to it that another goes on. */
-teffi_group *teffi_find(teffi_worker *worker);
+ * one stops searching and sees to it that another goes on.
+ * in:   patient: it may nap first. */
+teffi_group *teffi_find(teffi_worker *worker, bool patient);
 
 /* teffi_any_work - is there something a searching worker could take? Ordered after a change of
  * idle_word. */
 bool teffi_any_work(teffi_real *real);
+
+/* ---- nap.c ---- */
+
+/* teffi_nap_stole - this worker has stolen from that slot. */
+void teffi_nap_stole(teffi_worker *worker, teffi_slot *victim);
+
+/* teffi_nap - it has run dry: if what it stole did not pay, sleep for up to 2 ms. */
+void teffi_nap(teffi_worker *worker);
+
+/* teffi_nap_end - wake who naps: there is work that no busy worker will get to soon. Any thread. */
+void teffi_nap_end(teffi_real *real);
 
 /* ---- idle.c ---- */
 
@@ -368,8 +394,8 @@ void teffi_attend(teffi_worker *worker);
  * another thread, if one is to be had. runs: the monitor. out: false: not this time. */
 bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn);
 
-/* teffi_slot_open - the worker of this slot is still in that turn: its hand-off goes to the queue of
- * all. runs: the monitor. out: true: it has, and somebody should be woken. */
+/* teffi_slot_open - the worker of this slot is still in that turn: its hand-off goes to the queue
+ * of all. runs: the monitor. out: true: there was one, and somebody should be woken. */
 bool teffi_slot_open(teffi_real *real, teffi_slot *slot, uint64_t turn);
 
 /* teffi_slot_due - tell the turn of this slot's worker that its slice is over. out: false: the

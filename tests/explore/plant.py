@@ -70,6 +70,9 @@ PLANTS = {
     # A turn in place that gave way is left to nobody.
     "forgotten-turn": ("direct.c",
                        "    teffi_runqueue_push(&w->real->queue, group);\n", ""),
+    # A thief whose stealing did not pay never looks again.
+    "endless-nap": ("nap.c", "teffi_parker_wait(&w->parker, nap_ns)",
+                    "teffi_parker_wait(&w->parker, UINT64_MAX)"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }
