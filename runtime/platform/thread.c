@@ -61,6 +61,26 @@ void teffi_thread_yield(void)
     (void)sched_yield();
 }
 
+enum { SPINS = 64, YIELDS = 64 };
+#define DOZE_NS 50000u
+
+void teffi_brief_wait(teffi_brief *lock)
+{
+    teffi_parker doze = {0}; /* nobody wakes it */
+    for (unsigned round = 0;; round++) {
+        /* relaxed look first, so that the holder keeps the line; acquire: as teffi_brief_lock */
+        if (!atomic_load_explicit(&lock->held, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
+            return;
+        if (round < SPINS)
+            teffi_cpu_relax();
+        else if (round < SPINS + YIELDS)
+            teffi_thread_yield();
+        else
+            teffi_parker_wait(&doze, DOZE_NS);
+    }
+}
+
 static long membarrier(int command)
 {
     return syscall(SYS_membarrier, command, 0, 0);

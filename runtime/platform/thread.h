@@ -50,6 +50,29 @@ static inline void teffi_cpu_relax(void)
 #endif
 }
 
+/* A lock for some dozen instructions that hardly ever meet others: one atomic step where a mutex
+ * takes two. Who meets it held spins, then yields, then sleeps for 50 us at a time, so that a holder that
+ * the system has put aside goes on. Zeroed = free. Nothing that blocks is done under it. */
+typedef struct teffi_brief {
+    _Atomic uint32_t held;
+} teffi_brief;
+
+/* teffi_brief_wait - the lock was held: until it is taken. */
+void teffi_brief_wait(teffi_brief *lock);
+
+static inline void teffi_brief_lock(teffi_brief *lock)
+{
+    /* acquire: pairs with unlock's release */
+    if (__builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire), 0))
+        teffi_brief_wait(lock);
+}
+
+static inline void teffi_brief_unlock(teffi_brief *lock)
+{
+    /* release: what was done under it */
+    atomic_store_explicit(&lock->held, 0, memory_order_release);
+}
+
 /* One token: wake leaves it, wait takes it or sleeps until it is there. Zeroed = no token. */
 typedef struct teffi_parker {
     _Atomic uint32_t word;

@@ -118,10 +118,8 @@ static void fini(teffi_real *real)
     for (unsigned i = 0; i < real->n_workers; i++)
         free(real->workers[i]);
     free(real->workers);
-    for (unsigned i = 0; i < real->n_slots; i++) {
+    for (unsigned i = 0; i < real->n_slots; i++)
         teffi_deque_fini(&real->slots[i].deque);
-        teffi_wheel_fini(&real->slots[i].wheel);
-    }
     free(real->slots);
     free(real->levels);
     free(real->ranks);

@@ -13,12 +13,6 @@ void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
 {
     *wheel = (teffi_wheel){.id = id, .tick = now_ns / TEFFI_TICK_NS};
     atomic_init(&wheel->next_due_ns, UINT64_MAX);
-    pthread_mutex_init(&wheel->lock, NULL);
-}
-
-void teffi_wheel_fini(teffi_wheel *wheel)
-{
-    pthread_mutex_destroy(&wheel->lock);
 }
 
 /* The level whose bucket width first tells tick from now; beyond the top one it waits there. */
@@ -131,7 +125,7 @@ static bool note_earliest(teffi_wheel *wheel, uint64_t tick)
 
 bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
 {
-    pthread_mutex_lock(&wheel->lock);
+    teffi_brief_lock(&wheel->lock);
     teffi_bug_if(atomic_load_explicit(&timer->where, memory_order_relaxed) != 0);
     timer->due_ns = due_ns;
     uint64_t tick = insert(wheel, timer);
@@ -139,7 +133,7 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     /* release: pairs with cancel's acquire */
     atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
     bool earlier = note_earliest(wheel, tick);
-    pthread_mutex_unlock(&wheel->lock);
+    teffi_brief_unlock(&wheel->lock);
     return earlier;
 }
 
@@ -160,8 +154,8 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
 {
     teffi_wheel *first = from->id < to->id ? from : to, *second = first == from ? to : from;
     bool earlier = false;
-    pthread_mutex_lock(&first->lock);
-    pthread_mutex_lock(&second->lock);
+    teffi_brief_lock(&first->lock);
+    teffi_brief_lock(&second->lock);
     for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
         for (; from->filled[level]; from->filled[level] &= from->filled[level] - 1) {
             unsigned b = (unsigned)__builtin_ctzll(from->filled[level]);
@@ -173,8 +167,8 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
     count(to, moved);
     count(from, 0 - moved);
     publish(from, next_tick(from));
-    pthread_mutex_unlock(&second->lock);
-    pthread_mutex_unlock(&first->lock);
+    teffi_brief_unlock(&second->lock);
+    teffi_brief_unlock(&first->lock);
     return earlier;
 }
 
@@ -185,14 +179,14 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
         if (!id)
             return false;
         teffi_wheel *wheel = (teffi_wheel *)(void *)((char *)wheels + stride * (id - 1));
-        pthread_mutex_lock(&wheel->lock);
+        teffi_brief_lock(&wheel->lock);
         bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;
         if (here) {
             take_out(wheel, timer);
             count(wheel, (uint32_t)-1);
             atomic_store_explicit(&timer->where, 0, memory_order_relaxed);
         }
-        pthread_mutex_unlock(&wheel->lock);
+        teffi_brief_unlock(&wheel->lock);
         if (here)
             return true;
     }
@@ -236,7 +230,7 @@ unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
 {
     unsigned fired = 0;
     while (fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel)) {
-        pthread_mutex_lock(&wheel->lock);
+        teffi_brief_lock(&wheel->lock);
         teffi_timer *timer = advance(wheel, now_ns / TEFFI_TICK_NS);
         if (timer) {
             take_out(wheel, timer);
@@ -245,7 +239,7 @@ unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
             atomic_store_explicit(&timer->where, 0, memory_order_release);
         }
         publish(wheel, next_tick(wheel));
-        pthread_mutex_unlock(&wheel->lock);
+        teffi_brief_unlock(&wheel->lock);
         if (!timer)
             break;
         timer->fire(timer);

@@ -6,10 +6,10 @@
 #ifndef TEFFI_SCHED_TIMER_H
 #define TEFFI_SCHED_TIMER_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "platform/thread.h"
 #include "sched/exec.h"
 
 enum { TEFFI_WHEEL_LEVELS = 6, TEFFI_WHEEL_BUCKETS = 64 };
@@ -22,7 +22,7 @@ typedef struct teffi_wheel {
     _Atomic uint64_t next_due_ns;
     _Atomic uint32_t count;              /* timers set; written under the lock, read as a figure */
     uint32_t id;                         /* immutable: not 0, the wheel's index + 1 in its table */
-    pthread_mutex_t lock;                /* guards the rest */
+    teffi_brief lock;                    /* guards the rest */
     uint64_t tick;                       /* all ticks before it have been fired */
     uint64_t filled[TEFFI_WHEEL_LEVELS]; /* a bit for each bucket that holds a timer */
     teffi_timer *bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
@@ -30,7 +30,6 @@ typedef struct teffi_wheel {
 
 /* teffi_wheel_init - empty. in: id, 1-based index in the array given to teffi_timer_cancel. */
 void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
-void teffi_wheel_fini(teffi_wheel *wheel);
 
 /* teffi_wheel_set - insert a timer that is not set.
  * out:  true: it is now the wheel's earliest: who sleeps on the wheel must look again. */

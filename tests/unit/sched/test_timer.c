@@ -38,13 +38,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    (void)state;
-    teffi_wheel_fini(&wheel);
-    return 0;
-}
-
 static void set(probe *p, uint64_t in_ns)
 {
     *p = (probe){.timer.fire = on_fire};
@@ -206,14 +199,14 @@ static void test_against_a_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_never_early, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_due_now_or_before, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cancel, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_set_again_from_fire, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_set_in_the_past_from_fire_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_earliest_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_far_future, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_against_a_list, setup, teardown),
+        cmocka_unit_test_setup(test_never_early, setup),
+        cmocka_unit_test_setup(test_due_now_or_before, setup),
+        cmocka_unit_test_setup(test_cancel, setup),
+        cmocka_unit_test_setup(test_set_again_from_fire, setup),
+        cmocka_unit_test_setup(test_set_in_the_past_from_fire_ends, setup),
+        cmocka_unit_test_setup(test_earliest_is_told, setup),
+        cmocka_unit_test_setup(test_far_future, setup),
+        cmocka_unit_test_setup(test_against_a_list, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
