@@ -189,16 +189,21 @@ static inline bool refill(teffi_group *group, unsigned *repolls, bool *again, te
     return true;
 }
 
-/* Both limits are checked between two items only. The clock is read after 2, 4, 8, 16 items, then
- * every 16: a run overshoots its quantum by at most what it had used when it last looked. */
-static inline bool budget_used(const teffi_group *group, unsigned done, unsigned items_max,
-                               uint64_t until_ns, unsigned *look)
+/* Both limits are checked between two items only. The executor's coarse clock is looked at after 2,
+ * 4, 8, 16 items, then every 16, and the real one (40 ns) when that has gone on or is not known: a
+ * run overshoots its quantum by at most what it had used when it last looked, and a tick. */
+static inline bool budget_used(teffi_group *group, unsigned done, unsigned items_max,
+                               uint64_t until_ns, unsigned *look, uint32_t *coarse)
 {
     if (done >= items_max)
         return true;
     if (!until_ns || done < *look)
         return false;
     *look += *look < CLOCK_EVERY_MAX ? *look : CLOCK_EVERY_MAX;
+    uint32_t now = teffi_warn_now(&group->exec->warn);
+    if (now && now == *coarse)
+        return false;
+    *coarse = now;
     return teffi_now(group->exec->platform) >= until_ns;
 }
 
@@ -249,13 +254,14 @@ static inline __attribute__((always_inline)) unsigned
 run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
     unsigned done = 0, repolls = 0, look = 2;
+    uint32_t coarse = teffi_warn_now(&group->exec->warn);
     bool again = false;
     if (!start(group))
         return false;
     if (teffi_group_yielded(group) && !go_on(group))
         return gave_way(group, meter);
     while (group->head || refill(group, &repolls, &again, meter)) {
-        if (done && budget_used(group, done, items_max, until_ns, &look))
+        if (done && budget_used(group, done, items_max, until_ns, &look, &coarse))
             return done << 1 | charged_requeue(group, meter);
         teffi_item *item = pop(group);
         if (!evicted || !group->ops->evict(group, item))
