@@ -5,7 +5,7 @@ enum { GO, PING, PONG, END };
 
 /* ---- fork-join throughput: one feeds sixty ---- */
 
-enum { JOINERS = 60, BURST = 8 };
+enum { JOINERS = 60, BURST = 2 };
 
 typedef struct joiner {
     actor actor;
