@@ -51,7 +51,7 @@ static inline void teffi_cpu_relax(void)
 }
 
 /* A lock for some dozen instructions that hardly ever meet others: one atomic step where a mutex
- * takes two. Who meets it held spins, then yields, then sleeps for 50 us at a time, so that a holder
+ * takes two. Who meets it held spins, yields, then sleeps for 50 us at a time, so that a holder
  * that the system has put aside goes on. Zeroed = free. Nothing that blocks is done under it. */
 typedef struct teffi_brief {
     _Atomic uint32_t held;
