@@ -120,6 +120,8 @@ static void write_some(teffi_conn *conn)
 static bool write_now(teffi_conn *conn)
 {
     nng_aio *aio = conn->now_aio;
+    /* Before it: the peer may have it long before this thread is told, and counts from there. */
+    uint64_t since_ns = teffi_link_now(conn->owner);
     while (aio && conn->fly_at < conn->fly.len) {
         size_t left = conn->fly.len - conn->fly_at;
         if (!give(conn, aio))
@@ -134,7 +136,7 @@ static bool write_now(teffi_conn *conn)
             return false; /* the socket is full */
     }
     if (aio)
-        conn->wrote_ns = teffi_link_now(conn->owner);
+        conn->wrote_ns = since_ns;
     return aio != NULL;
 }
 
