@@ -1,6 +1,6 @@
 /* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
  * max, runs). Never a test: figures depend on the machine and its neighbours.
- * usage: bench [--quick] [PATTERN]
+ * usage: bench [--quick] [--operations N] [PATTERN]
  *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION], growth[/SERIES]
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
 #include <signal.h>
@@ -14,6 +14,7 @@
 #include "bench.teff.h"
 #include "child.h"
 #include "idle.h"
+#include "wire_rows.h"
 
 enum { WIDTH_MAX = 1024 };
 
@@ -53,7 +54,21 @@ static teff_err noted(bench_target *self, bench_small *out)
     return TEFF_OK;
 }
 
-static const bench_target_methods target_methods = {.echo = echo, .note = note, .noted = noted};
+static teff_err swap(bench_target *self, const bench_blob *in, bench_blob *out)
+{
+    (void)self;
+    out->data = in->data;
+    return TEFF_OK;
+}
+
+static teff_err take_blob(bench_target *self, const bench_blob *in)
+{
+    (void)in;
+    return note(self, NULL);
+}
+
+static const bench_target_methods target_methods = {
+    .echo = echo, .note = note, .noted = noted, .swap = swap, .take = take_blob};
 
 /* ---- the driver's loops; each gives the nanoseconds of n operations ---- */
 
@@ -118,15 +133,41 @@ static teff_err one_way(teff_ctx *ctx, const bench_plan *plan)
     return err ? err : wait_noted(ctx, key, until);
 }
 
+static uint8_t blob[WIRE_BLOB];
+
+static teff_err swap_blobs(teff_ctx *ctx, const bench_plan *plan)
+{
+    bench_blob in = *bench_blob(.data = {sizeof blob, blob}), *out;
+    teff_err err = TEFF_OK;
+    for (uint64_t i = 0; i < plan->n && !err; i++)
+        err = bench_target_swap(ctx, (int64_t)plan->first, &in, &out);
+    return err;
+}
+
+/* At most 256 on their way: the link's queue has a limit. */
+static teff_err send_blobs(teff_ctx *ctx, const bench_plan *plan)
+{
+    int64_t key = (int64_t)plan->first;
+    bench_blob in = *bench_blob(.data = {sizeof blob, blob});
+    bench_small *seen;
+    teff_err err = bench_target_noted(ctx, key, &seen);
+    uint64_t before = err ? 0 : seen->number;
+    for (uint64_t i = 1; i <= plan->n && !err; i++) {
+        err = bench_target_take(ctx, key, &in);
+        if (!err && i % 128 == 0 && i > 128)
+            err = wait_noted(ctx, key, before + i - 128);
+    }
+    return err ? err : wait_noted(ctx, key, before + plan->n);
+}
+
 static teff_err run(bench_driver *self, const bench_plan *plan, bench_taken *out)
 {
     static const struct {
         const char *what;
         teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan);
-    } loops[] = {{"call", call_one_by_one},
-                 {"new", call_new_ones},
-                 {"fan-out", fan_out},
-                 {"one-way", one_way}};
+    } loops[] = {{"call", call_one_by_one}, {"new", call_new_ones},
+                 {"fan-out", fan_out},      {"one-way", one_way},
+                 {"blob-call", swap_blobs}, {"blob-one-way", send_blobs}};
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
         if (strcmp(plan->what, loops[i].what) != 0)
             continue;
@@ -213,7 +254,9 @@ static void timed(bench *b, const char *name, const char *what, uint64_t width)
     uint64_t n = width ? width : 64, first = 1;
     if (!bench_wanted(b, name))
         return;
-    for (;;) {
+    if (b->operations)
+        n = b->operations;
+    while (!b->operations) {
         first = fresh ? b->next_key : 1;
         b->next_key += n;
         double ns = take(b, what, n, width, first);
@@ -327,6 +370,8 @@ static void remote_rows(bench *b)
     timed(b, "remote-call-64", "fan-out", 64);
     timed(b, "remote-call-1024", "fan-out", 1024);
     timed(b, "remote-one-way", "one-way", 0);
+    timed(b, "remote-64KiB-call", "blob-call", 0);
+    timed(b, "remote-64KiB-one-way", "blob-one-way", 0);
     bench_child_stop(&child);
     close_silo(b);
 }
@@ -396,8 +441,12 @@ int main(int argc, char **argv)
         return be_target(argv[2]);
     if (argc > 2 && strcmp(argv[1], "--idle") == 0)
         return bench_idle_silo(argv[2]);
+    if (argc > 2 && strcmp(argv[1], "--nng") == 0)
+        return bench_nng_child(argv[2]);
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--quick") == 0) {
+        if (strcmp(argv[i], "--operations") == 0 && i + 1 < argc) {
+            b.operations = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--quick") == 0) {
             b.runs = 3;
             b.seconds = 0.05;
         } else {
@@ -410,6 +459,7 @@ int main(int argc, char **argv)
     bench_fair(&b);
     remote_rows(&b);
     bench_client(&b);
+    bench_nng(&b);
     bench_store(&b);
     idle_rows(&b);
     return 0;

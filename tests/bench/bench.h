@@ -1,5 +1,5 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
- * Way:     bench.c -> [fair_calls.c, client_rows.c, store_rows.c, idle.c] -> a line of JSON */
+ * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, store_rows.c, idle.c] -> JSON */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -14,7 +14,8 @@ typedef struct bench {
     teff_ctx *ctx;
     const char *pattern;
     int runs;
-    double seconds; /* of one run */
+    double seconds;      /* of one run */
+    uint64_t operations; /* of one run, instead; 0: as many as fill the time */
     uint64_t next_key;
 } bench;
 
