@@ -18,7 +18,7 @@ struct teff_ctx {
     void *owner;        /* grains: the turn */
     teff_arena arena;
     teffi_call *calls;   /* started, not released */
-    uint32_t waiting;    /* turn: awaited waits that are not done */
+    uint32_t waiting;    /* awaited waits that are not done; thread: guarded by lock */
     bool suspended;      /* turn: the fiber sleeps in teffi_await */
     bool fatal;          /* turn: memory ran out, end it */
     uint32_t timeout_ms; /* teff_ctx_timeout */

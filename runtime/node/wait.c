@@ -35,7 +35,8 @@ void teffi_wait_signal(teffi_wait *wait)
     teff_ctx *ctx = wait->ctx;
     pthread_mutex_lock(&ctx->lock);
     wait->done = true;
-    pthread_cond_broadcast(&ctx->cond);
+    if (wait->awaited && --ctx->waiting == 0) /* one wake-up for all that it waits for */
+        pthread_cond_signal(&ctx->cond);
     pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -86,9 +87,14 @@ static void block(teff_ctx *ctx)
 static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     pthread_mutex_lock(&ctx->lock);
-    for (size_t i = 0; i < n; i++)
-        while (!waits[i]->done)
-            block(ctx);
+    for (size_t i = 0; i < n; i++) {
+        if (waits[i]->done || waits[i]->awaited)
+            continue;
+        waits[i]->awaited = true;
+        ctx->waiting++;
+    }
+    while (ctx->waiting)
+        block(ctx);
     pthread_mutex_unlock(&ctx->lock);
     for (size_t i = 0; i < n; i++) {
         if (waits[i]->arrive)
