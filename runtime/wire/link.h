@@ -28,10 +28,12 @@ enum {
     LINK_FLUSH_BYTES = 16 * 1024, /* a pass's frames are written when there are so many */
     LINK_WRITES_INLINE = 4,       /* in a row, for what was appended meanwhile */
     LINK_BURST_NS = 100000,       /* between two writes of threads that are no workers */
+    LINK_READS_INLINE = 8,        /* in a row, when each fills its buffer */
+    LINK_SPARE_FLIGHTS = 16,      /* that need little of a large buffer before it goes */
     LINK_READERS = 16,            /* groups of connections' reads */
     LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
     LINK_READ_MIN = 4 * 1024,     /* an idle connection's buffer */
-    LINK_READ_MAX = 128 * 1024,   /* a busy one's, unless a frame is larger */
+    LINK_READ_MAX = 256 * 1024,   /* a busy one's, unless a frame is larger */
     LINK_SILENT_HEARTBEATS = 5,
     LINK_HELD_UP_HEARTBEATS = 2, /* between two ticks: this process was held up */
     LINK_BACKOFF_MIN_MS = 20,
@@ -115,6 +117,7 @@ typedef struct link_node {
 typedef struct out_buffer {
     uint8_t *data;
     size_t len, cap;
+    unsigned spare; /* flights in a row that needed little of it */
 } out_buffer;
 
 struct teffi_conn {
@@ -122,7 +125,8 @@ struct teffi_conn {
     teffi_link *owner;
     bool dialled;
     nng_aio *recv_aio, *send_aio, *dial_aio;
-    nng_aio *now_aio;    /* without a callback; NULL: tls, where it cannot be aborted */
+    /* without a callback; NULL: tls, where it cannot be aborted */
+    nng_aio *now_aio, *take_aio;
     teffi_group *reader; /* of link->readers */
     nng_stream_dialer *dialer;
     char target[TEFFI_ADDRESS_MAX + 1]; /* dialled address, for texts */
@@ -178,6 +182,8 @@ struct teffi_conn {
     uint8_t *in;
     size_t in_len, in_cap;
     size_t got;        /* by the last receive */
+    bool filled;       /* and it filled the buffer: there may be more at once */
+    unsigned inlined;  /* receives in a row without a callback */
     uint64_t frames;   /* not counted yet */
     teffi_item item;   /* in reader's queue: go on there */
     unsigned in_small; /* receives in a row that needed little of it */
@@ -294,6 +300,13 @@ void teffi_link_conn_kill(teffi_conn *conn);
  * out:  false: shut; nothing was submitted, no callback comes. */
 bool teffi_link_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
                             void (*start)(nng_stream *, nng_aio *), nng_aio *aio);
+/* teffi_link_conn_try - what the socket does at once, or not at all. Mostly it has room, or bytes:
+ * then nng is done when it returns, and without a callback no thread of its has to be woken for
+ * that. Where it is not done, nothing has happened yet or it is just happening: the abort and the
+ * wait tell which. in: aio, without a callback, on a plain tcp stream.
+ * out:  true: nng_aio_count(aio) bytes; false: none, by now or for good. */
+bool teffi_link_conn_try(teffi_conn *conn, pthread_mutex_t *gate,
+                         void (*start)(nng_stream *, nng_aio *), nng_aio *aio);
 /* teffi_link_conn_end - once; posts what follows from it. runs: receive and dial callbacks, no
  * lock. */
 void teffi_link_conn_end(teffi_conn *conn);

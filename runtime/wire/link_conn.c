@@ -12,7 +12,8 @@ static bool alloc_aios(teffi_conn *conn)
     bool tls = conn->owner->tls_dial != NULL;
     return nng_aio_alloc(&conn->recv_aio, teffi_link_recv_cb, conn) == 0 &&
            nng_aio_alloc(&conn->send_aio, teffi_link_send_cb, conn) == 0 &&
-           (tls || nng_aio_alloc(&conn->now_aio, NULL, NULL) == 0) &&
+           (tls || (nng_aio_alloc(&conn->now_aio, NULL, NULL) == 0 &&
+                    nng_aio_alloc(&conn->take_aio, NULL, NULL) == 0)) &&
            (!conn->dialled || nng_aio_alloc(&conn->dial_aio, teffi_link_dial_cb, conn) == 0);
 }
 
@@ -21,6 +22,7 @@ static void free_conn(teffi_conn *conn)
     nng_aio_free(conn->recv_aio);
     nng_aio_free(conn->send_aio);
     nng_aio_free(conn->now_aio);
+    nng_aio_free(conn->take_aio);
     nng_aio_free(conn->dial_aio);
     if (conn->stream)
         nng_stream_free(conn->stream);
@@ -141,6 +143,17 @@ bool teffi_link_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
         start(conn->stream, aio);
     pthread_mutex_unlock(gate);
     return open;
+}
+
+bool teffi_link_conn_try(teffi_conn *conn, pthread_mutex_t *gate,
+                         void (*start)(nng_stream *, nng_aio *), nng_aio *aio)
+{
+    if (!teffi_link_conn_submit(conn, gate, start, aio))
+        return false;
+    if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
+        nng_aio_abort(aio, NNG_ECANCELED);
+    nng_aio_wait(aio);
+    return nng_aio_result(aio) == 0;
 }
 
 void teffi_link_conn_why(teffi_conn *conn, teff_err err, const char *text)

@@ -24,12 +24,12 @@ static bool resize(teffi_conn *conn, size_t cap)
 }
 
 /* A full buffer grows; one of which little was used for long shrinks. */
-static bool fit_buffer(teffi_conn *conn, size_t got)
+static bool fit_buffer(teffi_conn *conn)
 {
-    bool filled = conn->in_len + got >= conn->in_cap;
+    size_t got = conn->got;
     if (conn->in_cap == 0)
         return resize(conn, LINK_READ_MIN);
-    if (conn->in_len == conn->in_cap || (filled && conn->in_cap < LINK_READ_MAX))
+    if (conn->in_len == conn->in_cap || (conn->filled && conn->in_cap < LINK_READ_MAX))
         return resize(conn, conn->in_cap * 2);
     conn->in_small = got < conn->in_cap / 8 ? conn->in_small + 1 : 0;
     if (conn->in_small > 32 && conn->in_len == 0 && conn->in_cap > LINK_READ_MIN)
@@ -37,12 +37,40 @@ static bool fit_buffer(teffi_conn *conn, size_t got)
     return true;
 }
 
+static void offer(teffi_conn *conn, nng_aio *aio)
+{
+    nng_iov iov = {conn->in + conn->in_len, conn->in_cap - conn->in_len};
+    nng_aio_set_iov(aio, 1, &iov);
+}
+
+static void count_read(teffi_conn *conn, nng_aio *aio)
+{
+    conn->got = nng_aio_count(aio);
+    conn->in_len += conn->got;
+    conn->filled = conn->in_len == conn->in_cap;
+    teffi_link_count(conn->owner, LINK_BYTES_IN, conn->got);
+}
+
+static bool receive_now(teffi_conn *conn)
+{
+    if (!conn->filled || !conn->take_aio || conn->inlined == LINK_READS_INLINE)
+        return false;
+    conn->filled = false;
+    offer(conn, conn->take_aio);
+    if (!teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio))
+        return false;
+    conn->inlined++;
+    count_read(conn, conn->take_aio);
+    return true;
+}
+
 /* out: false: the connection is shut, and no callback comes. */
 static bool receive(teffi_conn *conn)
 {
-    nng_iov iov = {conn->in + conn->in_len, conn->in_cap - conn->in_len};
+    conn->inlined = 0;
+    conn->filled = false;
     conn->waiting_since_ns = teffi_link_now(conn->owner);
-    nng_aio_set_iov(conn->recv_aio, 1, &iov);
+    offer(conn, conn->recv_aio);
     return teffi_link_conn_submit(conn, &conn->read_gate, nng_stream_recv, conn->recv_aio);
 }
 
@@ -199,14 +227,24 @@ static bool post_batch(teffi_conn *conn)
     return false;
 }
 
+static progress digest(teffi_conn *conn)
+{
+    progress p = parse(conn);
+    return p == NEED_MORE && !fit_buffer(conn) ? BROKEN : p;
+}
+
 /* Consumes one reference of conn: it becomes the batch's or the next receive's. */
 static void dispose(teffi_conn *conn, progress p)
 {
-    if (conn->batch.count || conn->batch_ack) {
-        conn->batch_last = p == BROKEN;
-        if (post_batch(conn))
-            return;
-        p = BROKEN;
+    for (;; p = digest(conn)) {
+        if (conn->batch.count || conn->batch_ack) {
+            conn->batch_last = p == BROKEN;
+            if (post_batch(conn))
+                return;
+            p = BROKEN;
+        }
+        if (p == BROKEN || !receive_now(conn))
+            break;
     }
     if (p != BROKEN && receive(conn))
         return;
@@ -215,11 +253,9 @@ static void dispose(teffi_conn *conn, progress p)
 }
 
 /* The owner hears on this thread of what was posted; inside a drain, that goes on with it. */
-static void go_on(teffi_conn *conn, size_t got)
+static void go_on(teffi_conn *conn)
 {
-    progress p = parse(conn);
-    if (p == NEED_MORE && !fit_buffer(conn, got))
-        p = BROKEN;
+    progress p = digest(conn);
     link_node *node = conn->node; /* once disposed of, the next reader may set it */
     if (node)
         teffi_link_node_ref(node);
@@ -232,7 +268,7 @@ static void go_on(teffi_conn *conn, size_t got)
 
 void teffi_link_recv_go_on(teffi_conn *conn)
 {
-    go_on(conn, 0);
+    go_on(conn);
 }
 
 /* ---- on a worker ---- */
@@ -241,7 +277,7 @@ static void read_item(teffi_group *group, teffi_item *item)
 {
     teffi_conn *conn = teffi_container(item, teffi_conn, item);
     (void)group;
-    go_on(conn, conn->got);
+    go_on(conn);
 }
 
 static void describe(teffi_group *group, char *text, size_t size)
@@ -303,9 +339,7 @@ void teffi_link_recv_cb(void *arg)
         teffi_link_conn_unref(conn);
         return;
     }
-    conn->got = nng_aio_count(conn->recv_aio);
-    conn->in_len += conn->got;
-    teffi_link_count(conn->owner, LINK_BYTES_IN, conn->got);
+    count_read(conn, conn->recv_aio);
     if (!hand_over(conn))
-        go_on(conn, conn->got);
+        go_on(conn);
 }

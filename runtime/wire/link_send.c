@@ -25,11 +25,12 @@ static bool reserve(out_buffer *buffer, size_t more)
     return true;
 }
 
-/* Give back what one burst needed. */
+/* Give back what one burst needed; not at once: fresh pages cost more than what is written. */
 static void shrink(out_buffer *buffer)
 {
+    buffer->spare = buffer->len < buffer->cap / 4 ? buffer->spare + 1 : 0;
     buffer->len = 0;
-    if (buffer->cap <= 2 * LINK_WRITE_MAX)
+    if (buffer->cap <= 2 * LINK_WRITE_MAX || buffer->spare < LINK_SPARE_FLIGHTS)
         return;
     free(buffer->data);
     *buffer = (out_buffer){0};
@@ -90,12 +91,13 @@ static bool land(teffi_conn *conn, bool torn)
     return false;
 }
 
-static bool give(teffi_conn *conn, nng_aio *aio)
+/* out: how much. */
+static size_t offer(teffi_conn *conn, nng_aio *aio)
 {
     size_t n = conn->fly.len - conn->fly_at;
     nng_iov iov = {conn->fly.data + conn->fly_at, n < LINK_WRITE_MAX ? n : LINK_WRITE_MAX};
     nng_aio_set_iov(aio, 1, &iov);
-    return teffi_link_conn_submit(conn, &conn->write_gate, nng_stream_send, aio);
+    return iov.iov_len;
 }
 
 static void count_written(teffi_conn *conn, size_t n)
@@ -109,30 +111,23 @@ static void count_written(teffi_conn *conn, size_t n)
 static void write_some(teffi_conn *conn)
 {
     conn->sending_since_ns = teffi_link_now(conn->owner);
-    if (!give(conn, conn->send_aio))
+    (void)offer(conn, conn->send_aio);
+    if (!teffi_link_conn_submit(conn, &conn->write_gate, nng_stream_send, conn->send_aio))
         (void)land(conn, true); /* shut: this was the last flight */
 }
 
-/* Mostly the socket has room: then nng is done when it returns, and without a callback no thread of
- * its has to be woken for that. Where it is not done, nothing was written yet or it is just
- * happening: the abort and the wait tell which.
- * out:  false: something is left (or wrong), for write_some. */
+/* out: false: something is left (or wrong), for write_some. */
 static bool write_now(teffi_conn *conn)
 {
     nng_aio *aio = conn->now_aio;
     /* Before it: the peer may have it long before this thread is told, and counts from there. */
     uint64_t since_ns = teffi_link_now(conn->owner);
     while (aio && conn->fly_at < conn->fly.len) {
-        size_t left = conn->fly.len - conn->fly_at;
-        if (!give(conn, aio))
-            return false;
-        if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
-            nng_aio_abort(aio, NNG_ECANCELED);
-        nng_aio_wait(aio);
-        if (nng_aio_result(aio) != 0)
+        size_t want = offer(conn, aio);
+        if (!teffi_link_conn_try(conn, &conn->write_gate, nng_stream_send, aio))
             return false;
         count_written(conn, nng_aio_count(aio));
-        if (nng_aio_count(aio) < left && nng_aio_count(aio) < LINK_WRITE_MAX)
+        if (nng_aio_count(aio) < want)
             return false; /* the socket is full */
     }
     if (aio)
