@@ -71,8 +71,8 @@ static void loop_open(loop *l, const folder *f)
         [BEGIN] = "BEGIN IMMEDIATE",
         [COMMIT] = "COMMIT",
         [LOOK] = "SELECT key, etag, sum, value FROM rows WHERE tab = ?1 AND key = ?2",
-        [PUT] = "INSERT INTO rows(tab, key, etag, sum, value) VALUES(?1, ?2, ?3, ?4, ?5) "
-                "ON CONFLICT(tab, key) DO UPDATE SET etag = ?3, sum = ?4, value = ?5",
+        [PUT] = ("INSERT INTO rows(tab, key, etag, sum, value) VALUES(?1, ?2, ?3, ?4, ?5) "
+                 "ON CONFLICT(tab, key) DO UPDATE SET etag = ?3, sum = ?4, value = ?5"),
         [ETAG] = "INSERT OR REPLACE INTO etags(id, etag, sum) VALUES(1, ?1, ?2)"};
     char path[300];
     *l = (loop){0};
