@@ -203,11 +203,13 @@ static double take_turn(bench *b, const char *what, uint64_t n, uint64_t width, 
 
 /* A turn keeps all answers until it ends, so that one of a million calls would measure fresh pages:
  * at most so many in one. A turn of one-ways ends by waiting for them, so there it is one. */
-enum { CALLS_A_TURN = 4096 };
+enum { CALLS_A_TURN = 4096, BLOBS_A_TURN = 256 };
 
 static double take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first)
 {
-    uint64_t most = strcmp(what, "one-way") == 0 ? n : CALLS_A_TURN, done = 0;
+    uint64_t most = strcmp(what, "blob-call") == 0 ? BLOBS_A_TURN : CALLS_A_TURN, done = 0;
+    if (strstr(what, "one-way"))
+        most = n;
     double ns = 0;
     if (width)
         most -= most % width;
