@@ -70,6 +70,11 @@ PLANTS = {
     # A turn in place that gave way is left to nobody.
     "forgotten-turn": ("direct.c",
                        "    teffi_runqueue_push(&w->real->queue, group);\n", ""),
+    # The hand-off is taken out while its worker may be using it.
+    "grabbed-handoff": ("idle.c",
+                        "        if (retake(w, turn))\n"
+                        "            next = teffi_slot_take_next(slot);",
+                        "        (void)turn;\n        next = teffi_slot_take_next(slot);"),
     # A thief whose stealing did not pay never looks again.
     "endless-nap": ("nap.c", "teffi_parker_wait(&w->parker, nap_ns)",
                     "teffi_parker_wait(&w->parker, UINT64_MAX)"),
