@@ -180,13 +180,14 @@ static void emit_info(teffi_text *out, const teffi_service *s, teffi_values *v)
                       "    %" PRIu32 ", /* max_message_bytes */\n"
                       "    %s,\n"
                       "    %s%s%s, %zu,\n"
-                      "    teffi_%s_activate, teffi_%s_deactivate\n"
+                      "    teffi_%s_activate, teffi_%s_deactivate,\n"
+                      "    offsetof(%s_methods, on_activate), offsetof(%s_methods, on_deactivate)\n"
                       "};\n",
                       s->c, s->full, s->id, s->reentrant ? "TEFF_TYPE_REENTRANT" : "0",
                       key_kind_name(s->key), placement_name(s->placement), s->idle_ms, s->queue_max,
                       s->max_message_bytes, ops(out->pool, s->state),
                       s->n_methods > 0 ? "teffi_" : "NULL", s->n_methods > 0 ? s->c : "",
-                      s->n_methods > 0 ? "_table" : "", s->n_methods, s->c, s->c);
+                      s->n_methods > 0 ? "_table" : "", s->n_methods, s->c, s->c, s->c, s->c);
     teffi_text_expand(out,
                       "\n"
                       "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"

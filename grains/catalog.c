@@ -37,12 +37,10 @@ static teffi_catalog_shard *shard_of(teffi_grains *grains, const teffi_ident *id
     return &grains->catalog.shards[teffi_partition(ident->hash)];
 }
 
-/* Under the lock. */
-static teffi_activation *find(teffi_grains *grains, teffi_catalog_shard *shard,
-                              const teffi_ident *ident)
+teffi_activation *teffi_catalog_find_locked(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_probe probe;
-    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
+    uint32_t slot = teffi_index_first(&probe, &shard_of(grains, ident)->index, ident->hash);
     for (; slot; slot = teffi_index_next(&probe)) {
         teffi_activation *act = teffi_slab_at(&grains->catalog.slab, slot);
         teffi_ident found = teffi_activation_ident(act);
@@ -137,7 +135,7 @@ static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teff
     teffi_catalog_shard *shard = shard_of(grains, ident);
     teff_err err = TEFF_OK;
     pthread_mutex_lock(&shard->lock);
-    *act = find(grains, shard, ident);
+    *act = teffi_catalog_find_locked(grains, ident);
     if (!*act)
         err = may_create ? create(grains, shard, ident, act) : TEFF_E_NOT_FOUND;
     if (!err)
@@ -166,7 +164,7 @@ bool teffi_catalog_has(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_catalog_shard *shard = shard_of(grains, ident);
     pthread_mutex_lock(&shard->lock);
-    bool has = find(grains, shard, ident) != NULL;
+    bool has = teffi_catalog_find_locked(grains, ident) != NULL;
     pthread_mutex_unlock(&shard->lock);
     return has;
 }

@@ -19,9 +19,9 @@
 struct teffi_grains;
 
 typedef struct teffi_catalog_shard {
-    pthread_mutex_t lock;
-    teffi_index index;  /* of slots; written under the lock */
-    _Atomic bool twins; /* two grains of one hash were seen here */
+    pthread_mutex_t lock; /* also of the directory's partition of this number */
+    teffi_index index;    /* of slots; written under the lock */
+    _Atomic bool twins;   /* two grains of one hash were seen here */
 } teffi_catalog_shard;
 
 typedef struct teffi_catalog {
@@ -46,6 +46,9 @@ TEFF_MUST_USE teff_err teffi_catalog_push(struct teffi_grains *grains, const tef
  * out:  NULL: there is none, or it is not known without the lock (*certain: there is none). */
 teffi_activation *teffi_catalog_find(struct teffi_grains *grains, const teffi_ident *ident,
                                      bool *certain);
+
+/* teffi_catalog_find_locked - by identity, under its shard's lock. NULL: there is none. */
+teffi_activation *teffi_catalog_find_locked(struct teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_catalog_twins - an activation was found by a grain's hash that is another's of the same
  * hash. */

@@ -1,6 +1,6 @@
 /* directory.c - the partitions this silo owns, and requests of others for them.
  * Way:     directory_ask (here), system target (others) -> [directory] -> tables
- * Threads: a lock per partition. */
+ * Threads: a lock per partition, the catalog shard's. */
 #include "directory.h"
 
 #include <stdlib.h>
@@ -10,10 +10,9 @@
 #include "grains.h"
 #include "node/task.h"
 
-void teffi_directory_init(teffi_grains *grains)
+static pthread_mutex_t *lock_of(teffi_grains *grains, unsigned partition)
 {
-    for (int i = 0; i < TEFFI_PARTITIONS; i++)
-        pthread_mutex_init(&grains->directory.parts[i].lock, NULL);
+    return &grains->catalog.shards[partition].lock;
 }
 
 static void drop_entries(teffi_partition_table *part)
@@ -35,7 +34,6 @@ void teffi_directory_fini(teffi_grains *grains)
         drop_entries(part);
         while ((node = teffi_queue_pop(&part->parked)))
             teffi_msg_free(teffi_container(node, teffi_msg, link));
-        pthread_mutex_destroy(&part->lock);
     }
 }
 
@@ -83,17 +81,52 @@ static bool held(teffi_grains *grains, const teffi_entry *e)
     return there;
 }
 
+/* Our own activation of the grain, when it is registered. */
+static teffi_activation *own(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_activation *act = teffi_catalog_find_locked(grains, ident);
+    return act && act->registered ? act : NULL;
+}
+
+/* One of ours that still is who asked. */
+static teffi_activation *asker(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
+{
+    teffi_activation *act = NULL;
+    if (teffi_node_is(pid.node, grains->node->id))
+        act = teffi_catalog_find_locked(grains, ident);
+    return act && same_pid(teffi_activation_pid(act), pid) ? act : NULL;
+}
+
+/* An entry that counts; one that does not, or is to go, goes. */
+static teffi_entry *standing(teffi_grains *grains, teffi_partition_table *part, uint32_t method,
+                             const teffi_ident *ident, teffi_pid pid)
+{
+    teffi_entry *e = find(part, ident);
+    if (!e || (method == TEFFI_METHOD_UNREGISTER ? !same_pid(e->pid, pid) : held(grains, e)))
+        return e;
+    teffi_table_del(&part->entries, &e->node);
+    free(e);
+    return NULL;
+}
+
 static teff_err apply(teffi_grains *grains, teffi_partition_table *part, uint32_t method,
                       const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
-    teffi_entry *e = find(part, ident);
-    if (e && (method == TEFFI_METHOD_UNREGISTER ? same_pid(e->pid, pid) : !held(grains, e))) {
-        teffi_table_del(&part->entries, &e->node);
-        free(e);
-        e = NULL;
+    teffi_entry *e = standing(grains, part, method, ident, pid);
+    teffi_activation *act = e || method == TEFFI_METHOD_LOOKUP ? NULL : asker(grains, ident, pid);
+    if (act)
+        act->registered = method == TEFFI_METHOD_REGISTER;
+    act = e ? NULL : own(grains, ident);
+    if (act) {
+        *holder = teffi_activation_pid(act);
+        return TEFF_OK;
     }
-    if (!e && method == TEFFI_METHOD_REGISTER && !(e = insert(part, ident, pid)))
-        return TEFF_E_NOMEM;
+    /* Not for one of ours: it would be in the catalog, and stand there. */
+    if (!e && method == TEFFI_METHOD_REGISTER && !teffi_node_is(pid.node, grains->node->id)) {
+        e = insert(part, ident, pid);
+        if (!e)
+            return TEFF_E_NOMEM;
+    }
     if (!e)
         return TEFF_E_NOT_FOUND;
     *holder = e->pid;
@@ -103,9 +136,10 @@ static teff_err apply(teffi_grains *grains, teffi_partition_table *part, uint32_
 teff_err teffi_directory_apply(teffi_grains *grains, uint32_t method, const teffi_ident *ident,
                                teffi_pid pid, teffi_pid *holder, teffi_msg *msg)
 {
-    teffi_partition_table *part = &grains->directory.parts[teffi_partition(ident->hash)];
+    unsigned partition = teffi_partition(ident->hash);
+    teffi_partition_table *part = &grains->directory.parts[partition];
     teff_err err = TEFF_E_UNAVAILABLE;
-    pthread_mutex_lock(&part->lock);
+    pthread_mutex_lock(lock_of(grains, partition));
     if (part->phase == TEFFI_SERVING) {
         err = apply(grains, part, method, ident, pid, holder);
     } else if (part->phase == TEFFI_LOCKED) {
@@ -113,21 +147,54 @@ teff_err teffi_directory_apply(teffi_grains *grains, uint32_t method, const teff
             teffi_queue_push(&part->parked, &msg->link);
         err = TEFF_E_CLOSED;
     }
-    pthread_mutex_unlock(&part->lock);
+    pthread_mutex_unlock(lock_of(grains, partition));
     return err;
+}
+
+/* Registered while the partition is served, under its lock: whoever owns it next lists us. */
+teff_err teffi_directory_register_here(teffi_activation *act, teffi_pid *holder)
+{
+    teffi_grains *grains = act->grains;
+    teffi_ident ident = teffi_activation_ident(act);
+    unsigned partition = teffi_partition(ident.hash);
+    teffi_partition_table *part = &grains->directory.parts[partition];
+    teff_err err = TEFF_E_UNAVAILABLE;
+    pthread_mutex_lock(lock_of(grains, partition));
+    if (part->phase == TEFFI_SERVING) {
+        teffi_entry *e =
+            standing(grains, part, TEFFI_METHOD_REGISTER, &ident, teffi_activation_pid(act));
+        act->registered = !e;
+        *holder = e ? e->pid : teffi_activation_pid(act);
+        err = e ? TEFF_E_EXISTS : TEFF_OK;
+    }
+    pthread_mutex_unlock(lock_of(grains, partition));
+    return err;
+}
+
+teff_err teffi_directory_unregister_here(teffi_activation *act)
+{
+    teffi_grains *grains = act->grains;
+    unsigned partition = teffi_partition(teffi_activation_ident(act).hash);
+    pthread_mutex_lock(lock_of(grains, partition));
+    bool serving = grains->directory.parts[partition].phase == TEFFI_SERVING;
+    if (serving)
+        act->registered = false;
+    pthread_mutex_unlock(lock_of(grains, partition));
+    return serving ? TEFF_OK : TEFF_E_UNAVAILABLE;
 }
 
 teff_err teffi_directory_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
 {
-    teffi_partition_table *part = &grains->directory.parts[teffi_partition(ident->hash)];
+    unsigned partition = teffi_partition(ident->hash);
+    teffi_partition_table *part = &grains->directory.parts[partition];
     teff_err err = TEFF_OK;
-    pthread_mutex_lock(&part->lock);
+    pthread_mutex_lock(lock_of(grains, partition));
     teffi_entry *e = part->phase == TEFFI_LOCKED ? find(part, ident) : NULL;
     if (part->phase == TEFFI_LOCKED && !e && !insert(part, ident, pid))
         err = TEFF_E_NOMEM;
     else if (e && !same_pid(e->pid, pid))
         err = TEFF_E_EXISTS;
-    pthread_mutex_unlock(&part->lock);
+    pthread_mutex_unlock(lock_of(grains, partition));
     return err;
 }
 
@@ -148,7 +215,7 @@ void teffi_directory_view(teffi_grains *grains, const teffi_view *now)
         teffi_partition_table *part = &dir->parts[i];
         teffi_queue bounced = {0};
         bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
-        pthread_mutex_lock(&part->lock);
+        pthread_mutex_lock(lock_of(grains, i));
         if (mine && part->phase == TEFFI_NOT_MINE)
             part->phase = TEFFI_LOCKED;
         if (!mine && part->phase != TEFFI_NOT_MINE) {
@@ -157,7 +224,7 @@ void teffi_directory_view(teffi_grains *grains, const teffi_view *now)
             teffi_queue_move(&bounced, &part->parked);
         }
         locked |= part->phase == TEFFI_LOCKED;
-        pthread_mutex_unlock(&part->lock);
+        pthread_mutex_unlock(lock_of(grains, i));
         deliver_again(grains->node, &bounced);
     }
     /* release, pairs with the acquire in handle(): who sees the version sees its phases */
@@ -173,12 +240,12 @@ void teffi_directory_unlock(teffi_grains *grains, const uint8_t *set, uint64_t v
         teffi_queue parked = {0};
         if (!(set[i / 8] & (1u << i % 8)))
             continue;
-        pthread_mutex_lock(&part->lock);
+        pthread_mutex_lock(lock_of(grains, i));
         if (part->phase == TEFFI_LOCKED && grains->directory.version == version) {
             part->phase = TEFFI_SERVING;
             teffi_queue_move(&parked, &part->parked);
         }
-        pthread_mutex_unlock(&part->lock);
+        pthread_mutex_unlock(lock_of(grains, i));
         deliver_again(grains->node, &parked);
     }
 }

@@ -40,11 +40,13 @@ enum {
 
 typedef enum teffi_part_phase { TEFFI_NOT_MINE = 0, TEFFI_LOCKED, TEFFI_SERVING } teffi_part_phase;
 
+/* Who holds which grain of a partition. What this silo's own activations hold is not in entries but
+ * in the catalog, as registered: so it takes no memory here, and need not be recovered. The lock is
+ * that of the catalog's shard of this number. */
 typedef struct teffi_partition_table {
-    pthread_mutex_t lock;
     teffi_part_phase phase;
-    teffi_table entries;
-    teffi_queue parked; /* remote requests that came while LOCKED (teffi_msg.link) */
+    teffi_table entries; /* of other silos' activations; they count before the catalog's */
+    teffi_queue parked;  /* remote requests that came while LOCKED (teffi_msg.link) */
 } teffi_partition_table;
 
 typedef struct teffi_directory {
@@ -53,7 +55,6 @@ typedef struct teffi_directory {
     _Atomic bool recovering;  /* a task runs that unlocks partitions */
 } teffi_directory;
 
-void teffi_directory_init(struct teffi_grains *grains);
 void teffi_directory_fini(struct teffi_grains *grains);
 
 /* teffi_directory_view - phases follow a new view. One at a time, under adoption. */
@@ -67,6 +68,12 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
  *       TEFF_E_EXISTS: *holder is another one. errs: TEFF_E_UNAVAILABLE, TEFF_E_TIMEOUT. */
 TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, struct teffi_activation *act,
                                                 teffi_pid *holder);
+
+/* teffi_directory_register_here, teffi_directory_unregister_here - the same at once, when this silo
+ * owns the partition and serves it. errs: TEFF_E_UNAVAILABLE: it does not; the other way. */
+TEFF_MUST_USE teff_err teffi_directory_register_here(struct teffi_activation *act,
+                                                     teffi_pid *holder);
+TEFF_MUST_USE teff_err teffi_directory_unregister_here(struct teffi_activation *act);
 
 /* teffi_directory_lookup - who holds it. out: TEFF_E_NOT_FOUND: nobody. errs: as above. */
 TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,

@@ -1,7 +1,7 @@
 /* grains.h - the virtual-actor layer of one silo: its parts in one place.
  * Way:     node->upcalls.request, reference -> route -> catalog -> activation -> turn
  * Threads: as each part says; options are immutable after start.
- * Lock order: locate shard, catalog shard, directory partition or pool; the rest is in
+ * Lock order: locate shard, catalog shard (also the directory partition's), slab; the rest is in
  *          ARCHITECTURE. */
 #ifndef TEFFI_GRAINS_H
 #define TEFFI_GRAINS_H

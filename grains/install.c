@@ -123,7 +123,6 @@ static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, 
         snprintf(text, TEFF_TEXT_MAX, "out of memory");
         return TEFF_E_NOMEM;
     }
-    teffi_directory_init(grains);
     teffi_locate_init(grains);
     teffi_seen_init(&grains->seen);
     node->grains = grains;

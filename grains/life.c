@@ -28,6 +28,15 @@ static void unregister(teff_ctx *ctx, teffi_activation *act)
                    teff_error(ctx));
 }
 
+static bool has_slot(const teffi_activation *act, size_t at)
+{
+    void (*slot)(void);
+    if (!at) /* not told: perhaps */
+        return true;
+    memcpy(&slot, (const char *)act->type->methods + at, sizeof slot);
+    return slot != NULL;
+}
+
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain = teffi_turn_grain(ctx, act);
@@ -38,29 +47,50 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     return act->type->info->activate(&grain, act->type->methods);
 }
 
+static void activate(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_err err = run_activate(ctx, act);
+    if (!err)
+        return;
+    fail(act, err, teff_error(ctx));
+    unregister(ctx, act);
+}
+
+/* out: true: it is registered. */
+static bool registered(teffi_activation *act, teff_err err, teffi_pid holder, const char *text)
+{
+    if (err == TEFF_E_EXISTS && teffi_activation_more(act))
+        act->more->winner = holder;
+    else if (err)
+        fail(act, err, text);
+    return !err;
+}
+
 static void begin(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
     teff_err err = teffi_directory_register(ctx, act, &holder);
-    if (err == TEFF_E_EXISTS && teffi_activation_more(act)) {
-        act->more->winner = holder;
-        return;
-    }
-    if (err) {
-        fail(act, err, teff_error(ctx));
-        return;
-    }
-    err = run_activate(ctx, act);
-    if (err) {
-        fail(act, err, teff_error(ctx));
-        unregister(ctx, act);
-    }
+    if (registered(act, err, holder, teff_error(ctx)))
+        activate(ctx, act);
 }
 
+static void start(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
+{
+    if (teffi_turn_life(act, fn, act->type->info->name))
+        fail(act, TEFF_E_OVERLOADED, "out of stacks to activate the grain");
+}
+
+/* Without a fiber as long as nothing has to be waited for and no code of the user's to be run. */
 void teffi_life_begin(teffi_activation *act)
 {
-    if (teffi_turn_life(act, begin, act->type->info->name))
-        fail(act, TEFF_E_OVERLOADED, "out of stacks to activate the grain");
+    const teff_type_info *info = act->type->info;
+    teffi_pid holder;
+    teff_err err = teffi_directory_register_here(act, &holder);
+    if (err == TEFF_E_UNAVAILABLE)
+        start(act, begin);
+    else if (registered(act, err, holder, "") &&
+             (info->state || has_slot(act, info->on_activate_at)))
+        start(act, activate);
 }
 
 static void end(teff_ctx *ctx, teffi_activation *act)
@@ -77,6 +107,9 @@ static void end(teff_ctx *ctx, teffi_activation *act)
 /* Without a stack for on_deactivate the entry in the directory stays behind; look-ups heal it. */
 void teffi_life_end(teffi_activation *act)
 {
+    if (!has_slot(act, act->type->info->on_deactivate_at) &&
+        teffi_directory_unregister_here(act) == TEFF_OK)
+        return;
     if (teffi_turn_life(act, end, act->type->info->name))
         teffi_logf(&act->grains->node->platform->log, TEFFI_ERROR,
                    "out of stacks: a %s ends without on_deactivate", act->type->info->name);

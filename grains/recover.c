@@ -31,42 +31,13 @@ static void find_locked(teffi_grains *grains, round_t *r)
     r->any = false;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
         teffi_partition_table *part = &grains->directory.parts[i];
-        pthread_mutex_lock(&part->lock);
+        pthread_mutex_lock(&grains->catalog.shards[i].lock);
         bool locked = part->phase == TEFFI_LOCKED;
-        pthread_mutex_unlock(&part->lock);
+        pthread_mutex_unlock(&grains->catalog.shards[i].lock);
         if (locked)
             r->set[i / 8] |= (uint8_t)(1u << i % 8);
         r->any |= locked;
     }
-}
-
-/* ---- our own activations ---- */
-
-typedef struct own {
-    teffi_grains *grains;
-    teff_err err;
-} own;
-
-static bool merge_own(void *arg, teffi_activation *act)
-{
-    own *o = arg;
-    if (act->registered) {
-        teffi_ident ident = teffi_activation_ident(act);
-        teff_err err = teffi_directory_merge(o->grains, &ident, teffi_activation_pid(act));
-        o->err = err == TEFF_E_NOMEM ? err : o->err;
-    }
-    return true;
-}
-
-static teff_err recover_own(teffi_grains *grains, const round_t *r)
-{
-    own o = {grains, TEFF_OK};
-    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
-        uint64_t at = 0;
-        if (r->set[i / 8] & (1u << i % 8))
-            (void)teffi_catalog_each(grains, i, &at, merge_own, &o);
-    }
-    return o.err;
 }
 
 /* ---- another silo's ---- */
@@ -114,8 +85,7 @@ static teff_err recover_all(teff_ctx *ctx, const round_t *r)
         if (!teffi_node_is(member, ctx->node->id))
             err = recover_from(ctx, r, member);
     }
-    /* Last: what we register meanwhile goes to the locked partitions and waits. */
-    return err ? err : recover_own(ctx->node->grains, r);
+    return err; /* our own are in the catalog */
 }
 
 static void recover_round(teff_ctx *ctx, round_t *r)

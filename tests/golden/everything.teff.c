@@ -587,7 +587,9 @@ const teff_type_info acme_shop_x_v1_everything_info = {
     1000, /* max_message_bytes */
     &acme_shop_x_v1_http_reply_inner_thing_ops,
     teffi_acme_shop_x_v1_everything_table, 4,
-    teffi_acme_shop_x_v1_everything_activate, teffi_acme_shop_x_v1_everything_deactivate
+    teffi_acme_shop_x_v1_everything_activate, teffi_acme_shop_x_v1_everything_deactivate,
+    offsetof(acme_shop_x_v1_everything_methods, on_activate),
+             offsetof(acme_shop_x_v1_everything_methods, on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
@@ -764,7 +766,9 @@ const teff_type_info acme_shop_x_v1_bare_info = {
     0, /* max_message_bytes */
     NULL,
     NULL, 0,
-    teffi_acme_shop_x_v1_bare_activate, teffi_acme_shop_x_v1_bare_deactivate
+    teffi_acme_shop_x_v1_bare_activate, teffi_acme_shop_x_v1_bare_deactivate,
+    offsetof(acme_shop_x_v1_bare_methods, on_activate), offsetof(acme_shop_x_v1_bare_methods,
+             on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user)
@@ -825,7 +829,9 @@ const teff_type_info acme_shop_x_v1_tagged_info = {
     0, /* max_message_bytes */
     NULL,
     teffi_acme_shop_x_v1_tagged_table, 1,
-    teffi_acme_shop_x_v1_tagged_activate, teffi_acme_shop_x_v1_tagged_deactivate
+    teffi_acme_shop_x_v1_tagged_activate, teffi_acme_shop_x_v1_tagged_deactivate,
+    offsetof(acme_shop_x_v1_tagged_methods, on_activate), offsetof(acme_shop_x_v1_tagged_methods,
+             on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,

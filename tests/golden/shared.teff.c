@@ -104,7 +104,9 @@ const teff_type_info shop_shared_lists_info = {
     0, /* max_message_bytes */
     NULL,
     teffi_shop_shared_lists_table, 1,
-    teffi_shop_shared_lists_activate, teffi_shop_shared_lists_deactivate
+    teffi_shop_shared_lists_activate, teffi_shop_shared_lists_deactivate,
+    offsetof(shop_shared_lists_methods, on_activate), offsetof(shop_shared_lists_methods,
+             on_deactivate)
 };
 
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user)

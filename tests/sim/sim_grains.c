@@ -176,11 +176,35 @@ static void add_up(world_sum *sum, teff_err err)
     sum->failed += err && !teff_err_unknown(err);
 }
 
+/* In every other world relays have neither on_activate nor on_deactivate, as most grains: those
+ * begin and end without a fiber. There a turn is what is looked at. */
+static bool bare(const sim_silo *place)
+{
+    return place->world->s.seed % 2;
+}
+
+static void relay_enter(sim_silo *place, unsigned key)
+{
+    sim_ledger *l = ledger_of(place, SIM_RELAY, key);
+    if (bare(place) && l->alive_on)
+        sim_violated(&place->world->s, "relay %u: two turns at once", key);
+    if (bare(place))
+        l->alive_on = place->no + 1;
+    enter(place, SIM_RELAY, key);
+}
+
+static void relay_leave(sim_silo *place, unsigned key)
+{
+    leave(place, SIM_RELAY, key);
+    if (bare(place))
+        ledger_of(place, SIM_RELAY, key)->alive_on = 0;
+}
+
 static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *out)
 {
     sim_silo *place = self->user;
     world_total *total = NULL;
-    enter(place, SIM_RELAY, key_of(self->key));
+    relay_enter(place, key_of(self->key));
     for (size_t i = 0; i < in->n_counters; i++) {
         sim_call call = sim_call_begins(place->world, SIM_COUNTER, key_of(in->counters[i]), 1);
         teff_err err = world_counter_add(self->ctx, in->counters[i],
@@ -192,7 +216,7 @@ static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *ou
     teff_err err = world_tally_add(self->ctx, key_of(in->tally), world_step(.by = 1), &total);
     sim_call_ended(place->world, self->ctx, call, err, total);
     add_up(out, err);
-    leave(place, SIM_RELAY, key_of(self->key));
+    relay_leave(place, key_of(self->key));
     return TEFF_OK;
 }
 
@@ -232,6 +256,7 @@ static const world_relay_methods relay_methods = {.pass = relay_pass,
                                                   .spread = relay_spread,
                                                   .on_activate = relay_activate,
                                                   .on_deactivate = relay_deactivate};
+static const world_relay_methods bare_relay_methods = {.pass = relay_pass, .spread = relay_spread};
 
 void sim_grains_init(sim_world *w)
 {
@@ -246,7 +271,8 @@ void sim_grains_init(sim_world *w)
 
 void sim_grains_host(sim_silo *place)
 {
-    const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods, &relay_methods};
+    const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods,
+                                      bare(place) ? &bare_relay_methods : &relay_methods};
     for (int i = 0; i < SIM_KINDS; i++) {
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);

@@ -148,6 +148,9 @@ typedef struct teff_type_info {
     /* Call the user's on_activate / on_deactivate; TEFF_OK when the slot is NULL. */
     teff_err (*activate)(const teff_grain *grain, const void *methods);
     teff_err (*deactivate)(const teff_grain *grain, const void *methods, teff_reason why);
+    /* Where those slots are in methods, so that nothing is started to find them NULL; 0: not told.
+     */
+    size_t on_activate_at, on_deactivate_at;
 } teff_type_info;
 
 /* A type with its implementation, ready to be given to a silo. */
