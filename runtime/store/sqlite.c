@@ -14,8 +14,8 @@
 #include "store/watch.h"
 
 enum {
-    QUEUE_MAX = 64 * 1024,              /* operations submitted and not done */
-    GROUP_MAX = 256,                    /* operations in one transaction */
+    QUEUE_MAX = 64 * 1024, /* operations submitted and not done */
+    GROUP_MAX = 1024, /* operations in one transaction: some milliseconds, which a read waits */
     GROUP_BYTES_MAX = 16 * 1024 * 1024, /* values in one transaction; one op always fits */
     POLL_MS = 100                       /* how late a hint about another process's commit may be */
 };
