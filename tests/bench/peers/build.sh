@@ -23,13 +23,12 @@ build_go() {
     (cd "$here/go" && GOFLAGS=-mod=mod GO111MODULE=on GOPROXY=off go build -o "$out/go" .)
 }
 
-# Without +scl false, a scheduler slept beside work for ever in 3 of 48 runs here.
 build_erlang() {
     mkdir -p "$out/ebin" && erlc -o "$out/ebin" "$here/erlang/"*.erl || return
     cat >"$out/erlang" <<EOF
 #!/bin/sh
 test "\$1" = serve && name="-sname serves@localhost"
-exec erl -noshell +scl false +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -self "\$0" "\$2" \$name \\
+exec erl -noshell +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -self "\$0" "\$2" \$name \\
     -start_epmd false -epmd_module remote -setcookie bench \\
     -kernel inet_dist_use_interface '{127,0,0,1}' -s bench main "\$@"
 EOF
