@@ -319,11 +319,8 @@ bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
 }
 
 /* Two versions of a type's description may share a silo: then the method is found by its number. */
-const teff_method *teffi_activation_admits(teffi_activation *act, const teffi_ident *ident,
-                                           const teff_method *method)
+const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method)
 {
-    if (!teffi_activation_is(act, ident))
-        return NULL;
     const teff_type_info *info = act->type->info;
     if (method < info->methods || method >= info->methods + info->n_methods)
         method = teffi_method_find(info, method->id);

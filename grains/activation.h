@@ -117,13 +117,12 @@ static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *a
 
 /* A claim of the group's, from direct.c; the claimer is on the group, like its handler:
  * teffi_activation_is - the activation of ident, and up?
- * teffi_activation_admits - may a request of it start at once? out: its method here; NULL: not now,
- *       or there is none: the queue's way.
+ * teffi_activation_admits - may a request of this one start at once? out: its method here; NULL:
+ *       not now, or there is none: the queue's way.
  * teffi_activation_settle_later - after a turn in place: what a handler would do next is done by
  *       one, soon, if there is anything to do. */
 bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident);
-const teff_method *teffi_activation_admits(teffi_activation *act, const teffi_ident *ident,
-                                           const teff_method *method);
+const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method);
 void teffi_activation_settle_later(teffi_activation *act);
 
 /* teffi_activation_used - a request begins: not idle now. */

@@ -37,41 +37,45 @@ static void took(const teff_grain_type *type, size_t method, bool is_long)
 
 /* ---- the target ---- */
 
-static teffi_activation *claim_guess(teffi_grains *grains, uint64_t hash)
-{
-    teffi_activation *act = teffi_seen_get(&grains->seen, hash);
-    return act && teffi_group_claim(&act->group) ? act : NULL;
-}
-
-static teffi_activation *claim_found(teffi_grains *grains, const teffi_ident *ident)
-{
-    bool certain;
-    teffi_activation *act = teffi_catalog_find(grains, ident, &certain);
-    if (!act)
-        return NULL;
-    teffi_seen_put(&grains->seen, ident->hash, act);
-    return teffi_group_claim(&act->group) ? act : NULL;
-}
-
 static bool let_go(teffi_activation *act)
 {
     teffi_group_release(&act->group);
     return false;
 }
 
+/* out: act, when it was idle and is the one that is meant. */
+static teffi_activation *claim_it(teffi_activation *act, const teffi_ident *ident)
+{
+    if (!act || !teffi_group_claim(&act->group))
+        return NULL;
+    if (teffi_activation_is(act, ident))
+        return act;
+    (void)let_go(act);
+    return NULL;
+}
+
+static teffi_activation *claim_any(teffi_grains *grains, const teffi_ident *ident)
+{
+    bool certain;
+    teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ident->hash), ident);
+    if (act)
+        return act;
+    act = claim_it(teffi_catalog_find(grains, ident, &certain), ident);
+    if (act)
+        teffi_seen_put(&grains->seen, ident->hash, act);
+    return act;
+}
+
 /* out: the activation, claimed, that may run the method now; *method as its type has it. */
 static teffi_activation *claim(teffi_grains *grains, const teffi_ident *ident,
                                const teff_method **method)
 {
-    const teff_method *asked = *method;
     if (teffi_membership_ousted(grains->node->membership) || teffi_locate_waits(grains, ident))
         return NULL;
-    teffi_activation *act = claim_guess(grains, ident->hash);
-    if (act && !teffi_activation_is(act, ident) && !let_go(act))
-        act = NULL;
-    if (!act && !(act = claim_found(grains, ident)))
+    teffi_activation *act = claim_any(grains, ident);
+    if (!act)
         return NULL;
-    *method = teffi_activation_admits(act, ident, asked);
+    *method = teffi_activation_admits(act, *method);
     if (*method && is_let(act->type, (size_t)(*method - act->type->info->methods)))
         return act;
     (void)let_go(act);
@@ -79,9 +83,9 @@ static teffi_activation *claim(teffi_grains *grains, const teffi_ident *ident,
 }
 
 static teffi_msg *request_of(const teffi_ask *ask, const teffi_activation *act,
-                             const teff_method *method)
+                             const teff_method *method, uint32_t kind)
 {
-    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    teffi_msg *msg = teffi_msg_new(kind);
     if (!msg)
         return NULL;
     msg->src = ask->ctx->node->id;
@@ -157,57 +161,136 @@ static teffi_call *make_pending(const teffi_ask *ask, const teff_method *method,
     return call;
 }
 
-static teff_err end(const teffi_ask *ask, const teffi_in_place *place, const stopwatch *watch)
+/* What is under way in place. */
+typedef struct visit {
+    const teffi_ask *ask;
+    teffi_activation *act; /* claimed */
+    const teff_method *method;
+    teffi_msg *request;
+    teffi_in_place place;
+    stopwatch watch;
+} visit;
+
+static teff_err ended(const visit *v)
 {
-    if (is_late(watch, ask->ctx->node->exec))
-        return teffi_ctx_fail(ask->ctx, TEFF_E_TIMEOUT, "%s", teffi_call_late_text);
-    return place->err;
+    if (is_late(&v->watch, v->ask->ctx->node->exec))
+        return teffi_ctx_fail(v->ask->ctx, TEFF_E_TIMEOUT, "%s", teffi_call_late_text);
+    return v->place.err;
 }
 
-static bool run(const teffi_ask *ask, teffi_activation *act, const teff_method *method,
-                teffi_msg *request, teffi_call **call, teff_err *err)
+static void leave(visit *v)
 {
-    teffi_exec *exec = ask->ctx->node->exec;
-    teffi_in_place place = {.caller = ask->ctx, .out = ask->out};
-    const teff_grain_type *type = act->type;
-    stopwatch watch = start_watch(ask);
-    *call = NULL;
-    teffi_turn_end how = teffi_turn_in_place(act, request, method, &place);
+    teffi_activation_settle_later(v->act);
+    teffi_direct_done(v->ask->ctx->node->exec, &v->act->group);
+}
+
+/* out: TEFFI_TURN_NOT_STARTED: the claim is given back. Else the caller leaves. */
+static teffi_turn_end run(visit *v)
+{
+    const teff_grain_type *type = v->act->type;
+    v->watch = start_watch(v->ask);
+    teffi_turn_end how = teffi_turn_in_place(v->act, v->request, v->method, &v->place);
     if (how == TEFFI_TURN_NOT_STARTED) {
-        teffi_msg_free(request);
-        return let_go(act);
-    }
-    took(type, (size_t)(method - type->info->methods), passed_ms(&watch, exec) >= LONG_MS);
-    if (how == TEFFI_TURN_ENDED) {
-        *err = end(ask, &place, &watch);
+        teffi_msg_free(v->request);
+        (void)let_go(v->act);
     } else {
-        *call = make_pending(ask, method, request, &watch);
-        if (!*call)
-            *err = teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a call");
-        teffi_turn_detach(&place);
+        uint32_t ms = passed_ms(&v->watch, v->ask->ctx->node->exec);
+        took(type, (size_t)(v->method - type->info->methods), ms >= LONG_MS);
     }
-    teffi_activation_settle_later(act);
-    teffi_direct_done(exec, &act->group);
-    return true;
+    return how;
 }
 
-bool teffi_direct_ask(const teffi_ask *ask, teffi_call **call, teff_err *err)
+/* The target, claimed, and the message. out: false: through the queue. */
+static bool begin(visit *v, const teffi_ask *ask, uint32_t kind, bool beside)
 {
     teffi_grains *grains = ask->ctx->node->grains;
     uint8_t key[TEFFI_KEY_BYTES_MAX] __attribute__((uninitialized));
-    const teff_method *method = ask->method;
     const char *why;
-    if (!teffi_direct_may(grains->node->exec))
+    v->ask = ask;
+    v->method = ask->method;
+    v->place = (teffi_in_place){.caller = ask->ctx};
+    if (!teffi_direct_may(grains->node->exec, beside))
         return false;
     uint32_t len = teffi_key_encode(ask->type->key_kind, ask->key, key, &why);
     if (!len)
         return false; /* the queue's way has the error's text */
     teffi_ident ident = teffi_ident_of(ask->type->id, key, len);
-    teffi_activation *act = claim(grains, &ident, &method);
-    if (!act)
+    v->act = claim(grains, &ident, &v->method);
+    if (!v->act)
         return false;
-    teffi_msg *request = request_of(ask, act, method);
-    if (!request)
-        return let_go(act);
-    return run(ask, act, method, request, call, err);
+    v->request = request_of(ask, v->act, v->method, kind);
+    return v->request || let_go(v->act);
+}
+
+static teffi_call *goes_on(visit *v)
+{
+    teffi_call *call = make_pending(v->ask, v->method, v->request, &v->watch);
+    teffi_turn_detach(&v->place);
+    return call;
+}
+
+bool teffi_direct_ask(const teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
+                      teff_err *err)
+{
+    visit v __attribute__((uninitialized));
+    *call = NULL;
+    if (!begin(&v, ask, TEFFI_MSG_REQUEST, false))
+        return false;
+    v.place.out = out;
+    teffi_turn_end how = run(&v);
+    if (how == TEFFI_TURN_NOT_STARTED)
+        return false;
+    if (how == TEFFI_TURN_ENDED)
+        *err = ended(&v);
+    else if (!(*call = goes_on(&v)))
+        *err = teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a call");
+    leave(&v);
+    return true;
+}
+
+/* A call that was never pending, in the caller's memory. */
+static teffi_call *ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
+{
+    teffi_call *call = teff_alloc(ctx, sizeof *call);
+    call->wait.done = true;
+    call->err = err;
+    call->body = body;
+    if (err) {
+        call->text = teff_strdup(ctx, teff_error(ctx));
+        ctx->text = NULL; /* it is the call's */
+    }
+    return call;
+}
+
+bool teffi_direct_start(const teffi_ask *ask, teffi_call **call)
+{
+    visit v __attribute__((uninitialized));
+    ProtobufCMessage *body = NULL;
+    if (!begin(&v, ask, TEFFI_MSG_REQUEST, true))
+        return false;
+    v.place.out = &body;
+    teffi_turn_end how = run(&v);
+    if (how == TEFFI_TURN_NOT_STARTED)
+        return false;
+    *call = how == TEFFI_TURN_ENDED ? ended_call(ask->ctx, ended(&v), body) : goes_on(&v);
+    if (!*call) {
+        (void)teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a call");
+        *call = ended_call(ask->ctx, TEFF_E_NOMEM, NULL);
+    }
+    leave(&v);
+    return true;
+}
+
+bool teffi_direct_send(const teffi_ask *ask)
+{
+    visit v __attribute__((uninitialized));
+    if (!begin(&v, ask, TEFFI_MSG_ONEWAY, true))
+        return false;
+    teffi_turn_end how = run(&v);
+    if (how == TEFFI_TURN_NOT_STARTED)
+        return false;
+    if (how == TEFFI_TURN_WAITS)
+        teffi_turn_detach(&v.place);
+    leave(&v);
+    return true;
 }

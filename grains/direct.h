@@ -1,5 +1,5 @@
-/* direct.h - a call of a turn to an idle grain of the same silo: its method runs at once, on a
- * fiber inside the caller's turn, and leaves its answer in the caller's memory.
+/* direct.h - a call, or one-way message, of a turn to an idle grain of the same silo: the method
+ * runs at once, on a fiber inside the caller's turn, and leaves its answer in the caller's memory.
  * Way:     reference -> [direct] -> seen | catalog -> claim -> admission -> turn ... the answer
  * Threads: the caller's turn.
  *
@@ -9,6 +9,9 @@
  *
  * No message is overtaken: a claim succeeds on an idle group with nothing queued, and is given back
  * when requests of the same class are set aside, or wait to be located.
+ *
+ * A started call and a one-way message run in place too, in the first 5 ms of their caller's run:
+ * what takes longer is better spread over the workers.
  *
  * While the method runs in place its caller's turn stands still: it cannot time out, and its grain
  * lets nothing else in. So a method that blocks its thread or computes for long (5 ms), twice in a
@@ -26,13 +29,19 @@ typedef struct teffi_ask { /* as teff_ask's arguments, which have been checked *
     const teff_key *key;
     const teff_method *method;
     const ProtobufCMessage *in;
-    ProtobufCMessage **out;
 } teffi_ask;
 
-/* teffi_direct_ask - run it in place, if that may be.
+/* teffi_direct_ask - run it in place, if that may be; out as teff_ask's.
  * out:  false: nothing was done, it goes through the queue. true: *call NULL: it has ended with
  *       *err, the text in ctx; else it goes on elsewhere, and *call is to be awaited. */
-bool teffi_direct_ask(const teffi_ask *ask, teffi_call **call, teff_err *err);
+bool teffi_direct_ask(const teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
+                      teff_err *err);
+
+/* teffi_direct_start - the same, without waiting; *call may have ended already. */
+bool teffi_direct_start(const teffi_ask *ask, teffi_call **call);
+
+/* teffi_direct_send - the same, of a one-way method. out: true: it has run, or runs. */
+bool teffi_direct_send(const teffi_ask *ask);
 
 /* teffi_timeout_ms - how long a call waits for its answer. */
 static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)

@@ -26,15 +26,13 @@ static bool has_text(teff_key_kind kind)
 
 static void put_le64(uint8_t *out, uint64_t v)
 {
-    for (int i = 0; i < 8; i++)
-        out[i] = (uint8_t)(v >> (8 * i));
+    memcpy(out, &v, sizeof v); /* little-endian machines only, as meson.build says */
 }
 
 static uint64_t get_le64(const uint8_t *in)
 {
-    uint64_t v = 0;
-    for (int i = 0; i < 8; i++)
-        v |= (uint64_t)in[i] << (8 * i);
+    uint64_t v;
+    memcpy(&v, in, sizeof v);
     return v;
 }
 

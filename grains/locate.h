@@ -51,7 +51,8 @@ void teffi_locate_msg(struct teffi_grains *grains, const teffi_ident *ident, tef
 /* teffi_locating_any - is any grain being looked up? */
 bool teffi_locating_any(struct teffi_grains *grains);
 
-/* teffi_locate_waits - do earlier requests for the grain wait to be located? */
+/* teffi_locate_waits - do earlier requests for the grain wait to be located? Cheap when nobody
+ * waits for any. */
 bool teffi_locate_waits(struct teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while

@@ -168,9 +168,9 @@ static teff_err ask_start(teff_ctx *ctx, const teff_type_info *type, const teff_
                           const teff_method *method, const ProtobufCMessage *in,
                           ProtobufCMessage **out, teff_call *call)
 {
-    const teffi_ask this = {ctx, type, key, method, in, out};
+    const teffi_ask this = {ctx, type, key, method, in};
     teff_err err = check(ctx, type, method, in);
-    if (err || (ctx->owner && teffi_direct_ask(&this, &call->impl, &err)))
+    if (err || (ctx->owner && teffi_direct_ask(&this, out, &call->impl, &err)))
         return err;
     return start_call(ctx, type, *key, method, in, call);
 }
@@ -265,11 +265,32 @@ static teff_err closed(teff_ctx *ctx)
     return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
 }
 
+/* As ask_start, for who does not wait. */
+static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                          const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+{
+    const teffi_ask this = {ctx, type, &key, method, in};
+    teff_err err = check(ctx, type, method, in);
+    if (err || (ctx->owner && teffi_direct_start(&this, &call->impl)))
+        return err;
+    return start_call(ctx, type, key, method, in, call);
+}
+
+static teff_err send_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+                         const teff_method *method, const ProtobufCMessage *in)
+{
+    const teffi_ask this = {ctx, type, &key, method, in};
+    teff_err err = check(ctx, type, method, in);
+    if (err || (ctx->owner && teffi_direct_send(&this)))
+        return err;
+    return send(ctx, type, key, method, in);
+}
+
 teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
                     const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
     call->impl = NULL;
-    return enter(ctx) ? leave(ctx, start_call(ctx, type, key, method, in, call)) : closed(ctx);
+    return enter(ctx) ? leave(ctx, start_any(ctx, type, key, method, in, call)) : closed(ctx);
 }
 
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
@@ -281,7 +302,7 @@ teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    return enter(ctx) ? leave(ctx, send(ctx, type, key, method, in)) : closed(ctx);
+    return enter(ctx) ? leave(ctx, send_any(ctx, type, key, method, in)) : closed(ctx);
 }
 
 void teff_deactivate(teff_ctx *ctx)

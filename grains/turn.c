@@ -67,11 +67,12 @@ void teffi_turns_discard(teffi_activation *act)
 
 /* ---- requests ---- */
 
-typedef struct teffi_start { /* in the request's arena */
+typedef struct teffi_start { /* on the starter's stack, then on the fiber's */
     teffi_activation *act;
     teffi_msg *request;
     const teff_method *method;
     teffi_fiber *fiber;
+    teffi_class class;
     teffi_in_place *place; /* NULL: the answer is a message */
 } start;
 
@@ -140,7 +141,7 @@ static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
 {
     if (!method->out)
         return NULL;
-    ProtobufCMessage *out = teff_arena_alloc(&request->arena, method->out->desc->sizeof_message);
+    ProtobufCMessage *out = teffi_arena_take(&request->arena, method->out->desc->sizeof_message);
     if (out)
         protobuf_c_message_init(method->out->desc, out);
     return out;
@@ -148,70 +149,60 @@ static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
 
 static void request_main(void *arg)
 {
-    start *s = arg;
-    teffi_activation *act = s->act;
-    teffi_class class = teffi_class_of(act->type->info, s->method);
+    start s = *(start *)arg; /* arg is gone at the first suspend */
+    teffi_activation *act = s.act;
     teffi_turn turn __attribute__((uninitialized));
-    turn_init(&turn, act, s->fiber, s->request, s->method->name);
-    ProtobufCMessage *out = new_out(s->request, s->method);
+    turn_init(&turn, act, s.fiber, s.request, s.method->name);
+    if (s.place)
+        s.place->start = &s;
+    ProtobufCMessage *out = new_out(s.request, s.method);
     teff_err err = TEFF_E_NOMEM;
-    if (out || !s->method->out) {
+    if (out || !s.method->out) {
         teff_grain grain = teffi_turn_grain(&turn.ctx, act);
-        err = s->method->invoke(&grain, act->type->methods, s->request->body, out);
+        err = s.method->invoke(&grain, act->type->methods, s.request->body, out);
     }
-    end(&turn.ctx, s, err, out);
+    end(&turn.ctx, &s, err, out);
     turn_fini(&turn);
     act->running--;
-    act->running_of[class]--;
+    act->running_of[s.class]--;
 }
 
-static teff_err prepare(teffi_activation *act, teffi_msg *request, const teff_method *method,
-                        start **out)
+/* Its first steps are the caller's. */
+static teff_err prepare(start *s)
 {
-    if (method->in) {
-        teff_err err = teffi_msg_unpack(request, method->in->desc);
-        if (err)
-            return err;
-    }
-    start *s = teff_arena_alloc(&request->arena, sizeof *s);
-    if (!s)
-        return TEFF_E_NOMEM;
-    *s = (start){.act = act, .request = request, .method = method};
-    s->fiber = teffi_fiber_new(act->grains->node->exec->fibers, request_main, s);
-    *out = s;
-    return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
+    teff_err err = s->method->in ? teffi_msg_unpack(s->request, s->method->in->desc) : TEFF_OK;
+    if (err)
+        return err;
+    s->class = teffi_class_of(s->act->type->info, s->method);
+    s->fiber = teffi_fiber_new(s->act->grains->node->exec->fibers, request_main, s);
+    if (!s->fiber)
+        return TEFF_E_OVERLOADED;
+    s->act->running++;
+    s->act->running_of[s->class]++;
+    teffi_fiber_label(s->fiber, s->method->name);
+    return TEFF_OK;
 }
 
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)
 {
-    teffi_class class = teffi_class_of(act->type->info, method);
-    start *s;
-    teff_err err = prepare(act, request, method, &s);
-    if (err) {
+    start s = {.act = act, .request = request, .method = method};
+    teff_err err = prepare(&s);
+    if (err)
         teffi_node_answer(act->grains->node, request, err, "the request cannot be started here");
-        return;
-    }
-    act->running++;
-    act->running_of[class]++;
-    teffi_fiber_label(s->fiber, method->name);
-    (void)teffi_fiber_resume(s->fiber);
+    else
+        (void)teffi_fiber_resume(s.fiber);
 }
 
 teffi_turn_end teffi_turn_in_place(teffi_activation *act, teffi_msg *request,
                                    const teff_method *method, teffi_in_place *place)
 {
     teffi_exec *exec = act->grains->node->exec;
-    start *s;
-    if (prepare(act, request, method, &s))
+    start s = {.act = act, .request = request, .method = method, .place = place};
+    if (prepare(&s))
         return TEFFI_TURN_NOT_STARTED;
-    s->place = place;
-    place->start = s;
-    act->running++;
-    act->running_of[teffi_class_of(act->type->info, method)]++;
     teffi_activation_used(act);
-    teffi_fiber_label(s->fiber, method->name);
     teffi_group *outer = teffi_direct_enter(exec, &act->group);
-    bool ended = teffi_fiber_resume(s->fiber);
+    bool ended = teffi_fiber_resume(s.fiber);
     teffi_direct_leave(exec, outer);
     return ended ? TEFFI_TURN_ENDED : TEFFI_TURN_WAITS;
 }

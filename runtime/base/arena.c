@@ -13,7 +13,7 @@ struct teffi_chunk {
     size_t size;
 };
 
-static size_t round_up(size_t n)
+static inline size_t round_up(size_t n)
 {
     return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }
@@ -22,12 +22,10 @@ void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_by
 {
     uintptr_t start = ((uintptr_t)block + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
     uintptr_t stop = (uintptr_t)block + n;
-    memset(arena, 0, sizeof *arena);
-    if (block && start < stop) {
-        arena->at = (uint8_t *)start;
-        arena->end = (uint8_t *)stop;
-    }
-    arena->budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX;
+    bool room = block && start < stop;
+    *arena = (teff_arena){.at = room ? (uint8_t *)start : NULL,
+                          .end = room ? (uint8_t *)stop : NULL,
+                          .budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX};
 }
 
 void teffi_arena_fini(teff_arena *arena)
@@ -38,8 +36,7 @@ void teffi_arena_fini(teff_arena *arena)
         free(chunk);
         chunk = next;
     }
-    memset(arena, 0, sizeof *arena);
-    arena->budget_bytes = SIZE_MAX;
+    *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 
 /* Blocks double up to CHUNK_MAX, so that a big message costs few of them. */
@@ -61,7 +58,7 @@ static bool grow(teff_arena *arena, size_t need)
     return true;
 }
 
-static void *take(teff_arena *arena, size_t n)
+static inline void *take(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
@@ -74,12 +71,33 @@ static void *take(teff_arena *arena, size_t n)
     return p;
 }
 
+/* Most are small, and what was taken is a multiple of ALIGN. */
+static inline void zero(char *p, size_t n)
+{
+    if (n > 4 * (size_t)ALIGN) {
+        memset(p, 0, n);
+        return;
+    }
+    memset(p, 0, ALIGN);
+    if (n > ALIGN)
+        memset(p + ALIGN, 0, ALIGN);
+    if (n > 2 * (size_t)ALIGN)
+        memset(p + 2 * (size_t)ALIGN, 0, ALIGN);
+    if (n > 3 * (size_t)ALIGN)
+        memset(p + 3 * (size_t)ALIGN, 0, ALIGN);
+}
+
 void *teff_arena_alloc(teff_arena *arena, size_t n)
 {
     void *p = take(arena, n);
     if (p)
-        memset(p, 0, n);
+        zero(p, n);
     return p;
+}
+
+void *teffi_arena_take(teff_arena *arena, size_t n)
+{
+    return take(arena, n);
 }
 
 void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)

@@ -26,6 +26,9 @@ void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_by
 /* teffi_arena_fini - frees all; the arena is as after an init without block. Zeroed is allowed. */
 void teffi_arena_fini(teff_arena *arena);
 
+/* teffi_arena_take - as teff_arena_alloc, not zeroed. */
+void *teffi_arena_take(teff_arena *arena, size_t n);
+
 /* teffi_arena_allocator - protobuf-c's view of the arena (free does nothing). */
 ProtobufCAllocator teffi_arena_allocator(teff_arena *arena);
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include "base/local.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TEFFI_POISONS 1
@@ -52,8 +53,8 @@ static const unsigned char class_of[TEFFI_POOL_MAX / STEP + 1] = {0, 0, 1, 2, 2,
     }
 
 static depot depots[CLASSES] = {DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT};
-static _Thread_local cache caches[CLASSES];
-static _Thread_local int leaves; /* this thread's end is seen to */
+static TEFFI_LOCAL cache caches[CLASSES];
+static TEFFI_LOCAL int leaves; /* this thread's end is seen to */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 

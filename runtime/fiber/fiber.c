@@ -5,11 +5,12 @@
 #include "fiber/fiber.h"
 
 #include "base/bug.h"
+#include "base/local.h"
 #include "fiber/sanitize.h"
 #include "fiber/stack.h"
 #include "fiber/switch.h"
 
-static _Thread_local teffi_fiber *current;
+static TEFFI_LOCAL teffi_fiber *current;
 
 __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
 {

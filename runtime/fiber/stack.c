@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/bug.h"
+#include "base/local.h"
 #include "fiber/sanitize.h"
 
 #ifndef MADV_GUARD_INSTALL
@@ -55,7 +56,7 @@ typedef struct cache {
     void *signal_stack;
 } cache;
 
-static _Thread_local cache thread_cache;
+static TEFFI_LOCAL cache thread_cache;
 
 /* Never inlined: see fiber.c. */
 __attribute__((noinline)) static cache *my_cache(void)

@@ -33,8 +33,9 @@ struct teffi_call {
     teffi_call *next_free;
     /* the ender writes, then signals; the waiter reads after */
     teff_err err;
-    const char *text; /* static, or in reply's arena; NULL */
-    teffi_msg *reply; /* NULL on a local error */
+    const char *text;       /* static, or in reply's arena; NULL */
+    teffi_msg *reply;       /* NULL on a local error */
+    ProtobufCMessage *body; /* the answer of a call that was never pending, with reply NULL */
     /* the caller's */
     teffi_call *next;                           /* of its context */
     const ProtobufCMessageDescriptor *out_desc; /* what a reply holds; NULL: nothing */

@@ -220,7 +220,7 @@ teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage 
     if (call->err)
         return teffi_ctx_fail(ctx, call->err, "%s", call->text ? call->text : "");
     if (reply)
-        *reply = call->reply->body;
+        *reply = call->reply ? call->reply->body : call->body;
     return TEFF_OK;
 }
 

@@ -22,27 +22,30 @@ static bool fits(const teffi_worker *w)
            !atomic_load_explicit(&w->real->attention, memory_order_relaxed);
 }
 
-static bool budget_used(teffi_worker *w)
+static bool budget_used(teffi_worker *w, bool beside)
 {
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
+    uint32_t now_ms = teffi_warn_now(&w->real->exec.warn);
     if (w->directs_in != run) {
         w->directs_in = run;
         w->directs = 0;
+        w->directs_from_ms = now_ms;
     }
-    return w->directs == TEFFI_DIRECT_MAX;
+    return w->directs == TEFFI_DIRECT_MAX ||
+           (beside && now_ms - w->directs_from_ms >= TEFFI_DIRECT_BESIDE_MS);
 }
 
-static bool may(teffi_exec *exec)
+static bool may(teffi_exec *exec, bool beside)
 {
     teffi_worker *w = worker_of(exec);
     if (!w || !fits(w))
         return false;
-    if (!budget_used(w))
+    if (!budget_used(w, beside))
         return true;
-    if (!teffi_give_way(w, false))
+    if (w->directs < TEFFI_DIRECT_MAX || !teffi_give_way(w, false))
         return false;
     w = teffi_worker_self();
-    return fits(w) && !budget_used(w);
+    return fits(w) && !budget_used(w, beside);
 }
 
 static teffi_group *enter(teffi_exec *exec, teffi_group *group)
@@ -90,6 +93,7 @@ static void gave_way(teffi_exec *exec, teffi_group *group)
     (void)exec;
     void (*after)(void *arg) = w->after;
     w->after = NULL;
+    atomic_store_explicit(&w->due, 1, memory_order_relaxed); /* the outer turn is to follow */
     if (teffi_group_left(group))
         behind(w, group);
     if (after)

@@ -27,10 +27,10 @@
 
 #include "sched/exec.h"
 
-enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256 };
+enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_BESIDE_MS = 5 };
 
 typedef struct teffi_direct_ops {
-    bool (*may)(teffi_exec *exec);
+    bool (*may)(teffi_exec *exec, bool beside);
     teffi_group *(*enter)(teffi_exec *exec, teffi_group *group);
     void (*leave)(teffi_exec *exec, teffi_group *outer);
     void (*gave_way)(teffi_exec *exec, teffi_group *group);
@@ -40,10 +40,12 @@ typedef struct teffi_direct_ops {
 extern const teffi_direct_ops teffi_direct_real;
 
 /* teffi_direct_may - may the turn that runs here run another one now? May let others run first:
- * after it this may be another thread. */
-static inline bool teffi_direct_may(teffi_exec *exec)
+ * after it this may be another thread.
+ * in:   beside: the outer turn need not wait for it. Then only for TEFFI_DIRECT_BESIDE_MS of a run:
+ *       what takes long had better be spread over the workers. */
+static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
 {
-    return exec->ops->direct && exec->ops->direct->may(exec);
+    return exec->ops->direct && exec->ops->direct->may(exec, beside);
 }
 
 /* teffi_direct_enter - group, claimed, is what this thread runs. out: for teffi_direct_leave. */

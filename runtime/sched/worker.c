@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include "base/bug.h"
+#include "base/local.h"
 #include "base/log.h"
 #include "fiber/fiber.h"
 
@@ -13,7 +14,7 @@ enum { ITEMS_MAX = 256 };     /* of one group in one go */
 enum { CLOCK_EVERY = 16 };    /* passes between two looks at the clock */
 #define QUANTUM_NS 100000000u /* Orleans' activation quantum, 100 ms */
 
-static _Thread_local teffi_worker *self;
+static TEFFI_LOCAL teffi_worker *self;
 
 __attribute__((noinline)) teffi_worker *teffi_worker_self(void)
 {

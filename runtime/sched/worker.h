@@ -117,18 +117,19 @@ struct teffi_worker {
      * turns. Written by its own thread; read by the monitor and dumps. release and acquire: what
      * was set up before the group ran is seen by who describes it. */
     _Atomic uintptr_t running;
-    _Atomic uint64_t run;  /* relaxed: values are compared */
-    _Atomic uint64_t told; /* the run that the monitor has told of */
-    uint64_t inlined_in;   /* own thread: the run in which inlined counts */
-    unsigned inlined;      /* own thread: closures inside one another */
-    _Atomic bool napping;  /* own thread: see nap.c */
-    _Atomic bool blocked;  /* in a blocking region; as blocking, for others to read */
-    bool searching;        /* own thread, or whoever wakes it under idle_lock */
-    unsigned nested;       /* own thread: turns under the one that helps */
-    unsigned blocking;     /* own thread: depth of blocking regions */
-    teffi_fiber *under;    /* own thread: the fiber that help was called on, or NULL */
-    _Atomic uint32_t due;  /* set by the monitor: the turn's slice is over; own thread clears */
-    uint64_t directs_in;   /* own thread: the run in which directs counts */
+    _Atomic uint64_t run;     /* relaxed: values are compared */
+    _Atomic uint64_t told;    /* the run that the monitor has told of */
+    uint64_t inlined_in;      /* own thread: the run in which inlined counts */
+    unsigned inlined;         /* own thread: closures inside one another */
+    _Atomic bool napping;     /* own thread: see nap.c */
+    _Atomic bool blocked;     /* in a blocking region; as blocking, for others to read */
+    bool searching;           /* own thread, or whoever wakes it under idle_lock */
+    unsigned nested;          /* own thread: turns under the one that helps */
+    unsigned blocking;        /* own thread: depth of blocking regions */
+    teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
+    _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
+    uint64_t directs_in;      /* own thread: the run in which directs counts */
+    uint32_t directs_from_ms; /* own thread: since when, by the coarse clock */
     unsigned directs, directs_deep; /* own thread: turns in place (direct.h): so far; now */
     teffi_group *first;       /* own thread: fork: to run next, before the turn that gives way */
     void (*after)(void *arg); /* own thread: to call when the turn's fiber was left */

@@ -109,7 +109,7 @@ static void block_a_while(void)
 /* In place of this turn, when that may be. */
 static void visit_by_claim(place *p)
 {
-    bool direct = teffi_direct_may(exec);
+    bool direct = teffi_direct_may(exec, explore_draw(2));
     if (!teffi_group_claim(&p->group))
         return;
     teffi_group *outer = direct ? teffi_direct_enter(exec, &p->group) : NULL;
@@ -126,7 +126,7 @@ static void visit_by_claim(place *p)
 /* A turn in place that gives way in its middle: its guest goes on when it does. */
 static bool wait_in_room(token *t)
 {
-    if (!teffi_direct_may(exec) || !teffi_group_claim(&room.group))
+    if (!teffi_direct_may(exec, false) || !teffi_group_claim(&room.group))
         return false;
     teffi_group *outer = teffi_direct_enter(exec, &room.group);
     if (exec->ops->current(exec) != &room.group || room.guest)

@@ -76,8 +76,9 @@ static teffi_group *current(teffi_exec *base)
 
 /* ---- turns in place: as often as drawn ---- */
 
-static bool direct_may(teffi_exec *base)
+static bool direct_may(teffi_exec *base, bool beside)
 {
+    (void)beside;
     sim_exec *exec = (sim_exec *)base;
     return current(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
            sim_draw_chance(&exec->node->sim->pick, DIRECT_OF_1000);

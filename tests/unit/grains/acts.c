@@ -1,0 +1,153 @@
+/* acts.c - the grains that run scripts, and their silo.
+ * Way:     test_direct*.c -> [acts] -> silo */
+#include "acts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct world world;
+lab *l;
+teff_ctx *ctx;
+
+/* ---- the grains ---- */
+
+static teff_err obeys(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    world.begun++;
+    teff_err err = ((script *)(uintptr_t)in->script)(turn, key, in, out);
+    world.ended++;
+    return err;
+}
+
+static teff_err obey_actor(direct_actor *self, const direct_act *in, direct_number *out)
+{
+    return obeys(self->ctx, self->key, in, out);
+}
+
+static teff_err actor_tell(direct_actor *self, const direct_act *in)
+{
+    return obeys(self->ctx, self->key, in, NULL);
+}
+
+const direct_actor_methods acts_actor = {
+    .obey = obey_actor, .read = obey_actor, .quick = obey_actor, .tell = actor_tell};
+
+static teff_err loose_obey(direct_loose *self, const direct_act *in, direct_number *out)
+{
+    return obeys(self->ctx, self->key, in, out);
+}
+
+static const direct_loose_methods loose = {.obey = loose_obey};
+
+void acts_open(const teff_silo_options *opt)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    memset(&world, 0, sizeof world);
+    l = calloc(1, sizeof *l);
+    assert_non_null(l);
+    if (teff_silo_new(opt, &l->silos[0], text))
+        fail_msg("teff_silo_new: %s", text);
+    assert_int_equal(teff_silo_host(l->silos[0], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
+    assert_int_equal(teff_silo_host(l->silos[0], direct_loose_type(&loose, NULL)), TEFF_OK);
+    if (teff_silo_start(l->silos[0], text))
+        fail_msg("teff_silo_start: %s", text);
+    ctx = l->ctx[0] = teff_silo_ctx(l->silos[0]);
+    l->n = 1;
+}
+
+int acts_setup(void **state)
+{
+    (void)state;
+    acts_open(&(teff_silo_options){.silent = 1, .store = "memory", .workers = 2});
+    return 0;
+}
+
+int acts_setup_one_worker(void **state)
+{
+    (void)state;
+    acts_open(&(teff_silo_options){.silent = 1, .store = "memory", .workers = 1});
+    return 0;
+}
+
+int acts_teardown(void **state)
+{
+    (void)state;
+    world.gate = true;
+    lab_close(l);
+    return 0;
+}
+
+void acts_sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* Groups taken off queues so far. */
+uint64_t acts_picks(void)
+{
+    teff_sched_worker workers[64];
+    uint64_t sum = 0;
+    size_t n = teff_silo_sched(l->silos[0], NULL, workers, 64);
+    for (size_t i = 0; i < n; i++)
+        sum += workers[i].local + workers[i].global + workers[i].stolen;
+    return sum;
+}
+
+static void wait_for_gate(teff_ctx *turn)
+{
+    world.held++;
+    while (!world.gate)
+        teffi_ctx_sleep(turn, 1);
+    world.held--;
+}
+
+uint64_t acts_activations(void)
+{
+    return l->silos[0]->node.grains->catalog.count;
+}
+
+/* ---- callees ---- */
+
+teff_err answers(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    (void)turn;
+    out->n = in->n + 1;
+    out->text = in->text;
+    return key ? TEFF_OK : TEFF_E_FAILED;
+}
+
+teff_err fails(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    (void)out;
+    return teff_fail(turn, TEFF_E_USER + 3, "%s says grain %d", in->text, (int)key);
+}
+
+teff_err sleeps(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    teffi_ctx_sleep(turn, 1);
+    return answers(turn, key, in, out);
+}
+
+teff_err waits(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    wait_for_gate(turn);
+    return answers(turn, key, in, out);
+}
+
+teff_err ends(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    teff_deactivate(turn);
+    return answers(turn, key, in, out);
+}
+
+teff_err asks_one(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    direct_number *got;
+    teff_err err =
+        direct_actor_obey(turn, key + FIRST, ACT((uintptr_t)in->n, .text = in->text), &got);
+    out->n = err ? 0 : got->n;
+    return err;
+}

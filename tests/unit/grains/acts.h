@@ -1,0 +1,44 @@
+/* acts.h - a silo whose grains run whatever function a test hands them, and functions for them.
+ * Way:     test_direct*.c -> [acts] -> silo
+ * Threads: grains write the world's atomics; a test waits for them. */
+#ifndef TESTS_ACTS_H
+#define TESTS_ACTS_H
+
+#include "direct.teff.h"
+#include "grains.h"
+#include "lab.h"
+
+typedef teff_err script(teff_ctx *ctx, int64_t key, const direct_act *in, direct_number *out);
+
+enum { FIRST = 100 }; /* keys of callees; callers have smaller ones */
+
+#define RUN(fn) direct_act(.script = (uintptr_t)(fn))
+#define ACT(fn, ...) direct_act(.script = (uintptr_t)(fn), __VA_ARGS__)
+
+extern struct world {
+    _Atomic bool gate;
+    _Atomic int held, begun, ended;
+    _Atomic int64_t rounds, seen[64];
+    _Atomic int disorder, inside, collisions;
+} world;
+
+extern const direct_actor_methods acts_actor;
+extern lab *l;
+extern teff_ctx *ctx; /* this thread's, of the first silo */
+
+void acts_open(const teff_silo_options *opt);
+int acts_setup(void **state);
+int acts_setup_one_worker(void **state);
+int acts_teardown(void **state);
+
+void acts_sleep_ms(long ms);
+
+/* Groups taken off queues so far; activations of the first silo. */
+uint64_t acts_picks(void);
+uint64_t acts_activations(void);
+
+/* Scripts: n + 1 and the text; an error with the text; the first after a wait, or when the gate
+ * opens; and it deactivates; ask grain key + FIRST for script n. */
+script answers, fails, sleeps, waits, ends, asks_one;
+
+#endif
