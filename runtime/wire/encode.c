@@ -12,12 +12,12 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
 /* ---- numbers ---- */
 
-static size_t varint_size(uint64_t v)
+static inline size_t varint_size(uint64_t v)
 {
-    return (size_t)(70 - __builtin_clzll(v | 1)) / 7;
+    return v < 0x80 ? 1 : (size_t)(70 - __builtin_clzll(v)) / 7;
 }
 
-static uint8_t *put_varint(uint8_t *end, uint64_t v)
+static inline uint8_t *put_varint(uint8_t *end, uint64_t v)
 {
     if (v < 0x80) {
         *--end = (uint8_t)v;
@@ -29,6 +29,16 @@ static uint8_t *put_varint(uint8_t *end, uint64_t v)
         *p++ = (uint8_t)(v | 0x80);
     *p = (uint8_t)v;
     return at;
+}
+
+static inline size_t tag_size(uint32_t id)
+{
+    return varint_size((uint64_t)id << 3);
+}
+
+static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
+{
+    return put_varint(end, (uint64_t)id << 3 | wire);
 }
 
 static uint32_t load32(const void *slot)
@@ -138,6 +148,14 @@ static size_t value_size(ProtobufCType type, const void *slot)
 
 static uint8_t *put_message(uint8_t *end, const ProtobufCMessage *msg);
 
+static inline uint8_t *put_bytes(uint8_t *end, ProtobufCBinaryData bytes)
+{
+    end -= bytes.len;
+    if (bytes.len)
+        memcpy(end, bytes.data, bytes.len);
+    return put_varint(end, bytes.len);
+}
+
 static uint8_t *put_delimited(uint8_t *end, ProtobufCType type, const void *slot)
 {
     if (type == PROTOBUF_C_TYPE_MESSAGE) {
@@ -145,11 +163,7 @@ static uint8_t *put_delimited(uint8_t *end, ProtobufCType type, const void *slot
         uint8_t *at = m ? put_message(end, m) : end;
         return put_varint(at, (size_t)(end - at));
     }
-    ProtobufCBinaryData bytes = bytes_of(type, slot);
-    end -= bytes.len;
-    if (bytes.len)
-        memcpy(end, bytes.data, bytes.len);
-    return put_varint(end, bytes.len);
+    return put_bytes(end, bytes_of(type, slot));
 }
 
 static uint8_t *put_value(uint8_t *end, ProtobufCType type, const void *slot)
@@ -213,11 +227,6 @@ static bool is_there(field_desc *field, const uint8_t *m)
     return points ? !is_default(field, slot) : *(const protobuf_c_boolean *)quantifier != 0;
 }
 
-static size_t tag_size(uint32_t id)
-{
-    return varint_size((uint64_t)id << 3);
-}
-
 static size_t list_size(field_desc *field, const uint8_t *m)
 {
     size_t n = *(const size_t *)(const void *)(m + field->quantifier_offset);
@@ -230,11 +239,6 @@ static size_t list_size(field_desc *field, const uint8_t *m)
     if (field->flags & PROTOBUF_C_FIELD_FLAG_PACKED)
         return tag_size(field->id) + varint_size(size) + size;
     return size + n * tag_size(field->id);
-}
-
-static uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
-{
-    return put_varint(end, (uint64_t)id << 3 | wire);
 }
 
 static uint8_t *put_list(uint8_t *end, field_desc *field, const uint8_t *m)
@@ -254,6 +258,57 @@ static uint8_t *put_list(uint8_t *end, field_desc *field, const uint8_t *m)
     return at;
 }
 
+/* ---- what most messages are made of: plain numbers and texts, looked at once ---- */
+
+static inline bool is_plain(field_desc *field)
+{
+    return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+}
+
+static inline size_t plain_size(field_desc *field, const void *slot)
+{
+    uint64_t v;
+    size_t n;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        v = load64(slot);
+        return v ? tag_size(field->id) + varint_size(v) : 0;
+    case PROTOBUF_C_TYPE_UINT32:
+        v = load32(slot);
+        return v ? tag_size(field->id) + varint_size(v) : 0;
+    case PROTOBUF_C_TYPE_STRING:
+        n = bytes_of(PROTOBUF_C_TYPE_STRING, slot).len;
+        return n ? tag_size(field->id) + varint_size(n) + n : 0;
+    default:
+        if (is_zero(field->type, slot))
+            return 0;
+        return tag_size(field->id) + value_size(field->type, slot);
+    }
+}
+
+static inline uint8_t *put_plain(uint8_t *end, field_desc *field, const void *slot)
+{
+    uint64_t v;
+    ProtobufCBinaryData text;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        v = load64(slot);
+        return v ? put_tag(put_varint(end, v), field->id, VARINT) : end;
+    case PROTOBUF_C_TYPE_UINT32:
+        v = load32(slot);
+        return v ? put_tag(put_varint(end, v), field->id, VARINT) : end;
+    case PROTOBUF_C_TYPE_STRING:
+        text = bytes_of(PROTOBUF_C_TYPE_STRING, slot);
+        return text.len ? put_tag(put_bytes(end, text), field->id, BYTES) : end;
+    default:
+        if (is_zero(field->type, slot))
+            return end;
+        return put_tag(put_value(end, field->type, slot), field->id, wire_of(field->type));
+    }
+}
+
 size_t teffi_packed_size(const ProtobufCMessage *msg)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
@@ -261,7 +316,9 @@ size_t teffi_packed_size(const ProtobufCMessage *msg)
     size_t size = 0;
     for (unsigned i = 0; i < desc->n_fields; i++) {
         field_desc *field = &desc->fields[i];
-        if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        if (is_plain(field))
+            size += plain_size(field, m + field->offset);
+        else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             size += list_size(field, m);
         else if (is_there(field, m))
             size += tag_size(field->id) + value_size(field->type, m + field->offset);
@@ -289,7 +346,9 @@ static uint8_t *put_message(uint8_t *end, const ProtobufCMessage *msg)
     end = put_unknown(end, msg);
     for (unsigned i = desc->n_fields; i-- > 0;) {
         field_desc *field = &desc->fields[i];
-        if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        if (is_plain(field))
+            end = put_plain(end, field, m + field->offset);
+        else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             end = put_list(end, field, m);
         else if (is_there(field, m))
             end = put_tag(put_value(end, field->type, m + field->offset), field->id,

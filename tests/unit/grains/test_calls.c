@@ -384,6 +384,37 @@ static void one_way_arrives(void **state)
     lab_until(r->notes == N);
 }
 
+/* Each of the grains, here and there, sees what one context sent in its order: calls and one-ways,
+ * also while the grain is being found. The key is the record's "caller". */
+static void what_one_sends_to_one_keeps_its_order(void **state)
+{
+    enum { ROUNDS = 20, EACH = 50 };
+    static int life; /* each group of cases has silos of its own; keys differ anyway */
+    lab_record *r = fresh();
+    (void)state;
+    life++;
+    r->notes = r->disorder = 0;
+    for (int k = 0; k < LAB_CALLERS; k++)
+        r->last_seq[k] = 0;
+    for (int64_t seq = 1; seq <= (int64_t)ROUNDS * EACH;) {
+        teff_call calls[EACH * LAB_CALLERS];
+        size_t n = 0;
+        for (int i = 0; i < EACH; i++, seq++)
+            for (uint32_t k = 0; k < LAB_CALLERS; k++) {
+                const char *key = name("order", life * LAB_CALLERS + (int)k);
+                lab_step step = *lab_step(.caller = k, .seq = seq);
+                if (i % 3)
+                    lab_ok(here.ctx, lab_turns_note(here.ctx, key, &step));
+                else
+                    lab_ok(here.ctx, lab_turns_write_start(here.ctx, key, &step, &calls[n++]));
+            }
+        lab_ok(here.ctx, teff_await_all(here.ctx, calls, n));
+        teff_ctx_reset(here.ctx);
+    }
+    lab_until(r->started == ROUNDS * EACH * LAB_CALLERS);
+    assert_int_equal(r->disorder, 0);
+}
+
 /* The context is reset with calls under way: their late answers hurt nobody. */
 static void calls_may_be_forgotten(void **state)
 {
@@ -459,6 +490,7 @@ static void threads_call_at_once(void **state)
         cmocka_unit_test(one_call_fans_out_to_a_thousand),                                         \
         cmocka_unit_test(a_thread_fans_out_too),                                                   \
         cmocka_unit_test(await_all_tells_the_first_failure), cmocka_unit_test(one_way_arrives),    \
+        cmocka_unit_test(what_one_sends_to_one_keeps_its_order),                                   \
         cmocka_unit_test(calls_may_be_forgotten), cmocka_unit_test(threads_call_at_once)
 
 int main(void)
