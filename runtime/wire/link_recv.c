@@ -230,7 +230,10 @@ static bool post_batch(teffi_conn *conn)
 static progress digest(teffi_conn *conn)
 {
     progress p = parse(conn);
-    return p == NEED_MORE && !fit_buffer(conn) ? BROKEN : p;
+    if (p == NEED_MORE && !fit_buffer(conn))
+        return BROKEN;
+    conn->filled |= p == NEED_MORE && conn->in_len > LINK_READ_HERE; /* its rest is on the way */
+    return p;
 }
 
 /* Consumes one reference of conn: it becomes the batch's or the next receive's. */
@@ -294,12 +297,22 @@ void teffi_link_recv_init(teffi_link *link)
         teffi_group_init(&link->readers[i], link->exec, &ops);
 }
 
+/* The rest of a large frame is still to come: nothing to be done yet. */
+static bool has_frame(const teffi_conn *conn)
+{
+    teffi_frame frame;
+    size_t size;
+    teff_err err =
+        teffi_frame_peek(conn->in, conn->in_len, conn->owner->frame_max_bytes, &size, &frame);
+    return err || (size && size <= conn->in_len);
+}
+
 /* Much was read: workers take it apart, and what it makes READY is near the one that does. Under
  * the connection's lock, so that reclaim finds all that was handed over. out: false: go on here. */
 static bool hand_over(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
-    if (!link->exec || conn->state != CONN_UP || conn->got <= LINK_READ_HERE)
+    if (!link->exec || conn->state != CONN_UP || conn->got <= LINK_READ_HERE || !has_frame(conn))
         return false;
     pthread_mutex_lock(&conn->lock);
     bool over = !atomic_load_explicit(&link->direct, memory_order_relaxed);
