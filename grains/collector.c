@@ -6,22 +6,39 @@
 
 enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000 };
 
+/* A round is cut into slices, so that millions of idle grains neither hold a shard's lock for long
+ * nor stand in the run queue before everybody else. */
+enum { SLICE_MS = 1, LOOKS_MAX = 1024, ENDS_MAX = 256 };
+
 static uint32_t idle_of(const teff_type_info *info)
 {
     return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
 }
 
+typedef struct slice {
+    uint32_t now_ms;
+    unsigned looks, ends;
+} slice;
+
+static bool is_over(const slice *s)
+{
+    return s->looks >= LOOKS_MAX || s->ends >= ENDS_MAX;
+}
+
 /* A first look without the group: the activation itself decides. */
 static bool look(void *arg, teffi_activation *act)
 {
-    teffi_grains *grains = arg;
-    uint32_t now = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed);
-    if (now - atomic_load_explicit(&act->used_ms, memory_order_relaxed) >= idle_of(act->type->info))
+    slice *s = arg;
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    s->looks++;
+    if (s->now_ms - used >= idle_of(act->type->info)) {
         teffi_activation_end(act, TEFF_REASON_IDLE);
-    return true;
+        s->ends++;
+    }
+    return !is_over(s);
 }
 
-static void set(teffi_grains *grains)
+static void set(teffi_grains *grains, uint32_t ms)
 {
     teffi_exec *exec = grains->node->exec;
     uint64_t now = teffi_now(grains->node->platform);
@@ -29,19 +46,23 @@ static void set(teffi_grains *grains)
     atomic_store_explicit(&grains->coarse_ms, now / 1000000u, memory_order_relaxed);
     pthread_mutex_lock(&grains->collect_lock);
     if (!grains->collect_stopped)
-        exec->ops->timer_set(exec, &grains->collect_timer,
-                             now + grains->collect_period_ms * 1000000ull);
+        exec->ops->timer_set(exec, &grains->collect_timer, now + ms * 1000000ull);
     pthread_mutex_unlock(&grains->collect_lock);
 }
 
 static void collect(teffi_timer *timer)
 {
     teffi_grains *grains = teffi_container(timer, teffi_grains, collect_timer);
-    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
-        uint64_t at = 0;
-        (void)teffi_catalog_each(grains, i, &at, look, grains);
-    }
-    set(grains);
+    slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
+    while (grains->collect_part < TEFFI_PARTITIONS && !is_over(&s))
+        if (teffi_catalog_each(grains, grains->collect_part, &grains->collect_at, look, &s)) {
+            grains->collect_part++;
+            grains->collect_at = 0;
+        }
+    bool whole = grains->collect_part == TEFFI_PARTITIONS;
+    if (whole)
+        grains->collect_part = 0;
+    set(grains, whole ? grains->collect_period_ms : SLICE_MS);
 }
 
 void teffi_collector_start(teffi_grains *grains)
@@ -52,7 +73,7 @@ void teffi_collector_start(teffi_grains *grains)
             period = idle_of(grains->types[i]->info) / 4;
     grains->collect_period_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
     grains->collect_timer.fire = collect;
-    set(grains);
+    set(grains, grains->collect_period_ms);
 }
 
 void teffi_collector_stop(teffi_grains *grains)

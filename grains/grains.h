@@ -44,6 +44,8 @@ typedef struct teffi_grains {
     pthread_mutex_t collect_lock;
     bool collect_stopped; /* guarded by collect_lock */
     uint32_t collect_period_ms;
+    unsigned collect_part; /* the timer's: where the round goes on */
+    uint64_t collect_at;
 } teffi_grains;
 
 enum {

@@ -137,24 +137,41 @@ static void layer_start(teffi_node *node)
     node->grains->accepting = true;
 }
 
+typedef struct ending {
+    unsigned part, asked;
+    uint64_t at;
+} ending;
+
+enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
+
 static bool end_one(void *arg, teffi_activation *act)
 {
-    (void)arg;
+    ending *e = arg;
     teffi_activation_end(act, TEFF_REASON_STOPPING);
-    return true;
+    return ++e->asked < ROUND_ENDS;
+}
+
+/* Not all of millions at once: the silo still talks to the cluster. */
+static void end_some(teffi_grains *grains, ending *e)
+{
+    e->asked = 0;
+    while (e->part < TEFFI_PARTITIONS && e->asked < ROUND_ENDS)
+        if (teffi_catalog_each(grains, e->part, &e->at, end_one, e)) {
+            e->part++;
+            e->at = 0;
+        }
+    if (e->part == TEFFI_PARTITIONS)
+        e->part = 0;
 }
 
 /* Asked again in each round: one that was just activating may have been asked too early. */
 static teff_err layer_leave(teff_ctx *ctx, uint64_t deadline_ns)
 {
-    enum { ROUND_MS = 2 };
     teffi_grains *grains = ctx->node->grains;
+    ending e = {0};
     grains->accepting = false;
     while (atomic_load_explicit(&grains->catalog.count, memory_order_relaxed) > 0) {
-        for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
-            uint64_t at = 0;
-            (void)teffi_catalog_each(grains, i, &at, end_one, NULL);
-        }
+        end_some(grains, &e);
         if (teffi_now(grains->node->platform) >= deadline_ns)
             return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
                                   (unsigned long long)grains->catalog.count);

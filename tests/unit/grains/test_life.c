@@ -126,6 +126,22 @@ static void a_silo_that_cannot_end_in_time_drops_the_rest(void **state)
     lab_close(own);
 }
 
+/* More than the collector asks in one go. */
+static void all_of_many_idle_grains_end(void **state)
+{
+    enum { N = 3000 };
+    teff_call calls[N];
+    char key[20];
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "idle-%d", i);
+        lab_ok(l->ctx[0], lab_sleepy_add_start(l->ctx[0], key, lab_number(.n = 1), &calls[i]));
+    }
+    lab_ok(l->ctx[0], teff_await_all(l->ctx[0], calls, N));
+    lab_until(l->record.deactivated >= N && l->record.deactivated == l->record.activated);
+    assert_int_equal(l->record.last_reason, TEFF_REASON_IDLE);
+}
+
 /* Many more grains than are alive at once: memory of ended ones is used again, for other keys. */
 static void ended_activations_are_used_again(void **state)
 {
@@ -157,6 +173,7 @@ int main(void)
         LIFE(calls_beside_deactivation_reach_the_next_activation),
         LIFE(a_stopping_silo_ends_all),
         LIFE(a_silo_that_cannot_end_in_time_drops_the_rest),
+        LIFE(all_of_many_idle_grains_end),
         LIFE(ended_activations_are_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
