@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "grains.h"
+#include "placement.h"
 
 bool teffi_catalog_init(teffi_catalog *catalog, teffi_grains *grains)
 {
@@ -141,6 +142,40 @@ static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teff
     if (!err)
         err = push(grains, *act, ident, msg, deep);
     pthread_mutex_unlock(&shard->lock);
+    return err;
+}
+
+static teff_err begin_locked(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                             teffi_node_id *placed, teffi_activation **act)
+{
+    *act = teffi_catalog_find_locked(grains, ident);
+    if (*act)
+        return TEFF_OK;
+    if (!teffi_directory_nobody(grains, ident))
+        return TEFF_E_UNAVAILABLE;
+    *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+    if (!teffi_node_is(*placed, grains->node->id))
+        return TEFF_E_NOT_FOUND;
+    msg->flags |= TEFFI_MSG_PLACED;
+    teff_err err = create(grains, shard_of(grains, ident), ident, act);
+    if (!err)
+        (*act)->registered = true;
+    return err;
+}
+
+teff_err teffi_catalog_begin(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                             teffi_node_id *placed)
+{
+    teffi_catalog_shard *shard = shard_of(grains, ident);
+    teffi_activation *act;
+    uint32_t deep = 0;
+    pthread_mutex_lock(&shard->lock);
+    teff_err err = begin_locked(grains, ident, msg, placed, &act);
+    if (!err)
+        err = push(grains, act, ident, msg, &deep);
+    pthread_mutex_unlock(&shard->lock);
+    if (deep)
+        teffi_warn_long(&act->group, deep);
     return err;
 }
 

@@ -41,6 +41,13 @@ void teffi_catalog_fini(teffi_catalog *catalog);
 TEFF_MUST_USE teff_err teffi_catalog_push(struct teffi_grains *grains, const teffi_ident *ident,
                                           teffi_msg *msg, bool create);
 
+/* teffi_catalog_begin - the short way of most first requests: when this silo keeps the grain's part
+ * of the directory and nobody holds the grain, place it, and if that is here make it, registered.
+ * out:  as push; TEFF_E_NOT_FOUND: nobody holds it, and *placed is where it is to be;
+ *       TEFF_E_UNAVAILABLE: the long way. */
+TEFF_MUST_USE teff_err teffi_catalog_begin(struct teffi_grains *grains, const teffi_ident *ident,
+                                           teffi_msg *msg, teffi_node_id *placed);
+
 /* teffi_catalog_find - the activation that was the grain's at some moment of the call; no lock. Its
  * memory stays, but it may be another's by now: push to it or claim its group, and look then.
  * out:  NULL: there is none, or it is not known without the lock (*certain: there is none). */

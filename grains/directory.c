@@ -171,6 +171,13 @@ teff_err teffi_directory_register_here(teffi_activation *act, teffi_pid *holder)
     return err;
 }
 
+bool teffi_directory_nobody(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_partition_table *part = &grains->directory.parts[teffi_partition(ident->hash)];
+    return part->phase == TEFFI_SERVING &&
+           !standing(grains, part, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
+}
+
 teff_err teffi_directory_unregister_here(teffi_activation *act)
 {
     teffi_grains *grains = act->grains;

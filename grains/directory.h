@@ -75,6 +75,11 @@ TEFF_MUST_USE teff_err teffi_directory_register_here(struct teffi_activation *ac
                                                      teffi_pid *holder);
 TEFF_MUST_USE teff_err teffi_directory_unregister_here(struct teffi_activation *act);
 
+/* teffi_directory_nobody - this silo owns the grain's partition and serves it, and no other silo
+ * holds the grain. Under the partition's lock: while that is held, one that is registered may be
+ * made here. */
+bool teffi_directory_nobody(struct teffi_grains *grains, const teffi_ident *ident);
+
 /* teffi_directory_lookup - who holds it. out: TEFF_E_NOT_FOUND: nobody. errs: as above. */
 TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
                                               teffi_pid *holder);

@@ -84,8 +84,9 @@ static void start(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activat
 void teffi_life_begin(teffi_activation *act)
 {
     const teff_type_info *info = act->type->info;
-    teffi_pid holder;
-    teff_err err = teffi_directory_register_here(act, &holder);
+    teffi_pid holder = {0};
+    /* its own: nobody else changes it in a life that has not begun */
+    teff_err err = act->registered ? TEFF_OK : teffi_directory_register_here(act, &holder);
     if (err == TEFF_E_UNAVAILABLE)
         start(act, begin);
     else if (registered(act, err, holder, "") &&

@@ -134,14 +134,20 @@ static void elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
         forward(grains, ident, msg, hint);
         return;
     }
-    teff_err err = teffi_directory_peek(grains, ident, &holder);
     teffi_node_id placed = {0};
+    teff_err err = teffi_catalog_begin(grains, ident, msg, &placed);
+    if (err == TEFF_OK)
+        return;
+    if (err == TEFF_E_UNAVAILABLE)
+        err = teffi_directory_peek(grains, ident, &holder);
     if (err == TEFF_E_NOT_FOUND)
         teffi_route_place(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
         teffi_route_to(grains, ident, msg, holder.node);
-    else
+    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE)
         teffi_locate_msg(grains, ident, msg, 0);
+    else
+        refuse(grains, msg, err);
 }
 
 void teffi_route(teffi_grains *grains, teffi_msg *msg)
