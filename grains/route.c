@@ -154,7 +154,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
 {
     teffi_ident ident = teffi_ident_msg(msg);
     bool placed = msg->flags & TEFFI_MSG_PLACED;
-    if (expired(grains, msg)) {
+    /* One that was just made or has just come is not; the activation looks before it runs it. */
+    if (msg->hops > 1 && expired(grains, msg)) {
         teffi_node_answer(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
         return;
     }
