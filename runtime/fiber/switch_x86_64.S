@@ -85,7 +85,9 @@ teffi_switch_frame:
     .cfi_endproc
     .size teffi_switch_frame, . - teffi_switch_frame
 
-/* Where a new stack begins; the call leaves rsp as the ABI wants it, and no caller to unwind to. */
+/* Where a new stack begins; 0 leaves rsp as the ABI wants it, and no caller to unwind to. Jumped
+ * to, not called: the call would never return, and put every return of the resumer's, once the
+ * fiber has ended, out of step with what the processor expects. */
     .type first, @function
     .p2align 4
 first:
@@ -93,8 +95,8 @@ first:
     .cfi_undefined %rip
     endbr64
     movq %r12, %rdi
-    call teffi_fiber_entry
-    ud2
+    pushq $0
+    jmp teffi_fiber_entry
     .cfi_endproc
     .size first, . - first
 

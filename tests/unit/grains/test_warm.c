@@ -1,0 +1,175 @@
+/* test_warm.c - a call to an idle grain of the same silo, and a one-way message, when all that it
+ * needs has been used before: no memory from the heap, no system call.
+ *
+ * The heap's functions are counted at link time. System calls are refused by the kernel while a
+ * turn says so (syscall user dispatch): the signal that it sends instead is counted, and the call
+ * let through. A thread that the machine stopped for a while may need one; a try without is enough
+ * to show that none is needed. */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <ucontext.h>
+#include "acts.h"
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#endif
+
+enum { OPS = 200, TRIES = 2000 };
+enum { ALLOW = 0, BLOCK = 1 };
+
+static _Atomic uint64_t allocations, system_calls;
+static _Thread_local volatile char selector; /* a turn may change its thread */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    allocations++;
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    allocations++;
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    allocations++;
+    return __real_aligned_alloc(align, n);
+}
+
+/* The one that was refused is tried again. */
+static void refused(int no, siginfo_t *info, void *context)
+{
+    ucontext_t *uc = context;
+    (void)no;
+    (void)info;
+    system_calls++;
+    selector = ALLOW;
+#if defined(__x86_64__)
+    uc->uc_mcontext.gregs[REG_RIP] -= 2;
+#elif defined(__aarch64__)
+    uc->uc_mcontext.pc -= 4;
+#endif
+}
+
+static teff_err is_told(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    (void)turn;
+    (void)in;
+    (void)out;
+    return key ? TEFF_OK : TEFF_E_FAILED;
+}
+
+static teff_err ask(teff_ctx *turn, direct_number **out)
+{
+    return direct_actor_obey(turn, FIRST, RUN(answers), out);
+}
+
+static teff_err operations(teff_ctx *turn, int64_t what)
+{
+    direct_number *got;
+    teff_err err = TEFF_OK;
+    for (int i = 0; i < OPS && !err; i++)
+        err = what == 0   ? ask(turn, NULL)
+              : what == 1 ? direct_actor_tell(turn, FIRST, RUN(is_told))
+                          : ask(turn, &got);
+    return err;
+}
+
+static __attribute__((noinline)) bool watch(void)
+{
+    sigset_t sys; /* workers block what is not theirs */
+    sigemptyset(&sys);
+    sigaddset(&sys, SIGSYS);
+    pthread_sigmask(SIG_UNBLOCK, &sys, NULL);
+    if (prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, 0, 0, &selector))
+        return false;
+    selector = BLOCK;
+    return true;
+}
+
+static __attribute__((noinline)) void unwatch(void)
+{
+    selector = ALLOW;
+    prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0);
+}
+
+/* Once to warm up, once to count. */
+static teff_err counts(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    teff_err err = operations(turn, in->n);
+    (void)key;
+    uint64_t allocations_before = allocations, calls_before = system_calls;
+    if (!watch())
+        return teff_fail(turn, TEFF_E_UNIMPLEMENTED, "no syscall user dispatch");
+    err = err ? err : operations(turn, in->n);
+    unwatch();
+    out->n = (int64_t)(system_calls - calls_before) << 32;
+    out->n |= (int64_t)(allocations - allocations_before);
+    return err;
+}
+
+static void needs(int64_t what, int64_t allocations_most, int64_t calls_most)
+{
+    direct_number *out;
+    struct sigaction act = {.sa_sigaction = refused, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaction(SIGSYS, &act, NULL);
+    for (int i = 0; i < TRIES; i++) {
+        teff_err err = direct_actor_obey(ctx, 1, ACT(counts, .n = what), &out);
+        if (err == TEFF_E_UNIMPLEMENTED)
+            skip();
+        lab_ok(ctx, err);
+        if ((out->n & UINT32_MAX) <= allocations_most && out->n >> 32 <= calls_most)
+            return;
+        teff_ctx_reset(ctx);
+    }
+    fail_msg("%d times out of %d something was needed", TRIES, TRIES);
+}
+
+static void test_a_call_needs_neither_heap_nor_kernel(void **state)
+{
+    (void)state;
+    needs(0, 0, 0);
+}
+
+static void test_a_one_way_message_needs_neither(void **state)
+{
+    (void)state;
+    needs(1, 0, 0);
+}
+
+/* The caller's memory grows with the answers that it keeps, in blocks that double. */
+static void test_answers_are_kept_in_few_blocks(void **state)
+{
+    (void)state;
+    needs(2, 3, 3);
+}
+
+int main(void)
+{
+#define WARM(f) cmocka_unit_test_setup_teardown(f, acts_setup_one_worker, acts_teardown)
+    const struct CMUnitTest tests[] = {
+        WARM(test_a_call_needs_neither_heap_nor_kernel),
+        WARM(test_a_one_way_message_needs_neither),
+        WARM(test_answers_are_kept_in_few_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
