@@ -22,17 +22,15 @@ static bool fits(const teffi_worker *w)
            !atomic_load_explicit(&w->real->attention, memory_order_relaxed);
 }
 
-static bool budget_used(teffi_worker *w, bool beside)
+static bool budget_used(teffi_worker *w)
 {
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
-    uint32_t now_ms = teffi_warn_now(&w->real->exec.warn);
     if (w->directs_in != run) {
         w->directs_in = run;
         w->directs = 0;
-        w->directs_from_ms = now_ms;
+        w->directs_from_ms = teffi_warn_now(&w->real->exec.warn);
     }
-    return w->directs == TEFFI_DIRECT_MAX ||
-           (beside && now_ms - w->directs_from_ms >= TEFFI_DIRECT_BESIDE_MS);
+    return w->directs == TEFFI_DIRECT_MAX;
 }
 
 static bool may(teffi_exec *exec, bool beside)
@@ -40,12 +38,16 @@ static bool may(teffi_exec *exec, bool beside)
     teffi_worker *w = worker_of(exec);
     if (!w || !fits(w))
         return false;
-    if (!budget_used(w, beside))
-        return true;
-    if (w->directs < TEFFI_DIRECT_MAX || !teffi_give_way(w, false))
-        return false;
-    w = teffi_worker_self();
-    return fits(w) && !budget_used(w, beside);
+    if (budget_used(w)) {
+        if (!teffi_give_way(w, false))
+            return false;
+        w = teffi_worker_self();
+        if (!fits(w) || budget_used(w))
+            return false;
+    }
+    w->directs++;
+    uint32_t for_ms = teffi_warn_now(&exec->warn) - w->directs_from_ms;
+    return !beside || for_ms < TEFFI_DIRECT_BESIDE_MS;
 }
 
 static teffi_group *enter(teffi_exec *exec, teffi_group *group)
@@ -53,7 +55,6 @@ static teffi_group *enter(teffi_exec *exec, teffi_group *group)
     teffi_worker *w = teffi_worker_self();
     (void)exec;
     teffi_group *outer = teffi_run_own(w);
-    w->directs++;
     w->directs_deep++;
     teffi_run_begin(w, group, atomic_load_explicit(&w->run, memory_order_relaxed));
     return outer;

@@ -18,7 +18,8 @@
  * the global queue, and so does the outer one, which then waits for it. What a turn may do so:
  *  - TEFFI_DIRECT_DEPTH turns inside one another, each on a stack of its own; then the queue.
  *  - TEFFI_DIRECT_MAX in one run of a group, as many as items. Then it gives way: groups that wait
- *    on this worker get their turns, and its timers are looked at.
+ *    on this worker get their turns, and its timers are looked at. Those that it asked for and
+ *    could not run count too, so that what they were queued for comes to run.
  *  - none when its slice is over, when a thread waits for a slot, when the end comes, in a blocking
  *    region; and none at all where a policy orders the groups (levels, priorities) or hooks count
  *    their runs: there the order is the queue's. */
