@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "grains.h"
+#include "life.h"
 #include "placement.h"
 
 bool teffi_catalog_init(teffi_catalog *catalog, teffi_grains *grains)
@@ -76,9 +77,12 @@ void teffi_catalog_twins(teffi_grains *grains, uint64_t hash)
                           memory_order_relaxed);
 }
 
-static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const teffi_ident *ident,
-                       teffi_activation **out)
+/* in: claimed, may be NULL. out: *claimed: its group is, and it is valid already; else a pusher
+ * that was late for another grain came first. */
+static teff_err create(teffi_grains *grains, const teffi_ident *ident, bool registered,
+                       bool *claimed, teffi_activation **out)
 {
+    teffi_catalog_shard *shard = shard_of(grains, ident);
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type || !grains->accepting)
         return TEFF_E_NOT_FOUND;
@@ -91,6 +95,9 @@ static teff_err create(teffi_grains *grains, teffi_catalog_shard *shard, const t
         teffi_catalog_keep(grains, act);
         return err;
     }
+    act->registered = registered;
+    if (claimed && (*claimed = teffi_group_claim(&act->group)))
+        act->phase = TEFFI_VALID;
     bool added = teffi_index_add(&shard->index, ident->hash, act->slot);
     teffi_bug_if(!added);
     /* relaxed: a leaving silo polls it until it is 0, after accepting went false */
@@ -138,7 +145,7 @@ static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teff
     pthread_mutex_lock(&shard->lock);
     *act = teffi_catalog_find_locked(grains, ident);
     if (!*act)
-        err = may_create ? create(grains, shard, ident, act) : TEFF_E_NOT_FOUND;
+        err = may_create ? create(grains, ident, false, NULL, act) : TEFF_E_NOT_FOUND;
     if (!err)
         err = push(grains, *act, ident, msg, deep);
     pthread_mutex_unlock(&shard->lock);
@@ -157,10 +164,7 @@ static teff_err begin_locked(teffi_grains *grains, const teffi_ident *ident, tef
     if (!teffi_node_is(*placed, grains->node->id))
         return TEFF_E_NOT_FOUND;
     msg->flags |= TEFFI_MSG_PLACED;
-    teff_err err = create(grains, shard_of(grains, ident), ident, act);
-    if (!err)
-        (*act)->registered = true;
-    return err;
+    return create(grains, ident, true, NULL, act);
 }
 
 teff_err teffi_catalog_begin(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
@@ -177,6 +181,23 @@ teff_err teffi_catalog_begin(teffi_grains *grains, const teffi_ident *ident, tef
     if (deep)
         teffi_warn_long(&act->group, deep);
     return err;
+}
+
+teffi_activation *teffi_catalog_claim_new(teffi_grains *grains, const teffi_ident *ident)
+{
+    const teff_grain_type *type = teffi_type_find(grains, ident->type);
+    teffi_activation *act = NULL;
+    bool claimed = false;
+    if (!type || !teffi_life_is_bare(type))
+        return NULL;
+    pthread_mutex_t *lock = &shard_of(grains, ident)->lock;
+    pthread_mutex_lock(lock);
+    if (!teffi_catalog_find_locked(grains, ident) && teffi_directory_nobody(grains, ident) &&
+        teffi_node_is(teffi_place(grains, ident, type->info->placement), grains->node->id) &&
+        create(grains, ident, true, &claimed, &act) != TEFF_OK)
+        act = NULL;
+    pthread_mutex_unlock(lock);
+    return claimed ? act : NULL;
 }
 
 teff_err teffi_catalog_push(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,

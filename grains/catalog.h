@@ -48,6 +48,10 @@ TEFF_MUST_USE teff_err teffi_catalog_push(struct teffi_grains *grains, const tef
 TEFF_MUST_USE teff_err teffi_catalog_begin(struct teffi_grains *grains, const teffi_ident *ident,
                                            teffi_msg *msg, teffi_node_id *placed);
 
+/* teffi_catalog_claim_new - as begin, for a bare type (life.h) and a caller that runs the request
+ * itself: made, registered, valid, and its group claimed. NULL: the long way. */
+teffi_activation *teffi_catalog_claim_new(struct teffi_grains *grains, const teffi_ident *ident);
+
 /* teffi_catalog_find - the activation that was the grain's at some moment of the call; no lock. Its
  * memory stays, but it may be another's by now: push to it or claim its group, and look then.
  * out:  NULL: there is none, or it is not known without the lock (*certain: there is none). */

@@ -60,7 +60,8 @@ static teffi_activation *claim_any(teffi_grains *grains, const teffi_ident *iden
     teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ident->hash), ident);
     if (act)
         return act;
-    act = claim_it(teffi_catalog_find(grains, ident, &certain), ident);
+    act = teffi_catalog_find(grains, ident, &certain);
+    act = act ? claim_it(act, ident) : certain ? teffi_catalog_claim_new(grains, ident) : NULL;
     if (act)
         teffi_seen_put(&grains->seen, ident->hash, act);
     return act;

@@ -28,13 +28,18 @@ static void unregister(teff_ctx *ctx, teffi_activation *act)
                    teff_error(ctx));
 }
 
-static bool has_slot(const teffi_activation *act, size_t at)
+static bool has_slot(const teff_grain_type *type, size_t at)
 {
     void (*slot)(void);
     if (!at) /* not told: perhaps */
         return true;
-    memcpy(&slot, (const char *)act->type->methods + at, sizeof slot);
+    memcpy(&slot, (const char *)type->methods + at, sizeof slot);
     return slot != NULL;
+}
+
+bool teffi_life_is_bare(const teff_grain_type *type)
+{
+    return !type->info->state && !has_slot(type, type->info->on_activate_at);
 }
 
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
@@ -83,14 +88,12 @@ static void start(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activat
 /* Without a fiber as long as nothing has to be waited for and no code of the user's to be run. */
 void teffi_life_begin(teffi_activation *act)
 {
-    const teff_type_info *info = act->type->info;
     teffi_pid holder = {0};
     /* its own: nobody else changes it in a life that has not begun */
     teff_err err = act->registered ? TEFF_OK : teffi_directory_register_here(act, &holder);
     if (err == TEFF_E_UNAVAILABLE)
         start(act, begin);
-    else if (registered(act, err, holder, "") &&
-             (info->state || has_slot(act, info->on_activate_at)))
+    else if (registered(act, err, holder, "") && !teffi_life_is_bare(act->type))
         start(act, activate);
 }
 
@@ -108,7 +111,7 @@ static void end(teff_ctx *ctx, teffi_activation *act)
 /* Without a stack for on_deactivate the entry in the directory stays behind; look-ups heal it. */
 void teffi_life_end(teffi_activation *act)
 {
-    if (!has_slot(act, act->type->info->on_deactivate_at) &&
+    if (!has_slot(act->type, act->type->info->on_deactivate_at) &&
         teffi_directory_unregister_here(act) == TEFF_OK)
         return;
     if (teffi_turn_life(act, end, act->type->info->name))

@@ -11,6 +11,9 @@
 /* teffi_life_begin - busy until it has ended: then valid, or failed, or winner is set. */
 void teffi_life_begin(teffi_activation *act);
 
+/* teffi_life_is_bare - once it is registered nothing is left to be done to begin it. */
+bool teffi_life_is_bare(const teff_grain_type *type);
+
 /* teffi_life_end - busy until on_deactivate has run and the directory knows. */
 void teffi_life_end(teffi_activation *act);
 

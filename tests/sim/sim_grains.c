@@ -200,6 +200,15 @@ static void relay_leave(sim_silo *place, unsigned key)
         ledger_of(place, SIM_RELAY, key)->alive_on = 0;
 }
 
+/* So that one is called, or begun, inside another's turn. Always the one before it: no cycle. */
+static void call_relay_before(teff_ctx *ctx, unsigned key)
+{
+    world_sum *sum;
+    char name[16];
+    sim_key_name(key - 1, name);
+    (void)!world_relay_spread(ctx, name, world_fan(.tally = "k0"), &sum);
+}
+
 static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *out)
 {
     sim_silo *place = self->user;
@@ -216,6 +225,8 @@ static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *ou
     teff_err err = world_tally_add(self->ctx, key_of(in->tally), world_step(.by = 1), &total);
     sim_call_ended(place->world, self->ctx, call, err, total);
     add_up(out, err);
+    if (bare(place) && key_of(self->key) > 0)
+        call_relay_before(self->ctx, key_of(self->key));
     relay_leave(place, key_of(self->key));
     return TEFF_OK;
 }

@@ -41,6 +41,53 @@ static void test_answers_come_without_a_queue(void **state)
     }
 }
 
+static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    direct_number *got;
+    (void)key;
+    for (int64_t i = 0; i < 300; i++) {
+        teff_err err = direct_actor_obey(turn, in->n + i, ACT(answers, .n = i), &got);
+        if (err)
+            return err;
+        out->n += got->n == i + 1;
+    }
+    return TEFF_OK;
+}
+
+static void test_a_new_grain_begins_inside_its_callers_turn(void **state)
+{
+    direct_number *out;
+    (void)state;
+    for (int tries = 0;; tries++) {
+        uint64_t picks = acts_picks(), activations = acts_activations();
+        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_new, .n = 1000 * (tries + 1)), &out));
+        assert_int_equal(out->n, 300);
+        assert_in_range(acts_activations() - activations, 300, 301); /* the caller, once */
+        if (acts_picks() - picks < 50)
+            break;
+        assert_true(tries < 1000);
+    }
+}
+
+/* Each of them is begun by one caller, and found by the other. */
+static void test_two_callers_begin_a_grain_once(void **state)
+{
+    direct_number *out;
+    teff_call calls[2];
+    (void)state;
+    for (int64_t round = 1; round <= 20; round++) {
+        uint64_t activations = acts_activations();
+        for (int64_t i = 0; i < 2; i++)
+            lab_ok(ctx, direct_actor_obey_start(ctx, i + 1, ACT(asks_new, .n = round * 1000),
+                                                &calls[i]));
+        for (int i = 0; i < 2; i++) {
+            lab_ok(ctx, direct_actor_obey_reply(ctx, calls[i], &out));
+            assert_int_equal(out->n, 300);
+        }
+        assert_int_equal(acts_activations() - activations, round == 1 ? 302 : 300);
+    }
+}
+
 static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
@@ -313,6 +360,8 @@ int main(void)
 #define ON_ONE_WORKER(f) cmocka_unit_test_setup_teardown(f, acts_setup_one_worker, acts_teardown)
     const struct CMUnitTest tests[] = {
         DIRECT(test_answers_come_without_a_queue),
+        DIRECT(test_a_new_grain_begins_inside_its_callers_turn),
+        DIRECT(test_two_callers_begin_a_grain_once),
         DIRECT(test_errors_have_code_and_text),
         DIRECT(test_a_callee_may_wait),
         DIRECT(test_started_calls_do_not_wait_for_each_other),
