@@ -184,7 +184,9 @@ typedef struct teff_call {
  *       NULL for teff.Void.
  * out:  *out, when not NULL and the method returns a message: valid until the turn ends, or
  *       teff_ctx_reset on a thread's context.
- * runs: suspends a turn (other requests enter only as admission allows), blocks a thread.
+ * runs: suspends a turn (other requests enter only as admission allows), blocks a thread. From a
+ *       turn, an idle grain of the same silo runs its method at once, inside the caller's turn,
+ *       which cannot time out before the method waits or returns.
  * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE (outcome unknown); TEFF_E_OVERLOADED,
  *       TEFF_E_UNAVAILABLE, TEFF_E_TOO_LARGE, TEFF_E_INVALID (not run); TEFF_E_NOT_FOUND,
  *       TEFF_E_UNIMPLEMENTED; what the method returned. teff_error(ctx) has the text.
@@ -194,12 +196,14 @@ TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *ty
                                          ProtobufCMessage **out);
 
 /* teff_start - as teff_ask, without waiting: pair with teff_await_all and teff_reply.
- * out:  *call, set also on an error (the call then has ended with that error). */
+ * out:  *call, set also on an error (the call then has ended with that error).
+ * runs: from a turn, the method may have run until it waits, or returned, before this returns. */
 TEFF_API TEFF_MUST_USE teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
                                            const teff_method *method, const ProtobufCMessage *in,
                                            teff_call *call);
 
 /* teff_send - one way: no answer, no error from the grain.
+ * runs: as teff_start.
  * errs: what keeps the message from leaving: TEFF_E_INVALID, TEFF_E_TOO_LARGE,
  *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE. */
 TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
