@@ -55,6 +55,7 @@ static teffi_group *enter(teffi_exec *exec, teffi_group *group)
     teffi_worker *w = teffi_worker_self();
     (void)exec;
     teffi_group *outer = teffi_run_own(w);
+    w->directs_unseen++;
     w->directs_deep++;
     teffi_run_begin(w, group, atomic_load_explicit(&w->run, memory_order_relaxed));
     return outer;

@@ -79,6 +79,9 @@ static teffi_group *local(teffi_worker *w)
     teffi_slot *slot = w->slot;
     teffi_group *group;
     slot->tick++;
+    /* Two that hand over to each other, each with many turns in place, are no more entitled. */
+    slot->handoffs += w->directs_unseen;
+    w->directs_unseen = 0;
     if (slot->handoffs++ < HANDOFFS_MAX && (group = teffi_slot_take_next(slot)))
         return group;
     bool used_up = slot->handoffs > HANDOFFS_MAX;

@@ -79,7 +79,7 @@ struct teffi_slot {
     uint64_t now_ns; /* a recent reading of the clock */
     uint64_t rng;
     uint32_t tick;     /* all picks */
-    uint32_t handoffs; /* picks from next in a row */
+    uint32_t handoffs; /* picks from next in a row, and turns in place meanwhile */
     uint32_t picks;    /* the others */
     uint32_t fairs;    /* picks of what waited longest */
     uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
@@ -131,6 +131,7 @@ struct teffi_worker {
     uint64_t directs_in;      /* own thread: the run in which directs counts */
     uint32_t directs_from_ms; /* own thread: since when, by the coarse clock */
     unsigned directs, directs_deep; /* own thread: turns in place (direct.h): so far; now */
+    unsigned directs_unseen;        /* own thread: of them, since the last pick of a group */
     teffi_group *first;       /* own thread: fork: to run next, before the turn that gives way */
     void (*after)(void *arg); /* own thread: to call when the turn's fiber was left */
     void *after_arg;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include "base/queue.h"
 #include "platform/thread.h"
+#include "sched/direct.h"
 #include "sched/exec.h"
 
 static teffi_platform platform;
@@ -381,6 +382,70 @@ static void test_two_executors_keep_apart(void **state)
     two->ops->free(two);
 }
 
+/* ---- turns in place count as hand-offs ---- */
+
+enum { IN_PLACE = 100, ROUNDS_OF_ANOTHER = 50, WAIT_MAX = 2000 };
+
+static struct pair_game { /* on the one worker; done, by which the test's thread sees the rest */
+    job one, other, callee, waiting;
+    unsigned in_place, since, longest, rounds;
+    _Atomic unsigned done;
+    teffi_parker finished;
+} game;
+
+static void note_wait(job *j)
+{
+    unsigned waited = game.in_place - game.since;
+    (void)j;
+    game.longest = waited > game.longest ? waited : game.longest;
+    if (++game.rounds == ROUNDS_OF_ANOTHER) {
+        atomic_store(&game.done, 1);
+        teffi_parker_wake(&game.finished);
+    }
+}
+
+static void do_in_place(teffi_exec *exec, job *callee)
+{
+    if (!teffi_direct_may(exec, false) || !teffi_group_claim(&callee->group))
+        return;
+    teffi_group *outer = teffi_direct_enter(exec, &callee->group);
+    game.in_place++;
+    teffi_direct_leave(exec, outer);
+    teffi_direct_done(exec, &callee->group);
+}
+
+/* Another one becomes ready; then turns in place; then the peer is to run next. */
+static void play(job *j)
+{
+    if (atomic_load(&game.done))
+        return;
+    if (!atomic_load(&game.waiting.queued)) {
+        game.since = game.in_place;
+        push(&game.waiting);
+    }
+    for (int i = 0; i < IN_PLACE; i++)
+        do_in_place(j->exec, &game.callee);
+    push(j->peer);
+}
+
+static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
+{
+    teffi_exec *exec = exec_new(1);
+    (void)state;
+    game = (struct pair_game){.in_place = 0};
+    job_init(&game.one, exec, play);
+    job_init(&game.other, exec, play);
+    job_init(&game.callee, exec, NULL);
+    job_init(&game.waiting, exec, note_wait);
+    game.one.peer = &game.other;
+    game.other.peer = &game.one;
+    push(&game.one);
+    wait_for(&game.finished, &game.done, 1);
+    exec->ops->free(exec);
+    assert_true(game.in_place > ROUNDS_OF_ANOTHER);
+    assert_in_range(game.longest, 0, WAIT_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_timer_cancel),
         cmocka_unit_test(test_timer_fires_beside_a_stuck_worker),
         cmocka_unit_test(test_two_executors_keep_apart),
+        cmocka_unit_test(test_a_pair_with_turns_in_place_starves_nobody),
     };
     teffi_platform_real(&platform, TEFFI_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
