@@ -16,7 +16,8 @@ GOOD = {
     "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
     "runtime/platform/real.c": "/* real.c - this machine. */\n#include \"sched/exec.h\"\n"
                                "#include \"wire/net.h\"\n#include \"store/store.h\"\n",
-    "runtime/process/msg.c": "/* msg.c - messages. */\n#include \"wire/codec.h\"\n",
+    "runtime/process/msg.c": "/* msg.c - messages. */\n#include \"wire/codec.h\"\n"
+                             "#include \"wire/encode.h\"\n",
 }
 GOOD["meson.build"] = "files('%s')\n" % "', '".join(path for path in GOOD if path.endswith(".c"))
 
