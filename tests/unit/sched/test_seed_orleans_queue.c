@@ -22,7 +22,7 @@ typedef struct list { /* a group that checks the order in which it is given its 
     _Atomic uint32_t other_had; /* what the other had handled when this one's first item came */
 } list;
 
-/* The quantum is looked at when the executor's coarse clock has gone on, so that has to see it too. */
+/* The quantum is looked at when the executor's coarse clock has gone on, so that has to see it. */
 static void pass_ms(list *l, uint64_t ms)
 {
     teffi_warn *clock = &l->group.exec->warn;
