@@ -14,6 +14,7 @@
 #include "bench.teff.h"
 #include "child.h"
 #include "idle.h"
+#include "resident.h"
 #include "wire_rows.h"
 
 enum { WIDTH_MAX = 1024 };
@@ -276,17 +277,6 @@ static void timed(bench *b, const char *name, const char *what, uint64_t width)
     bench_print(name, parameters, "ns/operation", values, b->runs);
 }
 
-static double resident_bytes(void)
-{
-    unsigned long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
-        resident = 0;
-    if (f)
-        fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
 static void density(bench *b)
 {
     double values[RUNS_MAX];
@@ -295,10 +285,10 @@ static void density(bench *b)
     if (!bench_wanted(b, "idle-activation-bytes"))
         return;
     for (int r = 0; r < b->runs; r++) {
-        double before = resident_bytes();
+        double before = bench_resident_bytes();
         (void)take(b, "new", n, 0, b->next_key);
         b->next_key += n;
-        values[r] = (resident_bytes() - before) / (double)n;
+        values[r] = (bench_resident_bytes() - before) / (double)n;
     }
     snprintf(parameters, sizeof parameters, "\"activations\":%llu", (unsigned long long)n);
     bench_print("idle-activation-bytes", parameters, "bytes", values, b->runs);

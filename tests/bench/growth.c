@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include "growth.teff.h"
 #include "growth_load.h"
+#include "resident.h"
 
 enum {
     WINDOWS = 7,
@@ -91,17 +91,6 @@ static void windows(const char *what, uint64_t x, const bench_child *silos, int 
 
 /* ---- grains ---- */
 
-static double resident_bytes(void)
-{
-    unsigned long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
-        resident = 0;
-    if (f)
-        fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
 /* All of them and a few in turn, so that both meet the same neighbours. */
 static void grains_windows(uint64_t n, double bytes)
 {
@@ -116,7 +105,7 @@ static void grains_windows(uint64_t n, double bytes)
 static void grains(teff_ctx *ctx, uint64_t max)
 {
     visit(ctx, 0, FEW_GRAINS);
-    double before = resident_bytes(), each = 0;
+    double before = bench_resident_bytes(), each = 0;
     for (uint64_t n = FEW_GRAINS, had = n; n <= max; n *= 10) {
         if (before + each * (double)n > bytes_max) {
             fprintf(stderr, "growth: %llu grains of %.0f bytes: more than %.0f GiB\n",
@@ -125,7 +114,7 @@ static void grains(teff_ctx *ctx, uint64_t max)
         }
         visit(ctx, had, n);
         if (n > had)
-            each = (resident_bytes() - before) / (double)(n - FEW_GRAINS);
+            each = (bench_resident_bytes() - before) / (double)(n - FEW_GRAINS);
         had = n;
         start_callers(ctx, 1, 0);
         grains_windows(n, each);

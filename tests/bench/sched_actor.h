@@ -64,7 +64,4 @@ void row_processes_close(void);
 row_run row_process_ping_pong, row_process_ring, row_process_counting;
 row_run row_process_create, row_process_idle_bytes;
 
-/* resident_bytes - of this program now. */
-double resident_bytes(void);
-
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <teff/process.h>
+#include "resident.h"
 #include "sched_actor.h"
 
 enum { BURST = 256, RING = 503 };
@@ -211,11 +212,11 @@ static const teff_process_ops idler = {.name = "idler", .step = rest};
 
 result row_process_idle_bytes(int64_t n)
 {
-    double before = resident_bytes();
+    double before = bench_resident_bytes();
     for (int64_t i = 0; i < n; i++) {
         row_begin(1);
         (void)spawn(&idler, NULL);
         row_wait();
     }
-    return (result){.bytes = (resident_bytes() - before) / (double)n};
+    return (result){.bytes = (bench_resident_bytes() - before) / (double)n};
 }

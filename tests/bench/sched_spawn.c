@@ -1,7 +1,7 @@
 /* sched_spawn.c - rows that make actors: fork-join create, skynet, bytes of an idle one. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include "resident.h"
 #include "sched_actor.h"
 
 enum { GO, SUM };
@@ -113,17 +113,6 @@ result row_skynet(int64_t n)
 
 /* ---- bytes of an idle actor that has run once ---- */
 
-double resident_bytes(void)
-{
-    unsigned long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
-        resident = 0;
-    if (f)
-        fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
 static void run_once(actor *self, const message *m)
 {
     (void)self;
@@ -133,7 +122,7 @@ static void run_once(actor *self, const message *m)
 
 result row_idle_bytes(int64_t n)
 {
-    double before = resident_bytes();
+    double before = bench_resident_bytes();
     for (int64_t i = 0; i < n; i++) {
         row_begin(1);
         actor_send(actor_spawn(sizeof(actor), run_once), NULL, GO, 0);
@@ -141,5 +130,5 @@ result row_idle_bytes(int64_t n)
             row_wait();
     }
     row_wait();
-    return (result){.bytes = (resident_bytes() - before) / (double)n};
+    return (result){.bytes = (bench_resident_bytes() - before) / (double)n};
 }
