@@ -49,13 +49,10 @@ static teff_err put_body(teff_ctx *ctx, teffi_msg *msg, const teff_method *metho
     return TEFF_OK;
 }
 
-/* A message with everything but the call it belongs to. */
+/* A message with everything but the call it belongs to; what it is made of has been checked. */
 static teff_err make(teff_ctx *ctx, uint32_t kind, const teff_type_info *type, teff_key key,
                      const teff_method *method, const ProtobufCMessage *in, teffi_msg **out)
 {
-    teff_err err = check(ctx, type, method, in);
-    if (err)
-        return err;
     teffi_msg *msg = teffi_msg_new(kind);
     if (!msg)
         return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
@@ -63,7 +60,7 @@ static teff_err make(teff_ctx *ctx, uint32_t kind, const teff_type_info *type, t
     msg->flags = teffi_placement_flags(type->placement);
     msg->type_id = type->id;
     msg->method_id = method->id;
-    err = put_key(ctx, msg, type, key);
+    teff_err err = put_key(ctx, msg, type, key);
     if (!err)
         err = put_body(ctx, msg, method, in);
     if (err)
