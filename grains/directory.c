@@ -330,7 +330,7 @@ static void handle_moved(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__Moved *moved = (const Teff__Cluster__Moved *)msg->body;
     teffi_ident ident = teffi_ident_of(moved->type, moved->key.data, (uint32_t)moved->key.len);
-    teffi_cache_drop(&node->grains->locate, ident.hash, pid_of(moved->pid).node);
+    teffi_hint_drop(&node->grains->hints, ident.hash, pid_of(moved->pid).node);
     teffi_msg_free(msg);
 }
 

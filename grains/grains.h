@@ -14,6 +14,7 @@
 #include "base/table.h"
 #include "catalog.h"
 #include "directory.h"
+#include "hints.h"
 #include "locate.h"
 #include "node/node.h"
 #include "seen.h"
@@ -34,6 +35,7 @@ typedef struct teffi_grains {
     size_t n_types;
     teffi_catalog catalog;
     teffi_directory directory;
+    teffi_hints hints;
     teffi_locate locate;
     teffi_seen seen;
     /* atomic */

@@ -82,6 +82,7 @@ static void on_request(teffi_node *node, teffi_msg *msg)
 static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
+    teffi_hints_view(&node->grains->hints, now, node->id);
     teffi_directory_view(node->grains, now);
 }
 
@@ -123,6 +124,7 @@ static teff_err layer_make(teffi_node *node, teff_grain_type **types, size_t n, 
         snprintf(text, TEFF_TEXT_MAX, "out of memory");
         return TEFF_E_NOMEM;
     }
+    teffi_hints_init(&grains->hints);
     teffi_locate_init(grains);
     teffi_seen_init(&grains->seen);
     node->grains = grains;
@@ -197,6 +199,7 @@ static void layer_free(teffi_node *node)
     if (!grains)
         return;
     teffi_locate_fini(grains);
+    teffi_hints_fini(&grains->hints);
     teffi_seen_fini(&grains->seen);
     teffi_directory_fini(grains);
     free_grains(grains);

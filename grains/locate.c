@@ -1,4 +1,4 @@
-/* locate.c - look-ups under way, and the cache of where grains were last seen.
+/* locate.c - look-ups under way, and who waits for them.
  * Way:     route -> [locate] -> directory, placement -> route
  * Threads: shard locks; the task of a look-up is the only one to take its entry out. */
 #include "locate.h"
@@ -16,9 +16,6 @@ void teffi_locate_init(teffi_grains *grains)
     teffi_locate *locate = &grains->locate;
     for (int i = 0; i < TEFFI_LOCATE_SHARDS; i++)
         pthread_mutex_init(&locate->shards[i].lock, NULL);
-    for (int i = 0; i < TEFFI_CACHE_STRIPES; i++)
-        pthread_mutex_init(&locate->stripes[i], NULL);
-    locate->slots = calloc(TEFFI_CACHE_SLOTS, sizeof *locate->slots);
 }
 
 static void free_entry(teffi_locating *entry)
@@ -41,56 +38,31 @@ void teffi_locate_fini(teffi_grains *grains)
         teffi_table_fini(&shard->table);
         pthread_mutex_destroy(&shard->lock);
     }
-    for (int i = 0; i < TEFFI_CACHE_STRIPES; i++)
-        pthread_mutex_destroy(&locate->stripes[i]);
-    free(locate->slots);
 }
-
-/* ---- the cache ---- */
-
-static pthread_mutex_t *stripe(teffi_locate *locate, uint64_t hash)
-{
-    return &locate->stripes[hash % TEFFI_CACHE_STRIPES];
-}
-
-teffi_node_id teffi_cache_get(teffi_locate *locate, uint64_t hash)
-{
-    teffi_node_id node = {0};
-    if (!locate->slots)
-        return node;
-    pthread_mutex_lock(stripe(locate, hash));
-    teffi_cache_slot *slot = &locate->slots[hash % TEFFI_CACHE_SLOTS];
-    if (slot->hash == hash)
-        node = slot->node;
-    pthread_mutex_unlock(stripe(locate, hash));
-    return node;
-}
-
-void teffi_cache_put(teffi_locate *locate, uint64_t hash, teffi_node_id node)
-{
-    if (!locate->slots)
-        return;
-    pthread_mutex_lock(stripe(locate, hash));
-    locate->slots[hash % TEFFI_CACHE_SLOTS] = (teffi_cache_slot){hash, node};
-    pthread_mutex_unlock(stripe(locate, hash));
-}
-
-void teffi_cache_drop(teffi_locate *locate, uint64_t hash, teffi_node_id node)
-{
-    if (!locate->slots)
-        return;
-    pthread_mutex_lock(stripe(locate, hash));
-    teffi_cache_slot *slot = &locate->slots[hash % TEFFI_CACHE_SLOTS];
-    if (slot->hash == hash && teffi_node_is(slot->node, node))
-        memset(slot, 0, sizeof *slot);
-    pthread_mutex_unlock(stripe(locate, hash));
-}
-
-/* ---- look-ups ---- */
 
 static teffi_locate_shard *shard_of(teffi_grains *grains, uint64_t hash)
 {
     return &grains->locate.shards[(hash >> 8) % TEFFI_LOCATE_SHARDS];
+}
+
+static _Atomic uint32_t *looking(teffi_grains *grains, uint64_t hash)
+{
+    return &grains->locate.looking[(hash >> 8) % TEFFI_LOCATE_COUNTS];
+}
+
+/* acquire: pairs with over(); after 0, whoever waited was sent before. A count that others have
+ * just raised may be missed: their requests and ours have no order. Who sent an earlier one in this
+ * turn sees its own. */
+static bool may_wait(teffi_grains *grains, uint64_t hash)
+{
+    return atomic_load_explicit(looking(grains, hash), memory_order_acquire) != 0;
+}
+
+/* Shard's lock held. */
+static void count(teffi_grains *grains, uint64_t hash, uint32_t more)
+{
+    /* release: pairs with may_wait() */
+    atomic_fetch_add_explicit(looking(grains, hash), more, memory_order_release);
 }
 
 static teffi_locating *find(teffi_locate_shard *shard, const teffi_ident *ident)
@@ -136,7 +108,7 @@ static bool over(teffi_locating *entry)
     bool none = entry->waiting.count == 0;
     if (none) {
         teffi_table_del(&shard->table, &entry->node);
-        entry->grains->locate.n_looking--;
+        count(entry->grains, entry->ident.hash, (uint32_t)-1);
     }
     pthread_mutex_unlock(&shard->lock);
     return none;
@@ -228,7 +200,7 @@ static teff_err begin(teffi_grains *grains, teffi_locate_shard *shard, const tef
         free(entry);
         return err;
     }
-    grains->locate.n_looking++;
+    count(grains, ident->hash, 1);
     return TEFF_OK;
 }
 
@@ -250,8 +222,7 @@ static void refuse(teffi_grains *grains, teffi_msg *msg, teff_err err)
 bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);
-    /* relaxed: as in teffi_locate_join */
-    if (atomic_load_explicit(&grains->locate.n_looking, memory_order_relaxed) == 0)
+    if (!may_wait(grains, ident->hash))
         return false;
     pthread_mutex_lock(&shard->lock);
     bool waits = find(shard, ident) != NULL;
@@ -262,8 +233,7 @@ bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
 bool teffi_locate_join(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);
-    /* relaxed: who sent an earlier request in this thread sees its own increment */
-    if (atomic_load_explicit(&grains->locate.n_looking, memory_order_relaxed) == 0)
+    if (!may_wait(grains, ident->hash))
         return false;
     pthread_mutex_lock(&shard->lock);
     teffi_locating *entry = find(shard, ident);

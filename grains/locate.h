@@ -1,7 +1,7 @@
-/* locate.h - where does a grain live that is not here? A cache of hints, then the directory;
+/* locate.h - where does a grain live that is not here, when no hint tells? The directory is asked;
  * requests for one grain wait together for one answer.
  * Way:     route -> [locate] -> directory, placement -> route
- * Threads: a lock per shard of waiting requests, one per stripe of the cache. */
+ * Threads: a lock per shard of waiting requests; counts tell without it that nobody waits. */
 #ifndef TEFFI_GRAINS_LOCATE_H
 #define TEFFI_GRAINS_LOCATE_H
 
@@ -13,7 +13,7 @@
 
 struct teffi_grains;
 
-enum { TEFFI_LOCATE_SHARDS = 16, TEFFI_CACHE_STRIPES = 16, TEFFI_CACHE_SLOTS = 1 << 16 };
+enum { TEFFI_LOCATE_SHARDS = 16, TEFFI_LOCATE_COUNTS = 1024 };
 
 typedef struct teffi_locating { /* one grain being looked up */
     teffi_tnode node;
@@ -29,16 +29,11 @@ typedef struct teffi_locate_shard {
     teffi_table table;
 } teffi_locate_shard;
 
-typedef struct teffi_cache_slot { /* a hint: wrong ones cost a forward, never a wrong result */
-    uint64_t hash;
-    teffi_node_id node;
-} teffi_cache_slot;
-
 typedef struct teffi_locate {
     teffi_locate_shard shards[TEFFI_LOCATE_SHARDS];
-    pthread_mutex_t stripes[TEFFI_CACHE_STRIPES];
-    _Atomic uint32_t n_looking; /* entries in all shards */
-    teffi_cache_slot *slots;    /* direct mapped by hash; NULL when memory was out: no hints */
+    /* Entries in the shards by bits of the grain's hash; written under the shard's lock. Mostly 0:
+     * one look tells that nobody waits for a grain. release: pairs with the look's acquire. */
+    _Atomic uint32_t looking[TEFFI_LOCATE_COUNTS];
 } teffi_locate;
 
 void teffi_locate_init(struct teffi_grains *grains);
@@ -58,10 +53,5 @@ bool teffi_locate_waits(struct teffi_grains *grains, const teffi_ident *ident);
 /* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while
  * it is being looked up. out: false: nobody waits, msg is still the caller's. */
 bool teffi_locate_join(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
-
-teffi_node_id teffi_cache_get(teffi_locate *locate, uint64_t hash); /* none: zero */
-void teffi_cache_put(teffi_locate *locate, uint64_t hash, teffi_node_id node);
-/* teffi_cache_drop - if it says node. */
-void teffi_cache_drop(teffi_locate *locate, uint64_t hash, teffi_node_id node);
 
 #endif

@@ -64,7 +64,7 @@ static void forward(teffi_grains *grains, const teffi_ident *ident, teffi_msg *m
     teff_err err = node->net->ops->send(node->net, to, msg);
     if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE) { /* surely not sent */
         msg->hops--;
-        teffi_cache_drop(&grains->locate, ident->hash, to);
+        teffi_hint_drop(&grains->hints, ident->hash, to);
         msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
         teffi_locate_msg(grains, ident, msg, RETRY_MS);
     } else if (err) {
@@ -87,7 +87,7 @@ void teffi_route_to(teffi_grains *grains, const teffi_ident *ident, teffi_msg *m
                     teffi_node_id to)
 {
     if (!teffi_node_is(to, grains->node->id)) {
-        teffi_cache_put(&grains->locate, ident->hash, to);
+        teffi_hint_put(&grains->hints, ident->hash, to);
         forward(grains, ident, msg, to);
     } else if (!try_here(grains, ident, msg, false)) {
         teffi_locate_msg(grains, ident, msg, RETRY_MS);
@@ -107,30 +107,21 @@ void teffi_route_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg
     msg->flags |= TEFFI_MSG_PLACED;
     if (!teffi_node_is(*placed, grains->node->id)) {
         /* Later requests follow this one there, rather than being placed anew meanwhile. */
-        teffi_cache_put(&grains->locate, ident->hash, *placed);
+        teffi_hint_put(&grains->hints, ident->hash, *placed);
         forward(grains, ident, msg, *placed);
     } else if (!try_here(grains, ident, msg, true)) {
         teffi_locate_msg(grains, ident, msg, RETRY_MS);
     }
 }
 
-/* A silo that has left may still take messages while its last connections close. */
-static bool is_member(teffi_grains *grains, teffi_node_id node)
-{
-    const teffi_view *view = teffi_view_get(grains->node);
-    bool member = view && teffi_view_find(view, node);
-    teffi_view_unref(view);
-    return member;
-}
-
-/* Not here: a hint, our own part of the directory, or a look-up that waits. */
+/* Not here: a hint, our own part of the directory, or a look-up that waits. Hints lead to silos of
+ * the view only: one that has left may still take messages while its last connections close. */
 static void elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;
     teffi_node_id hint =
-        msg->hops ? (teffi_node_id){0} : teffi_cache_get(&grains->locate, ident->hash);
-    if (!teffi_node_none(hint) && !teffi_node_is(hint, grains->node->id) &&
-        is_member(grains, hint)) {
+        msg->hops ? (teffi_node_id){0} : teffi_hint_get(&grains->hints, ident->hash);
+    if (!teffi_node_none(hint)) {
         forward(grains, ident, msg, hint);
         return;
     }

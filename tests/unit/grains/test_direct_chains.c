@@ -199,8 +199,7 @@ static void forget_hints(int64_t key)
     uint32_t len = teffi_key_encode(TEFF_KEY_INT64, &number, bytes, &why);
     teffi_ident ident = teffi_ident_of(direct_actor_info.id, bytes, len);
     for (int i = 0; i < 4; i++)
-        teffi_cache_drop(&l->silos[i / 2]->node.grains->locate, ident.hash,
-                         l->silos[i % 2]->node.id);
+        teffi_hint_drop(&l->silos[i / 2]->node.grains->hints, ident.hash, l->silos[i % 2]->node.id);
 }
 
 static void test_a_target_that_moved_is_found_there(void **state)
