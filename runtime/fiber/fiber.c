@@ -17,28 +17,33 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
     return current;
 }
 
-__attribute__((noinline)) static void set_current(teffi_fiber *fiber)
+/* out: the one before. */
+__attribute__((noinline)) static teffi_fiber *set_current(teffi_fiber *fiber)
 {
+    teffi_fiber *before = current;
     current = fiber;
+    return before;
 }
 
-/* Leave for the resumer. Inlined: in a fiber that ends, one call more that never returns. */
-static inline __attribute__((always_inline)) void leave(teffi_fiber *fiber)
+static void leave(teffi_fiber *fiber)
 {
-    set_current(fiber->parent);
-    teffi_san_leave(fiber, fiber->ended);
+    (void)set_current(fiber->parent);
+    teffi_san_leave(fiber, false);
     teffi_switch(&fiber->sp, fiber->back);
 }
 
-_Noreturn void teffi_fiber_entry(void *arg)
+void *teffi_fiber_main(void *top)
 {
-    teffi_fiber *fiber = arg;
+    teffi_fiber *fiber = top; /* it lies there */
     teffi_san_landed(fiber);
     fiber->fn(fiber->arg);
     teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed)); /* it never ended */
     fiber->ended = true;
-    leave(fiber);
-    teffi_bug(__FILE__, __LINE__, "an ended fiber was resumed");
+    (void)set_current(fiber->parent);
+    teffi_san_leave(fiber, true);
+    if (TEFFI_SAN_SWITCHED) /* this stack is no more for them: no return from here */
+        teffi_switch(&fiber->sp, fiber->back);
+    return fiber->back;
 }
 
 teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg)
@@ -52,7 +57,7 @@ teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void
     fiber->ended = false;
     atomic_init(&fiber->region, false);
     teffi_san_fresh(fiber);
-    fiber->sp = teffi_switch_frame(fiber, fiber);
+    fiber->sp = fiber;
     return fiber;
 }
 
@@ -61,10 +66,12 @@ bool teffi_fiber_resume(teffi_fiber *fiber)
     void *sp = fiber->sp;
     teffi_bug_if(!sp); /* it runs already */
     fiber->sp = NULL;
-    fiber->parent = teffi_fiber_current();
-    set_current(fiber);
+    fiber->parent = set_current(fiber);
     teffi_san_enter(fiber);
-    teffi_switch(&fiber->back, sp);
+    if (sp == fiber)
+        teffi_switch_first(&fiber->back, fiber);
+    else
+        teffi_switch(&fiber->back, sp);
     teffi_san_entered_back(fiber);
     if (!fiber->ended)
         return false;

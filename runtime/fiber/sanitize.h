@@ -34,6 +34,13 @@
 #endif
 #endif
 
+/* They must see no return from a stack that was left for good. */
+#if defined(TEFFI_ASAN) || defined(TEFFI_TSAN)
+enum { TEFFI_SAN_SWITCHED = 1 };
+#else
+enum { TEFFI_SAN_SWITCHED = 0 };
+#endif
+
 /* A stack was mapped. */
 static inline void teffi_san_new(teffi_fiber *fiber)
 {

@@ -16,7 +16,7 @@ struct teffi_fiber {
     teffi_fiber *next;      /* the pool's list while free */
     teffi_fiber_pool *pool; /* immutable, as low and high */
     char *low, *high;       /* the usable stack; the guard lies below low */
-    void *sp;               /* while suspended */
+    void *sp;               /* while suspended; the fiber itself: not begun */
     void *back;             /* while running: the resumer's stack pointer */
     teffi_fiber *parent;    /* while running: the resumer, NULL = a thread's own stack */
     void (*fn)(void *arg);

@@ -7,11 +7,12 @@
  * stack, leave its pointer in *save, go on where load was saved. Returns when switched back to. */
 void teffi_switch(void **save, void *load);
 
-/* teffi_switch_frame - lay out a first frame below top (16-aligned): a switch to the returned
- * pointer calls teffi_fiber_entry(arg) on the new stack. */
-void *teffi_switch_frame(void *top, void *arg);
+/* teffi_switch_first - as teffi_switch, to a new stack: teffi_fiber_main(top) is called there. It
+ * keeps the control words of who resumes it first. in: top, 16-aligned. */
+void teffi_switch_first(void **save, void *top);
 
-/* What a new stack runs; never returns. Called by the assembly only. */
-_Noreturn void teffi_fiber_entry(void *arg);
+/* What a new stack runs, called by the assembly only.
+ * out:  where its last resumer saved its own stack pointer: there it goes on. */
+void *teffi_fiber_main(void *top);
 
 #endif

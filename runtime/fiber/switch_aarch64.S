@@ -48,36 +48,59 @@ teffi_switch:
     .cfi_endproc
     .size teffi_switch, . - teffi_switch
 
-/* x0 = top, x1 = arg (kept in x19 until the first switch). The new stack inherits fpcr. */
-    .globl teffi_switch_frame
-    .hidden teffi_switch_frame
-    .type teffi_switch_frame, %function
+/* x0 = save, x1 = fiber and top of its stack, 16-aligned. What is called there returns the stack
+ * pointer of whoever resumed it last. The new stack keeps fpcr. */
+    .globl teffi_switch_first
+    .hidden teffi_switch_first
+    .type teffi_switch_first, %function
     .p2align 4
-teffi_switch_frame:
+teffi_switch_first:
     .cfi_startproc
     hint #34
-    sub x0, x0, #176
-    str x1, [x0, #0]
-    str xzr, [x0, #80]
-    adr x9, first
-    str x9, [x0, #88]
+    sub sp, sp, #176
+    .cfi_adjust_cfa_offset 176
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    .cfi_rel_offset x29, 80
+    .cfi_rel_offset x30, 88
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
     mrs x9, fpcr
-    str x9, [x0, #160]
+    str x9, [sp, #160]
+    mov x10, sp
+    str x10, [x0]
+    mov sp, x1
+    .cfi_remember_state
+    .cfi_undefined x30
+    mov x0, x1
+    mov x29, xzr
+    bl teffi_fiber_main
+    mov sp, x0
+    .cfi_restore_state
+    ldr x9, [sp, #160]
+    msr fpcr, x9
+    ldp d14, d15, [sp, #144]
+    ldp d12, d13, [sp, #128]
+    ldp d10, d11, [sp, #112]
+    ldp d8, d9, [sp, #96]
+    ldp x29, x30, [sp, #80]
+    ldp x27, x28, [sp, #64]
+    ldp x25, x26, [sp, #48]
+    ldp x23, x24, [sp, #32]
+    ldp x21, x22, [sp, #16]
+    ldp x19, x20, [sp, #0]
+    add sp, sp, #176
+    .cfi_adjust_cfa_offset -176
+    .cfi_restore x29
+    .cfi_restore x30
     ret
     .cfi_endproc
-    .size teffi_switch_frame, . - teffi_switch_frame
-
-/* Where a new stack begins: no caller to unwind to. */
-    .type first, %function
-    .p2align 4
-first:
-    .cfi_startproc
-    .cfi_undefined x30
-    hint #36 /* bti j */
-    mov x0, x19
-    bl teffi_fiber_entry
-    brk #1
-    .cfi_endproc
-    .size first, . - first
+    .size teffi_switch_first, . - teffi_switch_first
 
     .section .note.GNU-stack, "", %progbits

@@ -6,7 +6,7 @@
 #   FOLDER: keeps what perf has recorded, for perf report and flame graphs.
 # By perf (linux-perf) and its clock, which needs no counters of the processor. A share is of all
 # samples of all threads: a function's own, and with what it calls. What runs on a fiber is called
-# by teffi_fiber_entry, not by the worker. (Callgrind cannot tell: it loses its stack with each
+# by teffi_fiber_main, not by the worker. (Callgrind cannot tell: it loses its stack with each
 # switch of fibers.)
 set -eu -o pipefail
 
