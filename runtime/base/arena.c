@@ -1,10 +1,11 @@
 /* arena.c - bump memory with a budget.
- * Way:     messages, turns, states -> [arena] -> heap
+ * Way:     messages, turns, states -> [arena] -> heap; large chunks -> block
  * Threads: one user at a time. */
 #include "base/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/block.h"
 
 enum { ALIGN = 16, CHUNK_MIN = 1024, CHUNK_MAX = 64 * 1024 };
 
@@ -33,10 +34,19 @@ void teffi_arena_fini(teff_arena *arena)
     teffi_chunk *chunk = arena->chunks;
     while (chunk) {
         teffi_chunk *next = chunk->next;
-        free(chunk);
+        teffi_block_put(chunk, chunk->size);
         chunk = next;
     }
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
+}
+
+static teffi_chunk *new_chunk(size_t size)
+{
+    size = teffi_block_room(size);
+    teffi_chunk *chunk = teffi_block_get(size);
+    if (chunk)
+        chunk->size = size;
+    return chunk;
 }
 
 /* Blocks double up to CHUNK_MAX, so that a big message costs few of them. */
@@ -47,14 +57,13 @@ static bool grow(teff_arena *arena, size_t need)
         size = CHUNK_MAX;
     if (size < need + sizeof(teffi_chunk) + ALIGN)
         size = need + sizeof(teffi_chunk) + ALIGN;
-    teffi_chunk *chunk = malloc(size);
+    teffi_chunk *chunk = new_chunk(size);
     if (!chunk)
         return false;
     chunk->next = arena->chunks;
-    chunk->size = size;
     arena->chunks = chunk;
     arena->at = (uint8_t *)chunk + round_up(sizeof *chunk);
-    arena->end = (uint8_t *)chunk + size;
+    arena->end = (uint8_t *)chunk + chunk->size;
     return true;
 }
 

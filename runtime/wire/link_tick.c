@@ -6,6 +6,7 @@
 #include "wire/link.h"
 
 #include <stddef.h>
+#include "base/block.h"
 
 static bool older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
@@ -133,6 +134,7 @@ static uint64_t sleep_ns(const teffi_link *link, uint64_t redial_ns, uint64_t no
 static uint64_t tick(teffi_link *link)
 {
     uint64_t now_ns = teffi_link_now(link);
+    teffi_block_age(now_ns);
     look_at_conns(link, now_ns);
     uint64_t redial_ns = redial(link, now_ns);
     teffi_link_accept_more(link);
