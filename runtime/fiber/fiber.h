@@ -23,6 +23,10 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 void teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 
+/* teffi_fiber_thread_visits - this thread, which is not ours, will run fibers now and then: an
+ * alternate signal stack until it ends, and no cache. out: true: for the first time. */
+bool teffi_fiber_thread_visits(void);
+
 /* teffi_fiber_new - a fiber that will run fn(arg) on its first resume; a hot stack if one is free.
  * out:  NULL when memory or the pool is out. It goes back to the pool by itself when fn returns. */
 teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/local.h"
 #include "fiber/stack.h"
 
 enum { SIGNAL_STACK_BYTES = 64 * 1024 };
@@ -81,6 +82,27 @@ void *teffi_overflow_stack(void)
         return NULL;
     }
     return memory;
+}
+
+/* ---- threads of others ---- */
+
+static pthread_once_t visits_once = PTHREAD_ONCE_INIT;
+static pthread_key_t visits_key;
+static TEFFI_LOCAL int visits;
+
+static void make_visits_key(void)
+{
+    (void)pthread_key_create(&visits_key, teffi_overflow_unstack);
+}
+
+bool teffi_fiber_thread_visits(void)
+{
+    if (visits)
+        return false;
+    visits = 1;
+    (void)pthread_once(&visits_once, make_visits_key);
+    (void)pthread_setspecific(visits_key, teffi_overflow_stack());
+    return true;
 }
 
 void teffi_overflow_unstack(void *stack)
