@@ -35,16 +35,21 @@ static seat copy(teffi_worker *w, uint64_t now_ns)
 }
 
 /* Workers that neither run nor hold a slot are counted only. */
+static void add(picture *p, seat s)
+{
+    p->by_state[s.state]++;
+    if ((s.running || s.slot >= 0) && p->n < p->room)
+        p->seats[p->n++] = s;
+}
+
 static void look(teffi_real *real, picture *p, uint64_t now_ns)
 {
     pthread_mutex_lock(&real->idle_lock);
-    p->threads = real->n_workers;
-    for (unsigned i = 0; i < real->n_workers; i++) {
-        seat s = copy(real->workers[i], now_ns);
-        p->by_state[s.state]++;
-        if ((s.running || s.slot >= 0) && p->n < p->room)
-            p->seats[p->n++] = s;
-    }
+    p->threads = real->n_workers + real->visited;
+    for (unsigned i = 0; i < real->n_workers; i++)
+        add(p, copy(real->workers[i], now_ns));
+    if (real->visited)
+        add(p, copy(&real->visitor, now_ns));
     pthread_mutex_unlock(&real->idle_lock);
 }
 

@@ -145,6 +145,7 @@ static void exec_stop(teffi_exec *exec)
     teffi_idle_stop(real);
     teffi_thread_join(&real->monitor); /* first: it deals with workers' threads */
     join_workers(real);
+    teffi_visit_stop(real);
     for (unsigned i = 0; i < real->n_slots; i++)
         teffi_laters_do(&real->slots[i]);
 }
@@ -172,6 +173,7 @@ static const teffi_exec_ops ops = {
     .timer_set = timer_set,
     .timer_cancel = timer_cancel,
     .put_off = teffi_put_off,
+    .visit = teffi_visit,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
     .help = teffi_help,
@@ -250,6 +252,7 @@ static teffi_real *real_new(const teffi_platform *platform, unsigned n, unsigned
     real->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
     real->hooks = opt->hooks;
     real->special = opt->hooks.before || opt->hooks.after;
+    teffi_visit_init(real);
     pthread_mutex_init(&real->idle_lock, NULL);
     teffi_runqueue_init(&real->queue);
     real->exec.fibers = teffi_fiber_pool_new(0, 0);

@@ -46,6 +46,11 @@ typedef struct teffi_exec_ops {
      * in: later, not put off already. out: false: this thread is no worker here, do it now. May be
      * NULL. */
     bool (*put_off)(teffi_exec *exec, teffi_later *later);
+    /* On a thread that is no worker and has just got work, such as a transport's: fn(arg) here, and
+     * then what it made READY, with the slot of a worker that sleeps, so that nobody is woken.
+     * in: fn, short; what runs after it may take as long as any turn. out: false: nobody sleeps, or
+     * another thread does the same: nothing was done. May be NULL. */
+    bool (*visit)(teffi_exec *exec, void (*fn)(void *arg), void *arg);
     /* Around a call that blocks the thread (a store driver, a system call): others get
      * its worker. */
     void (*blocking_begin)(teffi_exec *exec);

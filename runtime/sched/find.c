@@ -165,15 +165,19 @@ static teffi_group *longer(teffi_worker *w)
     return group;
 }
 
+teffi_group *teffi_find_near(teffi_worker *w)
+{
+    teffi_group *group = local(w);
+    if (!group && teffi_laters_run(w->slot))
+        group = local(w);
+    return group ? group : global_batch(w);
+}
+
 teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
     teffi_group *group = w->real->special ? longer(w) : NULL;
     if (!group)
-        group = local(w);
-    if (!group && teffi_laters_run(w->slot))
-        group = local(w);
-    if (!group)
-        group = global_batch(w);
+        group = teffi_find_near(w);
     if (!group && patient)
         teffi_nap(w);
     if (!group && teffi_search_begin(w))

@@ -231,6 +231,11 @@ static bool wait_for_slot(teffi_worker *w)
     teffi_real *real = w->real;
     lock(real);
     while (w->state != TEFFI_WORKER_RUNNING && !real->stopping) {
+        if (w->state == TEFFI_WORKER_PARKED) { /* by a visitor that went; now it is awake */
+            idle_del(w, TEFFI_WORKER_RUNNING, false);
+            break;
+        }
+        w->sleeps_until_ns = UINT64_MAX;
         unlock(real);
         teffi_parker_wait(&w->parker, UINT64_MAX);
         lock(real);
@@ -240,9 +245,11 @@ static bool wait_for_slot(teffi_worker *w)
     return got;
 }
 
+/* idle_lock held. */
 static uint64_t sleep_ns(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->slot->wheel);
+    w->sleeps_until_ns = due;
     if (due == UINT64_MAX)
         return UINT64_MAX;
     uint64_t now = teffi_now(w->real->exec.platform);
@@ -578,6 +585,83 @@ bool teffi_slot_regain(teffi_worker *w)
     return slot || wait_for_slot(w);
 }
 
+/* ---- a visitor (visit.c) ---- */
+
+bool teffi_slot_borrow(teffi_worker *visitor)
+{
+    teffi_real *real = visitor->real;
+    lock(real);
+    teffi_worker *host = real->idle.head;
+    bool may = !real->stopping && !real->visited && host && host->state == TEFFI_WORKER_PARKED;
+    if (may) {
+        real->visited = true;
+        idle_del(host, TEFFI_WORKER_SPARE, false);
+        to_spare(host);
+        visitor->state = TEFFI_WORKER_RUNNING;
+        visitor->thread.id = pthread_self();
+        hold(visitor, let_go(host));
+    }
+    unlock(real);
+    return may;
+}
+
+static bool has_work(teffi_slot *slot)
+{
+    return atomic_load_explicit(&slot->next, memory_order_relaxed) ||
+           teffi_deque_count(&slot->deque) ||
+           atomic_load_explicit(&slot->laters, memory_order_relaxed);
+}
+
+/* idle_lock held. out: who is to be woken, NULL: nobody. *asleep: a worker sleeps with it. */
+static teffi_worker *pass_on(teffi_real *real, teffi_slot *slot, bool *asleep)
+{
+    teffi_worker *w = real->spare.head;
+    if (real->waiting.head)
+        return promote(real, slot);
+    if (!w) {
+        slot->next_free = real->free_slots;
+        real->free_slots = slot;
+        return NULL;
+    }
+    take_out(&real->spare, w);
+    hold(w, slot);
+    if (has_work(slot)) {
+        w->state = TEFFI_WORKER_RUNNING;
+        return w;
+    }
+    *asleep = true;
+    idle_add(w, TEFFI_WORKER_PARKED);
+    /* after announcing: a timer set later pokes */
+    return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;
+}
+
+void teffi_slot_return(teffi_worker *visitor)
+{
+    teffi_real *real = visitor->real;
+    teffi_worker *heir = NULL;
+    bool asleep = false;
+    lock(real);
+    if (visitor->state == TEFFI_WORKER_LOST)
+        take_out(&real->lost, visitor);
+    teffi_slot *slot = visitor->slot ? let_go(visitor) : NULL;
+    visitor->state = TEFFI_WORKER_SPARE;
+    real->visited = false;
+    bool in_use = slot && teffi_slot_in_use(real, slot);
+    teffi_group *next = slot && !in_use ? teffi_slot_take_next(slot) : NULL;
+    if (in_use && !real->stopping)
+        heir = pass_on(real, slot, &asleep);
+    if (real->stopping)
+        teffi_parker_wake(&real->departed);
+    unlock(real);
+    if (heir)
+        teffi_parker_wake(&heir->parker);
+    give(real, next);
+    if (slot && !in_use)
+        teffi_slot_clear(real, slot);
+    if (asleep && teffi_any_work(real))
+        teffi_wake_one(real);
+}
+
 /* ---- slots that are used no more, or again (scale.c) ---- */
 
 static void out_of_free(teffi_real *real, const teffi_slot *slot)
@@ -641,6 +725,7 @@ void teffi_idle_stop(teffi_real *real)
     atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_STOP, memory_order_relaxed);
     for (unsigned i = 0; i < real->n_workers; i++)
         teffi_parker_wake(&real->workers[i]->parker);
+    teffi_parker_wake(&real->visitor.parker);
     teffi_parker_wake(&real->monitor_parker);
     unlock(real);
 }

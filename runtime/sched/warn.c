@@ -131,6 +131,8 @@ static unsigned look(teffi_real *real, uint64_t now_ns, report reports[REPORTS_M
     pthread_mutex_lock(&real->idle_lock);
     for (unsigned i = 0; i < real->n_workers && n < REPORTS_MAX; i++)
         n += is_long(real->workers[i], now_ns, &reports[n]);
+    if (n < REPORTS_MAX)
+        n += is_long(&real->visitor, now_ns, &reports[n]);
     pthread_mutex_unlock(&real->idle_lock);
     return n;
 }

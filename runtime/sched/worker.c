@@ -21,6 +21,11 @@ __attribute__((noinline)) teffi_worker *teffi_worker_self(void)
     return self;
 }
 
+__attribute__((noinline)) void teffi_worker_become(teffi_worker *w)
+{
+    self = w;
+}
+
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
 {
     /* relaxed: the owner's alone. This worker runs it next, or the monitor gives it to others. */
@@ -33,7 +38,7 @@ void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
     teffi_wake_one(real);
 }
 
-static void fire_timers(teffi_worker *w)
+void teffi_worker_timers(teffi_worker *w)
 {
     teffi_slot *slot = w->slot;
     slot->now_ns = teffi_now(w->real->exec.platform);
@@ -72,7 +77,7 @@ static void announce(teffi_worker *w)
 }
 
 /* A turn has ended or a call into the scheduler needs to know for sure: is w->slot there? */
-static void enter_between(teffi_worker *w)
+void teffi_worker_enters(teffi_worker *w)
 {
     (void)teffi_enter(w);
     if (!teffi_slot_kept(w))
@@ -125,7 +130,7 @@ static teffi_group *run_one(teffi_worker *w, teffi_group *group)
     teffi_leave(w, 0);
     unsigned ran = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
                                     : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
-    enter_between(w);
+    teffi_worker_enters(w);
     if (ran > 3 && w->slot) /* the first item of each run is counted by turns */
         teffi_count_add(&w->slot->items, ran / 2 - 1);
     teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
@@ -135,7 +140,7 @@ static teffi_group *run_one(teffi_worker *w, teffi_group *group)
     return ran & 1 ? gave_way(w, group) : NULL;
 }
 
-static void run_turn(teffi_worker *w, teffi_group *group)
+void teffi_worker_run(teffi_worker *w, teffi_group *group)
 {
     while (group)
         group = run_one(w, group);
@@ -147,7 +152,7 @@ static bool help_one(teffi_worker *w)
     /* What is fired and looked for here is not the waiting turn's. */
     uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
-    fire_timers(w);
+    teffi_worker_timers(w);
     teffi_group *group = teffi_find(w, false);
     if (!group && w->searching)
         teffi_search_end(w);
@@ -155,7 +160,7 @@ static bool help_one(teffi_worker *w)
         teffi_fiber *under = w->under;
         w->under = teffi_fiber_current();
         w->nested++;
-        run_turn(w, group);
+        teffi_worker_run(w, group);
         w->nested--;
         w->under = under;
         announce(w);
@@ -215,7 +220,7 @@ static void loop(teffi_worker *w)
             continue;
         }
         if (w->slot->tick % CLOCK_EVERY == 0) {
-            fire_timers(w);
+            teffi_worker_timers(w);
             teffi_laters_age(w->slot);
             if (!teffi_slot_in_use(w->real, w->slot)) {
                 (void)teffi_laters_run(w->slot);
@@ -225,26 +230,26 @@ static void loop(teffi_worker *w)
         }
         teffi_group *group = teffi_find(w, true);
         if (group) {
-            run_turn(w, group);
+            teffi_worker_run(w, group);
             continue;
         }
         rest(w);
         if (w->slot)
-            fire_timers(w);
+            teffi_worker_timers(w);
     }
 }
 
 static void worker_main(void *arg)
 {
     teffi_worker *w = arg;
-    self = w;
+    teffi_worker_become(w);
     teffi_fiber_thread_enter(w->real->exec.fibers);
     teffi_preempt_allow();
     teffi_thread_began(w);
     loop(w);
     teffi_thread_ends(w);
     teffi_fiber_thread_leave();
-    self = NULL;
+    teffi_worker_become(NULL);
 }
 
 static bool room_for_one(teffi_real *real)

@@ -103,7 +103,7 @@ typedef enum teffi_worker_state {
     TEFFI_WORKER_OUT,     /* in a blocking region, slot handed over */
     TEFFI_WORKER_LOST,    /* its turn took too long, slot retaken; in the lost list */
     TEFFI_WORKER_WAITING, /* wants a slot; in the waiting list */
-    TEFFI_WORKER_SPARE    /* without a slot; in the spare list */
+    TEFFI_WORKER_SPARE    /* without a slot; in the spare list, or the visitor that is away */
 } teffi_worker_state;
 
 struct teffi_worker {
@@ -140,6 +140,7 @@ struct teffi_worker {
     _Atomic uint32_t retaken; /* written by the monitor under idle_lock, cleared with a new slot */
     teffi_worker_state state;
     teffi_worker *prev, *next; /* of the list that state tells, under idle_lock */
+    uint64_t sleeps_until_ns;  /* idle_lock: PARKED or SPARE: when its thread wakes up by itself */
     /* warn.c's, under idle_lock: the run that it sees and since when; the one it has told of */
     uint64_t seen_run, seen_ns, told_ns;
     char told_text[TEFFI_DESCRIBE_MAX];
@@ -180,6 +181,9 @@ struct teffi_real {
     teffi_worker **workers;
     unsigned n_workers, workers_room, n_parked;
     bool stopping, monitor_asleep, told_limit;
+    bool visited;                      /* the visitor is here */
+    teffi_parker departed;             /* the visitor has gone while somebody wants to stop */
+    _Alignas(64) teffi_worker visitor; /* whatever thread visits; see visit.c */
     /* the monitor */
     teffi_thread monitor;
     teffi_parker monitor_parker;
@@ -257,6 +261,19 @@ static inline teffi_group *teffi_slot_take_next(teffi_slot *slot)
 /* teffi_worker_self - the worker that this thread is, NULL outside. Never inlined: a turn that
  * moved to another thread must not use the old answer. */
 teffi_worker *teffi_worker_self(void);
+
+/* teffi_worker_become - this thread is w from now on; NULL: it is no worker any more. */
+void teffi_worker_become(teffi_worker *w);
+
+/* teffi_worker_run - a group, and what is to run next at once. runs: inside, with a slot. */
+void teffi_worker_run(teffi_worker *w, teffi_group *group);
+
+/* teffi_worker_enters - the thread comes back from what may have lost the slot: w->slot is as it
+ * really is. */
+void teffi_worker_enters(teffi_worker *w);
+
+/* teffi_worker_timers - read the clock for the slot, and fire what is due. */
+void teffi_worker_timers(teffi_worker *w);
 
 /* teffi_worker_start - one more thread. in: slot, may be NULL. idle_lock held.
  * out: NULL: at the limit of threads, or the system refused; text was logged. */
@@ -352,7 +369,19 @@ static inline bool teffi_laters_run(teffi_slot *slot)
 /* teffi_laters_age - in a long pass, now_ns has just been read: do what has waited for too long. */
 void teffi_laters_age(teffi_slot *slot);
 
+/* ---- visit.c ---- */
+
+/* teffi_visit - exec op. */
+bool teffi_visit(teffi_exec *exec, void (*fn)(void *arg), void *arg);
+
+/* teffi_visit_init, _stop - before the first; and after stopping was set: until nobody visits. */
+void teffi_visit_init(teffi_real *real);
+void teffi_visit_stop(teffi_real *real);
+
 /* ---- find.c ---- */
+
+/* teffi_find_near - as teffi_find, but without a search: own queues, and the global one. */
+teffi_group *teffi_find_near(teffi_worker *worker);
 
 /* teffi_find - the next group for this worker. NULL: none; then park. A searching worker that finds
  * one stops searching and sees to it that another goes on.
@@ -388,6 +417,14 @@ void teffi_search_end(teffi_worker *worker);
 
 /* teffi_park - sleep until there may be work, a timer is due, or the end. */
 void teffi_park(teffi_worker *worker);
+
+/* teffi_slot_borrow - the slot of a worker that sleeps, for the visitor. out: false: none sleeps,
+ * somebody visits already, or the end has come. */
+bool teffi_slot_borrow(teffi_worker *visitor);
+
+/* teffi_slot_return - the visitor goes: its slot, if it still has one, to a worker that sleeps on
+ * with it, or is woken when there is work left. */
+void teffi_slot_return(teffi_worker *visitor);
 
 /* teffi_attend - give the slot to a waiting worker, if there is one. */
 void teffi_attend(teffi_worker *worker);

@@ -108,6 +108,7 @@
 #define teffi_fiber_pool_new(bytes, max) ((teffi_fiber_pool *)(void *)&ex)
 #define teffi_fiber_pool_free(pool) ((void)(pool))
 #define teffi_fiber_thread_enter(pool) ((void)(pool))
+#define teffi_fiber_thread_visits() false
 #define teffi_fiber_thread_leave() ((void)0)
 
 /* Swapped when the virtual thread changes. */

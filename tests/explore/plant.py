@@ -78,6 +78,12 @@ PLANTS = {
     # A thief whose stealing did not pay never looks again.
     "endless-nap": ("nap.c", "teffi_parker_wait(&w->parker, nap_ns)",
                     "teffi_parker_wait(&w->parker, UINT64_MAX)"),
+    # A visitor gives its slot back to a worker that sleeps, and looks at nothing any more.
+    "blind-visitor": ("idle.c", "if (asleep && teffi_any_work(real))", "if (asleep && !real)"),
+    # A timer that was set on a visitor's slot is not seen by the worker that sleeps on with it.
+    "overslept": ("idle.c",
+                  "return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;",
+                  "return NULL;"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }

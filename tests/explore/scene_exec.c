@@ -54,7 +54,7 @@ static place places[PLACES];
 static token tokens[TOKENS_MAX];
 static aid aids[AIDS];
 static unsigned n_places, n_tokens, n_arrived, n_cabins;
-static uint32_t plain_of_16;
+static uint32_t plain_of_16, visits_of_4;
 static bool stuck_used;
 static bool threads_enough; /* there is one more whenever the executor wants one */
 static teffi_parker all_arrived, aided;
@@ -299,6 +299,19 @@ static void by_timer(token *t, place *to)
     exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
 }
 
+static void throw_one(void *arg)
+{
+    token *t = arg;
+    go_to(t, &places[explore_draw(n_places)]);
+}
+
+/* As a transport does: what it brings is run here, if a worker sleeps. */
+static void by_visit(token *t)
+{
+    if (!exec->ops->visit(exec, throw_one, t))
+        throw_one(t);
+}
+
 static void throw_in(void *arg)
 {
     unsigned mine = *(unsigned *)arg;
@@ -306,7 +319,9 @@ static void throw_in(void *arg)
         place *to = &places[explore_draw(n_places)];
         if (tokens[i].source != mine)
             continue;
-        if (explore_draw(16) < plain_of_16)
+        if (visits_of_4 && explore_draw(4) < visits_of_4)
+            by_visit(&tokens[i]);
+        else if (explore_draw(16) < plain_of_16)
             go_to(&tokens[i], to);
         else
             by_timer(&tokens[i], to);
@@ -438,6 +453,7 @@ static void play(void)
     n_places = 1 + explore_draw(PLACES);
     n_tokens = 1 + explore_draw(TOKENS_MAX);
     plain_of_16 = explore_draw(17);
+    visits_of_4 = explore_draw(5);
     set_up_tokens();
     ex.when_all_wait = look_for_lost;
     explore_start("main", live, NULL);
