@@ -2,8 +2,8 @@
  * it receives, takes apart what came, hands a batch on, and receives again only then. So a slow
  * owner slows the peer down through the socket.
  * Way:     nng stream -> [recv] -> frame -> link_events
- * Threads: the reader is the receive callback, or a worker when much has come, then whoever tells
- *          the batch. */
+ * Threads: the reader is the receive callback, as a visiting worker if one sleeps; or a worker, when
+ *          much has come; then whoever tells the batch. */
 #include "wire/link.h"
 
 #include <stdio.h>
@@ -322,6 +322,20 @@ static bool hand_over(teffi_conn *conn)
     return over;
 }
 
+static void read_here(void *arg)
+{
+    go_on(arg);
+}
+
+/* While a worker sleeps this thread does its work: it takes apart what came, and runs what that
+ * makes READY. By then the next read has begun, for another thread. out: false: go on here. */
+static bool visit(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    return exec && exec->ops->visit && conn->state == CONN_UP && has_frame(conn) &&
+           exec->ops->visit(exec, read_here, conn);
+}
+
 void teffi_link_recv_reclaim(teffi_link *link)
 {
     pthread_mutex_lock(&link->lock);
@@ -353,6 +367,10 @@ void teffi_link_recv_cb(void *arg)
         return;
     }
     count_read(conn, conn->recv_aio);
-    if (!hand_over(conn))
+    /* Held until the callback is about to return: whoever frees the connection waits for that, and
+     * must not wait for the turns that a visit runs. */
+    teffi_link_conn_ref(conn);
+    if (!visit(conn) && !hand_over(conn))
         go_on(conn);
+    teffi_link_conn_unref(conn);
 }
