@@ -618,10 +618,9 @@ static teffi_worker *pass_on(teffi_real *real, teffi_slot *slot, bool *asleep)
     teffi_worker *w = real->spare.head;
     if (real->waiting.head)
         return promote(real, slot);
-    if (!w) {
-        slot->next_free = real->free_slots;
-        real->free_slots = slot;
-        return NULL;
+    if (!w) { /* all others are in turns that take long, without a slot */
+        atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
+        return staff(real, slot);
     }
     take_out(&real->spare, w);
     hold(w, slot);
