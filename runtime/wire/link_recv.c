@@ -2,7 +2,7 @@
  * it receives, takes apart what came, hands a batch on, and receives again only then. So a slow
  * owner slows the peer down through the socket.
  * Way:     nng stream -> [recv] -> frame -> link_events
- * Threads: the reader is the receive callback, as a visiting worker if one sleeps; or a worker, when
+ * Threads: the reader is the receive callback, as a visiting worker if one sleeps; or a worker, if
  *          much has come; then whoever tells the batch. */
 #include "wire/link.h"
 
