@@ -182,10 +182,9 @@ static teff_err run(bench_driver *self, const bench_plan *plan, bench_taken *out
     static const struct {
         const char *what;
         teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan);
-    } loops[] = {{"call", call_one_by_one}, {"new", call_new_ones},
-                 {"fan-out", fan_out},      {"one-way", one_way},
-                 {"window", window},
-                 {"blob-call", swap_blobs}, {"blob-one-way", send_blobs}};
+    } loops[] = {{"call", call_one_by_one},   {"new", call_new_ones}, {"fan-out", fan_out},
+                 {"one-way", one_way},        {"window", window},     {"blob-call", swap_blobs},
+                 {"blob-one-way", send_blobs}};
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
         if (strcmp(plan->what, loops[i].what) != 0)
             continue;
