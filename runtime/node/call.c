@@ -1,75 +1,82 @@
-/* call.c - the table of pending calls.
+/* call.c - pending calls: made, taken by one, ended by whoever took them, given back.
  * Way:     ctx -> [call] -> msg ... response {slot, generation} -> [call] -> ctx
- * Threads: a lock per shard; taking a call out of the table gives the right to end it. */
+ * Threads: taking a call, by one exchange of its word, gives the right to end it. */
 #include "node/call.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include "base/bug.h"
+#include "base/hash.h"
 #include "node/ctx.h"
 #include "node/node.h"
 
+enum { GENERATION_SHIFT = 32 };
+
 const char teffi_call_late_text[] = "no answer before the deadline; the call may have run";
 
-void teffi_calls_init(teffi_calls *calls)
+void teffi_calls_init(teffi_calls *calls, teffi_node *node)
 {
-    memset(calls, 0, sizeof *calls);
-    for (int i = 0; i < TEFFI_CALL_SHARDS; i++)
-        pthread_mutex_init(&calls->shards[i].lock, NULL);
+    teffi_call_table_init(&calls->table, node);
+    teffi_call_late_init(&calls->late, &calls->table);
 }
 
 void teffi_calls_fini(teffi_calls *calls)
 {
-    for (int i = 0; i < TEFFI_CALL_SHARDS; i++) {
-        teffi_call_shard *shard = &calls->shards[i];
-        for (uint32_t c = 0; c < shard->n_chunks; c++) {
-            for (uint32_t n = 0; n < TEFFI_CALL_CHUNK; n++) /* of turns that were dropped */
-                teffi_msg_free(shard->chunks[c][n].reply);
-            free(shard->chunks[c]);
-        }
-        pthread_mutex_destroy(&shard->lock);
-    }
+    teffi_call_late_fini(&calls->late);
+    teffi_call_table_fini(&calls->table);
 }
 
-static teffi_call_shard *shard_of(teffi_node *node, uint32_t slot)
+/* ---- the word ---- */
+
+static uint32_t generation_of(uint64_t word)
 {
-    return &node->calls.shards[slot % TEFFI_CALL_SHARDS];
+    return (uint32_t)(word >> GENERATION_SHIFT);
 }
 
-/* Under the shard's lock; NULL when no such entry was ever made. */
-static teffi_call *entry(teffi_call_shard *shard, uint32_t slot)
+static bool is_pending(uint64_t word)
 {
-    uint32_t index = slot / TEFFI_CALL_SHARDS;
-    uint32_t chunk = index / TEFFI_CALL_CHUNK;
-    return chunk < shard->n_chunks ? &shard->chunks[chunk][index % TEFFI_CALL_CHUNK] : NULL;
+    return word & TEFFI_CALL_PENDING;
 }
 
-static bool add_chunk(teffi_node *node, teffi_call_shard *shard)
+static bool is_use(uint64_t word, uint32_t generation)
 {
-    if (shard->n_chunks == TEFFI_CALL_CHUNKS)
-        return false;
-    teffi_call *chunk = calloc(TEFFI_CALL_CHUNK, sizeof *chunk);
-    if (!chunk)
-        return false;
-    uint32_t shard_no = (uint32_t)(shard - node->calls.shards);
-    for (uint32_t i = TEFFI_CALL_CHUNK; i-- > 0;) {
-        chunk[i].node = node;
-        chunk[i].slot = (shard->n_chunks * TEFFI_CALL_CHUNK + i) * TEFFI_CALL_SHARDS + shard_no;
-        chunk[i].next_free = shard->free;
-        shard->free = &chunk[i];
-    }
-    shard->chunks[shard->n_chunks++] = chunk;
-    return true;
+    return is_pending(word) && generation_of(word) == generation;
 }
 
-/* Under the shard's lock: from now on only the taker ends the call. */
-static void take(teffi_call_shard *shard, teffi_call *call)
+/* Who it was sent to, as bits of a word, never 0. */
+static uint32_t sent_bits(teffi_node_id to)
 {
-    call->pending = false;
-    shard->n_pending--;
+    uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
+    uint32_t bits = (uint32_t)mixed & TEFFI_CALL_SENT;
+    return bits ? bits : TEFFI_CALL_SENT;
 }
 
-/* By the taker, without the lock. */
+static uint64_t look(const teffi_call *call)
+{
+    /* seq_cst: a sweep, see call_late.h; the others need acquire, as they read the call after */
+    return atomic_load_explicit(&call->word, memory_order_seq_cst);
+}
+
+/* From now on only the taker ends the call.
+ * in:   *word, as it was seen, pending. out: false: *word is another, maybe pending still. */
+static bool take(teffi_call *call, uint64_t *word)
+{
+    uint64_t taken = *word >> GENERATION_SHIFT << GENERATION_SHIFT;
+    /* acquire: pairs with new: the ender reads what that wrote */
+    return atomic_compare_exchange_weak_explicit(&call->word, word, taken, memory_order_acquire,
+                                                 memory_order_acquire);
+}
+
+static bool take_use(teffi_call *call, uint32_t generation)
+{
+    uint64_t word = look(call);
+    while (is_use(word, generation))
+        if (take(call, &word))
+            return true;
+    return false;
+}
+
+/* ---- ends ---- */
+
+/* By the taker. */
 static void end(teffi_call *call, teff_err err, const char *text, teffi_msg *reply)
 {
     call->err = err;
@@ -78,24 +85,136 @@ static void end(teffi_call *call, teff_err err, const char *text, teffi_msg *rep
     teffi_wait_signal(&call->wait);
 }
 
-static void cancel_timer(teffi_call *call)
+uint64_t teffi_call_due_ns(const teffi_call *call)
 {
-    call->node->exec->ops->timer_cancel(call->node->exec, &call->timer);
+    if (!is_pending(look(call)))
+        return UINT64_MAX;
+    return atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
 }
 
-/* The entry may have been ended, or used again, since the timer was due: then it is not for us. */
-static void timed_out(teffi_timer *timer)
+/* A deadline that belongs to the next use already is no harm: this use is over then, and the
+ * exchange fails. */
+bool teffi_call_end_late(teffi_call *call, uint64_t now_ns)
 {
-    teffi_call *call = teffi_container(timer, teffi_call, timer);
-    teffi_call_shard *shard = shard_of(call->node, call->slot);
-    pthread_mutex_lock(&shard->lock);
-    bool mine = call->pending && teffi_now(call->node->platform) >= call->deadline_ns;
-    if (mine)
-        take(shard, call);
-    pthread_mutex_unlock(&shard->lock);
-    if (mine)
-        end(call, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
+    uint64_t word = look(call);
+    while (is_pending(word) &&
+           atomic_load_explicit(&call->deadline_ns, memory_order_relaxed) <= now_ns) {
+        if (take(call, &word)) {
+            end(call, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
+            return true;
+        }
+    }
+    return false;
 }
+
+void teffi_call_answer(teffi_node *node, teffi_msg *response)
+{
+    teffi_call *call = teffi_call_at(&node->calls.table, response->call_slot);
+    if (call && take_use(call, response->call_generation))
+        end(call, (teff_err)response->err, response->text, response);
+    else
+        teffi_msg_free(response);
+}
+
+bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
+{
+    if (!take_use(call, call->generation))
+        return false;
+    end(call, err, text, NULL);
+    return true;
+}
+
+/* ---- all that were sent somewhere ---- */
+
+typedef struct which {
+    uint32_t mask, bits; /* of the word */
+} which;
+
+static which sent(teffi_node_id to)
+{
+    return (which){TEFFI_CALL_PENDING | TEFFI_CALL_SENT, TEFFI_CALL_PENDING | sent_bits(to)};
+}
+
+static const which any = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING};
+
+static bool matches(uint64_t word, which w)
+{
+    return ((uint32_t)word & w.mask) == w.bits;
+}
+
+/* visit - of every call that matches. out: how many. */
+static uint64_t for_each(teffi_node *node, which w, bool (*visit)(teffi_call *call, which w))
+{
+    uint64_t n = 0;
+    uint32_t blocks = teffi_call_blocks(&node->calls.table);
+    for (uint32_t b = 0; b < blocks; b++) {
+        teffi_call *calls = teffi_call_block_at(&node->calls.table, b).calls;
+        for (int i = 0; i < TEFFI_CALL_BLOCK; i++)
+            if (matches(look(&calls[i]), w))
+                n += visit(&calls[i], w);
+    }
+    return n;
+}
+
+static bool count(teffi_call *call, which w)
+{
+    (void)call;
+    (void)w;
+    return true;
+}
+
+uint64_t teffi_calls_pending(teffi_calls *calls)
+{
+    return for_each(calls->table.node, any, count);
+}
+
+bool teffi_calls_sent_to(teffi_node *node, teffi_node_id to)
+{
+    return for_each(node, sent(to), count) > 0;
+}
+
+static bool take_matching(teffi_call *call, which w)
+{
+    uint64_t word = look(call);
+    while (matches(word, w))
+        if (take(call, &word))
+            return true;
+    return false;
+}
+
+static bool lose(teffi_call *call, which w)
+{
+    if (!take_matching(call, w))
+        return false;
+    end(call, TEFF_E_UNREACHABLE, "the link broke; the call may have run", NULL);
+    return true;
+}
+
+/* A call that was given to the link before it broke is marked: the link's lock is between. */
+void teffi_call_lost(teffi_node *node, teffi_node_id peer, bool clean)
+{
+    which w = sent(peer);
+    if (clean) {
+        w.mask |= TEFFI_CALL_SYSTEM;
+        w.bits |= TEFFI_CALL_SYSTEM;
+    }
+    (void)for_each(node, w, lose);
+}
+
+static bool cancel(teffi_call *call, which w)
+{
+    if (!take_matching(call, w))
+        return false;
+    end(call, TEFF_E_CANCELLED, "the silo or client was closed; the call may have run", NULL);
+    return true;
+}
+
+void teffi_calls_cancel(teffi_node *node)
+{
+    (void)for_each(node, any, cancel);
+}
+
+/* ---- the caller's side ---- */
 
 /* A reply's body is unpacked on the stack of the worker or thread that hands it over. */
 static void arrived(teffi_wait *wait)
@@ -112,180 +231,83 @@ static void arrived(teffi_wait *wait)
         call->text = "the answer does not decode";
 }
 
+static uint32_t next_generation(const teffi_call *call)
+{
+    /* relaxed: the entry is ours */
+    uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
+    uint32_t next = generation_of(word) + 1;
+    return next ? next : 1;
+}
+
 teffi_call *teffi_call_new(teffi_node *node, teff_ctx *ctx, uint64_t deadline_ns)
 {
-    /* relaxed: only spreads calls over shards */
-    uint32_t n = atomic_fetch_add_explicit(&node->calls.next_shard, 1, memory_order_relaxed);
-    teffi_call_shard *shard = &node->calls.shards[n % TEFFI_CALL_SHARDS];
-    pthread_mutex_lock(&shard->lock);
-    if (!shard->free && !add_chunk(node, shard)) {
-        pthread_mutex_unlock(&shard->lock);
+    teffi_call *call = teffi_call_get(&node->calls.table);
+    if (!call)
         return NULL;
-    }
-    teffi_call *call = shard->free;
-    shard->free = call->next_free;
     teffi_wait_init(&call->wait, ctx, arrived);
-    if (++call->generation == 0)
-        call->generation = 1;
-    call->pending = true;
-    call->sent = false;
-    call->system = false;
-    call->deadline_ns = deadline_ns;
+    call->generation = next_generation(call);
+    atomic_store_explicit(&call->deadline_ns, deadline_ns, memory_order_relaxed);
     call->err = TEFF_OK;
     call->text = NULL;
     call->reply = NULL;
+    call->body = NULL;
     call->out_desc = NULL;
-    shard->n_pending++;
-    /* Under the lock: who takes the call out, a closing node too, must find its timer set. */
-    call->timer.fire = timed_out;
-    node->exec->ops->timer_set(node->exec, &call->timer, deadline_ns);
-    pthread_mutex_unlock(&shard->lock);
     call->next = ctx->calls;
     ctx->calls = call;
+    /* seq_cst: pairs with take, and with a sweep (call_late.h) */
+    atomic_store_explicit(&call->word,
+                          (uint64_t)call->generation << GENERATION_SHIFT | TEFFI_CALL_PENDING,
+                          memory_order_seq_cst);
+    teffi_call_late_watch(&node->calls.late, call->slot, deadline_ns);
     return call;
 }
 
-/* Takes the entry of this very use, or NULL. */
-static teffi_call *take_slot(teffi_node *node, uint32_t slot, uint32_t generation)
+/* Relaxed: who ends what was sent there is ordered after by the link's lock; who sees it earlier
+ * reads nothing that was written for it. */
+static void mark(teffi_call *call, uint32_t generation, uint32_t bits)
 {
-    teffi_call_shard *shard = shard_of(node, slot);
-    pthread_mutex_lock(&shard->lock);
-    teffi_call *call = entry(shard, slot);
-    if (call && (!call->pending || call->generation != generation))
-        call = NULL;
-    if (call)
-        take(shard, call);
-    pthread_mutex_unlock(&shard->lock);
-    return call;
+    uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
+    while (is_use(word, generation)) {
+        uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | bits;
+        if (atomic_compare_exchange_weak_explicit(&call->word, &word, marked, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return;
+    }
 }
 
 void teffi_call_sent_to(teffi_node *node, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
-    teffi_call_shard *shard = shard_of(node, slot);
-    pthread_mutex_lock(&shard->lock);
-    teffi_call *call = entry(shard, slot);
-    if (call && call->pending && call->generation == generation) {
-        call->sent_to = to;
-        call->sent = true;
-    }
-    pthread_mutex_unlock(&shard->lock);
+    teffi_call *call = teffi_call_at(&node->calls.table, slot);
+    if (call)
+        mark(call, generation, sent_bits(to));
 }
 
-void teffi_call_answer(teffi_node *node, teffi_msg *response)
+void teffi_call_asks(teffi_call *call, teffi_node_id to)
 {
-    teffi_call *call = take_slot(node, response->call_slot, response->call_generation);
-    if (!call) {
-        teffi_msg_free(response);
-        return;
-    }
-    cancel_timer(call);
-    end(call, (teff_err)response->err, response->text, response);
+    mark(call, call->generation, sent_bits(to) | TEFFI_CALL_SYSTEM);
 }
 
-bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
+bool teffi_call_pending(const teffi_call *call)
 {
-    if (!take_slot(call->node, call->slot, call->generation))
-        return false;
-    cancel_timer(call);
-    end(call, err, text, NULL);
-    return true;
-}
-
-typedef struct which {
-    const teffi_node_id *peer; /* sent to it; NULL: all */
-    bool system;               /* only those to system targets */
-} which;
-
-static bool matches(const teffi_call *call, which w)
-{
-    if (!call->pending || (w.system && !call->system))
-        return false;
-    return !w.peer || (call->sent && teffi_node_is(call->sent_to, *w.peer));
-}
-
-/* Under the shard's lock: one that matches, NULL when none is left. */
-static teffi_call *find_any(teffi_call_shard *shard, which w)
-{
-    for (uint32_t i = 0; shard->n_pending && i < shard->n_chunks * TEFFI_CALL_CHUNK; i++) {
-        teffi_call *call = &shard->chunks[i / TEFFI_CALL_CHUNK][i % TEFFI_CALL_CHUNK];
-        if (matches(call, w))
-            return call;
-    }
-    return NULL;
-}
-
-bool teffi_calls_sent_to(teffi_node *node, teffi_node_id to)
-{
-    bool found = false;
-    for (int i = 0; i < TEFFI_CALL_SHARDS && !found; i++) {
-        teffi_call_shard *shard = &node->calls.shards[i];
-        pthread_mutex_lock(&shard->lock);
-        found = find_any(shard, (which){&to, false}) != NULL;
-        pthread_mutex_unlock(&shard->lock);
-    }
-    return found;
-}
-
-static void end_all(teffi_node *node, which w, teff_err err, const char *text)
-{
-    for (int i = 0; i < TEFFI_CALL_SHARDS; i++) {
-        teffi_call_shard *shard = &node->calls.shards[i];
-        teffi_call *call;
-        do {
-            pthread_mutex_lock(&shard->lock);
-            call = find_any(shard, w);
-            if (call)
-                take(shard, call);
-            pthread_mutex_unlock(&shard->lock);
-            if (call) {
-                cancel_timer(call);
-                end(call, err, text, NULL);
-            }
-        } while (call);
-    }
-}
-
-void teffi_call_lost(teffi_node *node, teffi_node_id peer, bool clean)
-{
-    end_all(node, (which){&peer, clean}, TEFF_E_UNREACHABLE,
-            "the link broke; the call may have run");
-}
-
-void teffi_calls_cancel(teffi_node *node)
-{
-    end_all(node, (which){0}, TEFF_E_CANCELLED,
-            "the silo or client was closed; the call may have run");
+    return is_use(look(call), call->generation);
 }
 
 void teffi_call_release(teffi_call *call)
 {
-    teffi_call_shard *shard = shard_of(call->node, call->slot);
+    teffi_bug_if(is_pending(look(call)));
     teffi_msg_free(call->reply);
     call->reply = NULL;
-    pthread_mutex_lock(&shard->lock);
-    teffi_bug_if(call->pending);
-    call->next_free = shard->free;
-    shard->free = call;
-    pthread_mutex_unlock(&shard->lock);
+    teffi_call_put(&call->node->calls.table, call);
+}
+
+/* The context has seen the end. A thread reads done under its lock only; it has looked when it has
+ * let it arrive. */
+static bool was_seen(const teffi_wait *wait)
+{
+    return wait->group ? wait->done : !wait->arrive;
 }
 
 bool teffi_call_abandon(teffi_call *call)
 {
-    if (call->wait.done)
-        return true;
-    if (!take_slot(call->node, call->slot, call->generation))
-        return false;
-    cancel_timer(call);
-    return true;
-}
-
-uint64_t teffi_calls_pending(teffi_calls *calls)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < TEFFI_CALL_SHARDS; i++) {
-        pthread_mutex_lock(&calls->shards[i].lock);
-        n += calls->shards[i].n_pending;
-        pthread_mutex_unlock(&calls->shards[i].lock);
-    }
-    return n;
+    return was_seen(&call->wait) || take_use(call, call->generation);
 }

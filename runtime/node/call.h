@@ -1,72 +1,82 @@
 /* call.h - pending calls: who waits for which answer, and until when.
  * Way:     ctx -> [call] -> msg to the target ... response {slot, generation} -> [call] -> ctx
- * Threads: the table is locked per shard; whoever takes a call out of it (answer, timeout, lost
- *          link, abandon) alone ends it. Entries are never freed while the node lives, so that a
- *          late timer finds memory; a generation per use keeps late answers away.
+ * States:  free -new-> PENDING -answer, late, lost, cancel, fail, abandon-> taken -release-> free
+ * Threads: one word holds state and generation. Whoever takes the call, by the one exchange that
+ *          makes it not PENDING, alone ends it; a generation per use keeps all others away.
+ * Model:   tests/model/call.pml
  * Source:  PEERS section 3, defect 2: completions carry {slot, generation} from dispatch */
 #ifndef TEFFI_NODE_CALL_H
 #define TEFFI_NODE_CALL_H
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/grain.h>
+#include "node/call_late.h"
+#include "node/call_table.h"
 #include "node/wait.h"
 #include "process/msg.h"
 #include "sched/exec.h"
 
 typedef struct teffi_node teffi_node;
-typedef struct teffi_call teffi_call;
 
-enum { TEFFI_CALL_SHARDS = 16, TEFFI_CALL_CHUNK = 256, TEFFI_CALL_CHUNKS = 4096 };
+/* A call's word: the generation above 32 bits, of which the lowest says that it is pending, the
+ * next that a system target was asked (nobody else can answer), and the others to whom it was sent:
+ * a hash of the node, 0 = to nobody yet. Node and generation are in one word, so that who
+ * forwards a message late does not mark a call that is another by now. Two nodes share a hash with
+ * a chance of 1 in 10^9: then, when one is lost, calls to the other end as "may have run" too. */
+#define TEFFI_CALL_PENDING 1u
+#define TEFFI_CALL_SYSTEM 2u
+#define TEFFI_CALL_SENT 0xfffffffcu
 
-struct teffi_call {
-    teffi_wait wait; /* signalled once, when the call has ended */
-    teffi_node *node;
-    uint32_t slot, generation;
-    /* guarded by the shard's lock */
-    bool pending; /* in the table: nobody has ended it */
-    bool sent;    /* sent_to is set */
-    bool system;  /* to a system target: nobody else can answer it */
-    teffi_node_id sent_to;
-    uint64_t deadline_ns;
-    teffi_call *next_free;
+struct teffi_call {   /* two cache lines */
+    teffi_wait wait;  /* signalled once, when the call has ended */
+    teffi_node *node; /* immutable, as slot */
+    uint32_t slot;
+    uint32_t generation; /* the caller's */
+    /* atomic. new: seq_cst, after all that an ender reads (wait); taking: acquire */
+    _Atomic uint64_t word;
+    /* atomic, relaxed: a sweep may look at it while the entry is used again; its exchange then
+     * fails. UINT64_MAX: none */
+    _Atomic uint64_t deadline_ns;
     /* the ender writes, then signals; the waiter reads after */
-    teff_err err;
-    const char *text;       /* static, or in reply's arena; NULL */
-    teffi_msg *reply;       /* NULL on a local error */
-    ProtobufCMessage *body; /* the answer of a call that was never pending, with reply NULL */
+    const char *text; /* static, or in reply's arena; NULL */
+    teffi_msg *reply; /* NULL on a local error */
+    union {
+        ProtobufCMessage *body; /* the answer of a call that was never pending, with reply NULL */
+        teffi_call *next_batch; /* the table's */
+    };
     /* the caller's */
-    teffi_call *next;                           /* of its context */
+    teffi_call *next;                           /* of its context; free: the table's */
     const ProtobufCMessageDescriptor *out_desc; /* what a reply holds; NULL: nothing */
-    teffi_timer timer;
+    teff_err err;                               /* the ender's */
 };
 
-typedef struct teffi_call_shard {
-    pthread_mutex_t lock;
-    teffi_call *free;
-    teffi_call *chunks[TEFFI_CALL_CHUNKS];
-    uint32_t n_chunks;
-    uint64_t n_pending;
-} teffi_call_shard;
-
 typedef struct teffi_calls {
-    teffi_call_shard shards[TEFFI_CALL_SHARDS];
-    _Atomic uint32_t next_shard;
+    teffi_call_table table;
+    teffi_call_late late;
 } teffi_calls;
 
-void teffi_calls_init(teffi_calls *calls);
+void teffi_calls_init(teffi_calls *calls, teffi_node *node);
 void teffi_calls_fini(teffi_calls *calls);
 
 /* A deadline that has passed, in words. */
 extern const char teffi_call_late_text[];
 
-/* teffi_call_new - a pending call of ctx with a deadline (mono ns), timer set.
- * out:  NULL when memory or the table (16 M calls) is out. */
+/* teffi_call_new - a pending call of ctx.
+ * in:   deadline_ns, mono, UINT64_MAX = none: it ends then or up to 4 ms later, never before.
+ * out:  NULL when memory or the table (16.7 M calls) is out. */
 teffi_call *teffi_call_new(teffi_node *node, struct teff_ctx *ctx, uint64_t deadline_ns);
 
-/* teffi_call_sent_to - remember the node: when the link to it breaks the call ends. */
+/* teffi_call_sent_to - remember the node, before the message is given to the link: when that breaks
+ * the call ends. By whoever has the message: a call that is another by now is left alone. */
 void teffi_call_sent_to(teffi_node *node, uint32_t slot, uint32_t generation, teffi_node_id to);
+
+/* teffi_call_asks - the same, for a call to a system target of that node. */
+void teffi_call_asks(teffi_call *call, teffi_node_id to);
+
+/* teffi_call_pending - has nobody ended it? For the caller, while it has not released it. */
+bool teffi_call_pending(const teffi_call *call);
 
 /* teffi_calls_sent_to - do pending calls wait for an answer by way of that node? */
 bool teffi_calls_sent_to(teffi_node *node, teffi_node_id to);
@@ -93,7 +103,12 @@ void teffi_call_release(teffi_call *call);
  *       ctx's group. */
 bool teffi_call_abandon(teffi_call *call);
 
-/* teffi_calls_pending - calls in the table now. */
+/* teffi_calls_pending - calls in the table now, counted one by one: a figure. */
 uint64_t teffi_calls_pending(teffi_calls *calls);
+
+/* teffi_call_due_ns - its deadline, UINT64_MAX: none, or not pending.
+ * teffi_call_end_late - end it if it is due now. out: it was. Both: for the sweep of call_late. */
+uint64_t teffi_call_due_ns(const teffi_call *call);
+bool teffi_call_end_late(teffi_call *call, uint64_t now_ns);
 
 #endif

@@ -257,11 +257,10 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
         return NULL;
     }
     call->out_desc = desc;
-    call->system = true;
     msg->call_slot = call->slot;
     msg->call_generation = call->generation;
     msg->deadline_ns = deadline;
-    teffi_call_sent_to(node, call->slot, call->generation, to);
+    teffi_call_asks(call, to);
     teff_err err = teffi_node_send(node, to, msg);
     if (err) {
         teffi_msg_free(msg);

@@ -19,7 +19,7 @@ teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint3
     node->role = role;
     snprintf(node->cluster, sizeof node->cluster, "%s", cluster);
     pthread_mutex_init(&node->lock, NULL);
-    teffi_calls_init(&node->calls);
+    teffi_calls_init(&node->calls, node);
     teff_err err = platform->exec_new(platform, workers, sched, &node->exec);
     if (err)
         teffi_node_fini(node);
