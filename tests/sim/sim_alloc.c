@@ -1,4 +1,4 @@
-/* sim_alloc.c - malloc and its family, the pool with them, counted and shuffled. */
+/* sim_alloc.c - malloc and its family, the pool and the blocks with them, counted and shuffled. */
 #include "sim_alloc.h"
 
 #include <stdlib.h>
@@ -18,6 +18,8 @@ void __wrap_free(void *p);
 char *__wrap_strdup(const char *s);
 void *__wrap_teffi_pool_get(size_t n);
 void __wrap_teffi_pool_put(void *p, size_t n);
+void *__wrap_teffi_block_get(size_t n);
+void __wrap_teffi_block_put(void *p, size_t n);
 
 enum { FILL_MAX = 4096, SHIFT_MAX = 128 };
 
@@ -85,13 +87,24 @@ char *__wrap_strdup(const char *s)
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* Not pooled here: what is lost or used after its end would hide there. */
+/* Nothing is kept for later here: what is lost or used after its end would hide there. */
 void *__wrap_teffi_pool_get(size_t n)
 {
     return __wrap_malloc(n);
 }
 
 void __wrap_teffi_pool_put(void *p, size_t n)
+{
+    (void)n;
+    __wrap_free(p);
+}
+
+void *__wrap_teffi_block_get(size_t n)
+{
+    return __wrap_malloc(n);
+}
+
+void __wrap_teffi_block_put(void *p, size_t n)
 {
     (void)n;
     __wrap_free(p);
