@@ -187,6 +187,7 @@ static void link_free(teffi_net *net)
     kill_all(link);
     forget_nodes(link);
     teffi_link_conn_reap(link);
+    teffi_link_conn_forget(link);
     free_memory(link);
 }
 

@@ -23,6 +23,8 @@
 
 enum {
     LINK_BUCKETS = 1024,
+    LINK_WAY_LINES = 512,
+    LINK_WAYS = 4,                /* a line */
     LINK_PENDING_MAX = 1024,      /* accepted, not yet through their hello */
     LINK_WRITE_MAX = 256 * 1024,  /* of one write */
     LINK_FLUSH_BYTES = 16 * 1024, /* a pass's frames are written when there are so many */
@@ -121,8 +123,14 @@ typedef struct out_buffer {
 } out_buffer;
 
 struct teffi_conn {
+    /* Stays when the memory is used for another connection: link_way.c. */
+    pthread_mutex_t lock;
+    uint64_t way;         /* guarded by lock: it carries messages to this node; 0 = to nobody */
+    bool was_way;         /* guarded by lock: ever since the memory was allocated */
+    teffi_conn *next_old; /* guarded by owner->lock: in link->old */
+
     /* immutable after init */
-    teffi_link *owner;
+    teffi_link *owner; /* the first of those that begin anew */
     bool dialled;
     nng_aio *recv_aio, *send_aio, *dial_aio;
     /* without a callback; NULL: tls, where it cannot be aborted */
@@ -153,7 +161,6 @@ struct teffi_conn {
     bool replaced; /* a newer connection took its place: what it still brings is dropped */
 
     /* guarded by lock */
-    pthread_mutex_t lock;
     nng_stream *stream;
     out_buffer control; /* handshake frames: go first, also before UP */
     out_buffer fill;    /* frames that wait */
@@ -208,6 +215,12 @@ typedef struct seen_silo {
     uint64_t stamp;
 } seen_silo;
 
+/* Who carried messages to a node last: link_way.c. */
+typedef struct link_way {
+    _Atomic uint64_t node; /* 0: none */
+    teffi_conn *_Atomic conn;
+} link_way;
+
 struct teffi_link {
     teffi_net net; /* first: the net is the link */
     /* immutable after init */
@@ -231,6 +244,8 @@ struct teffi_link {
     _Atomic uint64_t logged_s[LINK_FACTS];
     _Atomic uint64_t sequence; /* of dialled connections */
 
+    link_way ways[LINK_WAY_LINES][LINK_WAYS]; /* written under lock, read without */
+
     /* guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for shutdown and free */
@@ -238,7 +253,8 @@ struct teffi_link {
     nng_stream_listener *listener;
     link_node *buckets[LINK_BUCKETS];
     teffi_conn *conns, *dead;
-    unsigned live; /* connections not yet freed or dead */
+    teffi_conn *old; /* memory of those that were ways */
+    unsigned live;   /* connections not yet freed or dead */
     unsigned nodes;
     unsigned pending; /* accepted ones in their handshake */
     bool leaving;     /* shutdown began: no sends */
@@ -286,7 +302,7 @@ void teffi_link_node_unref(link_node *node);
 bool teffi_link_seen_newest(teffi_link *link, teffi_node_id id, bool note);
 
 /* ---- link_conn.c ---------------------------------------------------------------------------- */
-/* teffi_link_conn_new - counted in live, with one reference, the caller's; not listed yet. */
+/* teffi_link_conn_new - link->lock held; with one reference, the caller's; not listed yet. */
 teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled);
 void teffi_link_conn_ref(teffi_conn *conn);
 void teffi_link_conn_unref(teffi_conn *conn);
@@ -314,6 +330,8 @@ void teffi_link_conn_end(teffi_conn *conn);
 void teffi_link_conn_why(teffi_conn *conn, teff_err err, const char *text);
 /* teffi_link_conn_reap - free the dead. runs: not in a callback of theirs. */
 void teffi_link_conn_reap(teffi_link *link);
+/* teffi_link_conn_forget - free the memory that was kept for use again. The link's end. */
+void teffi_link_conn_forget(teffi_link *link);
 
 /* ---- link_dial.c ---------------------------------------------------------------------------- */
 /* teffi_link_dial_node - lock held; sets node->out. out: NULL when that cannot even begin; else the
@@ -337,8 +355,14 @@ void teffi_link_greet_first(teffi_conn *conn);
 /* teffi_link_greet_frame - a frame before UP. out: false: the connection ends. */
 bool teffi_link_greet_frame(teffi_conn *conn, const teffi_frame *frame);
 
-/* ---- link_send.c ---------------------------------------------------------------------------- */
+/* ---- link_way.c: which connection carries messages to a node -------------------------------- */
 teff_err teffi_link_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
+/* teffi_link_way_shut - link->lock held: whoever sends to this connection's node looks it up anew.
+ * NULL allowed. */
+void teffi_link_way_shut(teffi_conn *conn);
+void teffi_link_ways_shut(link_node *node); /* both of its connections */
+
+/* ---- link_send.c ---------------------------------------------------------------------------- */
 void teffi_link_send_cb(void *arg);
 /* teffi_link_send_later - a conn's later: the frames of a pass. */
 void teffi_link_send_later(teffi_later *later);
@@ -355,6 +379,9 @@ void teffi_link_send_steal(teffi_conn *from, teffi_conn *to);
 void teffi_link_send_linger(teffi_conn *conn);
 /* teffi_link_send_msg - a message on this very connection; takes msg on TEFF_OK only. */
 teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg);
+/* teffi_link_send_locked - the same with conn->lock held, which it lets go.
+ * in:   size, body_len, as teffi_frame_size said. */
+teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
 
 /* ---- link_recv.c ---------------------------------------------------------------------------- */
 void teffi_link_recv_cb(void *arg);

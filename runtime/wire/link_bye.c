@@ -25,6 +25,7 @@ void teffi_link_bye_heard(teffi_conn *conn)
     pthread_mutex_lock(&link->lock);
     teffi_conn *answer = node->out ? node->out : conn;
     node->bye_heard = true;
+    teffi_link_ways_shut(node);
     node->redial_ns = 0;
     teffi_link_send_finish(answer, TEFFI_FRAME_BYE_ACK);
     teffi_link_conn_ref(answer);
@@ -78,6 +79,7 @@ void teffi_link_peer_remove(teffi_net *net, teffi_node_id id, bool clean)
     link_node *node = teffi_link_node_find(link, id);
     if (node) {
         node->known = false;
+        teffi_link_ways_shut(node);
         node->redial_ns = 0;
         node->bye_wanted = clean;
         if (clean)
@@ -117,6 +119,8 @@ static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->lock);
     link->leaving = true;
+    for (teffi_conn *c = link->conns; c; c = c->next)
+        teffi_link_way_shut(c);
     teffi_conn **found = calloc((size_t)link->live + 1, sizeof(teffi_conn *));
     unsigned n = found ? say_all(link, found) : 0;
     pthread_mutex_unlock(&link->lock);

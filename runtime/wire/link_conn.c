@@ -4,8 +4,10 @@
  *          free reap, because an aio must not be freed in its own callback. */
 #include "wire/link.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static bool alloc_aios(teffi_conn *conn)
 {
@@ -17,7 +19,8 @@ static bool alloc_aios(teffi_conn *conn)
            (!conn->dialled || nng_aio_alloc(&conn->dial_aio, teffi_link_dial_cb, conn) == 0);
 }
 
-static void free_conn(teffi_conn *conn)
+/* All that it has but itself. */
+static void scrap(teffi_conn *conn)
 {
     nng_aio_free(conn->recv_aio);
     nng_aio_free(conn->send_aio);
@@ -34,20 +37,46 @@ static void free_conn(teffi_conn *conn)
     free(conn->in);
     pthread_mutex_destroy(&conn->write_gate);
     pthread_mutex_destroy(&conn->read_gate);
+}
+
+static void free_memory(teffi_conn *conn)
+{
     pthread_mutex_destroy(&conn->lock);
     free(conn);
 }
 
+/* link->lock held. Somebody may still come to it: link_way.c. */
+static void keep_memory(teffi_link *link, teffi_conn *conn)
+{
+    conn->next_old = link->old;
+    link->old = conn;
+}
+
+/* link->lock held. out: all zero behind what stays. */
+static teffi_conn *take_memory(teffi_link *link)
+{
+    teffi_conn *conn = link->old;
+    size_t stays = offsetof(teffi_conn, owner);
+    if (conn) {
+        link->old = conn->next_old;
+        memset((char *)conn + stays, 0, sizeof *conn - stays);
+        return conn;
+    }
+    conn = calloc(1, sizeof *conn);
+    if (conn)
+        pthread_mutex_init(&conn->lock, NULL);
+    return conn;
+}
+
 teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled)
 {
-    teffi_conn *conn = calloc(1, sizeof *conn);
+    teffi_conn *conn = take_memory(link);
     if (!conn)
         return NULL;
     conn->owner = link;
     conn->dialled = dialled;
     atomic_init(&conn->refs, 1);
     atomic_init(&conn->state, dialled ? CONN_DIALING : CONN_GREETING);
-    pthread_mutex_init(&conn->lock, NULL);
     pthread_mutex_init(&conn->read_gate, NULL);
     pthread_mutex_init(&conn->write_gate, NULL);
     conn->later.run = teffi_link_send_later;
@@ -56,7 +85,8 @@ teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled)
     conn->reader = &link->readers[n % LINK_READERS];
     conn->deadline_ns = teffi_link_now(link) + link->hello_timeout_ms * 1000000ull;
     if (!alloc_aios(conn)) {
-        free_conn(conn);
+        scrap(conn);
+        keep_memory(link, conn);
         return NULL;
     }
     return conn;
@@ -182,6 +212,7 @@ static void plan_redial(link_node *node, bool failed)
 /* The node's view of the end; lock held. out: a connection to flush. */
 static teffi_conn *detach(teffi_conn *conn, link_node *node)
 {
+    teffi_link_way_shut(conn);
     if (node->in == conn)
         node->in = NULL;
     if (node->out != conn)
@@ -274,6 +305,19 @@ void teffi_link_conn_end(teffi_conn *conn)
     teffi_link_conn_unref(conn); /* the list's */
 }
 
+/* Not of all: who connects and never gets a message costs no memory that stays. */
+static void bury(teffi_link *link, teffi_conn *conn)
+{
+    scrap(conn);
+    pthread_mutex_lock(&link->lock);
+    bool keep = conn->was_way;
+    if (keep)
+        keep_memory(link, conn);
+    pthread_mutex_unlock(&link->lock);
+    if (!keep)
+        free_memory(conn);
+}
+
 void teffi_link_conn_reap(teffi_link *link)
 {
     pthread_mutex_lock(&link->lock);
@@ -282,7 +326,16 @@ void teffi_link_conn_reap(teffi_link *link)
     pthread_mutex_unlock(&link->lock);
     while (conn) {
         teffi_conn *next = conn->dead_next;
-        free_conn(conn);
+        bury(link, conn);
         conn = next;
+    }
+}
+
+void teffi_link_conn_forget(teffi_link *link)
+{
+    while (link->old) {
+        teffi_conn *conn = link->old;
+        link->old = conn->next_old;
+        free_memory(conn);
     }
 }

@@ -138,6 +138,7 @@ static teffi_conn *replace_in(link_node *node, teffi_conn *conn)
     node->bye_heard = false;
     if (old) {
         old->replaced = true;
+        teffi_link_way_shut(old);
         teffi_link_conn_ref(old);
     }
     return old;
@@ -242,9 +243,10 @@ static bool establish(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYTES])
         }
         post_done(conn, node);
     }
+    if (old) /* before anybody finds the new one: what it is sent follows what it takes over */
+        teffi_link_send_steal(old, conn);
     pthread_mutex_unlock(&link->lock);
     if (old) {
-        teffi_link_send_steal(old, conn);
         teffi_link_conn_kill(old);
         teffi_link_conn_unref(old);
     }

@@ -324,21 +324,15 @@ static bool put_off(teffi_conn *conn)
     return exec && exec->ops->put_off && exec->ops->put_off(exec, &conn->later);
 }
 
-teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg)
+teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len)
 {
-    teffi_link *link = conn->owner;
-    size_t size, body_len;
-    teff_err err = teffi_frame_size(msg, link->frame_max_bytes, &size, &body_len);
-    if (err)
-        return err;
-    pthread_mutex_lock(&conn->lock);
-    err = append(conn, msg, size, body_len);
+    teff_err err = append(conn, msg, size, body_len);
     next_step step = err ? LEAVE_IT : next(conn);
+    if (step != LEAVE_IT)
+        teffi_link_conn_ref(conn); /* the flight's, or later's */
     pthread_mutex_unlock(&conn->lock);
     if (err)
         return err;
-    if (step != LEAVE_IT)
-        teffi_link_conn_ref(conn); /* the flight's, or later's */
     if (step == WRITE)
         fly(conn);
     else if (step == PUT_OFF && !put_off(conn))
@@ -347,41 +341,12 @@ teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg)
     return TEFF_OK;
 }
 
-/* Lock held. The connection that carries messages to a node, made when there is none. */
-static teff_err way_to(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
+teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg)
 {
-    link_node *node = teffi_link_node_find(link, to);
-    bool client = to.silo & TEFFI_CLIENT_BIT;
-    *dial = false;
-    if (link->leaving || !node || node->bye_heard || node->bye_wanted)
-        return TEFF_E_CLOSED;
-    *conn = client ? node->in : node->out;
-    if (*conn)
-        return client || node->known ? TEFF_OK : TEFF_E_CLOSED;
-    if (client || !node->known)
-        return TEFF_E_CLOSED;
-    if (node->dial_failed)
-        return TEFF_E_UNREACHABLE;
-    *conn = teffi_link_dial_node(node);
-    *dial = *conn != NULL;
-    return *conn ? TEFF_OK : TEFF_E_NOMEM;
-}
-
-teff_err teffi_link_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
-{
-    teffi_link *link = (teffi_link *)net;
-    teffi_conn *conn;
-    bool dial;
-    pthread_mutex_lock(&link->lock);
-    teff_err err = way_to(link, to, &conn, &dial);
-    if (!err)
-        teffi_link_conn_ref(conn);
-    pthread_mutex_unlock(&link->lock);
+    size_t size, body_len;
+    teff_err err = teffi_frame_size(msg, conn->owner->frame_max_bytes, &size, &body_len);
     if (err)
         return err;
-    err = teffi_link_send_msg(conn, msg);
-    if (dial)
-        teffi_link_dial_start(conn);
-    teffi_link_conn_unref(conn);
-    return err;
+    pthread_mutex_lock(&conn->lock);
+    return teffi_link_send_locked(conn, msg, size, body_len);
 }

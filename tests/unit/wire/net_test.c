@@ -88,6 +88,8 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     while (n->hold)
         pthread_cond_wait(&n->changed, &n->lock);
     n->messages++;
+    if (n->look)
+        n->look(n, msg);
     n->disorder += msg->call_slot <= n->last_slot && msg->item.kind == TEFFI_MSG_REQUEST;
     n->last_slot = msg->call_slot;
     n->last_peer = *from;
