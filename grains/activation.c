@@ -202,7 +202,7 @@ static void start(teffi_activation *act, teffi_msg *msg, const teff_method *meth
 
 /* The memory may have been given to another grain since the sender looked, or was another's all the
  * time, of the same hash. */
-static bool misdirected(teffi_activation *act, const teffi_msg *msg)
+static bool misdirected(teffi_activation *act, teffi_msg *msg)
 {
     teffi_ident ident = teffi_ident_msg(msg), own = teffi_activation_ident(act);
     if (teffi_ident_is(&ident, &own))

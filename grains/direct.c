@@ -5,7 +5,6 @@
 
 #include "cluster/membership.h"
 #include "locate.h"
-#include "placement.h"
 #include "sched/direct.h"
 #include "turn.h"
 
@@ -83,24 +82,6 @@ static teffi_activation *claim(teffi_grains *grains, const teffi_ident *ident,
     return NULL;
 }
 
-static teffi_msg *request_of(const teffi_ask *ask, const teffi_activation *act,
-                             const teff_method *method, uint32_t kind)
-{
-    teffi_msg *msg = teffi_msg_new(kind);
-    if (!msg)
-        return NULL;
-    msg->src = ask->ctx->node->id;
-    msg->flags = teffi_placement_flags(ask->type->placement);
-    msg->type_id = ask->type->id;
-    msg->method_id = method->id;
-    msg->key = teffi_activation_ident(act).key; /* stays as long as its turn */
-    msg->key_len = act->key_len;
-    if (!method->in || (msg->body = method->in->copy(&msg->arena, ask->in)))
-        return msg;
-    teffi_msg_free(msg);
-    return NULL;
-}
-
 /* ---- time ---- */
 
 /* Short timeouts are measured with the clock (25 ns), long ones with the executor's coarse one: an
@@ -165,9 +146,6 @@ static teffi_call *make_pending(const teffi_ask *ask, const teff_method *method,
 /* What is under way in place. */
 typedef struct visit {
     const teffi_ask *ask;
-    teffi_activation *act; /* claimed */
-    const teff_method *method;
-    teffi_msg *request;
     teffi_in_place place;
     stopwatch watch;
 } visit;
@@ -181,53 +159,52 @@ static teff_err ended(const visit *v)
 
 static void leave(visit *v)
 {
-    teffi_activation_settle_later(v->act);
-    teffi_direct_done(v->ask->ctx->node->exec, &v->act->group);
+    teffi_activation_settle_later(v->place.act);
+    teffi_direct_done(v->ask->ctx->node->exec, &v->place.act->group);
 }
 
 /* out: TEFFI_TURN_NOT_STARTED: the claim is given back. Else the caller leaves. */
 static teffi_turn_end run(visit *v)
 {
-    const teff_grain_type *type = v->act->type;
+    teffi_activation *act = v->place.act;
+    const teff_grain_type *type = act->type;
     v->watch = start_watch(v->ask);
-    teffi_turn_end how = teffi_turn_in_place(v->act, v->request, v->method, &v->place);
+    teffi_turn_end how = teffi_turn_in_place(&v->place);
     if (how == TEFFI_TURN_NOT_STARTED) {
-        teffi_msg_free(v->request);
-        (void)let_go(v->act);
+        (void)let_go(act);
     } else {
         uint32_t ms = passed_ms(&v->watch, v->ask->ctx->node->exec);
-        took(type, (size_t)(v->method - type->info->methods), ms >= LONG_MS);
+        took(type, (size_t)(v->place.method - type->info->methods), ms >= LONG_MS);
     }
     return how;
 }
 
-/* The target, claimed, and the message. out: false: through the queue. */
+/* The target, claimed. out: false: through the queue. */
 static bool begin(visit *v, const teffi_ask *ask, uint32_t kind, bool beside)
 {
     teffi_grains *grains = ask->ctx->node->grains;
     uint8_t key[TEFFI_KEY_BYTES_MAX] __attribute__((uninitialized));
     const char *why;
-    v->ask = ask;
-    v->method = ask->method;
-    v->place = (teffi_in_place){.caller = ask->ctx};
     if (!teffi_direct_may(grains->node->exec, beside))
         return false;
     uint32_t len = teffi_key_encode(ask->type->key_kind, ask->key, key, &why);
     if (!len)
         return false; /* the queue's way has the error's text */
     teffi_ident ident = teffi_ident_of(ask->type->id, key, len);
-    v->act = claim(grains, &ident, &v->method);
-    if (!v->act)
-        return false;
-    v->request = request_of(ask, v->act, v->method, kind);
-    return v->request || let_go(v->act);
+    v->ask = ask;
+    v->place.caller = ask->ctx;
+    v->place.method = ask->method;
+    v->place.in = ask->in;
+    v->place.kind = kind;
+    v->place.out = NULL;
+    v->place.err = TEFF_OK;
+    v->place.act = claim(grains, &ident, &v->place.method);
+    return v->place.act != NULL;
 }
 
 static teffi_call *goes_on(visit *v)
 {
-    teffi_call *call = make_pending(v->ask, v->method, v->request, &v->watch);
-    teffi_turn_detach(&v->place);
-    return call;
+    return make_pending(v->ask, v->place.method, teffi_turn_detach(&v->place), &v->watch);
 }
 
 bool teffi_direct_ask(const teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
@@ -291,7 +268,7 @@ bool teffi_direct_send(const teffi_ask *ask)
     if (how == TEFFI_TURN_NOT_STARTED)
         return false;
     if (how == TEFFI_TURN_WAITS)
-        teffi_turn_detach(&v.place);
+        (void)teffi_turn_detach(&v.place);
     leave(&v);
     return true;
 }

@@ -25,9 +25,12 @@ static inline teffi_ident teffi_ident_of(uint32_t type, const uint8_t *key, uint
     return (teffi_ident){type, len, key, teffi_hash64(key, len, type)};
 }
 
-static inline teffi_ident teffi_ident_msg(const teffi_msg *msg)
+/* Of a request; its hash is worked out once. */
+static inline teffi_ident teffi_ident_msg(teffi_msg *msg)
 {
-    return teffi_ident_of(msg->type_id, msg->key, msg->key_len);
+    if (!msg->hash)
+        msg->hash = teffi_hash64(msg->key, msg->key_len, msg->type_id);
+    return (teffi_ident){msg->type_id, msg->key_len, msg->key, msg->hash};
 }
 
 static inline bool teffi_ident_is(const teffi_ident *a, const teffi_ident *b)

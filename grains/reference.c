@@ -28,7 +28,7 @@ static uint64_t deadline_of(teff_ctx *ctx, const teff_method *method)
 
 static teff_err put_key(teff_ctx *ctx, teffi_msg *msg, const teff_type_info *type, teff_key key)
 {
-    uint8_t bytes[TEFFI_KEY_BYTES_MAX];
+    uint8_t bytes[TEFFI_KEY_BYTES_MAX] __attribute__((uninitialized));
     const char *why;
     msg->key_len = teffi_key_encode(type->key_kind, &key, bytes, &why);
     if (!msg->key_len)

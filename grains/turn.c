@@ -33,8 +33,8 @@ void teffi_turn_resumes(teffi_activation *act, teffi_item *item)
         does(act, turn->name);
 }
 
-static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
-                      teffi_msg *request, const char *name)
+static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                             const char *name)
 {
     does(act, name);
     turn->name = name;
@@ -42,7 +42,9 @@ static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fibe
     turn->ctx.fiber = fiber;
     turn->ctx.owner = turn;
     turn->act = act;
-    turn->request = request;
+    turn->request = NULL;
+    turn->place = NULL;
+    turn->on_stack = false;
     turn->next = act->turns;
     turn->prev = &act->turns;
     if (turn->next)
@@ -50,13 +52,16 @@ static void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fibe
     act->turns = turn;
 }
 
-static void turn_fini(teffi_turn *turn)
+static inline void turn_fini(teffi_turn *turn)
 {
     *turn->prev = turn->next;
     if (turn->next)
         turn->next->prev = turn->prev;
     teffi_ctx_fini(&turn->ctx);
-    teffi_msg_free(turn->request);
+    if (turn->on_stack)
+        teffi_arena_drop(&turn->request->arena);
+    else
+        teffi_msg_free(turn->request);
 }
 
 void teffi_turns_discard(teffi_activation *act)
@@ -65,29 +70,44 @@ void teffi_turns_discard(teffi_activation *act)
         turn_fini(act->turns);
 }
 
-/* ---- requests ---- */
+/* ---- answers ---- */
 
-typedef struct teffi_start { /* on the starter's stack, then on the fiber's */
-    teffi_activation *act;
-    teffi_msg *request;
-    const teff_method *method;
-    teffi_fiber *fiber;
-    teffi_class class;
-    teffi_in_place *place; /* NULL: the answer is a message */
-} start;
-
-/* To a caller of this silo the answer is copied, since out may point into the grain's state;
- * towards another silo it is packed before respond returns. */
-static teff_err put_answer(teffi_node *node, teffi_msg *response, const teffi_msg *request,
-                           const teff_method *method, ProtobufCMessage *out)
+/* The request becomes its own answer, but one that is large, or lies on this stack, and whose
+ * answer is to stay. */
+static teffi_msg *response_of(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
-    if (!method->out)
-        return TEFF_OK;
-    if (teffi_node_is(request->src, node->id))
-        response->body = method->out->copy(&response->arena, out);
-    else
-        response->body = out;
-    return response->body ? TEFF_OK : TEFF_E_NOMEM;
+    const teffi_node *node = turn->ctx.node;
+    teffi_msg *request = turn->request;
+    if (stays && (turn->on_stack || request->arena.chunks)) {
+        *to = node->id;
+        return teffi_node_response(node, request);
+    }
+    turn->request = NULL;
+    *to = teffi_node_response_in(node, request);
+    return request;
+}
+
+/* To a caller of this silo the answer is copied, since out may point into the grain's state, and
+ * stays; towards another silo it is packed before respond returns. */
+static void answer(teffi_turn *turn, const teff_method *method, teff_err err, ProtobufCMessage *out)
+{
+    teff_ctx *ctx = &turn->ctx;
+    if (turn->request->item.kind != TEFFI_MSG_REQUEST)
+        return;
+    bool stays = teffi_node_is(turn->request->src, ctx->node->id);
+    teffi_node_id to;
+    teffi_msg *response = response_of(turn, stays, &to);
+    if (!response)
+        return; /* the caller's deadline tells it */
+    if (!err && out) {
+        response->body = stays ? method->out->copy(&response->arena, out) : out;
+        err = response->body ? TEFF_OK : TEFF_E_NOMEM;
+    }
+    response->err = (uint16_t)err;
+    if (err && ctx->text)
+        response->text =
+            stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
+    teffi_node_respond_to(ctx->node, to, response);
 }
 
 static bool too_large(const teff_type_info *info, const ProtobufCMessage *body)
@@ -96,46 +116,33 @@ static bool too_large(const teff_type_info *info, const ProtobufCMessage *body)
            protobuf_c_message_get_packed_size(body) > info->max_message_bytes;
 }
 
-static void answer(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
-{
-    teffi_node *node = ctx->node;
-    if (s->request->item.kind != TEFFI_MSG_REQUEST)
-        return;
-    teffi_msg *response = teffi_node_response(node, s->request);
-    if (!response)
-        return; /* the caller's deadline tells it */
-    if (!err)
-        err = put_answer(node, response, s->request, s->method, out);
-    response->err = (uint16_t)err;
-    if (err && teff_error(ctx)[0])
-        response->text =
-            teff_arena_copy(&response->arena, teff_error(ctx), strlen(teff_error(ctx)));
-    teffi_node_respond(node, s->request, response);
-}
-
 /* The caller waits on this thread, below this stack. */
-static void hand_over(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
+static void hand_over(teffi_turn *turn, const teff_method *method, teff_err err,
+                      const ProtobufCMessage *out)
 {
-    teffi_in_place *place = s->place;
+    teffi_in_place *place = turn->place;
     if (!err && out && place->out) {
-        *place->out = s->method->out->copy(&place->caller->arena, out);
+        *place->out = method->out->copy(&place->caller->arena, out);
         err = *place->out ? TEFF_OK : TEFF_E_NOMEM;
     }
     place->err = (teff_err)(uint16_t)err; /* as in a message */
     if (err)
-        (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(ctx));
+        (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
-static void end(teff_ctx *ctx, const start *s, teff_err err, ProtobufCMessage *out)
+static void end(teffi_turn *turn, const teff_method *method, teff_err err, ProtobufCMessage *out)
 {
-    if (!err && too_large(s->act->type->info, out))
-        err = teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE, "%s: the answer is over %u bytes",
-                             s->method->name, s->act->type->info->max_message_bytes);
-    if (s->place)
-        hand_over(ctx, s, err, out);
+    const teff_type_info *info = turn->act->type->info;
+    if (!err && too_large(info, out))
+        err = teffi_ctx_fail(&turn->ctx, TEFF_E_TOO_LARGE, "%s: the answer is over %u bytes",
+                             method->name, info->max_message_bytes);
+    if (turn->place)
+        hand_over(turn, method, err, out);
     else
-        answer(ctx, s, err, out);
+        answer(turn, method, err, out);
 }
+
+/* ---- requests ---- */
 
 static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
 {
@@ -147,69 +154,113 @@ static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
     return out;
 }
 
-static void request_main(void *arg)
+/* On the turn's fiber. */
+static inline void run(teffi_turn *turn, const teff_method *method)
 {
-    start s = *(start *)arg; /* arg is gone at the first suspend */
-    teffi_activation *act = s.act;
-    teffi_turn turn __attribute__((uninitialized));
-    turn_init(&turn, act, s.fiber, s.request, s.method->name);
-    if (s.place)
-        s.place->start = &s;
-    ProtobufCMessage *out = new_out(s.request, s.method);
+    teffi_activation *act = turn->act;
+    teffi_class class = teffi_class_of(act->type->info, method);
+    teffi_msg *request = turn->request;
+    act->running++;
+    act->running_of[class]++;
+    ProtobufCMessage *out = new_out(request, method);
     teff_err err = TEFF_E_NOMEM;
-    if (out || !s.method->out) {
-        teff_grain grain = teffi_turn_grain(&turn.ctx, act);
-        err = s.method->invoke(&grain, act->type->methods, s.request->body, out);
+    if (out || !method->out) {
+        teff_grain grain = teffi_turn_grain(&turn->ctx, act);
+        err = method->invoke(&grain, act->type->methods, request->body, out);
     }
-    end(&turn.ctx, &s, err, out);
-    turn_fini(&turn);
+    end(turn, method, err, out);
+    turn_fini(turn);
     act->running--;
-    act->running_of[s.class]--;
+    act->running_of[class]--;
 }
 
-/* Its first steps are the caller's. */
+typedef struct start { /* on the starter's stack, gone at the first suspend */
+    teffi_activation *act;
+    teffi_msg *request;
+    const teff_method *method;
+    teffi_fiber *fiber;
+} start;
+
+static void request_main(void *arg)
+{
+    const start *s = arg;
+    const teff_method *method = s->method;
+    teffi_turn turn __attribute__((uninitialized));
+    turn_init(&turn, s->act, s->fiber, method->name);
+    turn.request = s->request;
+    run(&turn, method);
+}
+
 static teff_err prepare(start *s)
 {
     teff_err err = s->method->in ? teffi_msg_unpack(s->request, s->method->in->desc) : TEFF_OK;
     if (err)
         return err;
-    s->class = teffi_class_of(s->act->type->info, s->method);
     s->fiber = teffi_fiber_new(s->act->grains->node->exec->fibers, request_main, s);
-    if (!s->fiber)
-        return TEFF_E_OVERLOADED;
-    s->act->running++;
-    s->act->running_of[s->class]++;
-    teffi_fiber_label(s->fiber, s->method->name);
-    return TEFF_OK;
+    return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
 }
 
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)
 {
     start s = {.act = act, .request = request, .method = method};
     teff_err err = prepare(&s);
-    if (err)
+    if (err) {
         teffi_node_answer(act->grains->node, request, err, "the request cannot be started here");
-    else
-        (void)teffi_fiber_resume(s.fiber);
+        return;
+    }
+    teffi_fiber_label(s.fiber, method->name);
+    (void)teffi_fiber_resume(s.fiber);
 }
 
-teffi_turn_end teffi_turn_in_place(teffi_activation *act, teffi_msg *request,
-                                   const teff_method *method, teffi_in_place *place)
+/* ---- in place ---- */
+
+typedef struct place_frame { /* on the method's stack */
+    teffi_turn turn;
+    teffi_msg request;
+    _Alignas(16) uint8_t bytes[TEFFI_MSG_INLINE];
+} place_frame;
+
+/* The request is copied: its caller may be gone before the method has read it all. */
+static void place_main(void *arg)
 {
-    teffi_exec *exec = act->grains->node->exec;
-    start s = {.act = act, .request = request, .method = method, .place = place};
-    if (prepare(&s))
+    teffi_in_place *place = arg;
+    const teff_method *method = place->method;
+    place_frame f __attribute__((uninitialized));
+    teffi_msg_init(&f.request, place->kind, f.bytes);
+    if (method->in && !(f.request.body = method->in->copy(&f.request.arena, place->in))) {
+        teffi_arena_drop(&f.request.arena);
+        return;
+    }
+    turn_init(&f.turn, place->act, place->fiber, method->name);
+    f.request.src = f.turn.ctx.node->id;
+    f.turn.request = &f.request;
+    f.turn.on_stack = true;
+    f.turn.place = place;
+    place->turn = &f.turn;
+    run(&f.turn, method);
+}
+
+teffi_turn_end teffi_turn_in_place(teffi_in_place *place)
+{
+    teffi_exec *exec = place->act->grains->node->exec;
+    place->turn = NULL;
+    place->fiber = teffi_fiber_new(exec->fibers, place_main, place);
+    if (!place->fiber)
         return TEFFI_TURN_NOT_STARTED;
-    teffi_activation_used(act);
-    teffi_group *outer = teffi_direct_enter(exec, &act->group);
-    bool ended = teffi_fiber_resume(s.fiber);
+    teffi_fiber_label(place->fiber, place->method->name);
+    teffi_activation_used(place->act);
+    teffi_group *outer = teffi_direct_enter(exec, &place->act->group);
+    bool ended = teffi_fiber_resume(place->fiber);
     teffi_direct_leave(exec, outer);
-    return ended ? TEFFI_TURN_ENDED : TEFFI_TURN_WAITS;
+    if (!ended)
+        return TEFFI_TURN_WAITS;
+    return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
 }
 
-void teffi_turn_detach(teffi_in_place *place)
+teffi_msg *teffi_turn_detach(teffi_in_place *place)
 {
-    place->start->place = NULL;
+    place->turn->place = NULL;
+    return place->turn->request;
 }
 
 /* ---- an activation's own life ---- */
@@ -224,8 +275,8 @@ typedef struct life {
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
-    teffi_turn turn;
-    turn_init(&turn, l.act, l.fiber, NULL, l.label);
+    teffi_turn turn __attribute__((uninitialized));
+    turn_init(&turn, l.act, l.fiber, l.label);
     l.fn(&turn.ctx, l.act);
     turn_fini(&turn);
     l.act->busy = false;

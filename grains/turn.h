@@ -10,7 +10,9 @@
 typedef struct teffi_turn {
     teff_ctx ctx; /* owner points back here */
     teffi_activation *act;
-    teffi_msg *request;              /* NULL: the activation's own life */
+    teffi_msg *request;              /* NULL: the activation's own life; or it is the answer now */
+    struct teffi_in_place *place;    /* the answer goes there; NULL: it is a message */
+    bool on_stack;                   /* the request, beside the turn */
     const char *name;                /* the method's, or the type's; constant */
     struct teffi_turn *next, **prev; /* of the activation */
 } teffi_turn;
@@ -23,26 +25,31 @@ void teffi_turns_discard(teffi_activation *act);
  * the worker's own stack. Counts itself in act->running while it runs. */
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
 
-/* A request that runs inside its caller's turn: where its answer goes, on the caller's stack. */
+/* A request that runs inside its caller's turn: what it is and where its answer goes, on the
+ * caller's stack. */
 typedef struct teffi_in_place {
     teff_ctx *caller;
-    ProtobufCMessage **out;    /* NULL: nobody wants it */
-    teff_err err;              /* how it ended; the text is in caller */
-    struct teffi_start *start; /* turn.c's */
+    teffi_activation *act; /* its group is claimed */
+    const teff_method *method;
+    const ProtobufCMessage *in; /* copied into the method's stack */
+    uint32_t kind;              /* TEFFI_MSG_REQUEST or _ONEWAY */
+    ProtobufCMessage **out;     /* NULL: nobody wants it */
+    teff_err err;               /* how it ended; the text is in caller */
+    teffi_fiber *fiber;         /* turn.c's, as turn */
+    teffi_turn *turn;
 } teffi_in_place;
 
 typedef enum teffi_turn_end {
-    TEFFI_TURN_NOT_STARTED, /* no memory, no stack; the request is still the caller's */
+    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, too deep to copy */
     TEFFI_TURN_ENDED,
     TEFFI_TURN_WAITS /* or gave way: teffi_turn_detach, before the claim is given back */
 } teffi_turn_end;
 
-/* teffi_turn_in_place - as teffi_turn_start, in the turn of place->caller, act's group claimed. */
-teffi_turn_end teffi_turn_in_place(teffi_activation *act, teffi_msg *request,
-                                   const teff_method *method, teffi_in_place *place);
+/* teffi_turn_in_place - as teffi_turn_start, in the turn of place->caller. */
+teffi_turn_end teffi_turn_in_place(teffi_in_place *place);
 
-/* teffi_turn_detach - from now on it answers its request. */
-void teffi_turn_detach(teffi_in_place *place);
+/* teffi_turn_detach - from now on it answers its request. out: that. */
+teffi_msg *teffi_turn_detach(teffi_in_place *place);
 
 /* teffi_turn_life - run fn on a fiber as the activation's own (activate, deactivate); act->busy
  * until it has ended. errs: TEFF_E_NOMEM: not started. */

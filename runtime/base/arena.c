@@ -7,7 +7,7 @@
 #include <string.h>
 #include "base/block.h"
 
-enum { ALIGN = 16, CHUNK_MIN = 1024, CHUNK_MAX = 64 * 1024 };
+enum { ALIGN = TEFFI_ARENA_ALIGN, CHUNK_MIN = 1024, CHUNK_MAX = 64 * 1024 };
 
 struct teffi_chunk {
     teffi_chunk *next;
@@ -19,24 +19,18 @@ static inline size_t round_up(size_t n)
     return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }
 
-void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
+void teffi_arena_free_chunks(teffi_chunk *chunks)
 {
-    uintptr_t start = ((uintptr_t)block + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
-    uintptr_t stop = (uintptr_t)block + n;
-    bool room = block && start < stop;
-    *arena = (teff_arena){.at = room ? (uint8_t *)start : NULL,
-                          .end = room ? (uint8_t *)stop : NULL,
-                          .budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX};
+    while (chunks) {
+        teffi_chunk *next = chunks->next;
+        teffi_block_put(chunks, chunks->size);
+        chunks = next;
+    }
 }
 
 void teffi_arena_fini(teff_arena *arena)
 {
-    teffi_chunk *chunk = arena->chunks;
-    while (chunk) {
-        teffi_chunk *next = chunk->next;
-        teffi_block_put(chunk, chunk->size);
-        chunk = next;
-    }
+    teffi_arena_free_chunks(arena->chunks);
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 
@@ -56,7 +50,7 @@ static bool grow(teff_arena *arena, size_t need)
     if (size > CHUNK_MAX)
         size = CHUNK_MAX;
     if (size < need + sizeof(teffi_chunk) + ALIGN)
-        size = need + sizeof(teffi_chunk) + ALIGN;
+        size = round_up(need + sizeof(teffi_chunk) + ALIGN);
     teffi_chunk *chunk = new_chunk(size);
     if (!chunk)
         return false;
@@ -67,11 +61,11 @@ static bool grow(teff_arena *arena, size_t need)
     return true;
 }
 
-static inline void *take(teff_arena *arena, size_t n)
+void *teffi_arena_take_more(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
-    size_t need = round_up(n ? n : 1);
+    size_t need = round_up(n);
     if (need > (size_t)(arena->end - arena->at) && !grow(arena, need))
         return NULL;
     void *p = arena->at;
@@ -98,33 +92,50 @@ static inline void zero(char *p, size_t n)
 
 void *teff_arena_alloc(teff_arena *arena, size_t n)
 {
-    void *p = take(arena, n);
+    void *p = teffi_arena_take(arena, n);
     if (p)
         zero(p, n);
     return p;
 }
 
-void *teffi_arena_take(teff_arena *arena, size_t n)
+/* Short ones, as most names are, without a call: both ends, which may overlap. */
+static inline void copy(char *p, const char *src, size_t n)
 {
-    return take(arena, n);
+    if (n > 16) {
+        memcpy(p, src, n);
+    } else if (n >= 8) {
+        uint64_t first, last;
+        memcpy(&first, src, 8);
+        memcpy(&last, src + n - 8, 8);
+        memcpy(p, &first, 8);
+        memcpy(p + n - 8, &last, 8);
+    } else if (n >= 4) {
+        uint32_t first, last;
+        memcpy(&first, src, 4);
+        memcpy(&last, src + n - 4, 4);
+        memcpy(p, &first, 4);
+        memcpy(p + n - 4, &last, 4);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            p[i] = src[i];
+    }
 }
 
 void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
 {
     if (n == SIZE_MAX)
         return NULL;
-    char *p = take(arena, n + 1);
+    char *p = teffi_arena_take(arena, n + 1);
     if (!p)
         return NULL;
-    if (n)
-        memcpy(p, src, n);
+    copy(p, src, n);
     p[n] = '\0';
     return p;
 }
 
 static void *pb_alloc(void *arena, size_t n)
 {
-    return take(arena, n);
+    return teffi_arena_take(arena, n);
 }
 
 static void pb_free(void *arena, void *p)

@@ -19,15 +19,48 @@ struct teff_arena {
     size_t budget_bytes; /* allocation fails past it */
 };
 
+enum { TEFFI_ARENA_ALIGN = 16 };
+
 /* teffi_arena_init - an arena that starts in the caller's block.
  * in:   block, borrowed for the arena's life, may be NULL with n 0; budget_bytes, 0 = no limit. */
-void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes);
+static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
+{
+    uintptr_t mask = ~(uintptr_t)(TEFFI_ARENA_ALIGN - 1);
+    uintptr_t start = ((uintptr_t)block + TEFFI_ARENA_ALIGN - 1) & mask;
+    uintptr_t stop = ((uintptr_t)block + n) & mask;
+    bool room = block && start < stop;
+    *arena = (teff_arena){.at = room ? (uint8_t *)start : NULL,
+                          .end = room ? (uint8_t *)stop : NULL,
+                          .budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX};
+}
 
 /* teffi_arena_fini - frees all; the arena is as after an init without block. Zeroed is allowed. */
 void teffi_arena_fini(teff_arena *arena);
 
-/* teffi_arena_take - as teff_arena_alloc, not zeroed. */
-void *teffi_arena_take(teff_arena *arena, size_t n);
+void teffi_arena_free_chunks(teffi_chunk *chunks);
+
+/* teffi_arena_drop - the same of an arena that is not used any more. */
+static inline void teffi_arena_drop(teff_arena *arena)
+{
+    if (arena->chunks)
+        teffi_arena_free_chunks(arena->chunks);
+}
+
+/* The rest of teffi_arena_take: a new block, or no memory. */
+void *teffi_arena_take_more(teff_arena *arena, size_t n);
+
+/* teffi_arena_take - as teff_arena_alloc, not zeroed. A block's end is a multiple of ALIGN, so what
+ * fits in it fits rounded up, too. */
+static inline void *teffi_arena_take(teff_arena *arena, size_t n)
+{
+    n += n == 0;
+    if (n > (size_t)(arena->end - arena->at) || n > arena->budget_bytes - arena->used_bytes)
+        return teffi_arena_take_more(arena, n);
+    void *p = arena->at;
+    arena->at += (n + TEFFI_ARENA_ALIGN - 1) & ~(size_t)(TEFFI_ARENA_ALIGN - 1);
+    arena->used_bytes += n;
+    return p;
+}
 
 /* teffi_arena_allocator - protobuf-c's view of the arena (free does nothing). */
 ProtobufCAllocator teffi_arena_allocator(teff_arena *arena);

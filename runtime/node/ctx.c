@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "base/zero.h"
 #include "sched/closure.h"
 #include "wire/encode.h"
 
 void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
 {
-    memset(ctx, 0, offsetof(teff_ctx, text_buf)); /* the rest is half a KiB, and not read before */
+    teffi_zero(ctx, offsetof(teff_ctx, text_buf)); /* the rest is half a KiB, and not read before */
     ctx->node = node;
     ctx->group = group;
     teffi_arena_init(&ctx->arena, NULL, 0, 0);

@@ -220,24 +220,54 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
     return response;
 }
 
-void teffi_node_respond(teffi_node *node, const teffi_msg *request, teffi_msg *response)
+/* A client's call came through its gateway, and its answer goes back the same way. */
+static teffi_node_id way_back(const teffi_node *node, const teffi_msg *request)
 {
-    teffi_node_id next = request->src;
-    if (!teffi_node_none(request->via) && !teffi_node_is(request->via, node->id))
-        next = request->via;
-    teff_err err = teffi_node_send(node, next, response);
-    if (err == TEFF_E_TOO_LARGE && !response->err) {
-        teffi_msg *instead = teffi_node_response(node, request);
-        if (instead) {
-            instead->err = TEFF_E_TOO_LARGE;
-            instead->text = "the answer is larger than a frame may be";
-            teffi_node_respond(node, request, instead);
-        }
+    bool through = !teffi_node_none(request->via) && !teffi_node_is(request->via, node->id);
+    return through ? request->via : request->src;
+}
+
+teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
+{
+    teffi_node_id to = way_back(node, request);
+    request->item.kind = TEFFI_MSG_RESPONSE;
+    request->flags = 0;
+    request->hops = 0;
+    request->to = (teffi_pid){.node = request->src};
+    request->src = node->id;
+    request->via = (teffi_node_id){0};
+    request->type_id = 0;
+    request->method_id = 0;
+    request->deadline_ns = 0;
+    request->key = NULL;
+    request->key_len = 0;
+    request->raw = NULL;
+    request->raw_len = 0;
+    request->body = NULL;
+    return to;
+}
+
+void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
+{
+    teff_err err = teffi_node_send(node, to, response);
+    if (err == TEFF_E_TOO_LARGE && !response->err) { /* it is still ours: less goes instead */
+        response->err = TEFF_E_TOO_LARGE;
+        response->text = "the answer is larger than a frame may be";
+        response->body = NULL;
+        response->raw = NULL;
+        response->raw_len = 0;
+        count_dropped(node);
+        err = teffi_node_send(node, to, response);
     }
     if (err) {
         count_dropped(node);
         teffi_msg_free(response);
     }
+}
+
+void teffi_node_respond(teffi_node *node, const teffi_msg *request, teffi_msg *response)
+{
+    teffi_node_respond_to(node, way_back(node, request), response);
 }
 
 void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const char *text)

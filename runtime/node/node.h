@@ -123,8 +123,12 @@ void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const
 /* teffi_node_answer_with - end a request with a body, borrowed, packed. Owns request. */
 void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
 
-/* teffi_node_respond - send response, made by teffi_node_response. Owns it. */
+/* teffi_node_response - a response to request, with nothing in it yet. out: NULL: memory is out.
+ * teffi_node_response_in - request itself, made its own response; its arena stays. out: where to.
+ * teffi_node_respond - send it to where the request says. teffi_node_respond_to - to to. Own it. */
 teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request);
+teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request);
 void teffi_node_respond(teffi_node *node, const teffi_msg *request, teffi_msg *response);
+void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
 #endif

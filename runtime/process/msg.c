@@ -7,9 +7,6 @@
 #include "wire/codec.h"
 #include "wire/encode.h"
 
-/* What a body may take in memory: a packed megabyte can become sixty (RELIABILITY section 2). */
-static const size_t body_budget_bytes = 64u * 1024 * 1024;
-
 struct block {
     teffi_msg msg;
     _Alignas(16) uint8_t inline_bytes[TEFFI_MSG_INLINE];
@@ -20,19 +17,15 @@ teffi_msg *teffi_msg_new(uint32_t kind)
     struct block *block = teffi_pool_get(sizeof *block);
     if (!block)
         return NULL;
-    teffi_msg *msg = &block->msg;
-    memset(msg, 0, sizeof *msg);
-    msg->item.kind = kind;
-    teffi_arena_init(&msg->arena, block->inline_bytes, sizeof block->inline_bytes,
-                     body_budget_bytes);
-    return msg;
+    teffi_msg_init(&block->msg, kind, block->inline_bytes);
+    return &block->msg;
 }
 
 void teffi_msg_free(teffi_msg *msg)
 {
     if (!msg)
         return;
-    teffi_arena_fini(&msg->arena);
+    teffi_arena_drop(&msg->arena);
     teffi_pool_put(msg, sizeof(struct block));
 }
 

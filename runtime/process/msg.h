@@ -11,6 +11,7 @@
 #include <teff/error.h>
 #include "base/arena.h"
 #include "base/queue.h"
+#include "base/zero.h"
 #include "sched/group.h"
 
 /* A silo or client, one start of it. Zero = none. silo is hashed from the advertised address
@@ -75,6 +76,7 @@ typedef struct teffi_msg {
     uint32_t type_id;                    /* of the grain; 0 for system targets */
     uint32_t method_id;
     uint64_t deadline_ns; /* mono of this machine, 0 = none; relative milliseconds on the wire */
+    uint64_t hash;        /* of type and key, as grains/ident.h has it; 0: not known */
     const uint8_t *key;   /* canonical key bytes, in arena or borrowed from inside raw */
     uint32_t key_len;
     /* The body is one of: none; packed bytes in arena; a message in arena (then pack before the
@@ -85,6 +87,18 @@ typedef struct teffi_msg {
     const char *text; /* response with err: its text, in arena; may be NULL */
     teff_arena arena;
 } teffi_msg;
+
+/* What a body may take in memory: a packed megabyte can become sixty (RELIABILITY section 2). */
+#define TEFFI_BODY_BUDGET_BYTES ((size_t)64 * 1024 * 1024)
+
+/* teffi_msg_init - zeroed, of a kind, in the caller's memory, for teffi_arena_drop and not for
+ * teffi_msg_free. in: block, for its arena, of TEFFI_MSG_INLINE bytes, borrowed. */
+static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
+{
+    teffi_zero(msg, sizeof *msg);
+    msg->item.kind = kind;
+    teffi_arena_init(&msg->arena, block, TEFFI_MSG_INLINE, TEFFI_BODY_BUDGET_BYTES);
+}
 
 /* teffi_msg_new - zeroed, of a kind, with an arena that begins inside the same block.
  * out:  NULL when memory is out. */
