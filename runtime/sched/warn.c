@@ -117,7 +117,8 @@ static bool is_long(teffi_worker *w, uint64_t now_ns, report *r)
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
     if (!running || run != w->seen_run || blocked) {
         w->seen_run = run;
-        w->seen_ns = now_ns;
+        /* Not now_ns: should the monitor have stood still since, the turn is no older for it. */
+        w->seen_ns = teffi_now(w->real->exec.platform);
         return false;
     }
     *r = (report){w, running, run, w->seen_ns};
