@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <string.h>
 #include "base/queue.h"
 #include "platform/thread.h"
 #include "sched/direct.h"
@@ -386,9 +387,11 @@ static void test_two_executors_keep_apart(void **state)
 
 enum { IN_PLACE = 100, ROUNDS_OF_ANOTHER = 50, WAIT_MAX = 2000 };
 
-static struct pair_game { /* on the one worker; done, by which the test's thread sees the rest */
+/* On the one worker. A thread that stands still loses its slot and goes on beside the next one, so
+ * all of it is atomic. */
+static struct pair_game {
     job one, other, callee, waiting;
-    unsigned in_place, since, longest, rounds;
+    _Atomic unsigned in_place, since, longest, rounds;
     _Atomic unsigned done;
     teffi_parker finished;
 } game;
@@ -397,7 +400,8 @@ static void note_wait(job *j)
 {
     unsigned waited = game.in_place - game.since;
     (void)j;
-    game.longest = waited > game.longest ? waited : game.longest;
+    if (waited > game.longest)
+        game.longest = waited;
     if (++game.rounds == ROUNDS_OF_ANOTHER) {
         atomic_store(&game.done, 1);
         teffi_parker_wake(&game.finished);
@@ -432,7 +436,7 @@ static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
 {
     teffi_exec *exec = exec_new(1);
     (void)state;
-    game = (struct pair_game){.in_place = 0};
+    memset(&game, 0, sizeof game);
     job_init(&game.one, exec, play);
     job_init(&game.other, exec, play);
     job_init(&game.callee, exec, NULL);

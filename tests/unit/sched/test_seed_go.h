@@ -140,4 +140,24 @@ static inline bool holds_slot(teffi_exec *exec)
     return exec->ops->worker(exec) != 0;
 }
 
+/* In a turn, or in a region in it: did the monitor take its slot, for good? While the monitor only
+ * tries, and that may be in vain, holds_slot says no for a moment. */
+static inline bool lost_slot(teffi_exec *exec)
+{
+    pthread_mutex_lock(&real_of(exec)->idle_lock);
+    bool lost = teffi_worker_self()->state == TEFFI_WORKER_LOST;
+    pthread_mutex_unlock(&real_of(exec)->idle_lock);
+    return lost;
+}
+
+/* It had one a moment ago. Should the machine have made its thread stand still since, the monitor
+ * may have given the slot away. */
+static inline bool had_slot(teffi_exec *exec)
+{
+    pthread_mutex_lock(&real_of(exec)->idle_lock);
+    bool has = teffi_worker_self()->slot != NULL;
+    pthread_mutex_unlock(&real_of(exec)->idle_lock);
+    return has || lost_slot(exec);
+}
+
 #endif

@@ -103,6 +103,8 @@ static void the_program(uint32_t flags, teff_err (*loop)(void *self, teff_proces
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(teff_process_spawn(system, &loop_ops, NULL, NULL, NULL, 0, NULL), TEFF_OK);
     latch_wait(&inside, THREADS); /* a loop on each worker before main begins */
+    while (!atomic_load(&x))      /* and they count */
+        teffi_thread_yield();
     assert_int_equal(teff_process_spawn(system, &main_ops, NULL, NULL, NULL, 0, NULL), TEFF_OK);
     latch_wait(&done, 1);
     assert_int_equal(strncmp(printed, "x = ", 4), 0);

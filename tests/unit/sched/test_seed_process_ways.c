@@ -9,7 +9,7 @@ static struct {
     latch ended, waiting;
     teff_process_system *system;
     teff_yield yield;
-    unsigned ran_meanwhile;
+    _Atomic unsigned ran_meanwhile; /* the only worker's thread may be two for a while */
     char answer[16];
     unsigned events;
     teff_err err;

@@ -29,7 +29,7 @@ typedef struct job { /* a group with something to do for each item */
     _Atomic bool stop;
 } job;
 
-/* Who ran, in their order; for one worker. */
+/* Who ran, in their order; for one worker, which may be two threads for a while. */
 static char notes[NOTES];
 static _Atomic unsigned n_notes;
 
@@ -49,11 +49,9 @@ __attribute__((unused)) static uint64_t work_clock(void *arg)
 
 static void note(job *j)
 {
-    unsigned at = atomic_load(&n_notes);
-    if (j->name && at < NOTES - 1) {
+    unsigned at = j->name ? atomic_fetch_add(&n_notes, 1) : NOTES;
+    if (at < NOTES - 1)
         notes[at] = j->name;
-        atomic_store(&n_notes, at + 1);
-    }
 }
 
 __attribute__((unused)) static void forget_notes(void)
