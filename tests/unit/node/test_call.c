@@ -1,6 +1,7 @@
 /* test_call.c - pending calls: answered once, by the right answer, or ended by time,
  * loss, cancel. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include "lab.h"
@@ -81,9 +82,9 @@ static void answers_to_nobody_are_dropped(void **state)
     lab_ok(ctx, end_of(a));
 }
 
-static void time_ends_a_call_and_a_late_answer_finds_nobody(void **state)
+/* out: its entry was used again. Else the silo may have it, for a call of its own. */
+static bool finds_nobody_after_its_time(void)
 {
-    (void)state;
     teffi_call *a = pending(20);
     uint32_t slot = a->slot, generation = a->generation;
     lab_fails(ctx, end_of(a), TEFF_E_TIMEOUT);
@@ -100,7 +101,15 @@ static void time_ends_a_call_and_a_late_answer_finds_nobody(void **state)
             assert_true(teffi_call_pending(b));
         }
     }
-    assert_true(used_again);
+    teff_ctx_reset(ctx);
+    return used_again;
+}
+
+static void time_ends_a_call_and_a_late_answer_finds_nobody(void **state)
+{
+    (void)state;
+    for (int tries = 0; !finds_nobody_after_its_time(); tries++)
+        assert_true(tries < 100);
 }
 
 static void a_deadline_in_the_past_ends_it_at_once(void **state)
@@ -154,7 +163,7 @@ static void *fail_each(void *arg)
     racer *r = arg;
     for (int i = 0; i < RACES; i++) {
         while (*r->turn < i)
-            ;
+            sched_yield();
         r->won += teffi_call_fail(r->calls[i], TEFF_E_FAILED, NULL);
     }
     return NULL;
@@ -168,7 +177,7 @@ static void one_of_many_enders_wins(void **state)
     int answered = 0, won = 0;
     (void)state;
     for (int i = 0; i < RACES; i++)
-        calls[i] = pending(60000);
+        calls[i] = pending(600000); /* all of them must be done by then */
     for (int i = 0; i < 3; i++) {
         racers[i] = (racer){.turn = &turn, .calls = calls};
         assert_int_equal(pthread_create(&racers[i].thread, NULL, fail_each, &racers[i]), 0);
