@@ -34,11 +34,6 @@ static void store(_Atomic uint64_t *word, uint64_t value)
     atomic_store_explicit(word, value, memory_order_relaxed);
 }
 
-static uint64_t packed(teffi_node_id node)
-{
-    return (uint64_t)node.silo << 32 | node.incarnation;
-}
-
 /* ---- numbers ---- */
 
 /* out: 0: it has none. */
@@ -76,16 +71,15 @@ void teffi_hints_view(teffi_hints *hints, const teffi_view *view, teffi_node_id 
     uint32_t n = atomic_load_explicit(&hints->n_silos, memory_order_relaxed);
     for (uint32_t i = 1; i < n; i++) {
         uint64_t silo = load(&hints->silos[i]);
-        teffi_node_id node = {(uint32_t)(silo >> 32), (uint32_t)silo};
-        if (!silo || teffi_view_find(view, node))
+        if (!silo || teffi_view_find(view, teffi_node_of_word(silo)))
             continue;
         store(&hints->silos[i], 0);
         drop_all(hints, i);
     }
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
-        if (!teffi_node_is(node, self) && !number_of(hints, packed(node)))
-            add_silo(hints, packed(node));
+        if (!teffi_node_is(node, self) && !number_of(hints, teffi_node_word(node)))
+            add_silo(hints, teffi_node_word(node));
     }
 }
 
@@ -107,7 +101,7 @@ static unsigned place_for(_Atomic uint64_t *line, uint64_t hash)
 
 void teffi_hint_put(teffi_hints *hints, uint64_t hash, teffi_node_id silo)
 {
-    uint32_t number = number_of(hints, packed(silo));
+    uint32_t number = number_of(hints, teffi_node_word(silo));
     if (!hints->words || !number)
         return;
     _Atomic uint64_t *line = teffi_hint_line(hints, hash);
@@ -118,7 +112,7 @@ void teffi_hint_put(teffi_hints *hints, uint64_t hash, teffi_node_id silo)
 
 void teffi_hint_drop(teffi_hints *hints, uint64_t hash, teffi_node_id silo)
 {
-    uint32_t number = number_of(hints, packed(silo));
+    uint32_t number = number_of(hints, teffi_node_word(silo));
     if (!hints->words || !number)
         return;
     _Atomic uint64_t *line = teffi_hint_line(hints, hash);

@@ -55,7 +55,7 @@ static inline teffi_node_id teffi_hint_get(const teffi_hints *hints, uint64_t ha
             continue;
         uint64_t silo =
             atomic_load_explicit(&hints->silos[word % TEFFI_HINT_SILOS], memory_order_relaxed);
-        return (teffi_node_id){(uint32_t)(silo >> 32), (uint32_t)silo};
+        return teffi_node_of_word(silo);
     }
     return (teffi_node_id){0};
 }

@@ -62,12 +62,12 @@ struct teffi_node {
     teffi_calls calls;
     /* guarded by lock */
     pthread_mutex_t lock;
-    teffi_node_id gateway;         /* clients: where calls go */
     const struct teffi_view *view; /* silos; counted references */
     teffi_task *free_tasks, *all_tasks;
     /* atomic */
-    _Atomic uint64_t tasks; /* running tasks (node/task.h) */
-    _Atomic bool leaving;   /* a silo that takes no new clients */
+    _Atomic uint64_t gateway; /* clients: the node where calls go; written under lock */
+    _Atomic uint64_t tasks;   /* running tasks (node/task.h) */
+    _Atomic bool leaving;     /* a silo that takes no new clients */
     _Atomic bool closed;
     _Atomic uint32_t users;   /* threads inside teffi_node_enter */
     _Atomic uint64_t dropped; /* messages that could not be delivered or answered */

@@ -33,6 +33,17 @@ static inline bool teffi_node_none(teffi_node_id a)
     return a.silo == 0 && a.incarnation == 0;
 }
 
+/* In one word, as atomics take it; none is 0. */
+static inline uint64_t teffi_node_word(teffi_node_id a)
+{
+    return (uint64_t)a.silo << 32 | a.incarnation;
+}
+
+static inline teffi_node_id teffi_node_of_word(uint64_t word)
+{
+    return (teffi_node_id){(uint32_t)(word >> 32), (uint32_t)word};
+}
+
 /* A process anywhere in the cluster. slot 0 = "whoever holds the grain". */
 typedef struct teffi_pid {
     teffi_node_id node;

@@ -13,12 +13,10 @@
 
 enum { WORKERS = 1, PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
 
+/* relaxed, here and below: nothing else is read through it */
 static teffi_node_id gateway_of(teffi_node *node)
 {
-    pthread_mutex_lock(&node->lock);
-    teffi_node_id gateway = node->gateway;
-    pthread_mutex_unlock(&node->lock);
-    return gateway;
+    return teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
 }
 
 /* false: it has said that it goes away, maybe just now. */
@@ -27,7 +25,8 @@ static bool set_gateway(teff_client *client, teffi_node_id gateway)
     pthread_mutex_lock(&client->node.lock);
     bool stays = teffi_node_none(gateway) || !teffi_node_is(gateway, client->avoid);
     if (stays)
-        client->node.gateway = gateway;
+        atomic_store_explicit(&client->node.gateway, teffi_node_word(gateway),
+                              memory_order_relaxed);
     pthread_mutex_unlock(&client->node.lock);
     return stays;
 }
@@ -111,7 +110,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
     if (msg->method_id == TEFFI_METHOD_GO_AWAY && !client->closing) {
         pthread_mutex_lock(&node->lock);
         client->avoid = msg->src;
-        bool current = teffi_node_is(node->gateway, msg->src);
+        bool current = teffi_node_is(gateway_of(node), msg->src);
         pthread_mutex_unlock(&node->lock);
         if (current)
             look_for_gateway(client);

@@ -51,6 +51,8 @@ static void link_identify(teffi_net *net, teffi_node_id self, const char *addres
     teffi_link *link = (teffi_link *)net;
     pthread_mutex_lock(&link->lock);
     link->self.node = self;
+    /* relaxed: connections that use it come after identify */
+    atomic_store_explicit(&link->self_node, teffi_node_word(self), memory_order_relaxed);
     snprintf(link->self.address, sizeof link->self.address, "%s", address);
     pthread_mutex_unlock(&link->lock);
 }
@@ -211,6 +213,7 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
 static void set_options(teffi_link *link, const teffi_net_options *opt)
 {
     link->self = opt->self;
+    atomic_init(&link->self_node, teffi_node_word(opt->self.node));
     link->self.version_min = TEFFI_PROTOCOL_MIN;
     link->self.version_max = TEFFI_PROTOCOL_MAX;
     link->events = *opt->events;

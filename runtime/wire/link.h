@@ -242,7 +242,8 @@ struct teffi_link {
 
     _Atomic uint64_t facts[LINK_FACTS];
     _Atomic uint64_t logged_s[LINK_FACTS];
-    _Atomic uint64_t sequence; /* of dialled connections */
+    _Atomic uint64_t sequence;  /* of dialled connections */
+    _Atomic uint64_t self_node; /* self.node in one word; written under lock */
 
     link_way ways[LINK_WAY_LINES][LINK_WAYS]; /* written under lock, read without */
 

@@ -104,9 +104,9 @@ static bool admit_client(teffi_conn *conn, teffi_msg *msg)
 {
     msg->src = conn->peer.node;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
-    pthread_mutex_lock(&conn->owner->lock);
-    msg->via = conn->owner->self.node;
-    pthread_mutex_unlock(&conn->owner->lock);
+    /* relaxed: it stands before the first message */
+    uint64_t self = atomic_load_explicit(&conn->owner->self_node, memory_order_relaxed);
+    msg->via = teffi_node_of_word(self);
     if (msg->to.slot == TEFFI_SLOT_GRAIN || msg->to.slot >= TEFFI_SLOT_SYSTEM_END)
         return true;
     teffi_link_note(conn->owner, LINK_REFUSED_SYSTEM,

@@ -10,11 +10,6 @@
 #include "base/hash.h"
 #include "wire/link.h"
 
-static uint64_t packed(teffi_node_id id)
-{
-    return (uint64_t)id.silo << 32 | id.incarnation;
-}
-
 static link_way *line_of(teffi_link *link, uint64_t id)
 {
     return link->ways[teffi_mix64(id) % LINK_WAY_LINES];
@@ -109,7 +104,7 @@ static teff_err send_anew(teffi_link *link, teffi_node_id to, teffi_msg *msg)
     teff_err err = way_to(link, to, &conn, &dial);
     if (!err) {
         teffi_link_conn_ref(conn);
-        open_way(conn, packed(to));
+        open_way(conn, teffi_node_word(to));
     }
     pthread_mutex_unlock(&link->lock);
     if (err)
@@ -125,7 +120,7 @@ static teff_err send_anew(teffi_link *link, teffi_node_id to, teffi_msg *msg)
 static bool send_known(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff_err *err)
 {
     size_t size, body_len;
-    uint64_t id = packed(to);
+    uint64_t id = teffi_node_word(to);
     teffi_conn *conn = find(link, id);
     if (!conn)
         return false;
