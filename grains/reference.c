@@ -152,11 +152,11 @@ teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     return teffi_ctx_await_call(ctx, call.impl, out);
 }
 
-static void forget(teff_ctx *ctx, teffi_call *call)
+static void forget(teffi_call *call)
 {
-    if (!call || ctx->calls != call) /* others were started meanwhile: it goes with the context */
+    if (!call)
         return;
-    ctx->calls = call->next;
+    teffi_ctx_unlist(call);
     teffi_call_release(call);
 }
 
@@ -182,7 +182,7 @@ static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_k
         return err;
     err = teff_reply(ctx, call, out);
     if (!err && !method->out) /* nothing of it is needed any more */
-        forget(ctx, call.impl);
+        forget(call.impl);
     return err;
 }
 

@@ -19,9 +19,9 @@ static inline size_t round_up(size_t n)
     return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 }
 
-void teffi_arena_free_chunks(teffi_chunk *chunks)
+void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep)
 {
-    while (chunks) {
+    while (chunks != keep) {
         teffi_chunk *next = chunks->next;
         teffi_block_put(chunks, chunks->size);
         chunks = next;
@@ -30,7 +30,7 @@ void teffi_arena_free_chunks(teffi_chunk *chunks)
 
 void teffi_arena_fini(teff_arena *arena)
 {
-    teffi_arena_free_chunks(arena->chunks);
+    teffi_arena_free_chunks(arena->chunks, NULL);
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 

@@ -37,13 +37,37 @@ static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, si
 /* teffi_arena_fini - frees all; the arena is as after an init without block. Zeroed is allowed. */
 void teffi_arena_fini(teff_arena *arena);
 
-void teffi_arena_free_chunks(teffi_chunk *chunks);
+/* Those newer than keep, which may be NULL. */
+void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep);
 
 /* teffi_arena_drop - the same of an arena that is not used any more. */
 static inline void teffi_arena_drop(teff_arena *arena)
 {
     if (arena->chunks)
-        teffi_arena_free_chunks(arena->chunks);
+        teffi_arena_free_chunks(arena->chunks, NULL);
+}
+
+/* A place in an arena: what was taken up to it. */
+typedef struct teffi_arena_mark {
+    uint8_t *at, *end;
+    teffi_chunk *chunks;
+    size_t used_bytes;
+} teffi_arena_mark;
+
+/* teffi_arena_here, _back - back frees what was taken since here; marks taken since are void. */
+static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
+{
+    return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
+}
+
+static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
+{
+    if (arena->chunks != mark.chunks)
+        teffi_arena_free_chunks(arena->chunks, mark.chunks);
+    arena->chunks = mark.chunks;
+    arena->at = mark.at;
+    arena->end = mark.end;
+    arena->used_bytes = mark.used_bytes;
 }
 
 /* The rest of teffi_arena_take: a new block, or no memory. */

@@ -252,8 +252,7 @@ teffi_call *teffi_call_new(teffi_node *node, teff_ctx *ctx, uint64_t deadline_ns
     call->reply = NULL;
     call->body = NULL;
     call->out_desc = NULL;
-    call->next = ctx->calls;
-    ctx->calls = call;
+    teffi_ctx_list(ctx, call);
     /* seq_cst: pairs with take, and with a sweep (call_late.h) */
     atomic_store_explicit(&call->word,
                           (uint64_t)call->generation << GENERATION_SHIFT | TEFFI_CALL_PENDING,

@@ -47,7 +47,9 @@ struct teffi_call {   /* two cache lines */
         teffi_call *next_batch; /* the table's */
     };
     /* the caller's */
-    teffi_call *next;                           /* of its context; free: the table's */
+    teffi_call *next;  /* of its context's list, newest first; free: the table's */
+    teffi_call **back; /* what points to it in that list */
+    uint64_t number;   /* of its context's calls, from 1 */
     const ProtobufCMessageDescriptor *out_desc; /* what a reply holds; NULL: nothing */
     teff_err err;                               /* the ender's */
 };

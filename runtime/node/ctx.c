@@ -38,13 +38,19 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
     }
 }
 
-static void drop_all(teff_ctx *ctx)
+/* Those after the first keep ones. */
+static void drop_calls(teff_ctx *ctx, uint64_t keep)
 {
-    while (ctx->calls) {
+    while (ctx->calls && ctx->calls->number > keep) {
         teffi_call *call = ctx->calls;
-        ctx->calls = call->next;
+        teffi_ctx_unlist(call);
         drop_call(ctx, call);
     }
+}
+
+static void drop_all(teff_ctx *ctx)
+{
+    drop_calls(ctx, 0);
     teffi_arena_fini(&ctx->arena);
     ctx->text = NULL;
 }
@@ -79,6 +85,29 @@ void teff_ctx_reset(teff_ctx *ctx)
 {
     if (!ctx->group)
         drop_all(ctx);
+}
+
+teff_mark teff_ctx_mark(teff_ctx *ctx)
+{
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    return (teff_mark){{here.at, here.end, here.chunks}, here.used_bytes, ctx->n_calls};
+}
+
+void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
+{
+    drop_calls(ctx, mark.n_calls);
+    teffi_arena_back(&ctx->arena,
+                     (teffi_arena_mark){mark.at[0], mark.at[1], mark.at[2], mark.used});
+}
+
+void teff_drop(teff_ctx *ctx, teff_call *call)
+{
+    teffi_call *impl = call->impl;
+    call->impl = NULL;
+    if (!impl || !impl->back)
+        return; /* it lies in the context's memory */
+    teffi_ctx_unlist(impl);
+    drop_call(ctx, impl);
 }
 
 void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)

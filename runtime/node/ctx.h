@@ -17,7 +17,8 @@ struct teff_ctx {
     teffi_group *group; /* the turn's */
     void *owner;        /* grains: the turn */
     teff_arena arena;
-    teffi_call *calls;   /* started, not released */
+    teffi_call *calls;   /* started, not released; newest first */
+    uint64_t n_calls;    /* that there ever were in it */
     uint32_t waiting;    /* awaited waits that are not done; thread: guarded by lock */
     bool suspended;      /* turn: the fiber sleeps in teffi_await */
     bool fatal;          /* turn: memory ran out, end it */
@@ -36,6 +37,24 @@ void teffi_ctx_fini(teff_ctx *ctx);
 
 /* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. */
 teff_ctx *teffi_ctx_new(teffi_node *node);
+
+/* teffi_ctx_list, _unlist - a call is ctx's, newest first; is not any more. */
+static inline void teffi_ctx_list(teff_ctx *ctx, teffi_call *call)
+{
+    call->number = ++ctx->n_calls;
+    call->next = ctx->calls;
+    call->back = &ctx->calls;
+    if (call->next)
+        call->next->back = &call->next;
+    ctx->calls = call;
+}
+
+static inline void teffi_ctx_unlist(teffi_call *call)
+{
+    *call->back = call->next;
+    if (call->next)
+        call->next->back = call->back;
+}
 
 /* teffi_ctx_fail - record an error's text where it began. out: err. */
 teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)

@@ -117,8 +117,10 @@ static teff_err window(teff_ctx *ctx, const bench_plan *plan)
     teff_err err = TEFF_OK;
     for (uint64_t i = 0; i < plan->n + plan->width && !err; i++) {
         uint64_t at = i % plan->width;
-        if (i >= plan->width)
+        if (i >= plan->width) {
             err = teff_await_all(ctx, &calls[at], 1);
+            teff_drop(ctx, &calls[at]);
+        }
         if (!err && i < plan->n)
             err = bench_target_echo_start(ctx, (int64_t)(plan->first + at),
                                           bench_small(.number = i, .name = "small"), &calls[at]);

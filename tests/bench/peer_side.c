@@ -13,7 +13,7 @@
 #include "bench.teff.h"
 #include "child.h"
 
-enum { TURN_CALLS = 1000, CALLERS_MAX = 1024, INNER = 1 << 20 };
+enum { TURN_CALLS = 1000, FORGET_EVERY = 4, CALLERS_MAX = 1024, INNER = 1 << 20 };
 
 typedef struct row {
     const char *name, *what;
@@ -76,11 +76,14 @@ static teff_err one_by_one(teff_ctx *ctx, const bench_plan *plan)
 {
     bench_small *answer;
     teff_err err = TEFF_OK;
+    teff_mark mark = teff_ctx_mark(ctx);
     for (uint64_t i = 0; i < plan->n && !err; i++) {
         err = bench_target_echo(ctx, (int64_t)key_of(plan, plan->size + i),
                                 bench_small(.number = i, .name = "small"), &answer);
         if (!err && answer->number != i + 1)
             err = teff_fail(ctx, TEFF_E_INVALID, "a wrong answer");
+        if (i % FORGET_EVERY == 0)
+            teff_ctx_forget(ctx, mark);
     }
     return err;
 }

@@ -73,6 +73,20 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  * from: Orleans ClosureWorkItem. */
 TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg);
 
+/* teff_ctx_mark, teff_ctx_forget - what a long loop keeps its memory small with: forget drops the
+ * answers and allocations that ctx gave out since mark.
+ *     teff_mark mark = teff_ctx_mark(ctx);
+ *     for (...) { ... calls, answers ...; teff_ctx_forget(ctx, mark); }
+ * in:   mark, of this context, in this turn and since its last reset; marks taken since are void.
+ * runs: calls started since and still under way are abandoned: their answers are dropped. */
+typedef struct teff_mark {
+    void *at[3];
+    size_t used;
+    uint64_t n_calls;
+} teff_mark;
+TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
+TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
+
 /* teff_ctx_reset - forget every answer and allocation of a thread's context.
  * in:   ctx, a thread's; on a turn's context it does nothing. Answers got before are gone. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);
@@ -217,6 +231,11 @@ TEFF_API TEFF_MUST_USE teff_err teff_await_all(teff_ctx *ctx, const teff_call *c
 /* teff_reply - the end of a call, awaited first when it has not been.
  * out:  *out as in teff_ask; returns the call's own error, its text in teff_error(ctx). */
 TEFF_API TEFF_MUST_USE teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out);
+
+/* teff_drop - this call's answer is not needed any more: its memory is used again at once, where
+ * many calls are under way in one long turn. *call is none then. A call under way is abandoned.
+ * in:   call, started on this ctx, or none; not one from before a teff_ctx_forget. */
+TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
 
 /* ---- state, used by generated <service>_save and friends -------------------------------- */
 
