@@ -250,7 +250,6 @@ teffi_call *teffi_call_new(teffi_node *node, teff_ctx *ctx, uint64_t deadline_ns
     call->err = TEFF_OK;
     call->text = NULL;
     call->reply = NULL;
-    call->body = NULL;
     call->out_desc = NULL;
     teffi_ctx_list(ctx, call);
     /* seq_cst: pairs with take, and with a sweep (call_late.h) */

@@ -40,19 +40,21 @@ struct teffi_call {   /* two cache lines */
      * fails. UINT64_MAX: none */
     _Atomic uint64_t deadline_ns;
     /* the ender writes, then signals; the waiter reads after */
-    const char *text; /* static, or in reply's arena; NULL */
-    teffi_msg *reply; /* NULL on a local error */
     union {
-        ProtobufCMessage *body; /* the answer of a call that was never pending, with reply NULL */
+        const char *text;       /* with err: static, or in reply's arena; NULL */
+        ProtobufCMessage *body; /* without: the answer of a call that was never pending */
         teffi_call *next_batch; /* the table's */
     };
+    teffi_msg *reply; /* NULL on a local error */
+    teff_err err;
     /* the caller's */
+    uint32_t number;   /* of its context's calls; they go round */
     teffi_call *next;  /* of its context's list, newest first; free: the table's */
     teffi_call **back; /* what points to it in that list */
-    uint64_t number;   /* of its context's calls, from 1 */
     const ProtobufCMessageDescriptor *out_desc; /* what a reply holds; NULL: nothing */
-    teff_err err;                               /* the ender's */
 };
+
+_Static_assert(sizeof(teffi_call) <= 128, "two cache lines");
 
 typedef struct teffi_calls {
     teffi_call_table table;

@@ -38,19 +38,24 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
     }
 }
 
-/* Those after the first keep ones. */
-static void drop_calls(teff_ctx *ctx, uint64_t keep)
+static void drop_newest(teff_ctx *ctx)
 {
-    while (ctx->calls && ctx->calls->number > keep) {
-        teffi_call *call = ctx->calls;
-        teffi_ctx_unlist(call);
-        drop_call(ctx, call);
-    }
+    teffi_call *call = ctx->calls;
+    teffi_ctx_unlist(call);
+    drop_call(ctx, call);
+}
+
+/* Those that came after the call of that number. */
+static void drop_calls(teff_ctx *ctx, uint32_t last)
+{
+    while (ctx->calls && (int32_t)(ctx->calls->number - last) > 0)
+        drop_newest(ctx);
 }
 
 static void drop_all(teff_ctx *ctx)
 {
-    drop_calls(ctx, 0);
+    while (ctx->calls)
+        drop_newest(ctx);
     teffi_arena_fini(&ctx->arena);
     ctx->text = NULL;
 }

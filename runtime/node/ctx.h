@@ -18,7 +18,7 @@ struct teff_ctx {
     void *owner;        /* grains: the turn */
     teff_arena arena;
     teffi_call *calls;   /* started, not released; newest first */
-    uint64_t n_calls;    /* that there ever were in it */
+    uint32_t n_calls;    /* that there ever were in it; it goes round */
     uint32_t waiting;    /* awaited waits that are not done; thread: guarded by lock */
     bool suspended;      /* turn: the fiber sleeps in teffi_await */
     bool fatal;          /* turn: memory ran out, end it */

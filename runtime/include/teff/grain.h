@@ -82,7 +82,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), 
 typedef struct teff_mark {
     void *at[3];
     size_t used;
-    uint64_t n_calls;
+    uint32_t n_calls;
 } teff_mark;
 TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
 TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);

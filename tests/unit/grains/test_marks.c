@@ -1,4 +1,4 @@
-/* test_marks.c - a long loop keeps its memory small: answers are forgotten back to a mark, or dropped.
+/* test_marks.c - a long loop keeps its memory small: it forgets answers early, or drops them.
  * Way:     turns and a thread -> teff_ctx_forget, teff_drop */
 #include <string.h>
 #include "acts.h"
