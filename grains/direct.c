@@ -53,8 +53,9 @@ static teffi_activation *claim_it(teffi_activation *act, const teffi_ident *iden
     return NULL;
 }
 
-static teffi_activation *claim_any(teffi_grains *grains, const teffi_ident *ident)
+static teffi_activation *claim_any(teffi_grains *grains, teffi_ask *ask)
 {
+    const teffi_ident *ident = &ask->ident;
     bool certain;
     teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ident->hash), ident);
     if (act)
@@ -63,16 +64,17 @@ static teffi_activation *claim_any(teffi_grains *grains, const teffi_ident *iden
     act = act ? claim_it(act, ident) : certain ? teffi_catalog_claim_new(grains, ident) : NULL;
     if (act)
         teffi_seen_put(&grains->seen, ident->hash, act);
+    ask->elsewhere = !act && certain;
     return act;
 }
 
 /* out: the activation, claimed, that may run the method now; *method as its type has it. */
-static teffi_activation *claim(teffi_grains *grains, const teffi_ident *ident,
-                               const teff_method **method)
+static teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, const teff_method **method)
 {
-    if (teffi_membership_ousted(grains->node->membership) || teffi_locate_waits(grains, ident))
+    if (teffi_membership_ousted(grains->node->membership) ||
+        teffi_locate_waits(grains, &ask->ident))
         return NULL;
-    teffi_activation *act = claim_any(grains, ident);
+    teffi_activation *act = claim_any(grains, ask);
     if (!act)
         return NULL;
     *method = teffi_activation_admits(act, *method);
@@ -180,17 +182,12 @@ static teffi_turn_end run(visit *v)
 }
 
 /* The target, claimed. out: false: through the queue. */
-static bool begin(visit *v, const teffi_ask *ask, uint32_t kind, bool beside)
+static bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
 {
     teffi_grains *grains = ask->ctx->node->grains;
-    uint8_t key[TEFFI_KEY_BYTES_MAX] __attribute__((uninitialized));
-    const char *why;
     if (!teffi_direct_may(grains->node->exec, beside))
         return false;
-    uint32_t len = teffi_key_encode(ask->type->key_kind, ask->key, key, &why);
-    if (!len)
-        return false; /* the queue's way has the error's text */
-    teffi_ident ident = teffi_ident_of(ask->type->id, key, len);
+    ask->ident = teffi_ident_of(ask->type->id, ask->bytes, ask->ident.key_len);
     v->ask = ask;
     v->place.caller = ask->ctx;
     v->place.method = ask->method;
@@ -198,7 +195,7 @@ static bool begin(visit *v, const teffi_ask *ask, uint32_t kind, bool beside)
     v->place.kind = kind;
     v->place.out = NULL;
     v->place.err = TEFF_OK;
-    v->place.act = claim(grains, &ident, &v->place.method);
+    v->place.act = claim(grains, ask, &v->place.method);
     return v->place.act != NULL;
 }
 
@@ -207,8 +204,7 @@ static teffi_call *goes_on(visit *v)
     return make_pending(v->ask, v->place.method, teffi_turn_detach(&v->place), &v->watch);
 }
 
-bool teffi_direct_ask(const teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
-                      teff_err *err)
+bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err)
 {
     visit v __attribute__((uninitialized));
     *call = NULL;
@@ -240,7 +236,7 @@ static teffi_call *ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *bod
     return call;
 }
 
-bool teffi_direct_start(const teffi_ask *ask, teffi_call **call)
+bool teffi_direct_start(teffi_ask *ask, teffi_call **call)
 {
     visit v __attribute__((uninitialized));
     ProtobufCMessage *body = NULL;
@@ -259,7 +255,7 @@ bool teffi_direct_start(const teffi_ask *ask, teffi_call **call)
     return true;
 }
 
-bool teffi_direct_send(const teffi_ask *ask)
+bool teffi_direct_send(teffi_ask *ask)
 {
     visit v __attribute__((uninitialized));
     if (!begin(&v, ask, TEFFI_MSG_ONEWAY, true))

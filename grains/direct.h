@@ -24,24 +24,26 @@
 #include "grains.h"
 
 typedef struct teffi_ask { /* as teff_ask's arguments, which have been checked */
-    teff_ctx *ctx;         /* a turn's */
+    teff_ctx *ctx;         /* a turn's, for these functions */
     const teff_type_info *type;
-    const teff_key *key;
     const teff_method *method;
     const ProtobufCMessage *in;
+    teffi_ident ident; /* its key in bytes; hash: 0 until it is needed */
+    /* out: the grain surely was not here, and nobody waits for it to be located */
+    bool elsewhere;
+    uint8_t bytes[TEFFI_KEY_BYTES_MAX];
 } teffi_ask;
 
 /* teffi_direct_ask - run it in place, if that may be; out as teff_ask's.
  * out:  false: nothing was done, it goes through the queue. true: *call NULL: it has ended with
  *       *err, the text in ctx; else it goes on elsewhere, and *call is to be awaited. */
-bool teffi_direct_ask(const teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
-                      teff_err *err);
+bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err);
 
 /* teffi_direct_start - the same, without waiting; *call may have ended already. */
-bool teffi_direct_start(const teffi_ask *ask, teffi_call **call);
+bool teffi_direct_start(teffi_ask *ask, teffi_call **call);
 
 /* teffi_direct_send - the same, of a one-way method. out: true: it has run, or runs. */
-bool teffi_direct_send(const teffi_ask *ask);
+bool teffi_direct_send(teffi_ask *ask);
 
 /* teffi_timeout_ms - how long a call waits for its answer. */
 static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)

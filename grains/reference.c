@@ -26,43 +26,40 @@ static uint64_t deadline_of(teff_ctx *ctx, const teff_method *method)
     return teffi_now(ctx->node->platform) + teffi_timeout_ms(ctx, method) * 1000000ull;
 }
 
-static teff_err put_key(teff_ctx *ctx, teffi_msg *msg, const teff_type_info *type, teff_key key)
+static teff_err put_key(teffi_msg *msg, const teffi_ask *ask)
 {
-    uint8_t bytes[TEFFI_KEY_BYTES_MAX] __attribute__((uninitialized));
-    const char *why;
-    msg->key_len = teffi_key_encode(type->key_kind, &key, bytes, &why);
-    if (!msg->key_len)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: %s", type->name, why);
-    msg->key = teff_arena_copy(&msg->arena, bytes, msg->key_len);
-    return msg->key ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
+    msg->hash = ask->ident.hash;
+    msg->key_len = ask->ident.key_len;
+    msg->key = teff_arena_copy(&msg->arena, ask->bytes, msg->key_len);
+    return msg->key ? TEFF_OK
+                    : teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a request");
 }
 
-static teff_err put_body(teff_ctx *ctx, teffi_msg *msg, const teff_method *method,
-                         const ProtobufCMessage *in)
+static teff_err put_body(teffi_msg *msg, const teffi_ask *ask)
 {
-    if (!method->in)
+    if (!ask->method->in)
         return TEFF_OK;
-    msg->body = method->in->copy(&msg->arena, in);
+    msg->body = ask->method->in->copy(&msg->arena, ask->in);
     if (!msg->body)
-        return teffi_ctx_fail(ctx, TEFF_E_TOO_LARGE,
-                              "%s: the request is too deep or too large to copy", method->name);
+        return teffi_ctx_fail(ask->ctx, TEFF_E_TOO_LARGE,
+                              "%s: the request is too deep or too large to copy",
+                              ask->method->name);
     return TEFF_OK;
 }
 
 /* A message with everything but the call it belongs to; what it is made of has been checked. */
-static teff_err make(teff_ctx *ctx, uint32_t kind, const teff_type_info *type, teff_key key,
-                     const teff_method *method, const ProtobufCMessage *in, teffi_msg **out)
+static teff_err make(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
     if (!msg)
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
-    msg->src = ctx->node->id;
-    msg->flags = teffi_placement_flags(type->placement);
-    msg->type_id = type->id;
-    msg->method_id = method->id;
-    teff_err err = put_key(ctx, msg, type, key);
+        return teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a request");
+    msg->src = ask->ctx->node->id;
+    msg->flags = teffi_placement_flags(ask->type->placement);
+    msg->type_id = ask->type->id;
+    msg->method_id = ask->method->id;
+    teff_err err = put_key(msg, ask);
     if (!err)
-        err = put_body(ctx, msg, method, in);
+        err = put_body(msg, ask);
     if (err)
         teffi_msg_free(msg);
     else
@@ -96,11 +93,15 @@ static teff_err send_client(teff_ctx *ctx, teffi_msg *msg)
     }
 }
 
-static teff_err dispatch(teff_ctx *ctx, teffi_msg *msg)
+static teff_err dispatch(const teffi_ask *ask, teffi_msg *msg)
 {
+    teff_ctx *ctx = ask->ctx;
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
         return send_client(ctx, msg);
-    teffi_route(ctx->node->grains, msg);
+    if (ask->elsewhere)
+        teffi_route_elsewhere(ctx->node->grains, msg);
+    else
+        teffi_route(ctx->node->grains, msg);
     return TEFF_OK;
 }
 
@@ -112,17 +113,16 @@ static const char *why_not_sent(teff_err err)
                                        : "the request could not be sent";
 }
 
-static teffi_call *start(teff_ctx *ctx, const teff_method *method, teffi_msg *msg,
-                         uint64_t deadline)
+static teffi_call *start(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
-    teffi_call *call = teffi_call_new(ctx->node, ctx, deadline);
+    teffi_call *call = teffi_call_new(ask->ctx->node, ask->ctx, deadline);
     if (!call)
         return NULL;
-    call->out_desc = method->out ? method->out->desc : NULL;
+    call->out_desc = ask->method->out ? ask->method->out->desc : NULL;
     msg->call_slot = call->slot;
     msg->call_generation = call->generation;
     msg->deadline_ns = deadline;
-    teff_err err = dispatch(ctx, msg);
+    teff_err err = dispatch(ask, msg);
     if (err) {
         teffi_msg_free(msg);
         (void)teffi_call_fail(call, err, why_not_sent(err));
@@ -130,19 +130,18 @@ static teffi_call *start(teff_ctx *ctx, const teff_method *method, teffi_msg *ms
     return call;
 }
 
-static teff_err start_call(teff_ctx *ctx, const teff_type_info *type, teff_key key,
-                           const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+static teff_err start_call(const teffi_ask *ask, teff_call *call)
 {
     teffi_msg *msg = NULL;
     call->impl = NULL;
-    teff_err err = make(ctx, TEFFI_MSG_REQUEST, type, key, method, in, &msg);
+    teff_err err = make(ask, TEFFI_MSG_REQUEST, &msg);
     if (!msg)
         return err;
-    call->impl = start(ctx, method, msg, deadline_of(ctx, method));
+    call->impl = start(ask, msg, deadline_of(ask->ctx, ask->method));
     if (call->impl)
         return TEFF_OK;
     teffi_msg_free(msg);
-    return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
+    return teffi_ctx_fail(ask->ctx, TEFF_E_NOMEM, "out of memory for a call");
 }
 
 teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
@@ -160,16 +159,35 @@ static void forget(teffi_call *call)
     teffi_call_release(call);
 }
 
+/* What is asked of whom, checked, into memory of the caller's that nobody cleared: it holds a
+ * kilobyte for a key. */
+static teff_err prepare(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
+                        const teff_key *key, const teff_method *method, const ProtobufCMessage *in)
+{
+    const char *why;
+    teff_err err = check(ctx, type, method, in);
+    if (err)
+        return err;
+    ask->ctx = ctx;
+    ask->type = type;
+    ask->method = method;
+    ask->in = in;
+    ask->elsewhere = false;
+    uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
+    ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
+    return len ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: %s", type->name, why);
+}
+
 /* In place when that may be, else through the queue; *call: what there is to wait for. */
 static teff_err ask_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                           const teff_method *method, const ProtobufCMessage *in,
                           ProtobufCMessage **out, teff_call *call)
 {
-    const teffi_ask this = {ctx, type, key, method, in};
-    teff_err err = check(ctx, type, method, in);
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare(&this, ctx, type, key, method, in);
     if (err || (ctx->owner && teffi_direct_ask(&this, out, &call->impl, &err)))
         return err;
-    return start_call(ctx, type, *key, method, in, call);
+    return start_call(&this, call);
 }
 
 static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
@@ -200,19 +218,18 @@ static teff_err ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
     }
 }
 
-static teff_err send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
-                     const teff_method *method, const ProtobufCMessage *in)
+static teff_err send(const teffi_ask *ask)
 {
     teffi_msg *msg = NULL;
-    teff_err err = make(ctx, TEFFI_MSG_ONEWAY, type, key, method, in, &msg);
+    teff_err err = make(ask, TEFFI_MSG_ONEWAY, &msg);
     if (!msg)
         return err;
-    if (ctx->node->role == TEFFI_ROLE_CLIENT)
-        msg->deadline_ns = deadline_of(ctx, method);
-    err = dispatch(ctx, msg);
+    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT)
+        msg->deadline_ns = deadline_of(ask->ctx, ask->method);
+    err = dispatch(ask, msg);
     if (err) {
         teffi_msg_free(msg);
-        return teffi_ctx_fail(ctx, err, "%s: %s", method->name, why_not_sent(err));
+        return teffi_ctx_fail(ask->ctx, err, "%s: %s", ask->method->name, why_not_sent(err));
     }
     return TEFF_OK;
 }
@@ -266,21 +283,21 @@ static teff_err closed(teff_ctx *ctx)
 static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
                           const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
-    const teffi_ask this = {ctx, type, &key, method, in};
-    teff_err err = check(ctx, type, method, in);
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare(&this, ctx, type, &key, method, in);
     if (err || (ctx->owner && teffi_direct_start(&this, &call->impl)))
         return err;
-    return start_call(ctx, type, key, method, in, call);
+    return start_call(&this, call);
 }
 
 static teff_err send_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
                          const teff_method *method, const ProtobufCMessage *in)
 {
-    const teffi_ask this = {ctx, type, &key, method, in};
-    teff_err err = check(ctx, type, method, in);
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare(&this, ctx, type, &key, method, in);
     if (err || (ctx->owner && teffi_direct_send(&this)))
         return err;
-    return send(ctx, type, key, method, in);
+    return send(&this);
 }
 
 teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,

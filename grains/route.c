@@ -164,6 +164,13 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     elsewhere(grains, &ident, msg);
 }
 
+/* Should it have come here since, its place in the directory or who is sent to knows that. */
+void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg)
+{
+    teffi_ident ident = teffi_ident_msg(msg);
+    elsewhere(grains, &ident, msg);
+}
+
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg)
 {
     if (msg->hops++ >= TEFFI_HOPS_MAX) {
