@@ -88,7 +88,7 @@ static teffi_msg *response_of(teffi_turn *turn, bool stays, teffi_node_id *to)
 }
 
 /* To a caller of this silo the answer is copied, since out may point into the grain's state, and
- * stays; towards another silo it is packed before respond returns. */
+ * stays; towards another silo it is written or copied before respond returns. */
 static void answer(teffi_turn *turn, const teff_method *method, teff_err err, ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -101,6 +101,7 @@ static void answer(teffi_turn *turn, const teff_method *method, teff_err err, Pr
         return; /* the caller's deadline tells it */
     if (!err && out) {
         response->body = stays ? method->out->copy(&response->arena, out) : out;
+        response->borrows = !stays;
         err = response->body ? TEFF_OK : TEFF_E_NOMEM;
     }
     response->err = (uint16_t)err;

@@ -42,6 +42,19 @@ void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out)
         memcpy(out, msg->raw, msg->raw_len);
 }
 
+bool teffi_msg_hole(const teffi_msg *msg, size_t min, teffi_hole *hole)
+{
+    if (msg->body)
+        return teffi_pack_hole(msg->body, min, hole);
+    *hole = (teffi_hole){.bytes = msg->raw, .len = msg->raw_len};
+    return msg->raw_len >= min;
+}
+
+size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_hole *hole, uint8_t *out)
+{
+    return msg->body ? teffi_pack_around(msg->body, len, hole, out) : 0;
+}
+
 teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc)
 {
     if (msg->body)

@@ -79,6 +79,7 @@ typedef struct teffi_msg {
     teffi_qnode link; /* a holder's plain list */
     uint16_t flags;
     uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX it is answered UNAVAILABLE */
+    bool borrows;      /* body lies elsewhere, until send returns */
     uint16_t err;      /* response: a teff_err */
     teffi_node_id src; /* whose call it is; response: who answers */
     teffi_node_id via; /* the gateway of a client's call, else none */
@@ -123,6 +124,22 @@ size_t teffi_msg_packed_len(const teffi_msg *msg);
 
 /* teffi_msg_pack - write the body to out. in: len, what teffi_msg_packed_len said. */
 void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out);
+
+/* A large part of a packed body that is the same bytes in memory. */
+typedef struct teffi_hole {
+    const uint8_t *bytes;
+    size_t len;
+    unsigned field; /* of the body's descriptor */
+} teffi_hole;
+
+/* teffi_msg_hole - is there one of at least min bytes? out: false: no. */
+bool teffi_msg_hole(const teffi_msg *msg, size_t min, teffi_hole *hole);
+
+/* teffi_msg_pack_around - write the body without the hole's bytes to out, of len less those.
+ * in:   len, what teffi_msg_packed_len said.
+ * out:  how many bytes come before the hole. */
+size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_hole *hole,
+                             uint8_t *out);
 
 /* teffi_msg_unpack - make body from raw, of type desc, in the message's arena; nothing to do when
  * body is there. Pre-scans (wire/codec.h) first.

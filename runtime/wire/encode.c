@@ -339,12 +339,13 @@ static uint8_t *put_unknown(uint8_t *end, const ProtobufCMessage *msg)
     return end;
 }
 
-static uint8_t *put_message(uint8_t *end, const ProtobufCMessage *msg)
+/* The fields from first on, those before last. */
+static inline uint8_t *put_fields(uint8_t *end, const ProtobufCMessage *msg, unsigned first,
+                                  unsigned last)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     const uint8_t *m = (const uint8_t *)msg;
-    end = put_unknown(end, msg);
-    for (unsigned i = desc->n_fields; i-- > 0;) {
+    for (unsigned i = last; i-- > first;) {
         field_desc *field = &desc->fields[i];
         if (is_plain(field))
             end = put_plain(end, field, m + field->offset);
@@ -357,7 +358,47 @@ static uint8_t *put_message(uint8_t *end, const ProtobufCMessage *msg)
     return end;
 }
 
+static uint8_t *put_message(uint8_t *end, const ProtobufCMessage *msg)
+{
+    return put_fields(put_unknown(end, msg), msg, 0, msg->descriptor->n_fields);
+}
+
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 {
     (void)put_message(out + size, msg);
+}
+
+/* ---- around a hole ---- */
+
+static bool may_be_hole(field_desc *field, const uint8_t *m)
+{
+    bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
+    return fits && field->label != PROTOBUF_C_LABEL_REPEATED && is_there(field, m);
+}
+
+bool teffi_pack_hole(const ProtobufCMessage *msg, size_t min, teffi_hole *hole)
+{
+    const ProtobufCMessageDescriptor *desc = msg->descriptor;
+    const uint8_t *m = (const uint8_t *)msg;
+    *hole = (teffi_hole){0};
+    for (unsigned i = 0; i < desc->n_fields; i++) {
+        field_desc *field = &desc->fields[i];
+        if (!may_be_hole(field, m))
+            continue;
+        ProtobufCBinaryData bytes = bytes_of(field->type, m + field->offset);
+        if (bytes.len >= min && bytes.len > hole->len)
+            *hole = (teffi_hole){bytes.data, bytes.len, i};
+    }
+    return hole->len > 0;
+}
+
+size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_hole *hole,
+                         uint8_t *out)
+{
+    const ProtobufCMessageDescriptor *desc = msg->descriptor;
+    uint8_t *end = put_unknown(out + size - hole->len, msg);
+    uint8_t *at = put_fields(end, msg, hole->field + 1, desc->n_fields);
+    end = put_tag(put_varint(at, hole->len), desc->fields[hole->field].id, BYTES);
+    (void)put_fields(end, msg, 0, hole->field);
+    return (size_t)(at - out);
 }

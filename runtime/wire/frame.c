@@ -142,13 +142,26 @@ static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags
     return put16(put16(at, flags), has);
 }
 
-void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+/* All but the body. out: where that goes. */
+static uint8_t *put_rest(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
 {
     unsigned has = fields_of(msg);
     uint8_t *at = put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
     at = put_fields(msg, has, now_ns, at);
-    teffi_msg_pack(msg, body_len, at);
     put32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
+    return at;
+}
+
+void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+{
+    teffi_msg_pack(msg, body_len, put_rest(msg, body_len, now_ns, out));
+}
+
+size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len, const teffi_hole *hole,
+                                 uint64_t now_ns, uint8_t *out)
+{
+    uint8_t *at = put_rest(msg, body_len, now_ns, out);
+    return (size_t)(at - out) + teffi_msg_pack_around(msg, body_len, hole, at);
 }
 
 void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)

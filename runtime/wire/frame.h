@@ -56,6 +56,11 @@ TEFF_MUST_USE teff_err teffi_frame_size(const teffi_msg *msg, size_t max_bytes, 
  * in:   now_ns turns the deadline into milliseconds left (at least 1). */
 void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
 
+/* teffi_frame_encode_around - as teffi_frame_encode, without the hole's bytes (process/msg.h): it
+ * writes so many less. out: how many bytes come before them. */
+size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len, const teffi_hole *hole,
+                                 uint64_t now_ns, uint8_t *out);
+
 /* teffi_frame_control - write a frame of another kind.
  * in:   out, of TEFFI_FRAME_HEAD + len bytes; payload may be NULL when len is 0. */
 void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out);

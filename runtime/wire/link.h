@@ -20,6 +20,7 @@
 #include "wire/frame.h"
 #include "wire/hello.h"
 #include "wire/net.h"
+#include "wire/outgoing.h"
 
 enum {
     LINK_BUCKETS = 1024,
@@ -31,7 +32,7 @@ enum {
     LINK_WRITES_INLINE = 4,       /* in a row, for what was appended meanwhile */
     LINK_BURST_NS = 100000,       /* between two writes of threads that are no workers */
     LINK_READS_INLINE = 8,        /* in a row, when each fills its buffer */
-    LINK_SPARE_FLIGHTS = 16,      /* that need little of a large buffer before it goes */
+    LINK_LARGE = 16 * 1024,       /* a frame of which a large part is not copied */
     LINK_READERS = 16,            /* groups of connections' reads */
     LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
     LINK_READ_MIN = 4 * 1024,     /* an idle connection's buffer */
@@ -116,12 +117,6 @@ typedef struct link_node {
     unsigned ups; /* the drainer's: up events minus ends */
 } link_node;
 
-typedef struct out_buffer {
-    uint8_t *data;
-    size_t len, cap;
-    unsigned spare; /* flights in a row that needed little of it */
-} out_buffer;
-
 struct teffi_conn {
     /* Stays when the memory is used for another connection: link_way.c. */
     pthread_mutex_t lock;
@@ -162,8 +157,8 @@ struct teffi_conn {
 
     /* guarded by lock */
     nng_stream *stream;
-    out_buffer control; /* handshake frames: go first, also before UP */
-    out_buffer fill;    /* frames that wait */
+    teffi_out control; /* handshake frames: go first, also before UP */
+    teffi_out fill;    /* frames that wait; nothing in it is lent when the lock is let go */
     uint64_t fill_frames;
     uint64_t filled_ns; /* the clock at the first of them since they were put off */
     bool put_off;       /* later is with the executor, and holds a reference */
@@ -182,8 +177,8 @@ struct teffi_conn {
     teffi_later later; /* the executor's while put_off */
 
     /* the flight's */
-    out_buffer fly;
-    size_t fly_at;
+    teffi_out fly;
+    teffi_out_at fly_at;
 
     /* the reader's, then its batch event's */
     uint8_t *in;

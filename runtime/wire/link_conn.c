@@ -31,9 +31,9 @@ static void scrap(teffi_conn *conn)
         nng_stream_free(conn->stream);
     if (conn->dialer)
         nng_stream_dialer_free(conn->dialer);
-    free(conn->control.data);
-    free(conn->fill.data);
-    free(conn->fly.data);
+    teffi_out_fini(&conn->control);
+    teffi_out_fini(&conn->fill);
+    teffi_out_fini(&conn->fly);
     free(conn->in);
     pthread_mutex_destroy(&conn->write_gate);
     pthread_mutex_destroy(&conn->read_gate);
@@ -234,7 +234,7 @@ static bool has_unsent(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
     conn->closed = true;
-    bool unsent = conn->fill.len || conn->sending;
+    bool unsent = conn->fill.total || conn->sending;
     pthread_mutex_unlock(&conn->lock);
     return unsent;
 }

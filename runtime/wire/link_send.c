@@ -2,43 +2,16 @@
  * write is in flight, else by the end of the one that is. A worker puts that off to the end of its
  * pass, so a busy link writes many frames at a time; a worker with nothing else to do writes at
  * once.
- * Way:     net send -> [fill] -swap-> [fly] -> nng stream
+ * Way:     net send -> [fill] -swap-> [fly] -> nng stream; both: outgoing.h
  * Threads: fill under conn->lock; fly belongs to whoever set sending. */
 #include "wire/link.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool reserve(out_buffer *buffer, size_t more)
+static void swap(teffi_out *a, teffi_out *b)
 {
-    size_t need = buffer->len + more;
-    size_t cap = buffer->cap ? buffer->cap : 1024;
-    if (need <= buffer->cap)
-        return true;
-    while (cap < need)
-        cap *= 2;
-    uint8_t *data = realloc(buffer->data, cap);
-    if (!data)
-        return false;
-    buffer->data = data;
-    buffer->cap = cap;
-    return true;
-}
-
-/* Give back what one burst needed; not at once: fresh pages cost more than what is written. */
-static void shrink(out_buffer *buffer)
-{
-    buffer->spare = buffer->len < buffer->cap / 4 ? buffer->spare + 1 : 0;
-    buffer->len = 0;
-    if (buffer->cap <= 2 * LINK_WRITE_MAX || buffer->spare < LINK_SPARE_FLIGHTS)
-        return;
-    free(buffer->data);
-    *buffer = (out_buffer){0};
-}
-
-static void swap(out_buffer *a, out_buffer *b)
-{
-    out_buffer t = *a;
+    teffi_out t = *a;
     *a = *b;
     *b = t;
 }
@@ -48,16 +21,16 @@ static bool take_off(teffi_conn *conn)
 {
     if (conn->sending || conn->closed || !conn->stream)
         return false;
-    if (conn->control.len) {
+    if (conn->control.total) {
         swap(&conn->control, &conn->fly);
-    } else if (conn->open && conn->fill.len) {
+    } else if (conn->open && conn->fill.total) {
         swap(&conn->fill, &conn->fly);
         teffi_link_count(conn->owner, LINK_FRAMES_OUT, conn->fill_frames);
         conn->fill_frames = 0;
     } else {
         return false;
     }
-    conn->fly_at = 0;
+    conn->fly_at = (teffi_out_at){0};
     conn->sending = true;
     return true;
 }
@@ -74,7 +47,7 @@ static bool land(teffi_conn *conn, bool torn)
 {
     pthread_mutex_lock(&conn->lock);
     if (!torn)
-        shrink(&conn->fly);
+        teffi_out_empty(&conn->fly, (size_t)2 * LINK_WRITE_MAX);
     conn->sending = conn->torn = torn; /* what flew may have arrived in part */
     conn->sending_since_ns = 0;
     bool next = take_off(conn);
@@ -94,15 +67,16 @@ static bool land(teffi_conn *conn, bool torn)
 /* out: how much. */
 static size_t offer(teffi_conn *conn, nng_aio *aio)
 {
-    size_t n = conn->fly.len - conn->fly_at;
-    nng_iov iov = {conn->fly.data + conn->fly_at, n < LINK_WRITE_MAX ? n : LINK_WRITE_MAX};
-    nng_aio_set_iov(aio, 1, &iov);
-    return iov.iov_len;
+    nng_iov pieces[TEFFI_OUT_PIECES];
+    unsigned n;
+    size_t bytes = teffi_out_pieces(&conn->fly, &conn->fly_at, LINK_WRITE_MAX, pieces, &n);
+    nng_aio_set_iov(aio, n, pieces);
+    return bytes;
 }
 
 static void count_written(teffi_conn *conn, size_t n)
 {
-    conn->fly_at += n;
+    teffi_out_written(&conn->fly, &conn->fly_at, n);
     teffi_link_count(conn->owner, LINK_WRITES, 1);
     teffi_link_count(conn->owner, LINK_BYTES_OUT, n);
 }
@@ -122,7 +96,7 @@ static bool write_now(teffi_conn *conn)
     nng_aio *aio = conn->now_aio;
     /* Before it: the peer may have it long before this thread is told, and counts from there. */
     uint64_t since_ns = teffi_link_now(conn->owner);
-    while (aio && conn->fly_at < conn->fly.len) {
+    while (aio && conn->fly_at.total < conn->fly.total) {
         size_t want = offer(conn, aio);
         if (!teffi_link_conn_try(conn, &conn->write_gate, nng_stream_send, aio))
             return false;
@@ -141,7 +115,10 @@ static void fly(teffi_conn *conn)
     for (unsigned i = 0; i < LINK_WRITES_INLINE && write_now(conn); i++)
         if (!land(conn, false))
             return;
-    write_some(conn);
+    if (teffi_out_own(&conn->fly, &conn->fly_at)) /* the lender goes on */
+        write_some(conn);
+    else
+        (void)land(conn, true);
 }
 
 void teffi_link_send_flush(teffi_conn *conn)
@@ -167,7 +144,7 @@ void teffi_link_send_cb(void *arg)
     }
     conn->wrote_ns = conn->sending_since_ns;
     count_written(conn, nng_aio_count(conn->send_aio));
-    if (conn->fly_at < conn->fly.len)
+    if (conn->fly_at.total < conn->fly.total)
         write_some(conn);
     else if (land(conn, false))
         fly(conn);
@@ -202,18 +179,18 @@ static void fly_outside(teffi_conn *conn)
         fly(conn);
 }
 
-static void put_control(teffi_conn *conn, out_buffer *buffer, uint8_t kind, const uint8_t *payload,
+static void put_control(teffi_conn *conn, teffi_out *out, uint8_t kind, const uint8_t *payload,
                         size_t len)
 {
     size_t size = TEFFI_FRAME_HEAD + len;
     if (conn->closed)
         return;
-    if (!reserve(buffer, size)) {
+    if (!teffi_out_reserve(out, size)) {
         conn->linger = true; /* without memory for the frame, the connection is of no use */
         return;
     }
-    teffi_frame_control(kind, payload, len, buffer->data + buffer->len);
-    buffer->len += size;
+    teffi_frame_control(kind, payload, len, out->data + out->len);
+    teffi_out_add(out, size);
 }
 
 void teffi_link_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
@@ -250,12 +227,11 @@ void teffi_link_send_linger(teffi_conn *conn)
 
 void teffi_link_send_steal(teffi_conn *from, teffi_conn *to)
 {
-    out_buffer fill;
     pthread_mutex_lock(&from->lock);
-    fill = from->fill;
+    teffi_out fill = from->fill;
     uint64_t frames = from->fill_frames;
     bool finished = from->finished;
-    from->fill = (out_buffer){0};
+    from->fill = (teffi_out){0};
     from->fill_frames = 0;
     from->closed = from->finished = true;
     pthread_mutex_unlock(&from->lock);
@@ -264,13 +240,13 @@ void teffi_link_send_steal(teffi_conn *from, teffi_conn *to)
     to->fill_frames = frames;
     to->finished = finished;
     pthread_mutex_unlock(&to->lock);
-    free(fill.data);
+    teffi_out_fini(&fill);
 }
 
 /* Lock held. Answers get twice the room: shedding them would waste the work that made them. */
 static bool has_room(const teffi_conn *conn, size_t size, bool answer)
 {
-    size_t waiting = conn->fill.len + conn->fly.len;
+    size_t waiting = conn->fill.total + conn->fly.total;
     size_t max = conn->owner->queue_max_bytes * (answer ? (size_t)2 : 1);
     return waiting == 0 || (waiting < max && size <= max - waiting);
 }
@@ -285,7 +261,40 @@ static uint64_t now_for(teffi_conn *conn, const teffi_msg *msg)
     return conn->filled_ns;
 }
 
-static teff_err append(teffi_conn *conn, const teffi_msg *msg, size_t size, size_t body_len)
+_Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is written at once");
+
+/* Lock held. Will a large frame be written by this thread, as far as the socket takes it? Then what
+ * is only lent until send returns need not be copied before. */
+static bool goes_at_once(const teffi_conn *conn)
+{
+    return conn->now_aio && conn->stream && conn->open && !conn->sending && !conn->control.total;
+}
+
+/* Lock held. A large part of it stays where it lies. out: kept: then so does msg. */
+static bool put_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
+{
+    teffi_out *out = &conn->fill;
+    teffi_hole hole;
+    bool around = size >= LINK_LARGE && (!msg->borrows || goes_at_once(conn)) &&
+                  teffi_msg_hole(msg, LINK_LARGE, &hole);
+    size_t rest = around ? size - hole.len : size;
+    if (!teffi_out_reserve(out, rest))
+        return false;
+    uint8_t *to = out->data + out->len;
+    uint64_t now_ns = now_for(conn, msg);
+    if (around) {
+        size_t before = teffi_frame_encode_around(msg, body_len, &hole, now_ns, to);
+        *kept = !msg->borrows;
+        teffi_out_cut_in(out, out->len + before, hole.bytes, hole.len, *kept ? msg : NULL);
+    } else {
+        teffi_frame_encode(msg, body_len, now_ns, to);
+    }
+    teffi_out_add(out, rest);
+    conn->fill_frames++;
+    return true;
+}
+
+static teff_err append(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
 {
     if (conn->finished)
         return TEFF_E_CLOSED;
@@ -293,12 +302,7 @@ static teff_err append(teffi_conn *conn, const teffi_msg *msg, size_t size, size
         return TEFF_E_UNREACHABLE;
     if (!has_room(conn, size, msg->item.kind == TEFFI_MSG_RESPONSE))
         return TEFF_E_OVERLOADED;
-    if (!reserve(&conn->fill, size))
-        return TEFF_E_NOMEM;
-    teffi_frame_encode(msg, body_len, now_for(conn, msg), conn->fill.data + conn->fill.len);
-    conn->fill.len += size;
-    conn->fill_frames++;
-    return TEFF_OK;
+    return put_frame(conn, msg, size, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
 }
 
 typedef enum next_step { LEAVE_IT, PUT_OFF, WRITE } next_step;
@@ -308,7 +312,7 @@ static next_step next(teffi_conn *conn)
 {
     if (conn->sending || !conn->open)
         return LEAVE_IT; /* it goes with the next flight */
-    bool much = conn->fill.len >= LINK_FLUSH_BYTES;
+    bool much = conn->fill.total >= LINK_FLUSH_BYTES;
     if (conn->put_off && !much)
         return LEAVE_IT;
     if (much)
@@ -326,7 +330,8 @@ static bool put_off(teffi_conn *conn)
 
 teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len)
 {
-    teff_err err = append(conn, msg, size, body_len);
+    bool kept = false;
+    teff_err err = append(conn, msg, size, body_len, &kept);
     next_step step = err ? LEAVE_IT : next(conn);
     if (step != LEAVE_IT)
         teffi_link_conn_ref(conn); /* the flight's, or later's */
@@ -337,7 +342,8 @@ teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, s
         fly(conn);
     else if (step == PUT_OFF && !put_off(conn))
         end_pass(conn) ? fly_outside(conn) : teffi_link_conn_unref(conn);
-    teffi_msg_free(msg);
+    if (!kept)
+        teffi_msg_free(msg);
     return TEFF_OK;
 }
 
