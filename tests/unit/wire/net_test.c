@@ -61,6 +61,19 @@ static void write_line(void *arg, teffi_level level, const char *line)
         fprintf(stderr, "%s\n", line);
 }
 
+static uint8_t test_byte(uint32_t slot, size_t at)
+{
+    return (uint8_t)(slot * 7 + at + (at >> 8) * 3);
+}
+
+static bool is_whole(const teffi_msg *msg)
+{
+    for (size_t i = 0; i < msg->raw_len; i++)
+        if (msg->raw[i] != test_byte(msg->call_slot, i))
+            return false;
+    return true;
+}
+
 static void enter(test_node *n)
 {
     pthread_mutex_lock(&n->lock);
@@ -91,6 +104,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     if (n->look)
         n->look(n, msg);
     n->disorder += msg->call_slot <= n->last_slot && msg->item.kind == TEFFI_MSG_REQUEST;
+    n->wrong += n->checks && !is_whole(msg);
     n->last_slot = msg->call_slot;
     n->last_peer = *from;
     bool echo = n->echo && msg->item.kind == TEFFI_MSG_REQUEST;
@@ -245,7 +259,8 @@ teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n)
     msg->method_id = 7;
     uint8_t *body = teff_arena_alloc(&msg->arena, n);
     assert_non_null(body);
-    memset(body, (int)slot, n);
+    for (size_t i = 0; i < n; i++)
+        body[i] = test_byte(slot, i);
     msg->raw = body;
     msg->raw_len = n;
     return msg;

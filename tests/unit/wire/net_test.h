@@ -26,6 +26,8 @@ typedef struct test_node {
     _Atomic unsigned messages, ups, downs, downs_clean, dones, asked, done_after_ups;
     unsigned disorder;  /* messages whose call_slot did not follow the one before */
     uint32_t last_slot; /* of the newest message */
+    bool checks;        /* bodies are to be test_message's */
+    unsigned wrong;     /* that were not */
     teff_err done_err;
     char done_text[512];
     teffi_hello done_peer, last_peer;
