@@ -43,10 +43,26 @@ static teffi_chunk *new_chunk(size_t size)
     return chunk;
 }
 
+static uint8_t *bytes_of(teffi_chunk *chunk)
+{
+    return (uint8_t *)chunk + round_up(sizeof *chunk);
+}
+
+static teffi_chunk *chunk_of(uint8_t *bytes)
+{
+    return (teffi_chunk *)(void *)(bytes - round_up(sizeof(teffi_chunk)));
+}
+
+/* Is it the first chunk that is being filled, not the block the arena began in? */
+static bool fills_chunk(const teff_arena *arena)
+{
+    return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
+}
+
 /* Blocks double up to CHUNK_MAX, so that a big message costs few of them. */
 static bool grow(teff_arena *arena, size_t need)
 {
-    size_t size = arena->chunks ? arena->chunks->size * 2 : CHUNK_MIN;
+    size_t size = fills_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
     if (size > CHUNK_MAX)
         size = CHUNK_MAX;
     if (size < need + sizeof(teffi_chunk) + ALIGN)
@@ -56,9 +72,48 @@ static bool grow(teff_arena *arena, size_t need)
         return false;
     chunk->next = arena->chunks;
     arena->chunks = chunk;
-    arena->at = (uint8_t *)chunk + round_up(sizeof *chunk);
+    arena->at = bytes_of(chunk);
     arena->end = (uint8_t *)chunk + chunk->size;
     return true;
+}
+
+uint8_t *teffi_chunk_new(size_t n, size_t *room)
+{
+    size_t head = round_up(sizeof(teffi_chunk));
+    teffi_chunk *chunk = n < SIZE_MAX / 2 ? new_chunk(head + n) : NULL;
+    if (!chunk)
+        return NULL;
+    *room = chunk->size - head;
+    return bytes_of(chunk);
+}
+
+void teffi_chunk_free(uint8_t *bytes)
+{
+    if (bytes)
+        teffi_block_put(chunk_of(bytes), chunk_of(bytes)->size);
+}
+
+void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
+{
+    teffi_chunk *chunk = chunk_of(bytes);
+    teffi_chunk **place = fills_chunk(arena) ? &arena->chunks->next : &arena->chunks;
+    size_t left = arena->budget_bytes - arena->used_bytes;
+    chunk->next = *place;
+    *place = chunk;
+    arena->used_bytes += chunk->size < left ? chunk->size : left;
+}
+
+/* A large piece takes a chunk of its own: what is left of the one being filled stays of use. */
+static void *take_alone(teff_arena *arena, size_t n)
+{
+    size_t room;
+    uint8_t *bytes = teffi_chunk_new(n, &room);
+    if (!bytes)
+        return NULL;
+    size_t used = arena->used_bytes;
+    teffi_arena_adopt(arena, bytes);
+    arena->used_bytes = used + n;
+    return bytes;
 }
 
 void *teffi_arena_take_more(teff_arena *arena, size_t n)
@@ -66,8 +121,12 @@ void *teffi_arena_take_more(teff_arena *arena, size_t n)
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
     size_t need = round_up(n);
-    if (need > (size_t)(arena->end - arena->at) && !grow(arena, need))
-        return NULL;
+    if (need > (size_t)(arena->end - arena->at)) {
+        if (need >= TEFFI_BLOCK_MIN)
+            return take_alone(arena, n);
+        if (!grow(arena, need))
+            return NULL;
+    }
     void *p = arena->at;
     arena->at += need;
     arena->used_bytes += n;

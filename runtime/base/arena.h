@@ -86,6 +86,16 @@ static inline void *teffi_arena_take(teff_arena *arena, size_t n)
     return p;
 }
 
+/* teffi_chunk_new - memory of its own that an arena may take over later.
+ * out:  n bytes, not zeroed, and *room that there really are; NULL when memory is out. */
+uint8_t *teffi_chunk_new(size_t n, size_t *room);
+
+/* teffi_chunk_free - of teffi_chunk_new; may be NULL. */
+void teffi_chunk_free(uint8_t *bytes);
+
+/* teffi_arena_adopt - bytes, of teffi_chunk_new, live as long as the arena from now on. */
+void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes);
+
 /* teffi_arena_allocator - protobuf-c's view of the arena (free does nothing). */
 ProtobufCAllocator teffi_arena_allocator(teff_arena *arena);
 

@@ -278,14 +278,17 @@ static void get_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
         m->err = (uint16_t)get16(r);
 }
 
-/* Copy key, text and body into the arena, where they stay next to each other. */
-static teff_err get_bytes(reader *r, unsigned has, teffi_msg *m)
+/* Key, text and body, into the arena, where they stay next to each other. */
+static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
     uint8_t *copy = n ? teff_arena_copy(&m->arena, r->at, n) : NULL;
-    if (n && !copy)
-        return TEFF_E_NOMEM;
     *r = (reader){copy, copy ? copy + n : NULL, r->bad};
+    return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
+}
+
+static teff_err get_bytes(reader *r, unsigned has, teffi_msg *m)
+{
     if (has & HAS_KEY) {
         m->key_len = get16(r);
         m->key = get(r, m->key_len);
@@ -318,7 +321,7 @@ static bool makes_sense(const teffi_msg *m, unsigned has)
     }
 }
 
-static teff_err decode_into(const teffi_frame *frame, uint64_t now_ns, teffi_msg *m)
+static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;
     unsigned has = load16(d + 4);
@@ -329,10 +332,13 @@ static teff_err decode_into(const teffi_frame *frame, uint64_t now_ns, teffi_msg
         return TEFF_E_MALFORMED;
     get_pairs(&r, has, m);
     get_numbers(&r, has, now_ns, m);
-    return r.bad ? TEFF_E_MALFORMED : get_bytes(&r, has, m);
+    if (r.bad)
+        return TEFF_E_MALFORMED;
+    teff_err err = copies ? copy_rest(&r, m) : TEFF_OK;
+    return err ? err : get_bytes(&r, has, m);
 }
 
-teff_err teffi_frame_decode(const teffi_frame *frame, uint64_t now_ns, teffi_msg **msg)
+static teff_err decode(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg **msg)
 {
     *msg = NULL;
     if (frame->kind < TEFFI_MSG_REQUEST || frame->kind > TEFFI_MSG_RESPONSE)
@@ -340,11 +346,25 @@ teff_err teffi_frame_decode(const teffi_frame *frame, uint64_t now_ns, teffi_msg
     teffi_msg *m = teffi_msg_new(frame->kind);
     if (!m)
         return TEFF_E_NOMEM;
-    teff_err err = decode_into(frame, now_ns, m);
+    teff_err err = decode_into(frame, copies, now_ns, m);
     if (err) {
         teffi_msg_free(m);
         return err;
     }
     *msg = m;
     return TEFF_OK;
+}
+
+teff_err teffi_frame_decode(const teffi_frame *frame, uint64_t now_ns, teffi_msg **msg)
+{
+    return decode(frame, true, now_ns, msg);
+}
+
+teff_err teffi_frame_decode_within(const teffi_frame *frame, uint8_t *memory, uint64_t now_ns,
+                                   teffi_msg **msg)
+{
+    teff_err err = decode(frame, false, now_ns, msg);
+    if (!err)
+        teffi_arena_adopt(&(*msg)->arena, memory);
+    return err;
 }

@@ -83,4 +83,9 @@ TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t *
 TEFF_MUST_USE teff_err teffi_frame_decode(const teffi_frame *frame, uint64_t now_ns,
                                           teffi_msg **msg);
 
+/* teffi_frame_decode_within - as teffi_frame_decode, without the copy: key and raw point into the
+ * frame. in: memory that the frame lies in, of teffi_chunk_new; on TEFF_OK it is the message's. */
+TEFF_MUST_USE teff_err teffi_frame_decode_within(const teffi_frame *frame, uint8_t *memory,
+                                                 uint64_t now_ns, teffi_msg **msg);
+
 #endif

@@ -19,6 +19,7 @@
 #include "sched/exec.h"
 #include "wire/frame.h"
 #include "wire/hello.h"
+#include "wire/incoming.h"
 #include "wire/net.h"
 #include "wire/outgoing.h"
 
@@ -35,8 +36,6 @@ enum {
     LINK_LARGE = 16 * 1024,       /* a frame of which a large part is not copied */
     LINK_READERS = 16,            /* groups of connections' reads */
     LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
-    LINK_READ_MIN = 4 * 1024,     /* an idle connection's buffer */
-    LINK_READ_MAX = 256 * 1024,   /* a busy one's, unless a frame is larger */
     LINK_SILENT_HEARTBEATS = 5,
     LINK_HELD_UP_HEARTBEATS = 2, /* between two ticks: this process was held up */
     LINK_BACKOFF_MIN_MS = 20,
@@ -181,15 +180,13 @@ struct teffi_conn {
     teffi_out_at fly_at;
 
     /* the reader's, then its batch event's */
-    uint8_t *in;
-    size_t in_len, in_cap;
-    size_t got;        /* by the last receive */
-    bool filled;       /* and it filled the buffer: there may be more at once */
-    unsigned inlined;  /* receives in a row without a callback */
-    uint64_t frames;   /* not counted yet */
-    teffi_item item;   /* in reader's queue: go on there */
-    unsigned in_small; /* receives in a row that needed little of it */
-    bool refused;      /* told so; what it still says is not read */
+    teffi_in in;
+    size_t offered, got; /* room for the last receive, and what it brought */
+    bool filled;         /* all of it: there may be more at once */
+    unsigned inlined;    /* receives in a row without a callback */
+    uint64_t frames;     /* not counted yet */
+    teffi_item item;     /* in reader's queue: go on there */
+    bool refused;        /* told so; what it still says is not read */
     teffi_queue batch;
     bool batch_ack;  /* a BYE_ACK came behind the batch */
     bool batch_last; /* the connection ends behind the batch */

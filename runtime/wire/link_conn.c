@@ -34,7 +34,7 @@ static void scrap(teffi_conn *conn)
     teffi_out_fini(&conn->control);
     teffi_out_fini(&conn->fill);
     teffi_out_fini(&conn->fly);
-    free(conn->in);
+    teffi_in_fini(&conn->in);
     pthread_mutex_destroy(&conn->write_gate);
     pthread_mutex_destroy(&conn->read_gate);
 }

@@ -7,47 +7,22 @@
 #include "wire/link.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef enum progress { NEED_MORE, BATCH_FULL, BROKEN } progress;
 
-static bool resize(teffi_conn *conn, size_t cap)
-{
-    uint8_t *in = realloc(conn->in, cap);
-    if (!in)
-        return false;
-    conn->in = in;
-    conn->in_cap = cap;
-    conn->in_small = 0;
-    return true;
-}
-
-/* A full buffer grows; one of which little was used for long shrinks. */
-static bool fit_buffer(teffi_conn *conn)
-{
-    size_t got = conn->got;
-    if (conn->in_cap == 0)
-        return resize(conn, LINK_READ_MIN);
-    if (conn->in_len == conn->in_cap || (conn->filled && conn->in_cap < LINK_READ_MAX))
-        return resize(conn, conn->in_cap * 2);
-    conn->in_small = got < conn->in_cap / 8 ? conn->in_small + 1 : 0;
-    if (conn->in_small > 32 && conn->in_len == 0 && conn->in_cap > LINK_READ_MIN)
-        resize(conn, conn->in_cap / 2); /* a failed shrink does no harm */
-    return true;
-}
-
 static void offer(teffi_conn *conn, nng_aio *aio)
 {
-    nng_iov iov = {conn->in + conn->in_len, conn->in_cap - conn->in_len};
+    uint8_t *at;
+    conn->offered = teffi_in_room(&conn->in, &at);
+    nng_iov iov = {at, conn->offered};
     nng_aio_set_iov(aio, 1, &iov);
 }
 
 static void count_read(teffi_conn *conn, nng_aio *aio)
 {
     conn->got = nng_aio_count(aio);
-    conn->in_len += conn->got;
-    conn->filled = conn->in_len == conn->in_cap;
+    conn->filled = conn->got == conn->offered;
+    teffi_in_came(&conn->in, conn->got);
     teffi_link_count(conn->owner, LINK_BYTES_IN, conn->got);
 }
 
@@ -123,7 +98,7 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
     teffi_msg *msg;
     if (conn->dialled && conn->owner->self.role == TEFFI_ROLE_SILO)
         return malformed(conn, "a message against the direction");
-    teff_err err = teffi_frame_decode(frame, now_ns, &msg);
+    teff_err err = teffi_in_take(&conn->in, frame, now_ns, &msg);
     if (err)
         return malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message" : "bad message");
     conn->frames++;
@@ -154,12 +129,15 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
 
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
-    if (conn->refused)
-        return true;
-    if (conn->state != CONN_UP)
-        return teffi_link_greet_frame(conn, frame);
-    return frame->kind <= TEFFI_MSG_RESPONSE ? take_message(conn, frame, now_ns)
-                                             : take_control(conn, frame);
+    bool up = conn->state == CONN_UP && !conn->refused, go_on = true;
+    if (up && frame->kind <= TEFFI_MSG_RESPONSE)
+        return take_message(conn, frame, now_ns);
+    if (up)
+        go_on = take_control(conn, frame);
+    else if (!conn->refused)
+        go_on = teffi_link_greet_frame(conn, frame);
+    teffi_in_skip(&conn->in);
+    return go_on;
 }
 
 static bool bad_length(teffi_conn *conn, teff_err err)
@@ -174,38 +152,35 @@ static bool bad_length(teffi_conn *conn, teff_err err)
     return false;
 }
 
-/* Take frames apart from *at on. */
-static progress take_frames(teffi_conn *conn, size_t *at)
+/* out: taken: a frame was, at least. */
+static progress take_frames(teffi_conn *conn, bool *taken)
 {
     uint64_t now_ns = teffi_link_now(conn->owner);
     while (conn->batch.count < LINK_BATCH_MAX) {
         teffi_frame frame;
-        size_t size;
+        bool whole;
         size_t max = conn->state == CONN_UP ? conn->owner->frame_max_bytes : TEFFI_HELLO_MAX;
-        teff_err err = teffi_frame_peek(conn->in + *at, conn->in_len - *at, max, &size, &frame);
+        teff_err err = teffi_in_peek(&conn->in, max, &whole, &frame);
         if (err)
             return bad_length(conn, err), BROKEN;
-        if (size == 0 || size > conn->in_len - *at)
+        if (!whole)
             return NEED_MORE;
         if (!take_frame(conn, &frame, now_ns))
             return BROKEN;
-        *at += size;
+        *taken = true;
     }
     return BATCH_FULL;
 }
 
 static progress parse(teffi_conn *conn)
 {
-    size_t at = 0;
-    progress p = take_frames(conn, &at);
+    bool taken = false;
+    progress p = take_frames(conn, &taken);
     teffi_link_count(conn->owner, LINK_FRAMES_IN, conn->frames);
     conn->frames = 0;
-    conn->in_len -= at;
-    if (at && conn->in_len)
-        memmove(conn->in, conn->in + at, conn->in_len);
-    if (conn->in_len == 0)
+    if (teffi_in_left(&conn->in) == 0)
         conn->partial_since_ns = 0;
-    else if (at || conn->partial_since_ns == 0)
+    else if (taken || conn->partial_since_ns == 0)
         conn->partial_since_ns = teffi_link_now(conn->owner);
     return p;
 }
@@ -230,9 +205,10 @@ static bool post_batch(teffi_conn *conn)
 static progress digest(teffi_conn *conn)
 {
     progress p = parse(conn);
-    if (p == NEED_MORE && !fit_buffer(conn))
+    if (p == NEED_MORE && !teffi_in_fit(&conn->in, conn->got, conn->filled))
         return BROKEN;
-    conn->filled |= p == NEED_MORE && conn->in_len > LINK_READ_HERE; /* its rest is on the way */
+    /* its rest is on the way */
+    conn->filled |= p == NEED_MORE && teffi_in_left(&conn->in) > LINK_READ_HERE;
     return p;
 }
 
@@ -298,13 +274,11 @@ void teffi_link_recv_init(teffi_link *link)
 }
 
 /* The rest of a large frame is still to come: nothing to be done yet. */
-static bool has_frame(const teffi_conn *conn)
+static bool has_frame(teffi_conn *conn)
 {
     teffi_frame frame;
-    size_t size;
-    teff_err err =
-        teffi_frame_peek(conn->in, conn->in_len, conn->owner->frame_max_bytes, &size, &frame);
-    return err || (size && size <= conn->in_len);
+    bool whole;
+    return teffi_in_peek(&conn->in, conn->owner->frame_max_bytes, &whole, &frame) || whole;
 }
 
 /* Much was read: workers take it apart, and what it makes READY is near the one that does. Under

@@ -6,9 +6,6 @@
  * Threads: fill under conn->lock; fly belongs to whoever set sending. */
 #include "wire/link.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static void swap(teffi_out *a, teffi_out *b)
 {
     teffi_out t = *a;
