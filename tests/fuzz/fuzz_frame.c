@@ -16,6 +16,13 @@ static void check_round_trip(const teffi_msg *msg, const uint8_t *data, size_t n
     teffi_bug_if(!again);
     teffi_frame_encode(msg, body_len, now, again);
     teffi_bug_if(memcmp(again, data, n) != 0);
+    teffi_hole hole;
+    if (teffi_msg_hole(msg, 1, &hole)) {
+        memset(again, 0, n);
+        size_t before = teffi_frame_encode_around(msg, body_len, &hole, now, again);
+        teffi_bug_if(before + hole.len != n || memcmp(again, data, before) != 0);
+        teffi_bug_if(memcmp(hole.bytes, data + before, hole.len) != 0);
+    }
     free(again);
 }
 
