@@ -1,4 +1,4 @@
-/* test_incoming.c - the buffer of a reader: what it grows to, what it hands over, what it copies. */
+/* test_incoming.c - the buffer of a reader: how it grows, what it hands over, what it copies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
