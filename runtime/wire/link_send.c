@@ -64,10 +64,13 @@ static bool land(teffi_conn *conn, bool torn)
 /* out: how much. */
 static size_t offer(teffi_conn *conn, nng_aio *aio)
 {
-    nng_iov pieces[TEFFI_OUT_PIECES];
+    teffi_out_piece pieces[TEFFI_OUT_PIECES];
+    nng_iov iov[TEFFI_OUT_PIECES];
     unsigned n;
     size_t bytes = teffi_out_pieces(&conn->fly, &conn->fly_at, LINK_WRITE_MAX, pieces, &n);
-    nng_aio_set_iov(aio, n, pieces);
+    for (unsigned i = 0; i < n; i++)
+        iov[i] = (nng_iov){(uint8_t *)(uintptr_t)pieces[i].bytes, pieces[i].len};
+    nng_aio_set_iov(aio, n, iov);
     return bytes;
 }
 

@@ -1,5 +1,5 @@
 /* outgoing.c - bytes in one buffer, and large parts of messages between them.
- * Way:     link_send -> [outgoing] -> nng_aio_set_iov */
+ * Way:     link_send -> [outgoing] -> nng stream */
 #include "wire/outgoing.h"
 
 #include <stdlib.h>
@@ -78,14 +78,14 @@ bool teffi_out_own(teffi_out *out, const teffi_out_at *at)
 }
 
 /* The piece at at: of data up to the next cut, or of that cut. */
-static nng_iov piece_at(const teffi_out *out, const teffi_out_at *at)
+static teffi_out_piece piece_at(const teffi_out *out, const teffi_out_at *at)
 {
     const teffi_out_cut *cut = at->cut < out->n_cuts ? &out->cuts[at->cut] : NULL;
     if (!cut)
-        return (nng_iov){out->data + at->data, out->len - at->data};
+        return (teffi_out_piece){out->data + at->data, out->len - at->data};
     if (at->data < cut->at)
-        return (nng_iov){out->data + at->data, cut->at - at->data};
-    return (nng_iov){(uint8_t *)(uintptr_t)cut->bytes + at->cut_done, cut->len - at->cut_done};
+        return (teffi_out_piece){out->data + at->data, cut->at - at->data};
+    return (teffi_out_piece){cut->bytes + at->cut_done, cut->len - at->cut_done};
 }
 
 /* n bytes of the piece at at are done. */
@@ -105,16 +105,16 @@ static void step(const teffi_out *out, teffi_out_at *at, size_t n)
 }
 
 size_t teffi_out_pieces(const teffi_out *out, const teffi_out_at *at, size_t max,
-                        nng_iov pieces[TEFFI_OUT_PIECES], unsigned *n)
+                        teffi_out_piece pieces[TEFFI_OUT_PIECES], unsigned *n)
 {
     teffi_out_at to = *at;
     size_t left = max;
     for (*n = 0; *n < TEFFI_OUT_PIECES && left && to.total < out->total; ++*n) {
-        nng_iov piece = piece_at(out, &to);
-        piece.iov_len = piece.iov_len < left ? piece.iov_len : left;
+        teffi_out_piece piece = piece_at(out, &to);
+        piece.len = piece.len < left ? piece.len : left;
         pieces[*n] = piece;
-        left -= piece.iov_len;
-        step(out, &to, piece.iov_len);
+        left -= piece.len;
+        step(out, &to, piece.len);
     }
     return max - left;
 }
@@ -122,7 +122,7 @@ size_t teffi_out_pieces(const teffi_out *out, const teffi_out_at *at, size_t max
 void teffi_out_written(teffi_out *out, teffi_out_at *at, size_t n)
 {
     while (n) {
-        size_t len = piece_at(out, at).iov_len;
+        size_t len = piece_at(out, at).len;
         unsigned cut = at->cut;
         len = len < n ? len : n;
         step(out, at, len);

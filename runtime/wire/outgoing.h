@@ -4,12 +4,11 @@
  *     data  |head key .. prefix|suffix, small frames ..|head .. prefix|suffix|
  *     cuts                     ^ bytes of a message                   ^ of another
  *
- * Way:     link_send -> [outgoing] -> nng_aio_set_iov
+ * Way:     link_send -> [outgoing] -> nng stream
  * Threads: none of its own; link.h says who holds which. */
 #ifndef TEFFI_WIRE_OUTGOING_H
 #define TEFFI_WIRE_OUTGOING_H
 
-#include <nng/nng.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +16,11 @@
 
 /* nng takes no more (1.5.2). */
 enum { TEFFI_OUT_PIECES = 8 };
+
+typedef struct teffi_out_piece {
+    const uint8_t *bytes;
+    size_t len;
+} teffi_out_piece;
 
 typedef struct teffi_out_cut {
     size_t at; /* in data: before its byte there */
@@ -56,7 +60,7 @@ bool teffi_out_own(teffi_out *out, const teffi_out_at *at);
 
 /* teffi_out_pieces - the next bytes to be written, max at most. out: their number. */
 size_t teffi_out_pieces(const teffi_out *out, const teffi_out_at *at, size_t max,
-                        nng_iov pieces[TEFFI_OUT_PIECES], unsigned *n);
+                        teffi_out_piece pieces[TEFFI_OUT_PIECES], unsigned *n);
 
 /* teffi_out_written - n bytes more are; messages are freed with their last. */
 void teffi_out_written(teffi_out *out, teffi_out_at *at, size_t n);

@@ -62,15 +62,15 @@ static void put_around(teffi_out *out, plain *all, size_t before, size_t cut, si
 /* Write up to max bytes, of which the stream takes some. */
 static void write_some(teffi_out *out, teffi_out_at *at, const plain *all, size_t max)
 {
-    nng_iov pieces[TEFFI_OUT_PIECES];
+    teffi_out_piece pieces[TEFFI_OUT_PIECES];
     unsigned n;
     size_t offered = teffi_out_pieces(out, at, max, pieces, &n), seen = 0;
     assert_in_range(n, 1, TEFFI_OUT_PIECES);
     assert_in_range(offered, 1, max);
     for (unsigned i = 0; i < n; i++) {
-        assert_true(pieces[i].iov_len > 0);
-        assert_memory_equal(pieces[i].iov_buf, all->bytes + at->total + seen, pieces[i].iov_len);
-        seen += pieces[i].iov_len;
+        assert_true(pieces[i].len > 0);
+        assert_memory_equal(pieces[i].bytes, all->bytes + at->total + seen, pieces[i].len);
+        seen += pieces[i].len;
     }
     assert_int_equal(seen, offered);
     size_t before = at->total, taken = draw(3) ? offered : 1 + draw((uint32_t)offered);
