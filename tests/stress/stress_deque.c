@@ -10,22 +10,22 @@
 #include "sched/deque.h"
 
 enum { ROUND = 20000, THIEVES_MAX = 16, ROUNDS_OF_CLOCK = 16 };
+#define PATIENCE_NS 60000000000u
 
 typedef struct thief {
     teffi_thread thread;
     uint64_t rng, stolen, batches;
+    _Atomic uint64_t raids; /* odd: one is under way, and what it claimed may not be taken yet */
 } thief;
 
+static teffi_platform platform;
 static teffi_deque deque;
 static _Atomic uint8_t taken[ROUND + 1]; /* how often item i was taken; items are 1..ROUND */
-static _Atomic uint32_t n_taken;         /* in this round */
 static _Atomic bool stop;
 
 static void take(void *item)
 {
     atomic_fetch_add_explicit(&taken[(uintptr_t)item], 1, memory_order_relaxed);
-    /* release: pairs with the owner's acquire at the end of the round */
-    atomic_fetch_add_explicit(&n_taken, 1, memory_order_release);
 }
 
 static void steal_on(void *arg)
@@ -34,9 +34,13 @@ static void steal_on(void *arg)
     void *out[TEFFI_STEAL_MAX];
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         t->rng = teffi_mix64(t->rng + 1);
+        /* relaxed: whoever sees the claim, a release, sees this */
+        uint64_t raid = atomic_fetch_add_explicit(&t->raids, 1, memory_order_relaxed) + 1;
         unsigned n = teffi_deque_steal(&deque, out, 1 + (unsigned)(t->rng % TEFFI_STEAL_MAX));
         for (unsigned i = 0; i < n; i++)
             take(out[i]);
+        /* release: what was taken; pairs with let_raid_end */
+        atomic_store_explicit(&t->raids, raid + 1, memory_order_release);
         t->stolen += n;
         t->batches += n != 0;
         if (t->rng >> 60 == 0 || n == 0)
@@ -70,18 +74,25 @@ static uint64_t one_round(uint64_t seed)
     return popped + pop_some(ROUND);
 }
 
-/* out: how many items were lost or doubled. Thieves may still hold what they claimed. */
-static uint32_t settle(void)
+/* The deque is empty; a thief may still hold what it claimed, and stand still with it for long. */
+static void let_raid_end(const thief *t)
+{
+    uint64_t end_ns = teffi_now(&platform) + PATIENCE_NS;
+    uint64_t seen = atomic_load_explicit(&t->raids, memory_order_acquire);
+    while (seen % 2 && atomic_load_explicit(&t->raids, memory_order_acquire) == seen &&
+           teffi_now(&platform) < end_ns)
+        teffi_thread_yield();
+}
+
+/* out: how many items were lost or doubled. */
+static uint32_t settle(const thief *thieves, unsigned n)
 {
     uint32_t wrong = 0;
-    for (unsigned tries = 0; tries < 20000; tries++) {
-        if (atomic_load_explicit(&n_taken, memory_order_acquire) >= ROUND)
-            break;
-        teffi_thread_yield();
-    }
+    (void)teffi_deque_count(&deque); /* acquire: the last claims, and with them their raids */
+    for (unsigned i = 0; i < n; i++)
+        let_raid_end(&thieves[i]);
     for (unsigned i = 1; i <= ROUND; i++)
         wrong += atomic_exchange_explicit(&taken[i], 0, memory_order_relaxed) != 1;
-    atomic_store_explicit(&n_taken, 0, memory_order_relaxed);
     return wrong;
 }
 
@@ -98,7 +109,6 @@ static uint64_t start(thief *thieves, unsigned n, uint64_t seed)
 int main(int argc, char **argv)
 {
     static thief thieves[THIEVES_MAX];
-    teffi_platform platform;
     double seconds = argc > 1 ? atof(argv[1]) : 2;
     unsigned n = argc > 2 ? (unsigned)atoi(argv[2]) : 3;
     uint64_t rounds = 0, popped = 0, stolen = 0, batches = 0;
@@ -111,7 +121,7 @@ int main(int argc, char **argv)
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     while (!wrong && (rounds % ROUNDS_OF_CLOCK || teffi_now(&platform) < end_ns)) {
         popped += one_round(seed + rounds++);
-        wrong += settle();
+        wrong += settle(thieves, n);
     }
     atomic_store(&stop, true);
     for (unsigned i = 0; i < n; i++) {

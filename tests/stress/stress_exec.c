@@ -13,7 +13,7 @@
 #include "sched/exec.h"
 
 enum { GROUPS = 64, TOKENS = 200, HOPS = 3000, OUTSIDERS = 2 };
-#define HANG_NS 60000000000u
+#define HANG_NS 180000000000u
 
 typedef struct place {
     teffi_group group;
