@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include "base/local.h"
 
@@ -40,7 +41,12 @@ typedef struct depot {
     _Atomic unsigned n_batches;
     unsigned least; /* batches that have been here since the last trim */
     unsigned puts;
+    unsigned low, spare; /* the same since the last look of teffi_pool_age; to be given back */
 } depot;
+
+enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: what stays; given back at once */
+static const uint64_t age_ns = 100000000;
+static _Atomic uint64_t looked_ns;
 
 static const unsigned short bytes_of[CLASSES] = {64, 128, 256, 512, 768, 1024};
 static const unsigned short batch_of[CLASSES] = {128, 64, 64, 32, 16, 16};
@@ -107,6 +113,7 @@ static node *take_batch(depot *d)
     unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed) - 1;
     atomic_store_explicit(&d->n_batches, n, memory_order_relaxed);
     d->least = n < d->least ? n : d->least;
+    d->low = n < d->low ? n : d->low;
     return batch;
 }
 
@@ -155,6 +162,56 @@ void teffi_pool_idle(void)
         pthread_mutex_unlock(&d->lock);
         free_batch(spare, of);
     }
+}
+
+/* The lock is held. out: batches, linked, of those that nobody needed between two looks. */
+static node *aged(depot *d, bool look)
+{
+    node *spare = NULL;
+    unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed);
+    if (look) {
+        d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
+        d->low = n;
+    }
+    unsigned most = d->spare < d->low ? d->spare : d->low;
+    for (unsigned i = 0; i < AGE_SLICE && i < most; i++) {
+        node *batch = take_batch(d);
+        batch->next_batch = spare;
+        spare = batch;
+        d->spare--;
+    }
+    return spare;
+}
+
+static size_t free_batches(node *batch, unsigned of)
+{
+    size_t n = 0;
+    for (; batch; n++) {
+        node *next = batch->next_batch;
+        free_batch(batch, of);
+        batch = next;
+    }
+    return n * batch_of[of] * bytes_of[of];
+}
+
+bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
+{
+    /* relaxed: two that look at once do no harm */
+    uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+    bool look = now_ns - last >= age_ns, more = false;
+    if (look)
+        atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
+    for (unsigned of = 0; of < CLASSES; of++) {
+        depot *d = &depots[of];
+        if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
+            continue;
+        pthread_mutex_lock(&d->lock);
+        node *spare = aged(d, look);
+        pthread_mutex_unlock(&d->lock);
+        *gone_bytes += free_batches(spare, of);
+        more |= atomic_load_explicit(&d->n_batches, memory_order_relaxed) > AGE_KEEPS;
+    }
+    return more;
 }
 
 size_t teffi_pool_kept(void)

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct teffi_fiber teffi_fiber;
 typedef struct teffi_fiber_pool teffi_fiber_pool;
@@ -16,6 +17,11 @@ typedef struct teffi_fiber_pool teffi_fiber_pool;
  * out:  NULL when memory is out. Fibers in use must have ended before the pool is freed. */
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
+
+/* teffi_fiber_pool_trim - somebody with a clock calls it now and then: of the stacks that nobody
+ * has needed for a while a slice gives its memory back to the system.
+ * out:  true: more are free than it keeps; it is to be called again soon. */
+bool teffi_fiber_pool_trim(teffi_fiber_pool *pool, uint64_t now_ns);
 
 /* teffi_fiber_thread_enter, _leave - this thread will run fibers of the pool: it gets a cache of
  * hot stacks, and an alternate signal stack so that an overflow can be reported. Optional; a worker

@@ -1,11 +1,15 @@
 /* stack.c - memory for fibers: regions of stacks behind guards, reused newest first.
- * Way:     fiber_new -> [cache of this thread -> shared list -> a new stack of the last region]
- * Threads: the shared part is locked; the cache is the thread's own. */
+ * Way:     fiber_new -> [cache of this thread -> shared list -> a cold stack -> a new one]
+ * Threads: the shared part is locked; the cache is the thread's own.
+ *
+ * A cold stack holds no memory: it was free for long, and its pages went back to the system, what
+ * it knew of itself with them. Its region keeps its number. */
 #include "fiber/stack.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/bug.h"
@@ -33,16 +37,26 @@ enum { STACK_DEFAULT = 256 * 1024 }; /* red zones make frames several times larg
 enum { STACK_DEFAULT = 64 * 1024 };
 #endif
 
+enum { KEPT_FREE = 256, TRIM_SLICE = 128 }; /* stacks that stay free and warm; given back at once */
+static const uint64_t age_ns = 100000000;   /* what is not needed for so long is given back */
+
 typedef struct region {
     struct region *next;
     char *base;
     size_t bytes;
+    struct region *next_cold; /* of those that have cold stacks */
+    unsigned n_cold;
+    unsigned cold[]; /* their numbers */
 } region;
 
 struct teffi_fiber_pool {
     size_t stack_bytes, max; /* immutable */
     pthread_mutex_t lock;    /* guards the rest */
     teffi_fiber *free;
+    _Atomic size_t n_free; /* also read without the lock, as a guess: relaxed */
+    size_t least, spare;   /* of them since the last look; to be given back */
+    uint64_t looked_ns;
+    region *cold;
     size_t made;          /* stacks ever handed out */
     region *regions;      /* newest first */
     size_t region_stacks; /* how many the newest holds */
@@ -111,7 +125,7 @@ static bool add_region(teffi_fiber_pool *pool)
         n = REGION_MAX;
     if (n > pool->max - pool->made)
         n = pool->max - pool->made;
-    region *r = calloc(1, sizeof *r);
+    region *r = calloc(1, sizeof *r + n * sizeof r->cold[0]);
     if (!r)
         return false;
     r->bytes = n * stride(pool);
@@ -137,24 +151,40 @@ static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, const region *r, size
     return (teffi_fiber *)(void *)(low + pool->stack_bytes - room);
 }
 
-/* Lock held. */
-static teffi_fiber *make_stack(teffi_fiber_pool *pool)
+static teffi_fiber *stack_at(teffi_fiber_pool *pool, region *r, size_t i)
+{
+    char *low = r->base + i * stride(pool) + TEFFI_GUARD_BYTES;
+    teffi_fiber *fiber = fiber_at(pool, r, i);
+    fiber->pool = pool;
+    fiber->region_of = r;
+    fiber->low = low;
+    fiber->high = low + pool->stack_bytes;
+    return fiber;
+}
+
+/* Lock held, as below. */
+static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {
     if (pool->made == pool->max)
         return NULL;
     if (pool->region_used == pool->region_stacks && !add_region(pool))
         return NULL;
     size_t i = pool->region_used;
-    char *low = pool->regions->base + i * stride(pool) + TEFFI_GUARD_BYTES;
-    install_guard(low - TEFFI_GUARD_BYTES);
-    teffi_fiber *fiber = fiber_at(pool, pool->regions, i);
-    fiber->pool = pool;
-    fiber->low = low;
-    fiber->high = low + pool->stack_bytes;
+    install_guard(pool->regions->base + i * stride(pool));
+    teffi_fiber *fiber = stack_at(pool, pool->regions, i);
     teffi_san_new(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
+}
+
+static teffi_fiber *cold_stack(teffi_fiber_pool *pool)
+{
+    region *r = pool->cold;
+    unsigned i = r->cold[--r->n_cold];
+    if (!r->n_cold)
+        pool->cold = r->next_cold;
+    return stack_at(pool, r, i);
 }
 
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
@@ -182,14 +212,28 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
 
 /* ---- take and give ---- */
 
+/* Lock held. */
+static void count_free(teffi_fiber_pool *pool, size_t n)
+{
+    atomic_store_explicit(&pool->n_free, n, memory_order_relaxed);
+    pool->least = n < pool->least ? n : pool->least;
+}
+
+static size_t free_ones(teffi_fiber_pool *pool)
+{
+    return atomic_load_explicit(&pool->n_free, memory_order_relaxed);
+}
+
 static teffi_fiber *take_shared(teffi_fiber_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     teffi_fiber *fiber = pool->free;
-    if (fiber)
+    if (fiber) {
         pool->free = fiber->next;
-    else
-        fiber = make_stack(pool);
+        count_free(pool, free_ones(pool) - 1);
+    } else {
+        fiber = pool->cold ? cold_stack(pool) : new_stack(pool);
+    }
     pthread_mutex_unlock(&pool->lock);
     return fiber;
 }
@@ -205,12 +249,13 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
     return fiber;
 }
 
-static void give_shared(teffi_fiber *first, teffi_fiber *last)
+static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
     pthread_mutex_lock(&pool->lock);
     last->next = pool->free;
     pool->free = first;
+    count_free(pool, free_ones(pool) + n);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -225,14 +270,14 @@ static void give_half(cache *c)
         last = last->next;
     hot->next = NULL;
     c->count = CACHE_MAX / 2;
-    give_shared(first, last);
+    give_shared(first, last, CACHE_MAX / 2);
 }
 
 void teffi_stack_give(teffi_fiber *fiber)
 {
     cache *c = my_cache();
     if (c->pool != fiber->pool) {
-        give_shared(fiber, fiber);
+        give_shared(fiber, fiber, 1);
         return;
     }
     fiber->next = c->free;
@@ -255,8 +300,71 @@ void teffi_fiber_thread_leave(void)
     while (c->free) {
         teffi_fiber *fiber = c->free;
         c->free = fiber->next;
-        give_shared(fiber, fiber);
+        give_shared(fiber, fiber, 1);
     }
     teffi_overflow_unstack(c->signal_stack);
     *c = (cache){0};
+}
+
+/* ---- after a peak ---- */
+
+/* Lock held. out: up to a slice of what nobody has needed for a while, no longer in the list. */
+static teffi_fiber *spare_ones(teffi_fiber_pool *pool, uint64_t now_ns)
+{
+    teffi_fiber *spare = NULL;
+    if (now_ns - pool->looked_ns >= age_ns) {
+        pool->spare = pool->least > KEPT_FREE ? pool->least - KEPT_FREE : 0;
+        pool->least = free_ones(pool);
+        pool->looked_ns = now_ns;
+    }
+    size_t most = pool->spare < pool->least ? pool->spare : pool->least, n = 0;
+    for (; n < TRIM_SLICE && n < most; n++) {
+        teffi_fiber *fiber = pool->free;
+        pool->free = fiber->next;
+        fiber->next = spare;
+        spare = fiber;
+    }
+    pool->spare -= n;
+    count_free(pool, free_ones(pool) - n);
+    return spare;
+}
+
+/* Its memory goes, and with it what it knows: what is left to know is returned. */
+static region *chill(teffi_fiber_pool *pool, teffi_fiber *fiber, unsigned *i)
+{
+    region *r = fiber->region_of;
+    char *low = fiber->low;
+    *i = (unsigned)((size_t)(low - r->base) / stride(pool));
+    teffi_san_free(fiber);
+    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it stays warm: no harm */
+        memset(fiber, 0, sizeof *fiber);
+    return r;
+}
+
+static void note_cold(teffi_fiber_pool *pool, region *r, unsigned i)
+{
+    pthread_mutex_lock(&pool->lock);
+    if (!r->n_cold) {
+        r->next_cold = pool->cold;
+        pool->cold = r;
+    }
+    r->cold[r->n_cold++] = i;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+bool teffi_fiber_pool_trim(teffi_fiber_pool *pool, uint64_t now_ns)
+{
+    if (free_ones(pool) <= KEPT_FREE)
+        return false;
+    pthread_mutex_lock(&pool->lock);
+    teffi_fiber *spare = spare_ones(pool, now_ns);
+    pthread_mutex_unlock(&pool->lock);
+    while (spare) {
+        teffi_fiber *next = spare->next;
+        unsigned i;
+        region *r = chill(pool, spare, &i);
+        note_cold(pool, r, i);
+        spare = next;
+    }
+    return free_ones(pool) > KEPT_FREE;
 }

@@ -13,12 +13,13 @@ enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may jump
 
 /* Lives at the top of its own stack, in the page that a turn touches anyway. */
 struct teffi_fiber {
-    teffi_fiber *next;      /* the pool's list while free */
-    teffi_fiber_pool *pool; /* immutable, as low and high */
-    char *low, *high;       /* the usable stack; the guard lies below low */
-    void *sp;               /* while suspended; the fiber itself: not begun */
-    void *back;             /* while running: the resumer's stack pointer */
-    teffi_fiber *parent;    /* while running: the resumer, NULL = a thread's own stack */
+    teffi_fiber *next;        /* the pool's list while free */
+    teffi_fiber_pool *pool;   /* immutable, as low and high */
+    struct region *region_of; /* immutable, stack.c's */
+    char *low, *high;         /* the usable stack; the guard lies below low */
+    void *sp;                 /* while suspended; the fiber itself: not begun */
+    void *back;               /* while running: the resumer's stack pointer */
+    teffi_fiber *parent;      /* while running: the resumer, NULL = a thread's own stack */
     void (*fn)(void *arg);
     void *arg;
     const char *label;

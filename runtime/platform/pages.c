@@ -2,6 +2,7 @@
  * Way:     grains/slab -> [pages] -> the kernel */
 #include "platform/pages.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -66,4 +67,11 @@ void teffi_pages_unmap(const teffi_pages *pages, void *at)
 bool teffi_pages_forget(const teffi_pages *pages, void *at, size_t bytes)
 {
     return pages->fd >= 0 && madvise(at, bytes, MADV_DONTNEED) == 0;
+}
+
+void teffi_pages_trim_heap(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }

@@ -26,4 +26,8 @@ void teffi_pages_unmap(const teffi_pages *pages, void *at);
  * out: false: it cannot be; nothing was changed. */
 bool teffi_pages_forget(const teffi_pages *pages, void *at, size_t bytes);
 
+/* teffi_pages_trim_heap - what the heap has in free pages goes back to the system. Others that need
+ * memory from the heap meanwhile may wait for it some milliseconds. */
+void teffi_pages_trim_heap(void);
+
 #endif

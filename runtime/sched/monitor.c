@@ -1,7 +1,8 @@
 /* monitor.c - a thread that looks after what a busy worker cannot: its hand-off, its timers, and
  * its slot when one turn takes too long.
  * Way:     every 2.5 ms while some worker runs -> [monitor] -> wake_one, wheel_fire, slot_retake
- * Threads: one; sleeps for good once all workers have been parked for a while, until one wakes.
+ * Threads: one; sleeps for good once all workers have been parked for a while and what a peak left
+ *          behind is given back (trim.c), until one wakes.
  * Source:  Go's sysmon */
 #include "sched/worker.h"
 
@@ -79,6 +80,7 @@ static void tick(teffi_real *real)
     end_slices(real);
     teffi_lost_due(real);
     teffi_warn_turns(real, now);
+    real->trims = teffi_trim(real, now);
 }
 
 /* Nobody runs, and nothing that is in use is left alone. idle_lock held. */
@@ -97,7 +99,7 @@ static bool all_parked(const teffi_real *real)
 static bool fall_asleep(teffi_real *real, unsigned *quiet)
 {
     pthread_mutex_lock(&real->idle_lock);
-    *quiet = all_parked(real) ? *quiet + 1 : 0;
+    *quiet = all_parked(real) && !real->trims ? *quiet + 1 : 0;
     real->monitor_asleep = *quiet > QUIET_TICKS && !real->stopping;
     bool asleep = real->monitor_asleep;
     if (asleep)

@@ -187,6 +187,8 @@ struct teffi_real {
     /* the monitor */
     teffi_thread monitor;
     teffi_parker monitor_parker;
+    bool trims;           /* there is more to give back */
+    size_t trimmed_bytes; /* that the heap got and may still have */
 };
 
 /* A run begins; and ends, leaving nothing: what it is nested in puts itself back. */
@@ -481,5 +483,11 @@ void teffi_exec_dump(teffi_exec *exec, teff_line_fn *fn, void *arg);
 /* ---- monitor.c ---- */
 
 void teffi_monitor_main(void *arg);
+
+/* ---- trim.c ---- */
+
+/* teffi_trim - give a slice of what nobody has needed for a while back to the system. runs: the
+ * monitor. out: true: there is more than is kept for good: call again soon. */
+bool teffi_trim(teffi_real *real, uint64_t now_ns);
 
 #endif

@@ -107,6 +107,7 @@
 /* Explored groups need no stacks of their own; the real pool is for the explorer. */
 #define teffi_fiber_pool_new(bytes, max) ((teffi_fiber_pool *)(void *)&ex)
 #define teffi_fiber_pool_free(pool) ((void)(pool))
+#define teffi_fiber_pool_trim(pool, now_ns) ((void)(pool), (void)(now_ns), false)
 #define teffi_fiber_thread_enter(pool) ((void)(pool))
 #define teffi_fiber_thread_visits() false
 #define teffi_fiber_thread_leave() ((void)0)

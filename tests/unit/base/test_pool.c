@@ -98,6 +98,26 @@ static void what_is_in_use_stays(void **state)
     assert_in_range(kept, 1000 * 64, 4000 * 64);
 }
 
+/* With a clock: a slice at a time, once nobody has needed it between two looks; some stays. */
+static void what_nobody_needs_for_long_goes(void **state)
+{
+    uint64_t now_ns = 1000000000;
+    size_t gone = 0, calls = 0;
+    (void)state;
+    take_and_give_back_elsewhere();
+    size_t kept = teffi_pool_kept();
+    assert_true(teffi_pool_age(now_ns, &gone));
+    assert_int_equal(gone, 0); /* it may have come just now */
+    assert_true(teffi_pool_age(now_ns + 1, &gone));
+    assert_int_equal(gone, 0);
+    for (now_ns += 1000000000; teffi_pool_age(now_ns, &gone); now_ns += 1000000)
+        assert_true(++calls < 1000);
+    assert_true(calls > 1);
+    assert_int_equal(gone, kept - teffi_pool_kept());
+    assert_true(teffi_pool_kept() < kept / 2);
+    assert_false(teffi_pool_age(now_ns + 1000000000, &gone));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +126,7 @@ int main(void)
         cmocka_unit_test(memory_moves_between_threads),
         cmocka_unit_test(after_a_peak_the_heap_gets_it_back),
         cmocka_unit_test(what_is_in_use_stays),
+        cmocka_unit_test(what_nobody_needs_for_long_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <fenv.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <teff/grain.h>
 #include <unistd.h>
@@ -122,6 +123,78 @@ static void test_limit(void **state)
     assert_non_null(fiber[0] = teffi_fiber_new(pool, count_thrice, &n));
     while (!teffi_fiber_resume(fiber[0]))
         ;
+    teffi_fiber_pool_free(pool);
+}
+
+/* ---- after a peak ---- */
+
+enum { PEAK = 1000, FREE_MAX = 400 };
+static const uint64_t second_ns = 1000000000;
+
+static void wait_on_stack(void *arg)
+{
+    *(void **)arg = __builtin_frame_address(0);
+    teffi_fiber_suspend(teffi_fiber_current());
+}
+
+static void peak(teffi_fiber_pool *pool, void **at)
+{
+    static teffi_fiber *fiber[PEAK];
+    for (unsigned i = 0; i < PEAK; i++) {
+        assert_non_null(fiber[i] = teffi_fiber_new(pool, wait_on_stack, &at[i]));
+        assert_false(teffi_fiber_resume(fiber[i]));
+    }
+    for (unsigned i = 0; i < PEAK; i++)
+        assert_true(teffi_fiber_resume(fiber[i]));
+}
+
+static unsigned in_memory(void **at)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    unsigned n = 0;
+    for (unsigned i = 0; i < PEAK; i++) {
+        unsigned char in;
+        assert_int_equal(mincore((void *)((uintptr_t)at[i] & ~(page - 1)), page, &in), 0);
+        n += in & 1;
+    }
+    return n;
+}
+
+/* Stacks that nobody needs for long hold no memory, and serve again. */
+static void test_after_a_peak(void **state)
+{
+    static void *at[PEAK];
+    uint64_t now_ns = second_ns;
+    unsigned calls = 0;
+    (void)state;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, PEAK);
+    for (int round = 0; round < 3; round++, now_ns += second_ns) {
+        peak(pool, at);
+        assert_int_equal(in_memory(at), PEAK);
+        assert_true(teffi_fiber_pool_trim(pool, now_ns)); /* it looks, and sees them there */
+        assert_int_equal(in_memory(at), PEAK);
+        now_ns += second_ns;
+        while (teffi_fiber_pool_trim(pool, now_ns))
+            assert_true(++calls < 100);
+        assert_in_range(in_memory(at), 1, FREE_MAX);
+    }
+    assert_true(calls > 3); /* in slices */
+    teffi_fiber_pool_free(pool);
+}
+
+/* What is taken between two looks is not given back. */
+static void test_no_peak(void **state)
+{
+    static void *at[PEAK];
+    (void)state;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, PEAK);
+    peak(pool, at);
+    assert_true(teffi_fiber_pool_trim(pool, second_ns));
+    for (unsigned i = 2; i < 5; i++) {
+        peak(pool, at);
+        assert_true(teffi_fiber_pool_trim(pool, i * second_ns));
+        assert_int_equal(in_memory(at), PEAK);
+    }
     teffi_fiber_pool_free(pool);
 }
 
@@ -388,6 +461,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
+        cmocka_unit_test(test_after_a_peak),
+        cmocka_unit_test(test_no_peak),
         cmocka_unit_test_setup_teardown(test_most_of_the_stack_is_usable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rounding_mode_is_the_fibers_own, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registers_survive, setup, teardown),
