@@ -339,9 +339,9 @@ static uint8_t *put_unknown(uint8_t *end, const ProtobufCMessage *msg)
     return end;
 }
 
-/* The fields from first on, those before last. */
-static inline uint8_t *put_fields(uint8_t *end, const ProtobufCMessage *msg, unsigned first,
-                                  unsigned last)
+/* The fields from first on, those before last. Inlined, for put_message's sake. */
+static inline __attribute__((always_inline)) uint8_t *
+put_fields(uint8_t *end, const ProtobufCMessage *msg, unsigned first, unsigned last)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     const uint8_t *m = (const uint8_t *)msg;
@@ -370,6 +370,12 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a hole ---- */
 
+static __attribute__((noinline)) uint8_t *put_some(uint8_t *end, const ProtobufCMessage *msg,
+                                                   unsigned first, unsigned last)
+{
+    return put_fields(end, msg, first, last);
+}
+
 static bool may_be_hole(field_desc *field, const uint8_t *m)
 {
     bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
@@ -397,8 +403,8 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_h
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     uint8_t *end = put_unknown(out + size - hole->len, msg);
-    uint8_t *at = put_fields(end, msg, hole->field + 1, desc->n_fields);
+    uint8_t *at = put_some(end, msg, hole->field + 1, desc->n_fields);
     end = put_tag(put_varint(at, hole->len), desc->fields[hole->field].id, BYTES);
-    (void)put_fields(end, msg, 0, hole->field);
+    (void)put_some(end, msg, 0, hole->field);
     return (size_t)(at - out);
 }

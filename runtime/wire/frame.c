@@ -107,7 +107,8 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-static uint8_t *put_fields(const teffi_msg *m, unsigned has, uint64_t now_ns, uint8_t *at)
+static inline __attribute__((always_inline)) uint8_t *put_fields(const teffi_msg *m, unsigned has,
+                                                                 uint64_t now_ns, uint8_t *at)
 {
     if (has & HAS_SRC)
         at = put_pair(at, m->src.silo, m->src.incarnation);
@@ -143,7 +144,8 @@ static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags
 }
 
 /* All but the body. out: where that goes. */
-static uint8_t *put_rest(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+static inline __attribute__((always_inline)) uint8_t *
+put_rest(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
 {
     unsigned has = fields_of(msg);
     uint8_t *at = put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
