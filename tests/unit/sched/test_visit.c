@@ -126,6 +126,7 @@ static void test_not_on_a_worker(void **state)
     atomic_store(&visited_inside, -1);
     WAIT_FOR(atomic_load(&j.runs) == 1);
     surely_visit(exec, &j); /* a visitor is a worker as well */
+    WAIT_FOR(atomic_load(&visited_inside) >= 0);
     assert_int_equal(atomic_load(&visited_inside), 0);
     exec->ops->free(exec);
 }
@@ -136,17 +137,20 @@ static void other_thread(void *arg)
     visit_inside(arg);
 }
 
+static _Atomic int let_on; /* the thread that did */
+
 static void let_another_visit(job *j)
 {
     teffi_thread other;
+    atomic_store(&let_on, this_thread());
     assert_int_equal(teffi_thread_start(&other, "other", other_thread, j), TEFF_OK);
     teffi_thread_join(&other);
 }
 
-static void test_one_at_a_time(void **state)
+/* out: another one came while this thread visited: it was refused. */
+static bool another_comes_meanwhile(void)
 {
     static job j, inner;
-    (void)state;
     forget_runs();
     atomic_store(&visited_inside, -1);
     teffi_exec *exec = exec_new(2, NULL);
@@ -154,8 +158,20 @@ static void test_one_at_a_time(void **state)
     job_init(&inner, exec, 0, NULL);
     j.peer[1] = &inner;
     surely_visit(exec, &j);
-    assert_int_equal(atomic_load(&visited_inside), 0);
+    WAIT_FOR(atomic_load(&j.runs) == 1);
     exec->ops->free(exec);
+    if (atomic_load(&let_on) != 1)
+        return false;
+    assert_int_equal(atomic_load(&visited_inside), 0);
+    return true;
+}
+
+/* Where this thread is put aside for long, a worker takes the turn, and another one may visit. */
+static void test_one_at_a_time(void **state)
+{
+    bool did = false;
+    (void)state;
+    WAIT_FOR(did || (did = another_comes_meanwhile()));
 }
 
 static teffi_timer timer;
@@ -214,7 +230,7 @@ static void waits_in_a_turn(void (*wait)(job *j))
     job_init(&after, exec, 0, remember);
     j.peer[0] = &peer;
     surely_visit(exec, &j);
-    assert_int_equal(atomic_load(&j.runs), 1);
+    WAIT_FOR(atomic_load(&j.runs) == 1);
     assert_int_equal(atomic_load(&ran_on[0]), 0); /* a worker's thread */
     WAIT_FOR(parked(exec) == 1);
     push(&after);
