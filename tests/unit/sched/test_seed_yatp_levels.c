@@ -154,6 +154,14 @@ static void test_odds_follow_the_share(void **state)
 
 /* ---- on a worker ---- */
 
+/* What a turn without a slot has used is booked beside the slots. It may seem to have none for a
+ * moment, when the monitor meant a turn before it. */
+static uint64_t booked_ns(teffi_exec *exec, unsigned level)
+{
+    teffi_real *real = (teffi_real *)(void *)exec;
+    return counts_of(exec, 0).level_ns[level] + atomic_load(&real->levels->lost_ns[level]);
+}
+
 /* Its runs are booked on the level that it had before each. */
 static void test_a_group_sinks_and_rises(void **state)
 {
@@ -167,12 +175,12 @@ static void test_a_group_sinks_and_rises(void **state)
         push(&j);
         WAIT_FOR(atomic_load(&j.runs) == i && teffi_group_state_of(&j.group) == TEFFI_GROUP_IDLE);
     }
-    WAIT_FOR(counts_of(exec, 0).level_ns[2] == 50 * MS);
-    assert_int_equal(counts_of(exec, 0).level_ns[0], 5 * MS);
-    assert_int_equal(counts_of(exec, 0).level_ns[1], 95 * MS);
+    WAIT_FOR(booked_ns(exec, 2) == 50 * MS);
+    assert_int_equal(booked_ns(exec, 0), 5 * MS);
+    assert_int_equal(booked_ns(exec, 1), 95 * MS);
     atomic_fetch_add(&worked_ns, 60 * S); /* 150 ms, halved six times */
     push(&j);
-    WAIT_FOR(counts_of(exec, 0).level_ns[0] == 6 * MS);
+    WAIT_FOR(booked_ns(exec, 0) == 6 * MS);
     exec->ops->free(exec);
 }
 
