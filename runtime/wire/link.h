@@ -33,6 +33,7 @@ enum {
     LINK_WRITES_INLINE = 4,       /* in a row, for what was appended meanwhile */
     LINK_BURST_NS = 100000,       /* between two writes of threads that are no workers */
     LINK_READS_INLINE = 8,        /* in a row, when each fills its buffer */
+    LINK_GUESS_EVERY = 8,         /* large frames: once more is there another behind it? */
     LINK_LARGE = 16 * 1024,       /* a frame of which a large part is not copied */
     LINK_READERS = 16,            /* groups of connections' reads */
     LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
@@ -184,6 +185,9 @@ struct teffi_conn {
     size_t offered, got; /* room for the last receive, and what it brought */
     bool filled;         /* all of it: there may be more at once */
     unsigned inlined;    /* receives in a row without a callback */
+    bool large;          /* a large frame came since the last receive */
+    bool missed;         /* the last time that one was looked for behind it, none was there */
+    unsigned passed;     /* large frames since */
     uint64_t frames;     /* not counted yet */
     teffi_item item;     /* in reader's queue: go on there */
     bool refused;        /* told so; what it still says is not read */

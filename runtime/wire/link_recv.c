@@ -26,13 +26,26 @@ static void count_read(teffi_conn *conn, nng_aio *aio)
     teffi_link_count(conn->owner, LINK_BYTES_IN, conn->got);
 }
 
+/* Behind a large frame another one may be there, though the read ended with the first: mostly, if
+ * it was so the last time. */
+static bool may_follow(teffi_conn *conn)
+{
+    bool large = conn->large;
+    conn->large = false;
+    return large && (!conn->missed || ++conn->passed % LINK_GUESS_EVERY == 0);
+}
+
 static bool receive_now(teffi_conn *conn)
 {
-    if (!conn->filled || !conn->take_aio || conn->inlined == LINK_READS_INLINE)
+    bool guess = may_follow(conn) && !conn->filled;
+    if (!conn->take_aio || conn->inlined == LINK_READS_INLINE || !(conn->filled || guess))
         return false;
     conn->filled = false;
     offer(conn, conn->take_aio);
-    if (!teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio))
+    bool there = teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio);
+    if (guess)
+        conn->missed = !there;
+    if (!there)
         return false;
     conn->inlined++;
     count_read(conn, conn->take_aio);
@@ -102,6 +115,7 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
     if (err)
         return malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message" : "bad message");
     conn->frames++;
+    conn->large |= msg->raw_len >= LINK_LARGE;
     if (conn->peer.role == TEFFI_ROLE_SILO || admit_client(conn, msg))
         teffi_queue_push(&conn->batch, &msg->link);
     return true;
