@@ -46,15 +46,6 @@ static bool key_fits(const teffi_activation *act)
     return act->key_len < TEFFI_KEY_INLINE;
 }
 
-static const uint8_t *key_of(const teffi_activation *act)
-{
-    const uint8_t *away;
-    if (key_fits(act))
-        return act->key;
-    memcpy(&away, act->key, sizeof away);
-    return away;
-}
-
 static bool put_key(teffi_activation *act, const teffi_ident *ident)
 {
     act->key_len = (uint16_t)ident->key_len;
@@ -71,19 +62,8 @@ static bool put_key(teffi_activation *act, const teffi_ident *ident)
 static void drop_key(teffi_activation *act)
 {
     if (!key_fits(act))
-        free((void *)(uintptr_t)key_of(act));
+        free((void *)(uintptr_t)teffi_activation_key_bytes(act));
     act->key_len = 0;
-}
-
-teffi_ident teffi_activation_ident(const teffi_activation *act)
-{
-    return (teffi_ident){act->type->info->id, act->key_len, key_of(act),
-                         atomic_load_explicit(&act->hash, memory_order_relaxed)};
-}
-
-teff_key teffi_activation_key(const teffi_activation *act)
-{
-    return teffi_key_view(act->type->info->key_kind, key_of(act));
 }
 
 teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
@@ -92,7 +72,8 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     teff_key key;
     if (!put_key(act, ident))
         return TEFF_E_NOMEM;
-    if (!teffi_key_decode(type->info->key_kind, key_of(act), ident->key_len, &key)) {
+    const uint8_t *bytes = teffi_activation_key_bytes(act);
+    if (!teffi_key_decode(type->info->key_kind, bytes, ident->key_len, &key)) {
         drop_key(act);
         return TEFF_E_INVALID;
     }
@@ -308,15 +289,6 @@ static void pump(teffi_activation *act)
 }
 
 /* ---- in place of the handler ---- */
-
-/* Who is free, or not up yet, is nobody whom the claimer could mean. */
-bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
-{
-    if (act->phase != TEFFI_VALID)
-        return false;
-    return act->type->info->id == ident->type && act->key_len == ident->key_len &&
-           memcmp(teffi_activation_ident(act).key, ident->key, ident->key_len) == 0;
-}
 
 /* Two versions of a type's description may share a silo: then the method is found by its number. */
 const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method)

@@ -18,6 +18,15 @@
 
 struct teffi_grains;
 
+struct teff_grain_type {
+    const teff_type_info *info;
+    const void *methods;
+    void *user;
+    int8_t priority;
+    /* atomic, by method: calls that go through the queue | how often it took long << 16 */
+    _Atomic uint32_t *slow;
+};
+
 /* item kinds of an activation's group, beside TEFFI_MSG_* and TEFFI_ITEM_WAIT */
 enum {
     TEFFI_ITEM_NUDGE = 10, /* see to what is asked for or can go on */
@@ -104,11 +113,27 @@ void teffi_activation_nudge(teffi_activation *act);
 /* teffi_activation_more - made when it is not there. On its group. NULL: memory is out. */
 teffi_more *teffi_activation_more(teffi_activation *act);
 
+static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
+{
+    const uint8_t *away;
+    if (act->key_len < TEFFI_KEY_INLINE)
+        return act->key;
+    memcpy(&away, act->key, sizeof away);
+    return away;
+}
+
 /* teffi_activation_ident - points into act. On its group, or under the shard's lock. */
-teffi_ident teffi_activation_ident(const teffi_activation *act);
+static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
+{
+    return (teffi_ident){act->type->info->id, act->key_len, teffi_activation_key_bytes(act),
+                         atomic_load_explicit(&act->hash, memory_order_relaxed)};
+}
 
 /* teffi_activation_key - as grain code sees it; text points into act. As above. */
-teff_key teffi_activation_key(const teffi_activation *act);
+static inline teff_key teffi_activation_key(const teffi_activation *act)
+{
+    return teffi_key_view(act->type->info->key_kind, teffi_activation_key_bytes(act));
+}
 
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
@@ -121,9 +146,16 @@ static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *a
  *       not now, or there is none: the queue's way.
  * teffi_activation_settle_later - after a turn in place: what a handler would do next is done by
  *       one, soon, if there is anything to do. */
-bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident);
 const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method);
 void teffi_activation_settle_later(teffi_activation *act);
+
+/* Who is free, or not up yet, is nobody whom the claimer could mean. */
+static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
+{
+    return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
+           act->key_len == ident->key_len &&
+           teffi_key_same(teffi_activation_key_bytes(act), ident->key, ident->key_len);
+}
 
 /* teffi_activation_used - a request begins: not idle now. */
 void teffi_activation_used(teffi_activation *act);

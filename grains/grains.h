@@ -19,15 +19,6 @@
 #include "node/node.h"
 #include "seen.h"
 
-struct teff_grain_type {
-    const teff_type_info *info;
-    const void *methods;
-    void *user;
-    int8_t priority;
-    /* atomic, by method: calls that go through the queue | how often it took long << 16 */
-    _Atomic uint32_t *slow;
-};
-
 typedef struct teffi_grains {
     teffi_node *node;
     /* immutable after start: sorted by id */

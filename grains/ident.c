@@ -68,10 +68,8 @@ uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
     return fixed + (uint32_t)text;
 }
 
-teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes)
+teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes)
 {
-    if (kind == TEFF_KEY_INT64) /* most of them */
-        return (teff_key){.kind = kind, .number = (int64_t)get_le64(bytes)};
     uint32_t fixed = fixed_len(kind);
     teff_key key = {.kind = kind};
     if (fixed == 8)

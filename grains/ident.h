@@ -33,10 +33,21 @@ static inline teffi_ident teffi_ident_msg(teffi_msg *msg)
     return (teffi_ident){msg->type_id, msg->key_len, msg->key, msg->hash};
 }
 
+/* Numbers, as most keys are, without a call. */
+static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t len)
+{
+    uint64_t x, y;
+    if (len != sizeof x)
+        return memcmp(a, b, len) == 0;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x == y;
+}
+
 static inline bool teffi_ident_is(const teffi_ident *a, const teffi_ident *b)
 {
     return a->hash == b->hash && a->type == b->type && a->key_len == b->key_len &&
-           memcmp(a->key, b->key, a->key_len) == 0;
+           teffi_key_same(a->key, b->key, a->key_len);
 }
 
 /* teffi_key_encode - canonical bytes of a key into out (TEFFI_KEY_BYTES_MAX).
@@ -48,6 +59,15 @@ uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
 
 /* teffi_key_view - the same for bytes that were decoded once. */
-teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes);
+teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes);
+
+static inline teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes)
+{
+    if (kind != TEFF_KEY_INT64)
+        return teffi_key_view_any(kind, bytes);
+    teff_key key = {.kind = kind};
+    memcpy(&key.number, bytes, sizeof key.number); /* little-endian, as put_le64 has it */
+    return key;
+}
 
 #endif

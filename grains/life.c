@@ -44,7 +44,8 @@ bool teffi_life_is_bare(const teff_grain_type *type)
 
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
 {
-    teff_grain grain = teffi_turn_grain(ctx, act);
+    teff_grain grain;
+    teffi_turn_grain(&grain, ctx, act);
     teff_err err = teffi_state_load(ctx, act);
     if (err)
         return err;
@@ -99,7 +100,8 @@ void teffi_life_begin(teffi_activation *act)
 
 static void end(teff_ctx *ctx, teffi_activation *act)
 {
-    teff_grain grain = teffi_turn_grain(ctx, act);
+    teff_grain grain;
+    teffi_turn_grain(&grain, ctx, act);
     teff_err err =
         act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
     if (err)

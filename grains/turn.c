@@ -13,12 +13,6 @@ teffi_activation *teffi_turn_activation(const teff_ctx *ctx)
     return turn ? turn->act : NULL;
 }
 
-teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act)
-{
-    return (teff_grain){ctx, teffi_activation_key(act), teffi_activation_state(act),
-                        act->type->user};
-}
-
 static void does(teffi_activation *act, const char *name)
 {
     atomic_store_explicit(&act->doing, name, memory_order_relaxed);
@@ -57,7 +51,7 @@ static inline void turn_fini(teffi_turn *turn)
     *turn->prev = turn->next;
     if (turn->next)
         turn->next->prev = turn->prev;
-    teffi_ctx_fini(&turn->ctx);
+    teffi_ctx_end(&turn->ctx);
     if (turn->on_stack)
         teffi_arena_drop(&turn->request->arena);
     else
@@ -166,7 +160,8 @@ static inline void run(teffi_turn *turn, const teff_method *method)
     ProtobufCMessage *out = new_out(request, method);
     teff_err err = TEFF_E_NOMEM;
     if (out || !method->out) {
-        teff_grain grain = teffi_turn_grain(&turn->ctx, act);
+        teff_grain grain __attribute__((uninitialized));
+        teffi_turn_grain(&grain, &turn->ctx, act);
         err = method->invoke(&grain, act->type->methods, request->body, out);
     }
     end(turn, method, err, out);

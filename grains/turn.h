@@ -61,7 +61,13 @@ TEFF_MUST_USE teff_err teffi_turn_life(teffi_activation *act,
 void teffi_turn_resumes(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_grain - the activation as generated code sees it from ctx. */
-teff_grain teffi_turn_grain(teff_ctx *ctx, teffi_activation *act);
+static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teffi_activation *act)
+{
+    grain->ctx = ctx;
+    grain->key = teffi_activation_key(act);
+    grain->state = teffi_activation_state(act);
+    grain->user = act->type->user;
+}
 
 /* teffi_turn_activation - whose turn a context is; NULL for threads and system tasks. */
 teffi_activation *teffi_turn_activation(const teff_ctx *ctx);

@@ -238,9 +238,9 @@ static teffi_fiber *take_shared(teffi_fiber_pool *pool)
     return fiber;
 }
 
-teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
+__attribute__((noinline)) teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
 {
-    cache *c = my_cache();
+    cache *c = &thread_cache;
     if (c->pool != pool || !c->free)
         return take_shared(pool);
     teffi_fiber *fiber = c->free;
@@ -273,9 +273,9 @@ static void give_half(cache *c)
     give_shared(first, last, CACHE_MAX / 2);
 }
 
-void teffi_stack_give(teffi_fiber *fiber)
+__attribute__((noinline)) void teffi_stack_give(teffi_fiber *fiber)
 {
-    cache *c = my_cache();
+    cache *c = &thread_cache;
     if (c->pool != fiber->pool) {
         give_shared(fiber, fiber, 1);
         return;

@@ -35,6 +35,13 @@ void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group);
 /* teffi_ctx_fini - releases calls and memory; calls still under way are abandoned. */
 void teffi_ctx_fini(teff_ctx *ctx);
 
+/* teffi_ctx_end - the same of a turn's, which is not used any more. */
+static inline void teffi_ctx_end(teff_ctx *ctx)
+{
+    if (ctx->calls || ctx->arena.chunks)
+        teffi_ctx_fini(ctx);
+}
+
 /* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. */
 teff_ctx *teffi_ctx_new(teffi_node *node);
 
