@@ -142,14 +142,15 @@ static bool matches(uint64_t word, which w)
     return ((uint32_t)word & w.mask) == w.bits;
 }
 
-/* visit - of every call that matches. out: how many. */
-static uint64_t for_each(teffi_node *node, which w, bool (*visit)(teffi_call *call, which w))
+/* visit - of each call that matches, until it has said true max times. out: how often it did. */
+static uint64_t for_each(teffi_node *node, which w, bool (*visit)(teffi_call *call, which w),
+                         uint64_t max)
 {
     uint64_t n = 0;
     uint32_t blocks = teffi_call_blocks(&node->calls.table);
-    for (uint32_t b = 0; b < blocks; b++) {
+    for (uint32_t b = 0; b < blocks && n < max; b++) {
         teffi_call *calls = teffi_call_block_at(&node->calls.table, b).calls;
-        for (int i = 0; i < TEFFI_CALL_BLOCK; i++)
+        for (int i = 0; i < TEFFI_CALL_BLOCK && n < max; i++)
             if (matches(look(&calls[i]), w))
                 n += visit(&calls[i], w);
     }
@@ -165,12 +166,12 @@ static bool count(teffi_call *call, which w)
 
 uint64_t teffi_calls_pending(teffi_calls *calls)
 {
-    return for_each(calls->table.node, any, count);
+    return for_each(calls->table.node, any, count, UINT64_MAX);
 }
 
 bool teffi_calls_sent_to(teffi_node *node, teffi_node_id to)
 {
-    return for_each(node, sent(to), count) > 0;
+    return for_each(node, sent(to), count, 1) > 0;
 }
 
 static bool take_matching(teffi_call *call, which w)
@@ -198,7 +199,7 @@ void teffi_call_lost(teffi_node *node, teffi_node_id peer, bool clean)
         w.mask |= TEFFI_CALL_SYSTEM;
         w.bits |= TEFFI_CALL_SYSTEM;
     }
-    (void)for_each(node, w, lose);
+    (void)for_each(node, w, lose, UINT64_MAX);
 }
 
 static bool cancel(teffi_call *call, which w)
@@ -211,7 +212,7 @@ static bool cancel(teffi_call *call, which w)
 
 void teffi_calls_cancel(teffi_node *node)
 {
-    (void)for_each(node, any, cancel);
+    (void)for_each(node, any, cancel, UINT64_MAX);
 }
 
 /* ---- the caller's side ---- */
