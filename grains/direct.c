@@ -65,6 +65,8 @@ static teffi_activation *claim_any(teffi_grains *grains, teffi_ask *ask)
     if (act)
         teffi_seen_put(&grains->seen, ident->hash, act);
     ask->elsewhere = !act && certain;
+    if (ask->elsewhere)
+        ask->hint = teffi_hint_get(&grains->hints, ident->hash);
     return act;
 }
 

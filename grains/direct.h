@@ -31,6 +31,7 @@ typedef struct teffi_ask { /* as teff_ask's arguments, which have been checked *
     teffi_ident ident; /* its key in bytes; hash: 0 until it is needed */
     /* out: the grain surely was not here, and nobody waits for it to be located */
     bool elsewhere;
+    teffi_node_id hint; /* then: where it was seen last; none: not known */
     uint8_t bytes[TEFFI_KEY_BYTES_MAX];
 } teffi_ask;
 

@@ -26,9 +26,39 @@ static uint64_t deadline_of(teff_ctx *ctx, const teff_method *method)
     return teffi_now(ctx->node->platform) + teffi_timeout_ms(ctx, method) * 1000000ull;
 }
 
+enum { LENT_FIELDS_MAX = 64 }; /* looked at in each call */
+
+/* Packing it needs no more care than copying it would. */
+static bool is_flat(const teffi_ask *ask)
+{
+    const ProtobufCMessageDescriptor *desc = ask->method->in->desc;
+    if (!ask->in || ask->in->descriptor != desc || ask->in->n_unknown_fields ||
+        desc->n_fields > LENT_FIELDS_MAX)
+        return false;
+    for (unsigned i = 0; i < desc->n_fields; i++)
+        if (desc->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)
+            return false;
+    return true;
+}
+
+/* Most that leave this process are packed from where they lie, before the caller goes on. */
+static bool may_lend(const teffi_ask *ask)
+{
+    bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_none(ask->hint);
+    return leaves && (!ask->method->in || is_flat(ask));
+}
+
+static void lend(teffi_msg *msg, const teffi_ask *ask)
+{
+    msg->borrows = true;
+    msg->key_len = ask->ident.key_len;
+    msg->key = ask->bytes;
+    if (ask->method->in)
+        msg->body = (ProtobufCMessage *)(uintptr_t)ask->in; /* read only */
+}
+
 static teff_err put_key(teffi_msg *msg, const teffi_ask *ask)
 {
-    msg->hash = ask->ident.hash;
     msg->key_len = ask->ident.key_len;
     msg->key = teff_arena_copy(&msg->arena, ask->bytes, msg->key_len);
     return msg->key ? TEFF_OK
@@ -57,8 +87,11 @@ static teff_err make(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
     msg->flags = teffi_placement_flags(ask->type->placement);
     msg->type_id = ask->type->id;
     msg->method_id = ask->method->id;
-    teff_err err = put_key(msg, ask);
-    if (!err)
+    msg->hash = ask->ident.hash;
+    teff_err err = TEFF_OK;
+    if (may_lend(ask))
+        lend(msg, ask);
+    else if (!(err = put_key(msg, ask)))
         err = put_body(msg, ask);
     if (err)
         teffi_msg_free(msg);
@@ -99,7 +132,7 @@ static teff_err dispatch(const teffi_ask *ask, teffi_msg *msg)
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
         return send_client(ctx, msg);
     if (ask->elsewhere)
-        teffi_route_elsewhere(ctx->node->grains, msg);
+        teffi_route_elsewhere(ctx->node->grains, msg, ask->hint);
     else
         teffi_route(ctx->node->grains, msg);
     return TEFF_OK;
@@ -173,6 +206,7 @@ static teff_err prepare(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *typ
     ask->method = method;
     ask->in = in;
     ask->elsewhere = false;
+    ask->hint = (teffi_node_id){0};
     uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
     ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
     return len ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: %s", type->name, why);

@@ -45,6 +45,15 @@ static void tell_moved(teffi_grains *grains, const teffi_ident *ident, const tef
         teffi_msg_free(hint);
 }
 
+/* It stays here, for whoever wants it later. out: false: it was answered. */
+static bool keep(teffi_grains *grains, teffi_msg *msg)
+{
+    if (teffi_msg_own(msg))
+        return true;
+    teffi_node_answer(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
+    return false;
+}
+
 static bool expired(teffi_grains *grains, const teffi_msg *msg)
 {
     return msg->deadline_ns && teffi_now(grains->node->platform) >= msg->deadline_ns;
@@ -66,7 +75,8 @@ static void forward(teffi_grains *grains, const teffi_ident *ident, teffi_msg *m
         msg->hops--;
         teffi_hint_drop(&grains->hints, ident->hash, to);
         msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
-        teffi_locate_msg(grains, ident, msg, RETRY_MS);
+        if (keep(grains, msg))
+            teffi_locate_msg(grains, ident, msg, RETRY_MS);
     } else if (err) {
         refuse(grains, msg, err);
     }
@@ -116,15 +126,16 @@ void teffi_route_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg
 
 /* Not here: a hint, our own part of the directory, or a look-up that waits. Hints lead to silos of
  * the view only: one that has left may still take messages while its last connections close. */
-static void elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+static void elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                      teffi_node_id hint)
 {
     teffi_pid holder;
-    teffi_node_id hint =
-        msg->hops ? (teffi_node_id){0} : teffi_hint_get(&grains->hints, ident->hash);
     if (!teffi_node_none(hint)) {
         forward(grains, ident, msg, hint);
         return;
     }
+    if (!keep(grains, msg))
+        return;
     teffi_node_id placed = {0};
     teff_err err = teffi_catalog_begin(grains, ident, msg, &placed);
     if (err == TEFF_OK)
@@ -161,14 +172,17 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     if (msg->hops && !placed)
         tell_moved(grains, &ident, msg);
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
-    elsewhere(grains, &ident, msg);
+    teffi_node_id hint = {0};
+    if (!msg->hops)
+        hint = teffi_hint_get(&grains->hints, ident.hash);
+    elsewhere(grains, &ident, msg, hint);
 }
 
 /* Should it have come here since, its place in the directory or who is sent to knows that. */
-void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg)
+void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id hint)
 {
     teffi_ident ident = teffi_ident_msg(msg);
-    elsewhere(grains, &ident, msg);
+    elsewhere(grains, &ident, msg, hint);
 }
 
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg)

@@ -11,8 +11,10 @@ struct teffi_grains;
 /* teffi_route - owns msg. */
 void teffi_route(struct teffi_grains *grains, teffi_msg *msg);
 
-/* teffi_route_elsewhere - of a request just made, for a grain that was not here then. Owns msg. */
-void teffi_route_elsewhere(struct teffi_grains *grains, teffi_msg *msg);
+/* teffi_route_elsewhere - of a request just made, for a grain that was not here then.
+ * in:   hint, where it was seen last, or none. msg, owned; may borrow what stays until this
+ *       returns. */
+void teffi_route_elsewhere(struct teffi_grains *grains, teffi_msg *msg, teffi_node_id hint);
 
 /* teffi_route_to - the grain is held by a silo (this one too). Owns msg. */
 void teffi_route_to(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,

@@ -29,6 +29,26 @@ void teffi_msg_free(teffi_msg *msg)
     teffi_pool_put(msg, sizeof(struct block));
 }
 
+bool teffi_msg_own(teffi_msg *msg)
+{
+    if (!msg->borrows)
+        return true;
+    size_t len = teffi_msg_packed_len(msg);
+    uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
+    if (!raw)
+        return false;
+    teffi_msg_pack(msg, len, raw);
+    if (msg->key_len)
+        memcpy(raw + len, msg->key, msg->key_len);
+    raw[len + msg->key_len] = 0; /* behind a key that is a text */
+    msg->key = raw + len;
+    msg->raw = raw;
+    msg->raw_len = len;
+    msg->body = NULL;
+    msg->borrows = false;
+    return true;
+}
+
 size_t teffi_msg_packed_len(const teffi_msg *msg)
 {
     return msg->body ? teffi_packed_size(msg->body) : msg->raw_len;

@@ -79,7 +79,7 @@ typedef struct teffi_msg {
     teffi_qnode link; /* a holder's plain list */
     uint16_t flags;
     uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX it is answered UNAVAILABLE */
-    bool borrows;      /* body lies elsewhere, until send returns */
+    bool borrows;      /* body and key lie elsewhere, until send returns */
     uint16_t err;      /* response: a teff_err */
     teffi_node_id src; /* whose call it is; response: who answers */
     teffi_node_id via; /* the gateway of a client's call, else none */
@@ -118,6 +118,10 @@ teffi_msg *teffi_msg_new(uint32_t kind);
 
 /* teffi_msg_free - with all it holds. in: may be NULL. */
 void teffi_msg_free(teffi_msg *msg);
+
+/* teffi_msg_own - packs a body that it borrows, and copies the key, into its own arena.
+ * out:  false: memory is out, or the body is over its budget; nothing was done. */
+bool teffi_msg_own(teffi_msg *msg);
 
 /* teffi_msg_packed_len - bytes of the body on the wire. */
 size_t teffi_msg_packed_len(const teffi_msg *msg);

@@ -1,0 +1,150 @@
+/* test_lent.c - a request that leaves the silo is packed from where the caller has it; one that
+ * could not be sent owns what it holds before the caller goes on. */
+#include <stdio.h>
+#include <string.h>
+#include "catalog.h"
+#include "grains.h"
+#include "hints.h"
+#include "lab.h"
+#include "wire/link.h"
+
+static void what_is_owned_is_the_same(void **state)
+{
+    const char *keys[] = {"one", "two", "three"};
+    char key[] = "a key";
+    lab_path path = *lab_path(.n_keys = 3, .keys = keys, .timeout_ms = 77);
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    (void)state;
+    assert_non_null(msg);
+    assert_true(teffi_msg_own(msg)); /* it borrows nothing */
+    assert_null(msg->raw);
+    msg->borrows = true;
+    msg->body = &path.base;
+    msg->key = (const uint8_t *)key;
+    msg->key_len = sizeof key - 1;
+    size_t len = teffi_msg_packed_len(msg);
+    assert_true(teffi_msg_own(msg));
+    assert_false(msg->borrows);
+    assert_null(msg->body);
+    assert_int_equal(teffi_msg_packed_len(msg), len);
+    memset(key, 'x', sizeof key);
+    memset(&path, 0, sizeof path);
+    keys[1] = NULL;
+    assert_int_equal(msg->key_len, 5);
+    assert_string_equal((const char *)msg->key, "a key");
+    assert_int_equal(teffi_msg_unpack(msg, lab_path_ops.desc), TEFF_OK);
+    const lab_path *got = (const lab_path *)msg->body;
+    assert_int_equal(got->n_keys, 3);
+    assert_string_equal(got->keys[1], "two");
+    assert_int_equal(got->timeout_ms, 77);
+    teffi_msg_free(msg);
+}
+
+enum { LEAVES = 4, AWAY_LEAST = 2 };
+
+static teffi_ident leaf(char key[48], const char *prefix, int i)
+{
+    int len = snprintf(key, 48, "%s-%d", prefix, i);
+    return teffi_ident_of(lab_account_info.id, (const uint8_t *)key, (uint32_t)len);
+}
+
+static bool kept_by(teffi_node *node, const teffi_ident *ident)
+{
+    const teffi_view *view = teffi_view_get(node);
+    teffi_node_id owner = teffi_view_owner(view, teffi_partition(ident->hash));
+    teffi_view_unref(view);
+    return teffi_node_is(owner, node->id);
+}
+
+/* Leaves whose places silo 0 knows itself. out: so many live on silo 1. */
+static int fits(lab *l, const char *prefix)
+{
+    char key[48];
+    int away = 0;
+    lab_number *out;
+    for (int i = 0; i < LEAVES; i++) {
+        teffi_ident ident = leaf(key, prefix, i);
+        if (!kept_by(&l->silos[0]->node, &ident))
+            return 0;
+    }
+    for (int i = 0; i < LEAVES; i++) {
+        teffi_ident ident = leaf(key, prefix, i);
+        lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(), &out));
+        away += teffi_catalog_has(l->silos[1]->node.grains, &ident);
+    }
+    return away;
+}
+
+/* A grain on silo 0. */
+static void find_fan(lab *l, char key[32])
+{
+    lab_number *out;
+    teffi_ident ident;
+    int n = 0;
+    do {
+        int len = snprintf(key, 32, "fan %d", n++);
+        ident = teffi_ident_of(lab_relay_info.id, (const uint8_t *)key, (uint32_t)len);
+        lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], key, lab_path(), &out));
+    } while (!teffi_catalog_has(l->silos[0]->node.grains, &ident));
+}
+
+/* The goodbye is over, and with it all that could end a call. */
+static bool is_forgotten(teffi_node *node, teffi_node_id peer)
+{
+    teffi_link *link = (teffi_link *)node->net;
+    pthread_mutex_lock(&link->lock);
+    bool gone = teffi_link_node_find(link, peer) == NULL;
+    pthread_mutex_unlock(&link->lock);
+    return gone;
+}
+
+static int hints_to(teffi_node *node, teffi_node_id other, const char *prefix)
+{
+    char key[48];
+    int n = 0;
+    for (int i = 0; i < LEAVES; i++)
+        n += teffi_node_is(teffi_hint_get(&node->grains->hints, leaf(key, prefix, i).hash), other);
+    return n;
+}
+
+/* The fan starts all its calls with one buffer for keys and one for requests. */
+static void what_was_not_sent_is_sent_later(void **state)
+{
+    lab *l = lab_open(2);
+    teff_ctx *ctx = l->ctx[0];
+    teffi_node *node = &l->silos[0]->node, *other = &l->silos[1]->node;
+    char fan[32], prefix[32];
+    lab_number *out;
+    int n = 0;
+    (void)state;
+    find_fan(l, fan);
+    do
+        snprintf(prefix, sizeof prefix, "leaf %d", n++);
+    while (fits(l, prefix) < AWAY_LEAST);
+    lab_plan *plan = lab_plan(.n = LEAVES, .prefix = prefix);
+    for (int round = 1; round <= 20; round += 2) {
+        lab_ok(ctx, lab_relay_fan(ctx, fan, plan, &out)); /* and it is known where they are */
+        assert_int_equal(out->n, round * (LEAVES * (LEAVES - 1) / 2));
+        assert_true(hints_to(node, other->id, prefix) >= AWAY_LEAST);
+        node->net->ops->peer_remove(node->net, other->id, true);
+        lab_until(is_forgotten(node, other->id));
+        teff_call call;
+        lab_ok(ctx, lab_relay_fan_start(ctx, fan, plan, &call));
+        lab_until(teffi_locating_any(node->grains));
+        assert_int_equal(
+            node->net->ops->peer_add(node->net, other->id, teff_silo_address(l->silos[1])),
+            TEFF_OK);
+        lab_ok(ctx, lab_relay_fan_reply(ctx, call, &out));
+        assert_int_equal(out->n, (round + 1) * (LEAVES * (LEAVES - 1) / 2));
+    }
+    lab_close(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_owned_is_the_same),
+        cmocka_unit_test(what_was_not_sent_is_sent_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
