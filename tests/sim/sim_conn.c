@@ -347,15 +347,12 @@ static void deliver(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
     sim *s = conn->sim;
-    teffi_frame frame;
-    size_t size;
     teffi_msg *msg;
     if (side_no == SIM_DIALLER && side->net->self.role == TEFFI_ROLE_SILO) {
         sim_fail(s, "%s: a message against the direction", side->net->node->name);
         return;
     }
-    if (teffi_frame_peek(f->bytes, f->len, side->net->frame_max, &size, &frame) || size != f->len ||
-        teffi_frame_decode(&frame, s->now_ns, &msg)) {
+    if (!sim_wire_decode(side->net, f, &msg)) {
         sim_fail(s, "a frame of kind %u does not decode", f->kind);
         return;
     }

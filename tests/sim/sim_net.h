@@ -96,6 +96,8 @@ int sim_conn_side(const sim_conn *conn, const sim_net *net);
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame);
 sim_frame *sim_wire_control(uint8_t kind);
 teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **frame);
+/* sim_wire_decode - out: false: it does not. */
+bool sim_wire_decode(const sim_net *net, const sim_frame *frame, teffi_msg **msg);
 /* sim_wire_eof - the end of the stream, behind all that was sent to that side. */
 void sim_wire_eof(sim_conn *conn, int to);
 /* sim_wire_flush - the dialler is up: what waited goes. */

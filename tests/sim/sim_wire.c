@@ -27,8 +27,37 @@ teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **f
     if (err)
         return err;
     *frame = new_frame((uint8_t)msg->item.kind, size);
-    teffi_frame_encode(msg, body_len, net->node->sim->now_ns, (*frame)->bytes);
+    uint8_t *to = (*frame)->bytes;
+    teffi_hole hole;
+    if (!teffi_msg_hole(msg, 1, &hole)) {
+        teffi_frame_encode(msg, body_len, net->node->sim->now_ns, to);
+        return TEFF_OK;
+    }
+    /* As the link writes large ones: around their longest bytes. */
+    size_t before = teffi_frame_encode_around(msg, body_len, &hole, net->node->sim->now_ns, to);
+    memmove(to + before + hole.len, to + before, size - hole.len - before);
+    memcpy(to + before, hole.bytes, hole.len);
     return TEFF_OK;
+}
+
+/* Of an even length: as the link reads large ones, into memory that the message takes over. */
+bool sim_wire_decode(const sim_net *net, const sim_frame *f, teffi_msg **msg)
+{
+    teffi_frame frame;
+    size_t size, room;
+    uint64_t now_ns = net->node->sim->now_ns;
+    if (teffi_frame_peek(f->bytes, f->len, net->frame_max, &size, &frame) || size != f->len)
+        return false;
+    if (f->len % 2)
+        return teffi_frame_decode(&frame, now_ns, msg) == TEFF_OK;
+    uint8_t *memory = teffi_chunk_new(f->len, &room);
+    teffi_bug_if(!memory);
+    memcpy(memory, f->bytes, f->len);
+    frame.data = memory + TEFFI_FRAME_PREFIX;
+    bool ok = teffi_frame_decode_within(&frame, memory, now_ns, msg) == TEFF_OK;
+    if (!ok)
+        teffi_chunk_free(memory);
+    return ok;
 }
 
 /* Mostly a local network, at times a slow one. */
