@@ -52,7 +52,7 @@ static inline void turn_fini(teffi_turn *turn)
     if (turn->next)
         turn->next->prev = turn->prev;
     teffi_ctx_end(&turn->ctx);
-    if (turn->on_stack)
+    if (turn->on_stack && turn->request)
         teffi_arena_drop(&turn->request->arena);
     else
         teffi_msg_free(turn->request);
@@ -72,7 +72,7 @@ static teffi_msg *response_of(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
     teffi_msg *request = turn->request;
-    if (stays && (turn->on_stack || request->arena.chunks)) {
+    if (turn->on_stack || (stays && request->arena.chunks)) {
         *to = node->id;
         return teffi_node_response(node, request);
     }
