@@ -12,7 +12,7 @@
 #include "sched/worker.h"
 
 enum { ACTORS = 24, ACTS = 8, LONG_ONE_IN = 64 };
-#define HANG_NS 60000000000u
+#define HANG_NS 180000000000u
 #define LONG_NS 15000000u
 
 typedef struct actor {
