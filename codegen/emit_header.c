@@ -45,7 +45,6 @@ teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
     v.values['S'] = s->c;
     v.values['N'] = s->full;
     v.values['K'] = key_params(s->key);
-    v.values['A'] = s->key >= KEY_INT64_STRING ? "key, key_text" : "key";
     v.values['M'] = key_members(s->key);
     v.values['T'] =
         s->state != NULL ? teffi_pool_printf(pool, "    %s *state;\n", s->state->c) : "";

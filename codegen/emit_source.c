@@ -216,8 +216,9 @@ static const char answer_ask[] =
     "\n"
     "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
     "{\n"
+    "    const teff_key to = $k;\n"
     "    ProtobufCMessage *reply = NULL;\n"
-    "    teff_err err = teff_ask(ctx, &$S_info, teffi_$S_key($A), &teffi_$S_table[$x], "
+    "    teff_err err = teff_ask(ctx, &$S_info, &to, &teffi_$S_table[$x], "
     "$i, out != NULL ? &reply : NULL);\n"
     "\n"
     "    if (out != NULL) {\n"
@@ -237,32 +238,35 @@ static const char answer_reply[] =
     "    }\n"
     "    return err;\n"
     "}\n";
-static const char void_ask[] =
-    "\n"
-    "teff_err $S_$m(teff_ctx *ctx, $K$I)\n"
-    "{\n"
-    "    return teff_ask(ctx, &$S_info, teffi_$S_key($A), &teffi_$S_table[$x], "
-    "$i, NULL);\n"
-    "}\n";
+static const char void_ask[] = "\n"
+                               "teff_err $S_$m(teff_ctx *ctx, $K$I)\n"
+                               "{\n"
+                               "    const teff_key to = $k;\n"
+                               "\n"
+                               "    return teff_ask(ctx, &$S_info, &to, &teffi_$S_table[$x], "
+                               "$i, NULL);\n"
+                               "}\n";
 static const char void_reply[] = "\n"
                                  "teff_err $S_$m_reply(teff_ctx *ctx, teff_call call)\n"
                                  "{\n"
                                  "    return teff_reply(ctx, call, NULL);\n"
                                  "}\n";
-static const char start[] =
-    "\n"
-    "teff_err $S_$m_start(teff_ctx *ctx, $K$I, teff_call *call)\n"
-    "{\n"
-    "    return teff_start(ctx, &$S_info, teffi_$S_key($A), &teffi_$S_table[$x], "
-    "$i, call);\n"
-    "}\n";
-static const char send[] =
-    "\n"
-    "teff_err $S_$m$e(teff_ctx *ctx, $K$I)\n"
-    "{\n"
-    "    return teff_send(ctx, &$S_info, teffi_$S_key($A), &teffi_$S_table[$x], "
-    "$i);\n"
-    "}\n";
+static const char start[] = "\n"
+                            "teff_err $S_$m_start(teff_ctx *ctx, $K$I, teff_call *call)\n"
+                            "{\n"
+                            "    const teff_key to = $k;\n"
+                            "\n"
+                            "    return teff_start(ctx, &$S_info, &to, &teffi_$S_table[$x], "
+                            "$i, call);\n"
+                            "}\n";
+static const char send[] = "\n"
+                           "teff_err $S_$m$e(teff_ctx *ctx, $K$I)\n"
+                           "{\n"
+                           "    const teff_key to = $k;\n"
+                           "\n"
+                           "    return teff_send(ctx, &$S_info, &to, &teffi_$S_table[$x], "
+                           "$i);\n"
+                           "}\n";
 
 static void emit_calls(teffi_text *out, const teffi_method *m, teffi_values *v)
 {
@@ -285,15 +289,6 @@ static void emit_caller_side(teffi_text *out, const teffi_service *s, teffi_valu
         return;
     }
     v->values['k'] = key_value(s->key);
-    teffi_text_expand(out,
-                      "\n"
-                      "static teff_key teffi_$S_key($K)\n"
-                      "{\n"
-                      "    teff_key value = $k;\n"
-                      "\n"
-                      "    return value;\n"
-                      "}\n",
-                      v);
     for (size_t i = 0; i < s->n_methods; i++) {
         emit_calls(out, &s->methods[i], v);
     }

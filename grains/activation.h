@@ -130,9 +130,9 @@ static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
 }
 
 /* teffi_activation_key - as grain code sees it; text points into act. As above. */
-static inline teff_key teffi_activation_key(const teffi_activation *act)
+static inline void teffi_activation_key(const teffi_activation *act, teff_key *key)
 {
-    return teffi_key_view(act->type->info->key_kind, teffi_activation_key_bytes(act));
+    teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
 }
 
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)

@@ -39,7 +39,8 @@ static void put(entry *e, teffi_activation *act, uint32_t queued, teffi_group_st
     const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
     *e =
         (entry){queued, act->slot, state, act->type->info->name, doing ? doing : "nothing yet", ""};
-    teff_key key = teffi_activation_key(act);
+    teff_key key;
+    teffi_activation_key(act, &key);
     put_key(e->key, &key);
 }
 

@@ -87,7 +87,7 @@ bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, te
     *key = (teff_key){.kind = kind};
     if (len < fixed || len > fixed + TEFF_KEY_MAX || has_text(kind) != (len > fixed))
         return false;
-    *key = teffi_key_view(kind, bytes);
+    teffi_key_view(key, kind, bytes);
     return !has_text(kind) ||
            (teffi_utf8_valid(bytes + fixed, len - fixed) && !memchr(bytes + fixed, 0, len - fixed));
 }

@@ -58,16 +58,20 @@ uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
  * out:  false: the bytes are no key of that kind. */
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
 
-/* teffi_key_view - the same for bytes that were decoded once. */
+/* teffi_key_view - the same for bytes that were decoded once. Member by member: a copy of a key
+ * that was just made waits for its parts. */
 teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes);
 
-static inline teff_key teffi_key_view(teff_key_kind kind, const uint8_t *bytes)
+static inline void teffi_key_view(teff_key *key, teff_key_kind kind, const uint8_t *bytes)
 {
-    if (kind != TEFF_KEY_INT64)
-        return teffi_key_view_any(kind, bytes);
-    teff_key key = {.kind = kind};
-    memcpy(&key.number, bytes, sizeof key.number); /* little-endian, as put_le64 has it */
-    return key;
+    if (kind != TEFF_KEY_INT64) {
+        *key = teffi_key_view_any(kind, bytes);
+        return;
+    }
+    key->kind = kind;
+    key->text = NULL;
+    memcpy(&key->number, bytes, sizeof key->number); /* little-endian, as put_le64 has it */
+    memset(&key->uuid, 0, sizeof key->uuid);
 }
 
 #endif

@@ -238,14 +238,14 @@ static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_k
     return err;
 }
 
-static teff_err ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+static teff_err ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                     const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
     uint64_t deadline = 0;
     if (method->flags & TEFF_METHOD_IDEMPOTENT)
         deadline = deadline_of(ctx, method);
     for (;;) {
-        teff_err err = ask_once(ctx, type, &key, method, in, out);
+        teff_err err = ask_once(ctx, type, key, method, in, out);
         if (err != TEFF_E_UNREACHABLE || teffi_now(ctx->node->platform) >= deadline)
             return err;
         teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
@@ -314,40 +314,40 @@ static teff_err closed(teff_ctx *ctx)
 }
 
 /* As ask_start, for who does not wait. */
-static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                           const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
     teffi_ask this __attribute__((uninitialized));
-    teff_err err = prepare(&this, ctx, type, &key, method, in);
+    teff_err err = prepare(&this, ctx, type, key, method, in);
     if (err || (ctx->owner && teffi_direct_start(&this, &call->impl)))
         return err;
     return start_call(&this, call);
 }
 
-static teff_err send_any(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+static teff_err send_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                          const teff_method *method, const ProtobufCMessage *in)
 {
     teffi_ask this __attribute__((uninitialized));
-    teff_err err = prepare(&this, ctx, type, &key, method, in);
+    teff_err err = prepare(&this, ctx, type, key, method, in);
     if (err || (ctx->owner && teffi_direct_send(&this)))
         return err;
     return send(&this);
 }
 
-teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                     const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
     call->impl = NULL;
     return enter(ctx) ? leave(ctx, start_any(ctx, type, key, method, in, call)) : closed(ctx);
 }
 
-teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
     return enter(ctx) ? leave(ctx, ask(ctx, type, key, method, in, out)) : closed(ctx);
 }
 
-teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
     return enter(ctx) ? leave(ctx, send_any(ctx, type, key, method, in)) : closed(ctx);

@@ -64,7 +64,7 @@ void teffi_turn_resumes(teffi_activation *act, teffi_item *item);
 static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teffi_activation *act)
 {
     grain->ctx = ctx;
-    grain->key = teffi_activation_key(act);
+    teffi_activation_key(act, &grain->key);
     grain->state = teffi_activation_state(act);
     grain->user = act->type->user;
 }

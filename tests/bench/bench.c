@@ -267,9 +267,13 @@ void bench_print(const char *name, const char *parameters, const char *unit, dou
     fflush(stdout);
 }
 
+/* A pattern is a part of a name, or with a $ behind it a name's end. */
 bool bench_wanted(const bench *b, const char *name)
 {
-    return !b->pattern || strstr(name, b->pattern);
+    size_t len = b->pattern ? strlen(b->pattern) : 0, n = strlen(name);
+    if (len == 0 || b->pattern[len - 1] != '$')
+        return len == 0 || strstr(name, b->pattern);
+    return n >= len - 1 && strncmp(name + n - (len - 1), b->pattern, len - 1) == 0;
 }
 
 /* The count of operations is raised until a run takes long enough; then the runs. */

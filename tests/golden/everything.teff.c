@@ -608,19 +608,12 @@ teff_err acme_shop_x_v1_everything_clear(acme_shop_x_v1_everything *self)
     return teff_state_clear(self->ctx);
 }
 
-static teff_key teffi_acme_shop_x_v1_everything_key(teff_uuid key, const char *key_text)
-{
-    teff_key value = {TEFF_KEY_UUID_STRING, key_text, 0, key};
-
-    return value;
-}
-
 teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                         const acme_shop_x_v1_http_reply *in, shop_shared_link **out)
 {
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info,
-                            teffi_acme_shop_x_v1_everything_key(key, key_text),
+    teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
                             &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
                             out != NULL ? &reply : NULL);
 
@@ -633,9 +626,11 @@ teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char
 teff_err acme_shop_x_v1_everything_find_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                               const acme_shop_x_v1_http_reply *in, teff_call *call)
 {
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                      key_text), &teffi_acme_shop_x_v1_everything_table[1],
-                      (const ProtobufCMessage *)in, call);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
+                      &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
+                      call);
 }
 
 teff_err acme_shop_x_v1_everything_find_reply(teff_ctx *ctx, teff_call call, shop_shared_link **out)
@@ -652,18 +647,19 @@ teff_err acme_shop_x_v1_everything_find_reply(teff_ctx *ctx, teff_call call, sho
 teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                              const acme_shop_x_v1_http_reply *in)
 {
-    return teff_send(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                     key_text), &teffi_acme_shop_x_v1_everything_table[1],
-                     (const ProtobufCMessage *)in);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
+                     &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                            const acme_shop_x_v1_empty *in,
                                            acme_shop_x_v1_http_reply_inner_thing **out)
 {
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info,
-                            teffi_acme_shop_x_v1_everything_key(key, key_text),
+    teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
                             &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
                             out != NULL ? &reply : NULL);
 
@@ -676,9 +672,11 @@ teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const c
 teff_err acme_shop_x_v1_everything_get_url_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                                  const acme_shop_x_v1_empty *in, teff_call *call)
 {
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                      key_text), &teffi_acme_shop_x_v1_everything_table[2],
-                      (const ProtobufCMessage *)in, call);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
+                      &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
+                      call);
 }
 
 teff_err acme_shop_x_v1_everything_get_url_reply(teff_ctx *ctx, teff_call call,
@@ -696,30 +694,36 @@ teff_err acme_shop_x_v1_everything_get_url_reply(teff_ctx *ctx, teff_call call,
 teff_err acme_shop_x_v1_everything_get_url_send(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                                 const acme_shop_x_v1_empty *in)
 {
-    return teff_send(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                     key_text), &teffi_acme_shop_x_v1_everything_table[2],
-                     (const ProtobufCMessage *)in);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
+                     &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_tell(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                         const acme_shop_x_v1_empty *in)
 {
-    return teff_send(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                     key_text), &teffi_acme_shop_x_v1_everything_table[0],
-                     (const ProtobufCMessage *)in);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
+                     &teffi_acme_shop_x_v1_everything_table[0], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key, const char *key_text)
 {
-    return teff_ask(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                    key_text), &teffi_acme_shop_x_v1_everything_table[3], NULL, NULL);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
+                    &teffi_acme_shop_x_v1_everything_table[3], NULL, NULL);
 }
 
 teff_err acme_shop_x_v1_everything_nothing_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
                                                  teff_call *call)
 {
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                      key_text), &teffi_acme_shop_x_v1_everything_table[3], NULL, call);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
+                      &teffi_acme_shop_x_v1_everything_table[3], NULL, call);
 }
 
 teff_err acme_shop_x_v1_everything_nothing_reply(teff_ctx *ctx, teff_call call)
@@ -729,8 +733,10 @@ teff_err acme_shop_x_v1_everything_nothing_reply(teff_ctx *ctx, teff_call call)
 
 teff_err acme_shop_x_v1_everything_nothing_send(teff_ctx *ctx, teff_uuid key, const char *key_text)
 {
-    return teff_send(ctx, &acme_shop_x_v1_everything_info, teffi_acme_shop_x_v1_everything_key(key,
-                     key_text), &teffi_acme_shop_x_v1_everything_table[3], NULL);
+    const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
+
+    return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
+                     &teffi_acme_shop_x_v1_everything_table[3], NULL);
 }
 
 /* ---- acme.shopX.v1.Bare ---- */
@@ -840,18 +846,12 @@ teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods 
     return teff_grain_type_new(&acme_shop_x_v1_tagged_info, methods, user);
 }
 
-static teff_key teffi_acme_shop_x_v1_tagged_key(teff_uuid key)
-{
-    teff_key value = {TEFF_KEY_UUID, NULL, 0, key};
-
-    return value;
-}
-
 teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_shop_x_v1_empty *in,
                                      acme_shop_x_v1_empty **out)
 {
+    const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &acme_shop_x_v1_tagged_info, teffi_acme_shop_x_v1_tagged_key(key),
+    teff_err err = teff_ask(ctx, &acme_shop_x_v1_tagged_info, &to,
                             &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in,
                             out != NULL ? &reply : NULL);
 
@@ -864,8 +864,10 @@ teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_sh
 teff_err acme_shop_x_v1_tagged_twice_start(teff_ctx *ctx, teff_uuid key,
                                            const acme_shop_x_v1_empty *in, teff_call *call)
 {
-    return teff_start(ctx, &acme_shop_x_v1_tagged_info, teffi_acme_shop_x_v1_tagged_key(key),
-                      &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in, call);
+    const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
+
+    return teff_start(ctx, &acme_shop_x_v1_tagged_info, &to, &teffi_acme_shop_x_v1_tagged_table[0],
+                      (const ProtobufCMessage *)in, call);
 }
 
 teff_err acme_shop_x_v1_tagged_twice_reply(teff_ctx *ctx, teff_call call,
@@ -883,6 +885,8 @@ teff_err acme_shop_x_v1_tagged_twice_reply(teff_ctx *ctx, teff_call call,
 teff_err acme_shop_x_v1_tagged_twice_send(teff_ctx *ctx, teff_uuid key,
                                           const acme_shop_x_v1_empty *in)
 {
-    return teff_send(ctx, &acme_shop_x_v1_tagged_info, teffi_acme_shop_x_v1_tagged_key(key),
-                     &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in);
+    const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
+
+    return teff_send(ctx, &acme_shop_x_v1_tagged_info, &to, &teffi_acme_shop_x_v1_tagged_table[0],
+                     (const ProtobufCMessage *)in);
 }

@@ -114,18 +114,12 @@ teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods
     return teff_grain_type_new(&shop_shared_lists_info, methods, user);
 }
 
-static teff_key teffi_shop_shared_lists_key(int64_t key)
-{
-    teff_key value = {TEFF_KEY_INT64, NULL, key, {{0}}};
-
-    return value;
-}
-
 teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **out)
 {
+    const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &shop_shared_lists_info, teffi_shop_shared_lists_key(key),
-                            &teffi_shop_shared_lists_table[0], NULL, out != NULL ? &reply : NULL);
+    teff_err err = teff_ask(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0],
+                            NULL, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (shop_shared_link *)reply;
@@ -135,8 +129,10 @@ teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **o
 
 teff_err shop_shared_lists_read_start(teff_ctx *ctx, int64_t key, teff_call *call)
 {
-    return teff_start(ctx, &shop_shared_lists_info, teffi_shop_shared_lists_key(key),
-                      &teffi_shop_shared_lists_table[0], NULL, call);
+    const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
+
+    return teff_start(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0], NULL,
+                      call);
 }
 
 teff_err shop_shared_lists_read_reply(teff_ctx *ctx, teff_call call, shop_shared_link **out)
@@ -152,6 +148,7 @@ teff_err shop_shared_lists_read_reply(teff_ctx *ctx, teff_call call, shop_shared
 
 teff_err shop_shared_lists_read_send(teff_ctx *ctx, int64_t key)
 {
-    return teff_send(ctx, &shop_shared_lists_info, teffi_shop_shared_lists_key(key),
-                     &teffi_shop_shared_lists_table[0], NULL);
+    const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
+
+    return teff_send(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0], NULL);
 }

@@ -210,19 +210,12 @@ teff_err words_word_clear(words_word *self)
     return teff_state_clear(self->ctx);
 }
 
-static teff_key teffi_words_word_key(const char *key)
-{
-    teff_key value = {TEFF_KEY_STRING, key, 0, {{0}}};
-
-    return value;
-}
-
 teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, words_total **out)
 {
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &words_word_info, teffi_words_word_key(key),
-                            &teffi_words_word_table[1], (const ProtobufCMessage *)in,
-                            out != NULL ? &reply : NULL);
+    teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[1],
+                            (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -232,7 +225,9 @@ teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, wo
 
 teff_err words_word_add_start(teff_ctx *ctx, const char *key, const words_seen *in, teff_call *call)
 {
-    return teff_start(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[1],
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[1],
                       (const ProtobufCMessage *)in, call);
 }
 
@@ -249,15 +244,18 @@ teff_err words_word_add_reply(teff_ctx *ctx, teff_call call, words_total **out)
 
 teff_err words_word_add_send(teff_ctx *ctx, const char *key, const words_seen *in)
 {
-    return teff_send(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[1],
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[1],
                      (const ProtobufCMessage *)in);
 }
 
 teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
 {
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_ask(ctx, &words_word_info, teffi_words_word_key(key),
-                            &teffi_words_word_table[2], NULL, out != NULL ? &reply : NULL);
+    teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL,
+                            out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -267,8 +265,9 @@ teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
 
 teff_err words_word_get_start(teff_ctx *ctx, const char *key, teff_call *call)
 {
-    return teff_start(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[2],
-                      NULL, call);
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL, call);
 }
 
 teff_err words_word_get_reply(teff_ctx *ctx, teff_call call, words_total **out)
@@ -284,26 +283,31 @@ teff_err words_word_get_reply(teff_ctx *ctx, teff_call call, words_total **out)
 
 teff_err words_word_get_send(teff_ctx *ctx, const char *key)
 {
-    return teff_send(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[2],
-                     NULL);
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL);
 }
 
 teff_err words_word_poke(teff_ctx *ctx, const char *key, const words_seen *in)
 {
-    return teff_send(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[0],
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[0],
                      (const ProtobufCMessage *)in);
 }
 
 teff_err words_word_nop(teff_ctx *ctx, const char *key)
 {
-    return teff_ask(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[3],
-                    NULL, NULL);
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, NULL);
 }
 
 teff_err words_word_nop_start(teff_ctx *ctx, const char *key, teff_call *call)
 {
-    return teff_start(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[3],
-                      NULL, call);
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, call);
 }
 
 teff_err words_word_nop_reply(teff_ctx *ctx, teff_call call)
@@ -313,6 +317,7 @@ teff_err words_word_nop_reply(teff_ctx *ctx, teff_call call)
 
 teff_err words_word_nop_send(teff_ctx *ctx, const char *key)
 {
-    return teff_send(ctx, &words_word_info, teffi_words_word_key(key), &teffi_words_word_table[3],
-                     NULL);
+    const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
+
+    return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL);
 }

@@ -194,8 +194,8 @@ typedef struct teff_call {
 } teff_call;
 
 /* teff_ask - call a method of a grain and wait for its answer.
- * in:   ctx, the caller. key, of type->key_kind. in, borrowed, copied or packed before the return;
- *       NULL for teff.Void.
+ * in:   ctx, the caller. key, of type->key_kind, borrowed. in, borrowed, copied or packed before
+ *       the return; NULL for teff.Void.
  * out:  *out, when not NULL and the method returns a message: valid until the turn ends, or
  *       teff_ctx_reset on a thread's context.
  * runs: suspends a turn (other requests enter only as admission allows), blocks a thread. From a
@@ -205,23 +205,24 @@ typedef struct teff_call {
  *       TEFF_E_UNAVAILABLE, TEFF_E_TOO_LARGE, TEFF_E_INVALID (not run); TEFF_E_NOT_FOUND,
  *       TEFF_E_UNIMPLEMENTED; what the method returned. teff_error(ctx) has the text.
  * from: Orleans GrainReference; ARCHITECTURE "The way of a call". */
-TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
-                                         const teff_method *method, const ProtobufCMessage *in,
-                                         ProtobufCMessage **out);
+TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type,
+                                         const teff_key *key, const teff_method *method,
+                                         const ProtobufCMessage *in, ProtobufCMessage **out);
 
 /* teff_start - as teff_ask, without waiting: pair with teff_await_all and teff_reply.
  * out:  *call, set also on an error (the call then has ended with that error).
  * runs: from a turn, the method may have run until it waits, or returned, before this returns. */
-TEFF_API TEFF_MUST_USE teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
-                                           const teff_method *method, const ProtobufCMessage *in,
-                                           teff_call *call);
+TEFF_API TEFF_MUST_USE teff_err teff_start(teff_ctx *ctx, const teff_type_info *type,
+                                           const teff_key *key, const teff_method *method,
+                                           const ProtobufCMessage *in, teff_call *call);
 
 /* teff_send - one way: no answer, no error from the grain.
  * runs: as teff_start.
  * errs: what keeps the message from leaving: TEFF_E_INVALID, TEFF_E_TOO_LARGE,
  *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE. */
-TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
-                                          const teff_method *method, const ProtobufCMessage *in);
+TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *type,
+                                          const teff_key *key, const teff_method *method,
+                                          const ProtobufCMessage *in);
 
 /* teff_await_all - wait until each of n calls has ended.
  * in:   calls started on this ctx.

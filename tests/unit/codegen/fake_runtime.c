@@ -46,28 +46,28 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     return err;
 }
 
-teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
-    ctx->last = (fake_call){"teff_ask", type, key, method, in, out != NULL};
+    ctx->last = (fake_call){"teff_ask", type, *key, method, in, out != NULL};
     if (out != NULL && ctx->err == TEFF_OK) {
         *out = ctx->answer;
     }
     return ctx->err;
 }
 
-teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                     const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
-    ctx->last = (fake_call){"teff_start", type, key, method, in, false};
+    ctx->last = (fake_call){"teff_start", type, *key, method, in, false};
     call->impl = (struct teffi_call *)ctx;
     return ctx->err;
 }
 
-teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, teff_key key,
+teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    ctx->last = (fake_call){"teff_send", type, key, method, in, false};
+    ctx->last = (fake_call){"teff_send", type, *key, method, in, false};
     return ctx->err;
 }
 
