@@ -187,8 +187,8 @@ TEFF_API void teff_grain_type_priority(teff_grain_type *type, int8_t priority);
 
 /* ---- calls, used by generated stubs ----------------------------------------------------- */
 
-/* A call under way; a value, filled in by <method>_start, good until its context's turn ends or
- * is reset. A zeroed one is "none": awaiting it gives TEFF_E_INVALID. */
+/* A call under way; a value, filled in by <method>_start, good until its context's turn ends, is
+ * reset, or forgets it. A zeroed one is "none": awaiting it gives TEFF_E_INVALID. */
 typedef struct teff_call {
     struct teffi_call *impl;
 } teff_call;
