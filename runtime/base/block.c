@@ -7,17 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-#define TEFFI_POISONS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TEFFI_POISONS 1
-#endif
-#endif
-#ifdef TEFFI_POISONS
-#include <sanitizer/asan_interface.h>
-#endif
+#include "base/poison.h"
 
 enum { QUARTERS = 4, DOUBLINGS = 7, SHELVES = DOUBLINGS * QUARTERS + 1, MIN_SHIFT = 14 };
 

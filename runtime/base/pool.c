@@ -11,17 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include "base/local.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define TEFFI_POISONS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TEFFI_POISONS 1
-#endif
-#endif
-#ifdef TEFFI_POISONS
-#include <sanitizer/asan_interface.h>
-#endif
+#include "base/poison.h"
 
 enum { STEP = 64, CLASSES = 6, TRIM_EVERY = 64 };
 

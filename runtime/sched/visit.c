@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include "sched/worker.h"
 
-enum { CLOCK_EVERY = 16 }; /* as worker.c's */
-
 static _Atomic bool somebody_visits; /* in this process */
 
 void teffi_visit_init(teffi_real *real)
@@ -42,10 +40,7 @@ static bool may_stay(const teffi_worker *w)
 static void stay(teffi_worker *w)
 {
     while (may_stay(w)) {
-        if (w->slot->tick % CLOCK_EVERY == 0) {
-            teffi_worker_timers(w);
-            teffi_laters_age(w->slot);
-        }
+        (void)teffi_worker_looks(w);
         teffi_group *group = teffi_find_near(w);
         if (!group)
             return;

@@ -46,6 +46,15 @@ void teffi_worker_timers(teffi_worker *w)
         (void)teffi_wheel_fire(&slot->wheel, slot->now_ns);
 }
 
+bool teffi_worker_looks(teffi_worker *w)
+{
+    if (w->slot->tick % CLOCK_EVERY != 0)
+        return false;
+    teffi_worker_timers(w);
+    teffi_laters_age(w->slot);
+    return true;
+}
+
 static bool has_local(teffi_slot *slot)
 {
     return atomic_load_explicit(&slot->next, memory_order_relaxed) ||
@@ -219,14 +228,10 @@ static void loop(teffi_worker *w)
             teffi_thread_resumes(w);
             continue;
         }
-        if (w->slot->tick % CLOCK_EVERY == 0) {
-            teffi_worker_timers(w);
-            teffi_laters_age(w->slot);
-            if (!teffi_slot_in_use(w->real, w->slot)) {
-                (void)teffi_laters_run(w->slot);
-                leave(w);
-                continue;
-            }
+        if (teffi_worker_looks(w) && !teffi_slot_in_use(w->real, w->slot)) {
+            (void)teffi_laters_run(w->slot);
+            leave(w);
+            continue;
         }
         teffi_group *group = teffi_find(w, true);
         if (group) {

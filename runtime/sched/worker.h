@@ -277,6 +277,9 @@ void teffi_worker_enters(teffi_worker *w);
 /* teffi_worker_timers - read the clock for the slot, and fire what is due. */
 void teffi_worker_timers(teffi_worker *w);
 
+/* teffi_worker_looks - every few picks: timers, and what was put off for too long. out: it did. */
+bool teffi_worker_looks(teffi_worker *w);
+
 /* teffi_worker_start - one more thread. in: slot, may be NULL. idle_lock held.
  * out: NULL: at the limit of threads, or the system refused; text was logged. */
 teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool searching);
