@@ -116,7 +116,8 @@ static void *take_alone(teff_arena *arena, size_t n)
     return bytes;
 }
 
-void *teffi_arena_take_more(teff_arena *arena, size_t n)
+/* Not inlined, as those below with more in their name: most fits. */
+__attribute__((noinline)) void *teffi_arena_take_more(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)
         return NULL;
@@ -134,12 +135,10 @@ void *teffi_arena_take_more(teff_arena *arena, size_t n)
 }
 
 /* Most are small, and what was taken is a multiple of ALIGN. */
-static inline void zero(char *p, size_t n)
+static inline void *zero(char *p, size_t n)
 {
-    if (n > 4 * (size_t)ALIGN) {
-        memset(p, 0, n);
-        return;
-    }
+    if (n > 4 * (size_t)ALIGN)
+        return memset(p, 0, n);
     memset(p, 0, ALIGN);
     if (n > ALIGN)
         memset(p + ALIGN, 0, ALIGN);
@@ -147,22 +146,25 @@ static inline void zero(char *p, size_t n)
         memset(p + 2 * (size_t)ALIGN, 0, ALIGN);
     if (n > 3 * (size_t)ALIGN)
         memset(p + 3 * (size_t)ALIGN, 0, ALIGN);
+    return p;
+}
+
+__attribute__((noinline)) static void *alloc_more(teff_arena *arena, size_t n)
+{
+    void *p = teffi_arena_take_more(arena, n);
+    return p ? memset(p, 0, n) : NULL;
 }
 
 void *teff_arena_alloc(teff_arena *arena, size_t n)
 {
-    void *p = teffi_arena_take(arena, n);
-    if (p)
-        zero(p, n);
-    return p;
+    n += n == 0;
+    return teffi_arena_fits(arena, n) ? zero(teffi_arena_bump(arena, n), n) : alloc_more(arena, n);
 }
 
-/* Short ones, as most names are, without a call: both ends, which may overlap. */
-static inline void copy(char *p, const char *src, size_t n)
+/* Up to 16 bytes, as most names are, without a call: both ends, which may overlap. */
+static inline void copy_short(char *p, const char *src, size_t n)
 {
-    if (n > 16) {
-        memcpy(p, src, n);
-    } else if (n >= 8) {
+    if (n >= 8) {
         uint64_t first, last;
         memcpy(&first, src, 8);
         memcpy(&last, src + n - 8, 8);
@@ -180,14 +182,25 @@ static inline void copy(char *p, const char *src, size_t n)
     }
 }
 
-void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
+__attribute__((noinline)) static void *copy_more(teff_arena *arena, const void *src, size_t n)
 {
-    if (n == SIZE_MAX)
-        return NULL;
-    char *p = teffi_arena_take(arena, n + 1);
+    char *p = n < SIZE_MAX ? teffi_arena_take(arena, n + 1) : NULL;
     if (!p)
         return NULL;
-    copy(p, src, n);
+    if (n)
+        memcpy(p, src, n);
+    p[n] = '\0';
+    return p;
+}
+
+enum { SHORT_MAX = 16 };
+
+void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
+{
+    if (n > SHORT_MAX || !teffi_arena_fits(arena, n + 1))
+        return copy_more(arena, src, n);
+    char *p = teffi_arena_bump(arena, n + 1);
+    copy_short(p, src, n);
     p[n] = '\0';
     return p;
 }

@@ -73,17 +73,27 @@ static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
 /* The rest of teffi_arena_take: a new block, or no memory. */
 void *teffi_arena_take_more(teff_arena *arena, size_t n);
 
-/* teffi_arena_take - as teff_arena_alloc, not zeroed. A block's end is a multiple of ALIGN, so what
- * fits in it fits rounded up, too. */
-static inline void *teffi_arena_take(teff_arena *arena, size_t n)
+/* n bytes, not 0, are free in the block that is being filled, and in the budget. */
+static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
 {
-    n += n == 0;
-    if (n > (size_t)(arena->end - arena->at) || n > arena->budget_bytes - arena->used_bytes)
-        return teffi_arena_take_more(arena, n);
+    return n <= (size_t)(arena->end - arena->at) && n <= arena->budget_bytes - arena->used_bytes;
+}
+
+/* What fits. A block's end is a multiple of ALIGN, so it fits rounded up, too. */
+static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
+{
     void *p = arena->at;
     arena->at += (n + TEFFI_ARENA_ALIGN - 1) & ~(size_t)(TEFFI_ARENA_ALIGN - 1);
     arena->used_bytes += n;
     return p;
+}
+
+/* teffi_arena_take - as teff_arena_alloc, not zeroed. */
+static inline void *teffi_arena_take(teff_arena *arena, size_t n)
+{
+    n += n == 0;
+    return teffi_arena_fits(arena, n) ? teffi_arena_bump(arena, n)
+                                      : teffi_arena_take_more(arena, n);
 }
 
 /* teffi_chunk_new - memory of its own that an arena may take over later.

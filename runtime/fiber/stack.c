@@ -224,7 +224,8 @@ static size_t free_ones(teffi_fiber_pool *pool)
     return atomic_load_explicit(&pool->n_free, memory_order_relaxed);
 }
 
-static teffi_fiber *take_shared(teffi_fiber_pool *pool)
+/* Not inlined, as give_shared and give_half below: most come from, and go to, a thread's cache. */
+__attribute__((noinline)) static teffi_fiber *take_shared(teffi_fiber_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     teffi_fiber *fiber = pool->free;
@@ -249,7 +250,7 @@ __attribute__((noinline)) teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
     return fiber;
 }
 
-static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
+__attribute__((noinline)) static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
     pthread_mutex_lock(&pool->lock);
@@ -260,7 +261,7 @@ static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
 }
 
 /* The cold half of a full cache goes to the others at once. */
-static void give_half(cache *c)
+__attribute__((noinline)) static void give_half(cache *c)
 {
     teffi_fiber *hot = c->free;
     for (unsigned i = 1; i < CACHE_MAX / 2; i++)

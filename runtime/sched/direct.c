@@ -33,21 +33,22 @@ static bool budget_used(teffi_worker *w)
     return w->directs == TEFFI_DIRECT_MAX;
 }
 
+/* Others first. out: the worker that goes on, NULL: not in place. */
+__attribute__((noinline)) static teffi_worker *after_others(teffi_worker *w)
+{
+    if (!teffi_give_way(w, false))
+        return NULL;
+    w = teffi_worker_self();
+    return fits(w) && !budget_used(w) ? w : NULL;
+}
+
 static bool may(teffi_exec *exec, bool beside)
 {
     teffi_worker *w = worker_of(exec);
-    if (!w || !fits(w))
+    if (!w || !fits(w) || (budget_used(w) && !(w = after_others(w))))
         return false;
-    if (budget_used(w)) {
-        if (!teffi_give_way(w, false))
-            return false;
-        w = teffi_worker_self();
-        if (!fits(w) || budget_used(w))
-            return false;
-    }
     w->directs++;
-    uint32_t for_ms = teffi_warn_now(&exec->warn) - w->directs_from_ms;
-    return !beside || for_ms < TEFFI_DIRECT_BESIDE_MS;
+    return !beside || teffi_warn_now(&exec->warn) - w->directs_from_ms < TEFFI_DIRECT_BESIDE_MS;
 }
 
 static teffi_group *enter(teffi_exec *exec, teffi_group *group)

@@ -16,7 +16,8 @@ bool teffi_may_give_way(const teffi_worker *w)
     return fiber && fiber != w->under && group && group->ops->resume && !w->blocking;
 }
 
-bool teffi_give_way(teffi_worker *w, bool stays)
+/* Not inlined: teff_reschedule is called in each call of a turn's, and does this in few. */
+__attribute__((noinline)) bool teffi_give_way(teffi_worker *w, bool stays)
 {
     if (!teffi_may_give_way(w))
         return false;
