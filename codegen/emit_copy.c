@@ -1,12 +1,27 @@
 /* emit_copy.c - deep copies: how a message gets from a caller's memory into an envelope's arena.
  * Way:     emit_source -> [emit_copy] -> codegen's response
- * A copy starts as the struct itself; every field that points somewhere is then pointed anew. A
- * copy reads as if it had been packed and unpacked, except that unknown fields are dropped. */
+ * A copy starts as the struct itself, in one piece of memory with its own texts; every field that
+ * points somewhere is then pointed anew. A copy reads as if it had been packed and unpacked, except
+ * that unknown fields are dropped. */
 #include "emit.h"
 #include "names.h"
 
 #include <string.h>
 
+static const char own_texts_helper[] =
+    "\n"
+    "static size_t teffi_text_size(const char *text)\n"
+    "{\n"
+    "    return text != NULL ? strlen(text) + 1 : 1;\n"
+    "}\n"
+    "\n"
+    "static const char *teffi_put_text(char **at, const char *text, size_t size)\n"
+    "{\n"
+    "    char *to = *at;\n"
+    "\n"
+    "    *at += size;\n"
+    "    return (const char *)memcpy(to, text != NULL ? text : \"\", size);\n"
+    "}\n";
 static const char text_helper[] =
     "\n"
     "static int teffi_copy_text(teff_arena *arena, const char **text)\n"
@@ -70,6 +85,34 @@ static bool repeated(const Protoc__Field *f)
     return f->label == PROTOC__FIELD__LABEL__REPEATED;
 }
 
+static bool proto2_optional(const teffi_message *m, const Protoc__Field *f)
+{
+    return m->file->proto2 && !f->has_oneof_index && f->label == PROTOC__FIELD__LABEL__OPTIONAL &&
+           f->type != PROTOC__FIELD__TYPE__MESSAGE;
+}
+
+/* A text that each such message has: it lies behind the struct. */
+static bool own_text(const teffi_message *m, const Protoc__Field *f)
+{
+    return f->type == PROTOC__FIELD__TYPE__STRING && !repeated(f) && !f->has_oneof_index &&
+           !proto2_optional(m, f);
+}
+
+static bool has_texts(const teffi_file *file, bool own)
+{
+    for (size_t i = 0; i < file->n_messages; i++) {
+        const Protoc__Message *m = file->messages[i]->desc;
+
+        for (size_t k = 0; k < m->n_field; k++) {
+            if (m->field[k]->type == PROTOC__FIELD__TYPE__STRING &&
+                own_text(file->messages[i], m->field[k]) == own) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool uses(const teffi_file *file, Protoc__Field__Type type, bool lists)
 {
     for (size_t i = 0; i < file->n_messages; i++) {
@@ -90,6 +133,11 @@ static void emit_helpers(teffi_text *out, const teffi_file *file)
 
     if (uses(file, PROTOC__FIELD__TYPE__STRING, false)) {
         teffi_text_expand(out, "\n#include <string.h>\n", &none);
+    }
+    if (has_texts(file, true)) {
+        teffi_text_expand(out, own_texts_helper, &none);
+    }
+    if (has_texts(file, false)) {
         teffi_text_expand(out, text_helper, &none);
     }
     if (uses(file, PROTOC__FIELD__TYPE__STRING, true)) {
@@ -139,7 +187,7 @@ static void emit_list(teffi_text *out, const Protoc__Field *f, const teffi_value
             out,
             "    dst->$f = NULL;\n"
             "    if (src->n_$f > 0) {\n"
-            "        dst->$f = ($C **)teff_arena_alloc(arena, src->n_$f * sizeof *dst->$f);\n"
+            "        dst->$f = ($C **)teff_arena_take(arena, src->n_$f * sizeof *dst->$f);\n"
             "        if (dst->$f == NULL) {\n"
             "            return NULL;\n"
             "        }\n"
@@ -230,12 +278,6 @@ static void emit_one(teffi_text *out, const Protoc__Field *f, const teffi_values
     }
 }
 
-static bool proto2_optional(const teffi_message *m, const Protoc__Field *f)
-{
-    return m->file->proto2 && !f->has_oneof_index && f->label == PROTOC__FIELD__LABEL__OPTIONAL &&
-           f->type != PROTOC__FIELD__TYPE__MESSAGE;
-}
-
 /* proto2: a field that is not there reads as its default. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
@@ -297,6 +339,8 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
             emit_list(out, f, &v);
         } else if (proto2_optional(m, f)) {
             emit_optional(out, f, &v);
+        } else if (own_text(m, f)) {
+            teffi_text_expand(out, "    dst->$f = teffi_put_text(&texts, src->$f, n_$f);\n", &v);
         } else if (!f->has_oneof_index) {
             emit_one(out, f, &v);
         }
@@ -316,6 +360,56 @@ static bool has_defaults(const teffi_message *m)
     return false;
 }
 
+/* template, for each text that lies behind the struct. out: is there one? */
+static bool emit_own_texts(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                           const char *template)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < m->desc->n_field; i++) {
+        if (own_text(m, m->desc->field[i])) {
+            const teffi_values v = field_values(model, m->desc->field[i]);
+
+            teffi_text_expand(out, template, &v);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* The struct's own fields, and room for its texts. */
+static void emit_struct(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                        const teffi_values *v)
+{
+    bool texts;
+
+    teffi_text_expand(out, "    $M *dst;\n", v);
+    teffi_text_expand(out, "    size_t size = sizeof *dst;\n", v);
+    texts = emit_own_texts(out, model, m, "    size_t n_$f;\n");
+    teffi_text_expand(out, texts ? "    char *texts;\n" : "", v);
+    teffi_text_expand(out,
+                      "\n"
+                      "    if (src == NULL || levels == 0) {\n"
+                      "        return NULL;\n"
+                      "    }\n",
+                      v);
+    (void)emit_own_texts(out, model, m,
+                         "    n_$f = teffi_text_size(src->$f);\n"
+                         "    size += n_$f;\n");
+    teffi_text_expand(out,
+                      "    dst = ($M *)teff_arena_take(arena, size);\n"
+                      "    if (dst == NULL) {\n"
+                      "        return NULL;\n"
+                      "    }\n"
+                      "$I"
+                      "    *dst = *src;\n"
+                      "    dst->base.descriptor = &$d__descriptor;\n"
+                      "    dst->base.n_unknown_fields = 0;\n"
+                      "    dst->base.unknown_fields = NULL;\n",
+                      v);
+    teffi_text_expand(out, texts ? "    texts = (char *)(dst + 1);\n" : "", v);
+}
+
 static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = {{NULL}};
@@ -332,22 +426,9 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
                       "\n"
                       "$M *$M_copy_levels(teff_arena *arena, const $M *src, unsigned levels)\n"
                       "{\n"
-                      "$D"
-                      "    $M *dst;\n"
-                      "\n"
-                      "    if (src == NULL || levels == 0) {\n"
-                      "        return NULL;\n"
-                      "    }\n"
-                      "    dst = ($M *)teff_arena_alloc(arena, sizeof *dst);\n"
-                      "    if (dst == NULL) {\n"
-                      "        return NULL;\n"
-                      "    }\n"
-                      "$I"
-                      "    *dst = *src;\n"
-                      "    dst->base.descriptor = &$d__descriptor;\n"
-                      "    dst->base.n_unknown_fields = 0;\n"
-                      "    dst->base.unknown_fields = NULL;\n",
+                      "$D",
                       &v);
+    emit_struct(out, model, m, &v);
     emit_fields(out, model, m);
     teffi_text_expand(
         out,

@@ -134,6 +134,11 @@ __attribute__((noinline)) void *teffi_arena_take_more(teff_arena *arena, size_t 
     return p;
 }
 
+void *teff_arena_take(teff_arena *arena, size_t n)
+{
+    return teffi_arena_take(arena, n);
+}
+
 /* Most are small, and what was taken is a multiple of ALIGN. */
 static inline void *zero(char *p, size_t n)
 {

@@ -4,6 +4,19 @@
 
 #include <string.h>
 
+static size_t teffi_text_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 1;
+}
+
+static const char *teffi_put_text(char **at, const char *text, size_t size)
+{
+    char *to = *at;
+
+    *at += size;
+    return (const char *)memcpy(to, text != NULL ? text : "", size);
+}
+
 static int teffi_copy_text(teff_arena *arena, const char **text)
 {
     const char *from = *text != NULL ? *text : "";
@@ -61,11 +74,19 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
         const acme_shop_x_v1_http_reply *src, unsigned levels)
 {
     acme_shop_x_v1_http_reply *dst;
+    size_t size = sizeof *dst;
+    size_t n_name;
+    size_t n_old;
+    char *texts;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_http_reply *)teff_arena_alloc(arena, sizeof *dst);
+    n_name = teffi_text_size(src->name);
+    size += n_name;
+    n_old = teffi_text_size(src->old);
+    size += n_old;
+    dst = (acme_shop_x_v1_http_reply *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -73,9 +94,8 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->base.descriptor = &acme__shop_x__v1__httpreply__descriptor;
     dst->base.n_unknown_fields = 0;
     dst->base.unknown_fields = NULL;
-    if (!teffi_copy_text(arena, &dst->name)) {
-        return NULL;
-    }
+    texts = (char *)(dst + 1);
+    dst->name = teffi_put_text(&texts, src->name, n_name);
     if (!teffi_copy_bytes(arena, &dst->data)) {
         return NULL;
     }
@@ -101,7 +121,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     dst->things = NULL;
     if (src->n_things > 0) {
-        dst->things = (acme_shop_x_v1_http_reply_inner_thing **)teff_arena_alloc(arena,
+        dst->things = (acme_shop_x_v1_http_reply_inner_thing **)teff_arena_take(arena,
                        src->n_things * sizeof *dst->things);
         if (dst->things == NULL) {
             return NULL;
@@ -116,7 +136,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     dst->by_name = NULL;
     if (src->n_by_name > 0) {
-        dst->by_name = (acme_shop_x_v1_http_reply_by_name_entry **)teff_arena_alloc(arena,
+        dst->by_name = (acme_shop_x_v1_http_reply_by_name_entry **)teff_arena_take(arena,
                         src->n_by_name * sizeof *dst->by_name);
         if (dst->by_name == NULL) {
             return NULL;
@@ -168,8 +188,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     dst->links = NULL;
     if (src->n_links > 0) {
-        dst->links = (shop_shared_link **)teff_arena_alloc(arena,
-                      src->n_links * sizeof *dst->links);
+        dst->links = (shop_shared_link **)teff_arena_take(arena, src->n_links * sizeof *dst->links);
         if (dst->links == NULL) {
             return NULL;
         }
@@ -182,7 +201,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     dst->texts = NULL;
     if (src->n_texts > 0) {
-        dst->texts = (acme_shop_x_v1_http_reply_texts_entry **)teff_arena_alloc(arena,
+        dst->texts = (acme_shop_x_v1_http_reply_texts_entry **)teff_arena_take(arena,
                       src->n_texts * sizeof *dst->texts);
         if (dst->texts == NULL) {
             return NULL;
@@ -197,7 +216,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     dst->raws = NULL;
     if (src->n_raws > 0) {
-        dst->raws = (acme_shop_x_v1_http_reply_raws_entry **)teff_arena_alloc(arena,
+        dst->raws = (acme_shop_x_v1_http_reply_raws_entry **)teff_arena_take(arena,
                      src->n_raws * sizeof *dst->raws);
         if (dst->raws == NULL) {
             return NULL;
@@ -210,9 +229,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
             return NULL;
         }
     }
-    if (!teffi_copy_text(arena, &dst->old)) {
-        return NULL;
-    }
+    dst->old = teffi_put_text(&texts, src->old, n_old);
     switch ((int)src->my_kind_case) {
     case 10: /* text */
         if (!teffi_copy_text(arena, &dst->text)) {
@@ -290,11 +307,12 @@ acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_cop
         const acme_shop_x_v1_http_reply_inner_thing *src, unsigned levels)
 {
     acme_shop_x_v1_http_reply_inner_thing *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_http_reply_inner_thing *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (acme_shop_x_v1_http_reply_inner_thing *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -331,11 +349,16 @@ acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry
         const acme_shop_x_v1_http_reply_by_name_entry *src, unsigned levels)
 {
     acme_shop_x_v1_http_reply_by_name_entry *dst;
+    size_t size = sizeof *dst;
+    size_t n_key;
+    char *texts;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_http_reply_by_name_entry *)teff_arena_alloc(arena, sizeof *dst);
+    n_key = teffi_text_size(src->key);
+    size += n_key;
+    dst = (acme_shop_x_v1_http_reply_by_name_entry *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -343,9 +366,8 @@ acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry
     dst->base.descriptor = &acme__shop_x__v1__httpreply__by_name_entry__descriptor;
     dst->base.n_unknown_fields = 0;
     dst->base.unknown_fields = NULL;
-    if (!teffi_copy_text(arena, &dst->key)) {
-        return NULL;
-    }
+    texts = (char *)(dst + 1);
+    dst->key = teffi_put_text(&texts, src->key, n_key);
     if (src->value != NULL) {
         dst->value = acme_shop_x_v1_http_reply_inner_thing_copy_levels(arena, src->value,
         levels - 1);
@@ -376,11 +398,16 @@ acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_cop
         const acme_shop_x_v1_http_reply_texts_entry *src, unsigned levels)
 {
     acme_shop_x_v1_http_reply_texts_entry *dst;
+    size_t size = sizeof *dst;
+    size_t n_value;
+    char *texts;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_http_reply_texts_entry *)teff_arena_alloc(arena, sizeof *dst);
+    n_value = teffi_text_size(src->value);
+    size += n_value;
+    dst = (acme_shop_x_v1_http_reply_texts_entry *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -388,9 +415,8 @@ acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_cop
     dst->base.descriptor = &acme__shop_x__v1__httpreply__texts_entry__descriptor;
     dst->base.n_unknown_fields = 0;
     dst->base.unknown_fields = NULL;
-    if (!teffi_copy_text(arena, &dst->value)) {
-        return NULL;
-    }
+    texts = (char *)(dst + 1);
+    dst->value = teffi_put_text(&texts, src->value, n_value);
     return dst;
 }
 
@@ -414,11 +440,12 @@ acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_copy_
         const acme_shop_x_v1_http_reply_raws_entry *src, unsigned levels)
 {
     acme_shop_x_v1_http_reply_raws_entry *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_http_reply_raws_entry *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (acme_shop_x_v1_http_reply_raws_entry *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -452,11 +479,12 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
         const acme_shop_x_v1_empty *src, unsigned levels)
 {
     acme_shop_x_v1_empty *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (acme_shop_x_v1_empty *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (acme_shop_x_v1_empty *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }

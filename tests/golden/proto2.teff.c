@@ -3,6 +3,19 @@
 
 #include <string.h>
 
+static size_t teffi_text_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 1;
+}
+
+static const char *teffi_put_text(char **at, const char *text, size_t size)
+{
+    char *to = *at;
+
+    *at += size;
+    return (const char *)memcpy(to, text != NULL ? text : "", size);
+}
+
 static int teffi_copy_text(teff_arena *arena, const char **text)
 {
     const char *from = *text != NULL ? *text : "";
@@ -26,11 +39,16 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
 {
     old_part initial;
     old_part *dst;
+    size_t size = sizeof *dst;
+    size_t n_label;
+    char *texts;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (old_part *)teff_arena_alloc(arena, sizeof *dst);
+    n_label = teffi_text_size(src->label);
+    size += n_label;
+    dst = (old_part *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -39,6 +57,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
     dst->base.descriptor = &old__part__descriptor;
     dst->base.n_unknown_fields = 0;
     dst->base.unknown_fields = NULL;
+    texts = (char *)(dst + 1);
     if (!src->has_number) {
         dst->number = initial.number;
     }
@@ -49,9 +68,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
             return NULL;
         }
     }
-    if (!teffi_copy_text(arena, &dst->label)) {
-        return NULL;
-    }
+    dst->label = teffi_put_text(&texts, src->label, n_label);
     if (!src->has_raw) {
         dst->raw = initial.raw;
     } else {

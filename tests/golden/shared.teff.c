@@ -3,23 +3,33 @@
 
 #include <string.h>
 
-static int teffi_copy_text(teff_arena *arena, const char **text)
+static size_t teffi_text_size(const char *text)
 {
-    const char *from = *text != NULL ? *text : "";
+    return text != NULL ? strlen(text) + 1 : 1;
+}
 
-    *text = (const char *)teff_arena_copy(arena, from, strlen(from));
-    return *text != NULL;
+static const char *teffi_put_text(char **at, const char *text, size_t size)
+{
+    char *to = *at;
+
+    *at += size;
+    return (const char *)memcpy(to, text != NULL ? text : "", size);
 }
 
 shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_shared_link *src,
                                                unsigned levels)
 {
     shop_shared_link *dst;
+    size_t size = sizeof *dst;
+    size_t n_text;
+    char *texts;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (shop_shared_link *)teff_arena_alloc(arena, sizeof *dst);
+    n_text = teffi_text_size(src->text);
+    size += n_text;
+    dst = (shop_shared_link *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -27,9 +37,8 @@ shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_sha
     dst->base.descriptor = &shop__shared__link__descriptor;
     dst->base.n_unknown_fields = 0;
     dst->base.unknown_fields = NULL;
-    if (!teffi_copy_text(arena, &dst->text)) {
-        return NULL;
-    }
+    texts = (char *)(dst + 1);
+    dst->text = teffi_put_text(&texts, src->text, n_text);
     if (src->next != NULL) {
         dst->next = shop_shared_link_copy_levels(arena, src->next, levels - 1);
         if (dst->next == NULL) {

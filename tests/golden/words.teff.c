@@ -4,11 +4,12 @@
 words_count *words_count_copy_levels(teff_arena *arena, const words_count *src, unsigned levels)
 {
     words_count *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (words_count *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (words_count *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -34,11 +35,12 @@ const teff_message_ops words_count_ops = {&words__count__descriptor, teffi_words
 words_seen *words_seen_copy_levels(teff_arena *arena, const words_seen *src, unsigned levels)
 {
     words_seen *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (words_seen *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (words_seen *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }
@@ -64,11 +66,12 @@ const teff_message_ops words_seen_ops = {&words__seen__descriptor, teffi_words_s
 words_total *words_total_copy_levels(teff_arena *arena, const words_total *src, unsigned levels)
 {
     words_total *dst;
+    size_t size = sizeof *dst;
 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    dst = (words_total *)teff_arena_alloc(arena, sizeof *dst);
+    dst = (words_total *)teff_arena_take(arena, size);
     if (dst == NULL) {
         return NULL;
     }

@@ -18,6 +18,9 @@ typedef struct teff_arena teff_arena;
  * runs: anywhere the arena's owner runs. */
 TEFF_API void *teff_arena_alloc(teff_arena *arena, size_t n);
 
+/* teff_arena_take - the same, not zeroed: for what is written at once. */
+TEFF_API void *teff_arena_take(teff_arena *arena, size_t n);
+
 /* teff_arena_copy - n bytes of src, copied, with a zero byte behind them (strings stay strings).
  * in:   src, borrowed, may be NULL when n is 0.
  * out:  NULL when memory is out. */

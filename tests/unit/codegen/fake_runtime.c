@@ -11,12 +11,21 @@ struct teff_grain_type {
     const teff_type_info *info;
 };
 
-void *teff_arena_alloc(teff_arena *arena, size_t n)
+void *teff_arena_take(teff_arena *arena, size_t n)
 {
     if (arena->n == arena->n_max) {
         return NULL;
     }
-    return arena->blocks[arena->n++] = calloc(1, n);
+    char *block = malloc(n + (n == 0));
+    arena->blocks[arena->n++] = block;
+    return block != NULL ? memset(block, 0xa5, n) : NULL; /* whoever reads it unwritten sees that */
+}
+
+void *teff_arena_alloc(teff_arena *arena, size_t n)
+{
+    void *block = teff_arena_take(arena, n);
+
+    return block != NULL ? memset(block, 0, n) : NULL;
 }
 
 void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
