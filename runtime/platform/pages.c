@@ -1,8 +1,10 @@
-/* pages.c - private mappings of a nameless file: what was written to them goes with MADV_DONTNEED.
- * Way:     grains/slab -> [pages] -> the kernel */
+/* pages.c - private mappings, of a nameless file or of nothing: what was written to them goes with
+ * MADV_DONTNEED.
+ * Way:     grains/slab, node/call_space -> [pages] -> the kernel */
 #include "platform/pages.h"
 
 #include <malloc.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,6 +69,24 @@ void teffi_pages_unmap(const teffi_pages *pages, void *at)
 bool teffi_pages_forget(const teffi_pages *pages, void *at, size_t bytes)
 {
     return pages->fd >= 0 && madvise(at, bytes, MADV_DONTNEED) == 0;
+}
+
+void *teffi_pages_zeros(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+void teffi_pages_zeros_free(void *at, size_t bytes)
+{
+    munmap(at, bytes);
+}
+
+bool teffi_pages_zeros_again(void *at, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (uintptr_t)at % page == 0 && bytes % page == 0 && !madvise(at, bytes, MADV_DONTNEED);
 }
 
 void teffi_pages_trim_heap(void)

@@ -1,6 +1,8 @@
-/* pages.h - memory that begins as an image and can be made the image again, its pages given back.
- * Way:     grains/slab -> [pages] -> the kernel
- * Threads: any; forget only while nobody else writes there. Readers may: they see the image. */
+/* pages.h - memory that begins as an image, or as zeros, and can be made that again: its pages are
+ * given back.
+ * Way:     grains/slab, node/call_space -> [pages] -> the kernel
+ * Threads: any; forget, zeros_again only while nobody else writes there. Readers may: they see what
+ *          was, or the image. */
 #ifndef TEFFI_PLATFORM_PAGES_H
 #define TEFFI_PLATFORM_PAGES_H
 
@@ -25,6 +27,15 @@ void teffi_pages_unmap(const teffi_pages *pages, void *at);
 /* teffi_pages_forget - a part of a mapping, whole pages, is the image again and holds no memory.
  * out: false: it cannot be; nothing was changed. */
 bool teffi_pages_forget(const teffi_pages *pages, void *at, size_t bytes);
+
+/* teffi_pages_zeros - memory of its own: zeros, which hold no pages until they are written.
+ * out: NULL: memory is out. */
+void *teffi_pages_zeros(size_t bytes);
+void teffi_pages_zeros_free(void *at, size_t bytes);
+
+/* teffi_pages_zeros_again - a part of it is zeros again and holds no memory.
+ * out: false: it is not of whole pages; nothing was changed. */
+bool teffi_pages_zeros_again(void *at, size_t bytes);
 
 /* teffi_pages_trim_heap - what the heap has in free pages goes back to the system. Others that need
  * memory from the heap meanwhile may wait for it some milliseconds. */
