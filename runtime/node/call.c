@@ -15,13 +15,18 @@ const char teffi_call_late_text[] = "no answer before the deadline; the call may
 void teffi_calls_init(teffi_calls *calls, teffi_node *node)
 {
     teffi_call_table_init(&calls->table, node);
-    teffi_call_late_init(&calls->late, &calls->table);
+    teffi_call_late_init(&calls->late, &calls->table.space);
 }
 
 void teffi_calls_fini(teffi_calls *calls)
 {
     teffi_call_late_fini(&calls->late);
     teffi_call_table_fini(&calls->table);
+}
+
+void teffi_calls_stop(teffi_calls *calls)
+{
+    teffi_call_trim_stop(&calls->table);
 }
 
 /* ---- the word ---- */
@@ -109,7 +114,7 @@ bool teffi_call_end_late(teffi_call *call, uint64_t now_ns)
 
 void teffi_call_answer(teffi_node *node, teffi_msg *response)
 {
-    teffi_call *call = teffi_call_at(&node->calls.table, response->call_slot);
+    teffi_call *call = teffi_call_at(&node->calls.table.space, response->call_slot);
     if (call && take_use(call, response->call_generation))
         end(call, (teff_err)response->err, response->text, response);
     else
@@ -146,10 +151,11 @@ static bool matches(uint64_t word, which w)
 static uint64_t for_each(teffi_node *node, which w, bool (*visit)(teffi_call *call, which w),
                          uint64_t max)
 {
+    teffi_call_space *space = &node->calls.table.space;
     uint64_t n = 0;
-    uint32_t blocks = teffi_call_blocks(&node->calls.table);
-    for (uint32_t b = 0; b < blocks && n < max; b++) {
-        teffi_call *calls = teffi_call_block_at(&node->calls.table, b).calls;
+    uint32_t blocks = teffi_call_blocks(space);
+    for (uint32_t b = 0; (b = teffi_call_held(space, b)) < blocks && n < max; b++) {
+        teffi_call *calls = teffi_call_block_at(space, b).calls;
         for (int i = 0; i < TEFFI_CALL_BLOCK && n < max; i++)
             if (matches(look(&calls[i]), w))
                 n += visit(&calls[i], w);
@@ -166,7 +172,7 @@ static bool count(teffi_call *call, which w)
 
 uint64_t teffi_calls_pending(teffi_calls *calls)
 {
-    return for_each(calls->table.node, any, count, UINT64_MAX);
+    return for_each(calls->table.space.node, any, count, UINT64_MAX);
 }
 
 bool teffi_calls_sent_to(teffi_node *node, teffi_node_id to)
@@ -232,11 +238,15 @@ static void arrived(teffi_wait *wait)
         call->text = "the answer does not decode";
 }
 
-static uint32_t next_generation(const teffi_call *call)
+uint32_t teffi_call_last(const teffi_call *call)
 {
     /* relaxed: the entry is ours */
-    uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
-    uint32_t next = generation_of(word) + 1;
+    return generation_of(atomic_load_explicit(&call->word, memory_order_relaxed));
+}
+
+static uint32_t next_generation(const teffi_call *call)
+{
+    uint32_t next = teffi_call_last(call) + 1;
     return next ? next : 1;
 }
 
@@ -276,7 +286,7 @@ static void mark(teffi_call *call, uint32_t generation, uint32_t bits)
 
 void teffi_call_sent_to(teffi_node *node, uint32_t slot, uint32_t generation, teffi_node_id to)
 {
-    teffi_call *call = teffi_call_at(&node->calls.table, slot);
+    teffi_call *call = teffi_call_at(&node->calls.table.space, slot);
     if (call)
         mark(call, generation, sent_bits(to));
 }

@@ -54,7 +54,7 @@ struct teffi_call {   /* two cache lines */
     const ProtobufCMessageDescriptor *out_desc; /* what a reply holds; NULL: nothing */
 };
 
-_Static_assert(sizeof(teffi_call) <= 128, "two cache lines");
+_Static_assert(sizeof(teffi_call) == 128, "two cache lines, and a block is whole pages");
 
 typedef struct teffi_calls {
     teffi_call_table table;
@@ -63,6 +63,9 @@ typedef struct teffi_calls {
 
 void teffi_calls_init(teffi_calls *calls, teffi_node *node);
 void teffi_calls_fini(teffi_calls *calls);
+
+/* teffi_calls_stop - the executor was stopped: no timer is set any more. */
+void teffi_calls_stop(teffi_calls *calls);
 
 /* A deadline that has passed, in words. */
 extern const char teffi_call_late_text[];
@@ -106,6 +109,9 @@ void teffi_call_release(teffi_call *call);
  * out:  true: nobody will end it either, release it; false: its end is on the way to
  *       ctx's group. */
 bool teffi_call_abandon(teffi_call *call);
+
+/* teffi_call_last - the generation of an entry's last use, by who has the entry. */
+uint32_t teffi_call_last(const teffi_call *call);
 
 /* teffi_calls_pending - calls in the table now, counted one by one: a figure. */
 uint64_t teffi_calls_pending(teffi_calls *calls);

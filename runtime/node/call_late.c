@@ -11,7 +11,7 @@ enum { LOOK_EVERY = 64 }; /* blocks passed over between two looks at the clock *
 
 static teffi_exec *exec_of(const teffi_call_late *late)
 {
-    return late->table->node->exec;
+    return late->space->node->exec;
 }
 
 /* ---- the timer; the lock is held ---- */
@@ -62,7 +62,7 @@ static bool lower(_Atomic uint64_t *earliest, uint64_t to_ns)
 
 void teffi_call_late_watch(teffi_call_late *late, uint32_t slot, uint64_t deadline_ns)
 {
-    teffi_call_block block = teffi_call_block_at(late->table, slot / TEFFI_CALL_BLOCK);
+    teffi_call_block block = teffi_call_block_at(late->space, slot / TEFFI_CALL_BLOCK);
     if (lower(block.earliest, deadline_ns) &&
         deadline_ns < atomic_load_explicit(&late->timer_ns, memory_order_seq_cst))
         ask(late, deadline_ns);
@@ -102,7 +102,7 @@ static bool sweep(teffi_call_late *late)
 {
     const teffi_platform *platform = exec_of(late)->platform;
     uint64_t from = teffi_now(platform), now = from;
-    uint32_t n = teffi_call_blocks(late->table);
+    uint32_t n = teffi_call_blocks(late->space);
     for (unsigned ended = 0, passed = 0; late->at < n; late->at++) {
         if (ended >= TEFFI_CALL_BLOCK || passed++ >= LOOK_EVERY) {
             now = teffi_now(platform);
@@ -110,7 +110,7 @@ static bool sweep(teffi_call_late *late)
                 return false;
             ended = passed = 0;
         }
-        uint64_t least = sweep_block(teffi_call_block_at(late->table, late->at), now, &ended);
+        uint64_t least = sweep_block(teffi_call_block_at(late->space, late->at), now, &ended);
         late->least_ns = least < late->least_ns ? least : late->least_ns;
     }
     return true;
@@ -152,10 +152,10 @@ static void fire(teffi_timer *timer)
 
 /* ---- */
 
-void teffi_call_late_init(teffi_call_late *late, teffi_call_table *table)
+void teffi_call_late_init(teffi_call_late *late, teffi_call_space *space)
 {
     memset(late, 0, sizeof *late);
-    late->table = table;
+    late->space = space;
     late->timer.fire = fire;
     atomic_init(&late->timer_ns, UINT64_MAX);
     pthread_mutex_init(&late->lock, NULL);

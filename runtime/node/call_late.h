@@ -23,16 +23,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "node/call_table.h"
+#include "node/call_space.h"
 #include "sched/exec.h"
 
 /* A call ends at its deadline or at most 4 ms later: the gap, and a tick of the wheel. */
 enum { TEFFI_CALL_GAP_MS = 3, TEFFI_CALL_SLICE_US = 500 };
 
 typedef struct teffi_call_late {
-    struct teffi_call_table *table; /* immutable */
-    _Atomic uint64_t timer_ns;      /* due then; UINT64_MAX: not set, or a sweep is under way */
-    pthread_mutex_t lock;           /* guards the rest, and writing timer_ns */
+    teffi_call_space *space;   /* immutable */
+    _Atomic uint64_t timer_ns; /* due then; UINT64_MAX: not set, or a sweep is under way */
+    pthread_mutex_t lock;      /* guards the rest, and writing timer_ns */
     teffi_timer timer;
     bool sweeping;
     uint32_t at;            /* the block that the sweep goes on with */
@@ -41,7 +41,7 @@ typedef struct teffi_call_late {
     uint64_t not_before_ns; /* the next one */
 } teffi_call_late;
 
-void teffi_call_late_init(teffi_call_late *late, teffi_call_table *table);
+void teffi_call_late_init(teffi_call_late *late, teffi_call_space *space);
 void teffi_call_late_fini(teffi_call_late *late);
 
 /* teffi_call_late_watch - a call has become pending. in: deadline_ns, UINT64_MAX: none. */

@@ -70,6 +70,7 @@ void teffi_node_stop(teffi_node *node)
      * memory only after both. */
     if (node->exec->ops->stop)
         node->exec->ops->stop(node->exec);
+    teffi_calls_stop(&node->calls);
     if (node->net)
         node->net->ops->free(node->net);
     node->net = NULL;

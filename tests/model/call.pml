@@ -3,8 +3,10 @@
  * One entry, used USES times by its caller: made, sent, waited for or abandoned, given back. Beside
  * it an answer to the first use, which may come at any time later; a link to A that is lost; a
  * forward of the first use's message to B, however late; the sweep and its timer; and time, which
- * passes once: deadlines are near (due), far (due then) or never. One step per atomic operation,
- * and per plain access that others may meet. use is a ghost: what generations must tell apart. */
+ * passes once: deadlines are near (due), far (due then) or never; and call_trim, which once gives back
+ * the memory of the entry while it is free, so that it is zeros (call_space.[ch]). One step per atomic
+ * operation, and per plain access that others may meet. use is a ghost: what generations must tell
+ * apart. */
 
 #define USES 3
 #define A 1
@@ -27,9 +29,14 @@ bool sweeping;
 byte asked = NEVER;
 bool locked;
 
+bool lent;  /* the entry does not lie in the space: it is the caller's, or call_trim's */
+bool gone;  /* it is zeros, and passed over */
+byte begun; /* the generation that it goes on from */
+
 byte writers;   /* enders that write err, text, reply */
 byte signalled; /* the use whose end was */
 bool in_use, waiting, lost_a;
+bool out;       /* the first use's message may be */
 byte meant;     /* who really has the message: what sent must say */
 
 #define lock() atomic { !locked -> locked = true }
@@ -96,8 +103,29 @@ inline watch(d)
     fi
 }
 
+/* Under the table's lock; made an entry again if need be. */
+inline take_entry()
+{
+    atomic {
+        !lent -> lent = true;
+        if
+        :: gone ->
+#ifndef MUTANT_GONE_FOR_LONG
+            gone = false;
+#endif
+#ifdef MUTANT_GENERATIONS_RESTART
+            begun = 0;
+#endif
+            generation = begun;
+            begun = 0
+        :: else
+        fi
+    }
+}
+
 inline new()
 {
+    take_entry();
     d_step {
         use++;
         in_use = true;
@@ -118,7 +146,8 @@ inline new()
         generation++;
 #endif
         sent = 0;
-        pending = true
+        pending = true;
+        out = true
     }
 #ifndef MUTANT_WATCH_FIRST
     watch(deadline)
@@ -205,7 +234,8 @@ proctype caller()
         fi;
         atomic {
             assert(writers == 0 && !pending);
-            in_use = false
+            in_use = false;
+            lent = false
         }
     :: else -> break
     od
@@ -215,7 +245,7 @@ proctype caller()
 
 proctype answer()
 {
-    generation >= 1;
+    out;
 #ifdef MUTANT_TAKE_ANY_USE
     if
     :: generation == 1 ->
@@ -245,14 +275,18 @@ proctype lost()
     byte took;
     lost_a = true;
     if
-    :: atomic { pending && sent == A -> pending = false; took = use } finish(took)
-    :: else
+    :: gone -> skip
+    :: else ->
+        if
+        :: atomic { pending && sent == A -> pending = false; took = use } finish(took)
+        :: else
+        fi
     fi
 }
 
 proctype forward()
 {
-    generation >= 1;
+    out;
 #ifdef MUTANT_MARK_ANY_USE
     if
     :: generation == 1 -> sent = B
@@ -272,6 +306,31 @@ proctype forward()
         :: else
         fi
     }
+}
+
+/* Its block is whole, after the first use: the one that all come late to. */
+proctype trim()
+{
+end:
+#ifdef MUTANT_FORGET_IN_USE
+    atomic { out && use == 1 && !pending -> lent = true; begun = generation }
+#else
+    atomic { out && use == 1 && !lent -> lent = true; begun = generation }
+#endif
+#ifndef MUTANT_EARLIEST_LATE
+    earliest = NEVER;
+#endif
+    d_step {
+        assert(!in_use);
+        generation = 0;
+        sent = 0;
+        deadline = NEAR
+    }
+    atomic { gone = true; lent = false }
+#ifdef MUTANT_EARLIEST_LATE
+    ;
+    earliest = NEVER
+#endif
 }
 
 proctype time()
@@ -378,6 +437,7 @@ init
         run lost();
         run forward();
         run time();
+        run trim();
         run sweep();
         run quiet()
     }

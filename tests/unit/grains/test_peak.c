@@ -5,8 +5,8 @@
 
 enum { KEEPERS = 4, TURNS = 20000, MESSAGES = 100000, BUSY = 16 };
 
-/* What a peak adds is there at all, and a quarter of it at most stays: calls that were pending and
- * activations, which are kept, and what the heap cannot give back. */
+/* What a peak adds is there at all, and a quarter of it at most stays: activations, which are kept,
+ * and what the heap cannot give back. */
 enum { TURN_BYTES_MIN = 4096, MESSAGE_BYTES_MIN = 512, STAYS_MAX = 4 };
 
 static teff_err is_told(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
