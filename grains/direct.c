@@ -74,7 +74,8 @@ static teffi_activation *claim_any(teffi_grains *grains, teffi_ask *ask)
 static teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, const teff_method **method)
 {
     if (teffi_membership_ousted(grains->node->membership) ||
-        teffi_locate_waits(grains, &ask->ident))
+        (teffi_locate_may_wait(&grains->locate, ask->ident.hash) &&
+         teffi_locate_waits(grains, &ask->ident)))
         return NULL;
     teffi_activation *act = claim_any(grains, ask);
     if (!act)
@@ -189,7 +190,7 @@ static bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
     teffi_grains *grains = ask->ctx->node->grains;
     if (!teffi_direct_may(grains->node->exec, beside))
         return false;
-    ask->ident = teffi_ident_of(ask->type->id, ask->bytes, ask->ident.key_len);
+    ask->ident.hash = teffi_key_hash(ask->type->id, ask->bytes, ask->ident.key_len);
     v->ask = ask;
     v->place.caller = ask->ctx;
     v->place.method = ask->method;

@@ -50,7 +50,8 @@ static size_t text_len(const char *text, const char **why)
     return *why ? 0 : n;
 }
 
-uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out, const char **why)
+uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *out,
+                              const char **why)
 {
     uint32_t fixed = fixed_len(kind);
     size_t text = 0;

@@ -20,20 +20,29 @@ typedef struct teffi_ident {
 
 enum { TEFFI_KEY_BYTES_MAX = 16 + TEFF_KEY_MAX };
 
+/* Numbers, as most keys are, without a call; here and below. */
+static inline uint64_t teffi_key_hash(uint32_t type, const uint8_t *key, uint32_t len)
+{
+    uint64_t number;
+    if (len != sizeof number)
+        return teffi_hash64(key, len, type);
+    memcpy(&number, key, sizeof number);
+    return teffi_hash64_word(number, type);
+}
+
 static inline teffi_ident teffi_ident_of(uint32_t type, const uint8_t *key, uint32_t len)
 {
-    return (teffi_ident){type, len, key, teffi_hash64(key, len, type)};
+    return (teffi_ident){type, len, key, teffi_key_hash(type, key, len)};
 }
 
 /* Of a request; its hash is worked out once. */
 static inline teffi_ident teffi_ident_msg(teffi_msg *msg)
 {
     if (!msg->hash)
-        msg->hash = teffi_hash64(msg->key, msg->key_len, msg->type_id);
+        msg->hash = teffi_key_hash(msg->type_id, msg->key, msg->key_len);
     return (teffi_ident){msg->type_id, msg->key_len, msg->key, msg->hash};
 }
 
-/* Numbers, as most keys are, without a call. */
 static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t len)
 {
     uint64_t x, y;
@@ -52,7 +61,17 @@ static inline bool teffi_ident_is(const teffi_ident *a, const teffi_ident *b)
 
 /* teffi_key_encode - canonical bytes of a key into out (TEFFI_KEY_BYTES_MAX).
  * out:  the length; 0 when the key is not of kind, empty, too long or not UTF-8: *why says it. */
-uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out, const char **why);
+uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *out,
+                              const char **why);
+
+static inline uint32_t teffi_key_encode(teff_key_kind kind, const teff_key *key, uint8_t *out,
+                                        const char **why)
+{
+    if (kind != TEFF_KEY_INT64 || key->kind != kind)
+        return teffi_key_encode_any(kind, key, out, why);
+    memcpy(out, &key->number, sizeof key->number); /* little-endian, as meson.build says */
+    return sizeof key->number;
+}
 
 /* teffi_key_decode - a key that points into bytes, behind which a zero byte must stand.
  * out:  false: the bytes are no key of that kind. */

@@ -45,24 +45,12 @@ static teffi_locate_shard *shard_of(teffi_grains *grains, uint64_t hash)
     return &grains->locate.shards[(hash >> 8) % TEFFI_LOCATE_SHARDS];
 }
 
-static _Atomic uint32_t *looking(teffi_grains *grains, uint64_t hash)
-{
-    return &grains->locate.looking[(hash >> 8) % TEFFI_LOCATE_COUNTS];
-}
-
-/* acquire: pairs with over(); after 0, whoever waited was sent before. A count that others have
- * just raised may be missed: their requests and ours have no order. Who sent an earlier one in this
- * turn sees its own. */
-static bool may_wait(teffi_grains *grains, uint64_t hash)
-{
-    return atomic_load_explicit(looking(grains, hash), memory_order_acquire) != 0;
-}
-
 /* Shard's lock held. */
 static void count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
-    /* release: pairs with may_wait() */
-    atomic_fetch_add_explicit(looking(grains, hash), more, memory_order_release);
+    /* release: pairs with teffi_locate_may_wait */
+    atomic_fetch_add_explicit(teffi_locate_count(&grains->locate, hash), more,
+                              memory_order_release);
 }
 
 static teffi_locating *find(teffi_locate_shard *shard, const teffi_ident *ident)
@@ -222,8 +210,6 @@ static void refuse(teffi_grains *grains, teffi_msg *msg, teff_err err)
 bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);
-    if (!may_wait(grains, ident->hash))
-        return false;
     pthread_mutex_lock(&shard->lock);
     bool waits = find(shard, ident) != NULL;
     pthread_mutex_unlock(&shard->lock);
@@ -233,7 +219,7 @@ bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
 bool teffi_locate_join(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);
-    if (!may_wait(grains, ident->hash))
+    if (!teffi_locate_may_wait(&grains->locate, ident->hash))
         return false;
     pthread_mutex_lock(&shard->lock);
     teffi_locating *entry = find(shard, ident);

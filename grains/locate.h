@@ -36,6 +36,21 @@ typedef struct teffi_locate {
     _Atomic uint32_t looking[TEFFI_LOCATE_COUNTS];
 } teffi_locate;
 
+/* Those of a grain's hash. */
+static inline _Atomic uint32_t *teffi_locate_count(teffi_locate *locate, uint64_t hash)
+{
+    return &locate->looking[(hash >> 8) % TEFFI_LOCATE_COUNTS];
+}
+
+/* teffi_locate_may_wait - may somebody wait for a grain of this hash? Most often nobody does.
+ * acquire: pairs with over(); after 0, whoever waited was sent before. A count that others have
+ * just raised may be missed: their requests and ours have no order. Who sent an earlier one in this
+ * turn sees its own. */
+static inline bool teffi_locate_may_wait(teffi_locate *locate, uint64_t hash)
+{
+    return atomic_load_explicit(teffi_locate_count(locate, hash), memory_order_acquire) != 0;
+}
+
 void teffi_locate_init(struct teffi_grains *grains);
 void teffi_locate_fini(struct teffi_grains *grains);
 
@@ -46,8 +61,8 @@ void teffi_locate_msg(struct teffi_grains *grains, const teffi_ident *ident, tef
 /* teffi_locating_any - is any grain being looked up? */
 bool teffi_locating_any(struct teffi_grains *grains);
 
-/* teffi_locate_waits - do earlier requests for the grain wait to be located? Cheap when nobody
- * waits for any. */
+/* teffi_locate_waits - do earlier requests for the grain wait to be located? To be asked when
+ * teffi_locate_may_wait. */
 bool teffi_locate_waits(struct teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while

@@ -14,13 +14,13 @@ static uint64_t load_le(const uint8_t *p, size_t n)
 uint64_t teffi_hash64(const void *data, size_t n, uint64_t seed)
 {
     const uint8_t *p = data;
-    uint64_t h = 0xcbf29ce484222325u ^ teffi_mix64(seed + n);
+    uint64_t h = teffi_hash_begin(n, seed);
     for (; n >= 8; p += 8, n -= 8) {
         uint64_t eight;
         memcpy(&eight, p, sizeof eight); /* little-endian machines only, as meson.build says */
-        h = teffi_mix64(h ^ eight) * 0x100000001b3u;
+        h = teffi_hash_eight(h, eight);
     }
     if (n)
-        h = teffi_mix64(h ^ load_le(p, n)) * 0x100000001b3u;
+        h = teffi_hash_eight(h, load_le(p, n));
     return teffi_mix64(h);
 }

@@ -17,4 +17,21 @@ static inline uint64_t teffi_mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
+/* A step of teffi_hash64. */
+static inline uint64_t teffi_hash_eight(uint64_t h, uint64_t eight)
+{
+    return teffi_mix64(h ^ eight) * 0x100000001b3u;
+}
+
+static inline uint64_t teffi_hash_begin(size_t n, uint64_t seed)
+{
+    return 0xcbf29ce484222325u ^ teffi_mix64(seed + n);
+}
+
+/* teffi_hash64_word - teffi_hash64 of eight bytes, as most keys are, without a call. */
+static inline uint64_t teffi_hash64_word(uint64_t word, uint64_t seed)
+{
+    return teffi_mix64(teffi_hash_eight(teffi_hash_begin(sizeof word, seed), word));
+}
+
 #endif

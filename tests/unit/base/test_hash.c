@@ -19,6 +19,13 @@ static void fixed_values(void **state)
     assert_int_equal(teffi_hash64("0123456789abcdef0123456789", 26, 1), 0x7142419212777c14u);
 }
 
+static void a_word_is_its_bytes(void **state)
+{
+    (void)state;
+    for (uint64_t word = 1, seed = 0; seed < 64; word *= 0x9e3779b97f4a7c15u, seed++)
+        assert_true(teffi_hash64_word(word, seed) == teffi_hash64(&word, sizeof word, seed));
+}
+
 static void nothing_has_no_address(void **state)
 {
     (void)state;
@@ -75,9 +82,13 @@ static void mix_is_a_bijection_on_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fixed_values),     cmocka_unit_test(nothing_has_no_address),
-        cmocka_unit_test(every_bit_counts), cmocka_unit_test(where_it_lies_does_not_matter),
-        cmocka_unit_test(spread),           cmocka_unit_test(mix_is_a_bijection_on_samples),
+        cmocka_unit_test(fixed_values),
+        cmocka_unit_test(a_word_is_its_bytes),
+        cmocka_unit_test(nothing_has_no_address),
+        cmocka_unit_test(every_bit_counts),
+        cmocka_unit_test(where_it_lies_does_not_matter),
+        cmocka_unit_test(spread),
+        cmocka_unit_test(mix_is_a_bijection_on_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
