@@ -21,13 +21,6 @@ enum { STARTS_MAX = 64 };
 
 static const teffi_group_ops ops;
 
-/* relaxed: the collector's guess, no order needed */
-void teffi_activation_used(teffi_activation *act)
-{
-    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
-    atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
-}
-
 static_assert(sizeof(teffi_activation) == 192,
               "three cache lines; tests/bench idle-activation-bytes");
 
@@ -144,21 +137,10 @@ static const teff_method *method_of(teffi_activation *act, const teffi_msg *msg)
     return teffi_method_find(act->type->info, msg->method_id);
 }
 
-static bool open_for(teffi_activation *act, teffi_class class)
-{
-    return act->phase == TEFFI_VALID && !act->reason && !act->busy &&
-           teffi_may_start(act->running_of, class);
-}
-
 static bool expired(teffi_activation *act, const teffi_msg *msg)
 {
     return msg->deadline_ns && msg->item.kind == TEFFI_MSG_REQUEST &&
            teffi_now(act->grains->node->platform) >= msg->deadline_ns;
-}
-
-static bool waits(const teffi_activation *act, teffi_class class)
-{
-    return act->more && act->more->pending_of[class] > 0;
 }
 
 static void set_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
@@ -220,7 +202,7 @@ static void admit(teffi_activation *act, teffi_msg *msg)
     }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request that could start does not overtake one of its own class. */
-    if (open_for(act, class) && !waits(act, class))
+    if (teffi_activation_open(act, class) && !teffi_activation_waits(act, class))
         start(act, msg, method);
     else
         set_aside(act, msg, class);
@@ -243,7 +225,8 @@ static void on_request(teffi_activation *act, teffi_msg *msg)
 static bool some_may_start(teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
-        if (waits(act, (teffi_class)c) && open_for(act, (teffi_class)c))
+        if (teffi_activation_waits(act, (teffi_class)c) &&
+            teffi_activation_open(act, (teffi_class)c))
             return true;
     return false;
 }
@@ -271,7 +254,7 @@ static void pump(teffi_activation *act)
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = method_of(act, msg);
         teffi_class class = teffi_class_of(act->type->info, method);
-        if (!open_for(act, class)) {
+        if (!teffi_activation_open(act, class)) {
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
@@ -290,24 +273,8 @@ static void pump(teffi_activation *act)
 
 /* ---- in place of the handler ---- */
 
-/* Two versions of a type's description may share a silo: then the method is found by its number. */
-const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method)
+void teffi_activation_settle_any(teffi_activation *act)
 {
-    const teff_type_info *info = act->type->info;
-    if (method < info->methods || method >= info->methods + info->n_methods)
-        method = teffi_method_find(info, method->id);
-    if (!method)
-        return NULL;
-    teffi_class class = teffi_class_of(info, method);
-    int32_t queued = (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed);
-    bool full = queued >= (int64_t)teffi_queue_max(info);
-    return open_for(act, class) && !waits(act, class) && !full ? method : NULL;
-}
-
-void teffi_activation_settle_later(teffi_activation *act)
-{
-    if (teffi_group_yielded(&act->group)) /* after that */
-        return;
     bool ends = act->reason && act->running == 0;
     if (ends || some_may_start(act) || teffi_state_compacts(act))
         teffi_activation_nudge(act);

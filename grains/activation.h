@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <teff/grain.h>
+#include "admission.h"
 #include "base/queue.h"
 #include "ident.h"
 #include "node/ctx.h"
@@ -142,12 +143,27 @@ static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *a
 
 /* A claim of the group's, from direct.c; the claimer is on the group, like its handler:
  * teffi_activation_is - the activation of ident, and up?
- * teffi_activation_admits - may a request of this one start at once? out: its method here; NULL:
- *       not now, or there is none: the queue's way.
- * teffi_activation_settle_later - after a turn in place: what a handler would do next is done by
- *       one, soon, if there is anything to do. */
-const teff_method *teffi_activation_admits(teffi_activation *act, const teff_method *method);
-void teffi_activation_settle_later(teffi_activation *act);
+ * teffi_activation_open, _waits - may a request of the class start? Do some of it wait?
+ * teffi_activation_settle_later - after a turn in place that did not give way: what a handler would
+ *       do next is done by one, soon, if there is anything to do. */
+void teffi_activation_settle_any(teffi_activation *act);
+
+static inline void teffi_activation_settle_later(teffi_activation *act)
+{
+    if (act->reason || act->more || act->stored)
+        teffi_activation_settle_any(act);
+}
+
+static inline bool teffi_activation_open(const teffi_activation *act, teffi_class class)
+{
+    return act->phase == TEFFI_VALID && !act->reason && !act->busy &&
+           teffi_may_start(act->running_of, class);
+}
+
+static inline bool teffi_activation_waits(const teffi_activation *act, teffi_class class)
+{
+    return act->more && act->more->pending_of[class] > 0;
+}
 
 /* Who is free, or not up yet, is nobody whom the claimer could mean. */
 static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
@@ -156,9 +172,6 @@ static inline bool teffi_activation_is(const teffi_activation *act, const teffi_
            act->key_len == ident->key_len &&
            teffi_key_same(teffi_activation_key_bytes(act), ident->key, ident->key_len);
 }
-
-/* teffi_activation_used - a request begins: not idle now. */
-void teffi_activation_used(teffi_activation *act);
 
 /* teffi_activation_pid - its process id in the cluster. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);

@@ -13,26 +13,83 @@
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
 /* relaxed, here and below: a count that is lost sends a call one way or the other */
-static bool is_let(const teff_grain_type *type, size_t method)
+static bool is_let(_Atomic uint32_t *slow)
 {
-    uint32_t word = atomic_load_explicit(&type->slow[method], memory_order_relaxed);
+    uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     if ((uint16_t)word == 0)
         return true;
-    atomic_store_explicit(&type->slow[method], word - 1, memory_order_relaxed);
+    atomic_store_explicit(slow, word - 1, memory_order_relaxed);
     return false;
 }
 
-static void took(const teff_grain_type *type, size_t method, bool is_long)
+static void count_strike(_Atomic uint32_t *slow, bool is_long)
 {
-    uint32_t word = atomic_load_explicit(&type->slow[method], memory_order_relaxed);
-    if (!word && !is_long)
-        return;
+    uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
     if (strikes > STRIKES_MAX)
         strikes = STRIKES_MAX;
     uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* once: the thread stood */
-    atomic_store_explicit(&type->slow[method], strikes << 16 | skips, memory_order_relaxed);
+    atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
 }
+
+static inline void took(_Atomic uint32_t *slow, uint32_t ms)
+{
+    if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
+        count_strike(slow, ms >= LONG_MS);
+}
+
+/* ---- time ---- */
+
+/* Short timeouts are measured with the clock (25 ns), long ones with the executor's coarse one: an
+ * answer that is late by less than an eighth may still count as in time. */
+enum { EXACT_BELOW_MS = 1000, COARSE_SLACK = 8 };
+
+typedef struct stopwatch {
+    uint64_t from_ns; /* 0: coarse */
+    uint32_t from_ms, timeout_ms;
+} stopwatch;
+
+static stopwatch start_watch(const teffi_ask *ask)
+{
+    teffi_exec *exec = ask->ctx->node->exec;
+    stopwatch watch = {.from_ms = teffi_warn_now(&exec->warn),
+                       .timeout_ms = teffi_timeout_ms(ask->ctx, ask->method)};
+    if (watch.timeout_ms < EXACT_BELOW_MS || !watch.from_ms)
+        watch.from_ns = teffi_now(exec->platform);
+    return watch;
+}
+
+/* By the coarse clock; 0 where that stands. */
+static uint32_t passed_ms(const stopwatch *watch, teffi_exec *exec)
+{
+    uint32_t now_ms = teffi_warn_now(&exec->warn);
+    return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
+}
+
+static bool is_late(const stopwatch *watch, uint32_t passed, teffi_exec *exec)
+{
+    if (watch->from_ns)
+        return teffi_now(exec->platform) >= watch->from_ns + watch->timeout_ms * 1000000ull;
+    return passed >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
+}
+
+static uint64_t deadline_of(const stopwatch *watch, teffi_exec *exec)
+{
+    if (watch->from_ns)
+        return watch->from_ns + watch->timeout_ms * 1000000ull;
+    uint32_t passed = passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
+    uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
+    return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;
+}
+
+/* What is under way in place. */
+typedef struct visit {
+    const teffi_ask *ask;
+    teffi_in_place place;
+    stopwatch watch;
+    uint32_t passed_ms;     /* when it was left, by the coarse clock */
+    _Atomic uint32_t *slow; /* of the method */
+} visit;
 
 /* ---- the target ---- */
 
@@ -70,65 +127,42 @@ static teffi_activation *claim_any(teffi_grains *grains, teffi_ask *ask)
     return act;
 }
 
-/* out: the activation, claimed, that may run the method now; *method as its type has it. */
-static teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, const teff_method **method)
+/* Two versions of a type's description may share a silo: then the method is found by its number. */
+static const teff_method *own_method(const teff_type_info *info, const teff_method *method)
+{
+    size_t at = (uintptr_t)method - (uintptr_t)info->methods;
+    return at < info->n_methods * sizeof *method ? method : teffi_method_find(info, method->id);
+}
+
+/* May the visit's request start at once? As the activation has its method. */
+static bool admits(const teffi_activation *act, visit *v)
+{
+    const teff_type_info *info = act->type->info;
+    const teff_method *method = own_method(info, v->ask->method);
+    if (!method)
+        return false;
+    teffi_class class = teffi_class_of(info, method);
+    int32_t queued = (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed);
+    v->slow = &act->type->slow[method - info->methods];
+    v->place.method = method;
+    v->place.class = class;
+    return queued < (int64_t)teffi_queue_max(info) && teffi_activation_open(act, class) &&
+           !teffi_activation_waits(act, class) && is_let(v->slow);
+}
+
+/* out: the activation, claimed, that may run the method now. */
+static teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, visit *v)
 {
     if (teffi_membership_ousted(grains->node->membership) ||
         (teffi_locate_may_wait(&grains->locate, ask->ident.hash) &&
          teffi_locate_waits(grains, &ask->ident)))
         return NULL;
     teffi_activation *act = claim_any(grains, ask);
-    if (!act)
+    if (act && !admits(act, v)) {
+        (void)let_go(act);
         return NULL;
-    *method = teffi_activation_admits(act, *method);
-    if (*method && is_let(act->type, (size_t)(*method - act->type->info->methods)))
-        return act;
-    (void)let_go(act);
-    return NULL;
-}
-
-/* ---- time ---- */
-
-/* Short timeouts are measured with the clock (25 ns), long ones with the executor's coarse one: an
- * answer that is late by less than an eighth may still count as in time. */
-enum { EXACT_BELOW_MS = 1000, COARSE_SLACK = 8 };
-
-typedef struct stopwatch {
-    uint64_t from_ns; /* 0: coarse */
-    uint32_t from_ms, timeout_ms;
-} stopwatch;
-
-static stopwatch start_watch(const teffi_ask *ask)
-{
-    teffi_exec *exec = ask->ctx->node->exec;
-    stopwatch watch = {.from_ms = teffi_warn_now(&exec->warn),
-                       .timeout_ms = teffi_timeout_ms(ask->ctx, ask->method)};
-    if (watch.timeout_ms < EXACT_BELOW_MS || !watch.from_ms)
-        watch.from_ns = teffi_now(exec->platform);
-    return watch;
-}
-
-/* By the coarse clock; 0 where that stands. */
-static uint32_t passed_ms(const stopwatch *watch, teffi_exec *exec)
-{
-    uint32_t now_ms = teffi_warn_now(&exec->warn);
-    return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
-}
-
-static bool is_late(const stopwatch *watch, teffi_exec *exec)
-{
-    if (watch->from_ns)
-        return teffi_now(exec->platform) >= watch->from_ns + watch->timeout_ms * 1000000ull;
-    return passed_ms(watch, exec) >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
-}
-
-static uint64_t deadline_of(const stopwatch *watch, teffi_exec *exec)
-{
-    if (watch->from_ns)
-        return watch->from_ns + watch->timeout_ms * 1000000ull;
-    uint32_t passed = passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
-    uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
-    return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;
+    }
+    return act;
 }
 
 /* ---- the call ---- */
@@ -148,44 +182,43 @@ static teffi_call *make_pending(const teffi_ask *ask, const teff_method *method,
     return call;
 }
 
-/* What is under way in place. */
-typedef struct visit {
-    const teffi_ask *ask;
-    teffi_in_place place;
-    stopwatch watch;
-} visit;
-
-static teff_err ended(const visit *v)
+/* Not inlined: most are in time. */
+__attribute__((noinline)) static teff_err late(const visit *v)
 {
-    if (is_late(&v->watch, v->ask->ctx->node->exec))
-        return teffi_ctx_fail(v->ask->ctx, TEFF_E_TIMEOUT, "%s", teffi_call_late_text);
-    return v->place.err;
+    return teffi_ctx_fail(v->ask->ctx, TEFF_E_TIMEOUT, "%s", teffi_call_late_text);
 }
 
-static void leave(visit *v)
+static inline teff_err ended(const visit *v)
 {
-    teffi_activation_settle_later(v->place.act);
-    teffi_direct_done(v->ask->ctx->node->exec, &v->place.act->group);
+    return is_late(&v->watch, v->passed_ms, v->ask->ctx->node->exec) ? late(v) : v->place.err;
+}
+
+static inline void leave(visit *v)
+{
+    teffi_activation *act = v->place.act;
+    if (!teffi_group_yielded(&act->group)) /* else after that */
+        teffi_activation_settle_later(act);
+    teffi_direct_done(v->ask->ctx->node->exec, &act->group);
 }
 
 /* out: TEFFI_TURN_NOT_STARTED: the claim is given back. Else the caller leaves. */
-static teffi_turn_end run(visit *v)
+static inline teffi_turn_end run(visit *v)
 {
+    teffi_exec *exec = v->ask->ctx->node->exec;
     teffi_activation *act = v->place.act;
-    const teff_grain_type *type = act->type;
     v->watch = start_watch(v->ask);
     teffi_turn_end how = teffi_turn_in_place(&v->place);
     if (how == TEFFI_TURN_NOT_STARTED) {
         (void)let_go(act);
-    } else {
-        uint32_t ms = passed_ms(&v->watch, v->ask->ctx->node->exec);
-        took(type, (size_t)(v->place.method - type->info->methods), ms >= LONG_MS);
+        return how;
     }
+    v->passed_ms = passed_ms(&v->watch, exec);
+    took(v->slow, v->passed_ms);
     return how;
 }
 
 /* The target, claimed. out: false: through the queue. */
-static bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
+static inline bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
 {
     teffi_grains *grains = ask->ctx->node->grains;
     if (!teffi_direct_may(grains->node->exec, beside))
@@ -193,12 +226,11 @@ static bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
     ask->ident.hash = teffi_key_hash(ask->type->id, ask->bytes, ask->ident.key_len);
     v->ask = ask;
     v->place.caller = ask->ctx;
-    v->place.method = ask->method;
     v->place.in = ask->in;
     v->place.kind = kind;
     v->place.out = NULL;
     v->place.err = TEFF_OK;
-    v->place.act = claim(grains, ask, &v->place.method);
+    v->place.act = claim(grains, ask, v);
     return v->place.act != NULL;
 }
 

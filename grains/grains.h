@@ -59,6 +59,13 @@ static inline uint32_t teffi_queue_max(const teff_type_info *info)
     return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
 }
 
+/* teffi_activation_used - a request begins: not idle now. relaxed: the collector's guess. */
+static inline void teffi_activation_used(teffi_activation *act)
+{
+    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
+}
+
 /* teffi_method_find - by id; NULL: no such method. */
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
 

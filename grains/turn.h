@@ -31,6 +31,7 @@ typedef struct teffi_in_place {
     teff_ctx *caller;
     teffi_activation *act; /* its group is claimed */
     const teff_method *method;
+    teffi_class class;          /* its */
     const ProtobufCMessage *in; /* copied into the method's stack */
     uint32_t kind;              /* TEFFI_MSG_REQUEST or _ONEWAY */
     ProtobufCMessage **out;     /* NULL: nobody wants it */
