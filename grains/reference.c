@@ -163,7 +163,8 @@ static teffi_call *start(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline
     return call;
 }
 
-static teff_err start_call(const teffi_ask *ask, teff_call *call)
+/* Not inlined, as answer_of and ask_again below: most calls end in place. */
+__attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, teff_call *call)
 {
     teffi_msg *msg = NULL;
     call->impl = NULL;
@@ -194,8 +195,9 @@ static void forget(teffi_call *call)
 
 /* What is asked of whom, checked, into memory of the caller's that nobody cleared: it holds a
  * kilobyte for a key. */
-static teff_err prepare(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
-                        const teff_key *key, const teff_method *method, const ProtobufCMessage *in)
+static inline teff_err prepare(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
+                               const teff_key *key, const teff_method *method,
+                               const ProtobufCMessage *in)
 {
     const char *why;
     teff_err err = check(ctx, type, method, in);
@@ -212,44 +214,50 @@ static teff_err prepare(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *typ
     return len ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s: %s", type->name, why);
 }
 
-/* In place when that may be, else through the queue; *call: what there is to wait for. */
-static teff_err ask_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                          const teff_method *method, const ProtobufCMessage *in,
-                          ProtobufCMessage **out, teff_call *call)
+__attribute__((noinline)) static teff_err
+answer_of(teff_ctx *ctx, teff_call call, const teff_method *method, ProtobufCMessage **out)
 {
-    teffi_ask this __attribute__((uninitialized));
-    teff_err err = prepare(&this, ctx, type, key, method, in);
-    if (err || (ctx->owner && teffi_direct_ask(&this, out, &call->impl, &err)))
-        return err;
-    return start_call(&this, call);
-}
-
-static teff_err ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                         const teff_method *method, const ProtobufCMessage *in,
-                         ProtobufCMessage **out)
-{
-    teff_call call = {NULL};
-    teff_err err = ask_start(ctx, type, key, method, in, out, &call);
-    if (err || !call.impl)
-        return err;
-    err = teff_reply(ctx, call, out);
+    teff_err err = teff_reply(ctx, call, out);
     if (!err && !method->out) /* nothing of it is needed any more */
         forget(call.impl);
     return err;
 }
 
-static teff_err ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                    const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
+/* In place when that may be, else through the queue. */
+static inline __attribute__((always_inline)) teff_err
+ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
+         const ProtobufCMessage *in, ProtobufCMessage **out)
 {
-    uint64_t deadline = 0;
-    if (method->flags & TEFF_METHOD_IDEMPOTENT)
-        deadline = deadline_of(ctx, method);
+    teffi_ask this __attribute__((uninitialized));
+    teff_call call = {NULL};
+    teff_err err = prepare(&this, ctx, type, key, method, in);
+    if (err)
+        return err;
+    if (!ctx->owner || !teffi_direct_ask(&this, out, &call.impl, &err))
+        err = start_call(&this, &call);
+    return err || !call.impl ? err : answer_of(ctx, call, method, out);
+}
+
+__attribute__((noinline)) static teff_err ask_again(teff_ctx *ctx, const teff_type_info *type,
+                                                    const teff_key *key, const teff_method *method,
+                                                    const ProtobufCMessage *in,
+                                                    ProtobufCMessage **out)
+{
+    uint64_t deadline = deadline_of(ctx, method);
     for (;;) {
         teff_err err = ask_once(ctx, type, key, method, in, out);
         if (err != TEFF_E_UNREACHABLE || teffi_now(ctx->node->platform) >= deadline)
             return err;
         teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
     }
+}
+
+static inline __attribute__((always_inline)) teff_err
+ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
+    const ProtobufCMessage *in, ProtobufCMessage **out)
+{
+    return method->flags & TEFF_METHOD_IDEMPOTENT ? ask_again(ctx, type, key, method, in, out)
+                                                  : ask_once(ctx, type, key, method, in, out);
 }
 
 static teff_err send(const teffi_ask *ask)
@@ -313,7 +321,7 @@ static teff_err closed(teff_ctx *ctx)
     return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
 }
 
-/* As ask_start, for who does not wait. */
+/* As ask_once, for who does not wait. */
 static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                           const teff_method *method, const ProtobufCMessage *in, teff_call *call)
 {
