@@ -145,15 +145,15 @@ static ProtobufCMessage *new_out(teffi_msg *request, const teff_method *method)
         return NULL;
     ProtobufCMessage *out = teffi_arena_take(&request->arena, method->out->desc->sizeof_message);
     if (out)
-        protobuf_c_message_init(method->out->desc, out);
+        method->out->desc->message_init(out);
     return out;
 }
 
-/* On the turn's fiber. */
-static inline void run(teffi_turn *turn, const teff_method *method)
+/* On the turn's fiber, whose main function it is the rest of. */
+static inline __attribute__((always_inline)) void run(teffi_turn *turn, const teff_method *method,
+                                                      teffi_class class)
 {
     teffi_activation *act = turn->act;
-    teffi_class class = teffi_class_of(act->type->info, method);
     teffi_msg *request = turn->request;
     act->running++;
     act->running_of[class]++;
@@ -184,7 +184,7 @@ static void request_main(void *arg)
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, s->act, s->fiber, method->name);
     turn.request = s->request;
-    run(&turn, method);
+    run(&turn, method, teffi_class_of(s->act->type->info, method));
 }
 
 static teff_err prepare(start *s)
@@ -233,7 +233,7 @@ static void place_main(void *arg)
     f.turn.on_stack = true;
     f.turn.place = place;
     place->turn = &f.turn;
-    run(&f.turn, method);
+    run(&f.turn, method, place->class);
 }
 
 teffi_turn_end teffi_turn_in_place(teffi_in_place *place)

@@ -7,21 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
-#include "base/zero.h"
 #include "sched/closure.h"
 #include "wire/encode.h"
-
-void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
-{
-    teffi_zero(ctx, offsetof(teff_ctx, text_buf)); /* the rest is half a KiB, and not read before */
-    ctx->node = node;
-    ctx->group = group;
-    teffi_arena_init(&ctx->arena, NULL, 0, 0);
-    if (!group) {
-        pthread_mutex_init(&ctx->lock, NULL);
-        pthread_cond_init(&ctx->cond, NULL);
-    }
-}
 
 /* A turn's call whose end is on the way is freed when it arrives; a thread waits for it. */
 static void drop_call(teff_ctx *ctx, teffi_call *call)
@@ -72,8 +59,11 @@ void teffi_ctx_fini(teff_ctx *ctx)
 teff_ctx *teffi_ctx_new(teffi_node *node)
 {
     teff_ctx *ctx = malloc(sizeof *ctx);
-    if (ctx)
-        teffi_ctx_init(ctx, node, NULL);
+    if (!ctx)
+        return NULL;
+    teffi_ctx_init(ctx, node, NULL);
+    pthread_mutex_init(&ctx->lock, NULL);
+    pthread_cond_init(&ctx->cond, NULL);
     return ctx;
 }
 

@@ -5,7 +5,9 @@
 #define TEFFI_NODE_CTX_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include "base/arena.h"
+#include "base/zero.h"
 #include "fiber/fiber.h"
 #include "node/call.h"
 #include "node/node.h"
@@ -29,8 +31,14 @@ struct teff_ctx {
     pthread_cond_t cond;
 };
 
-/* teffi_ctx_init - for a turn: fiber is set when it starts; group NULL makes a thread's context. */
-void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group);
+/* teffi_ctx_init - for a turn: fiber is set when it starts. */
+static inline void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *group)
+{
+    teffi_zero(ctx, offsetof(teff_ctx, text_buf)); /* the rest is half a KiB, and not read before */
+    ctx->node = node;
+    ctx->group = group;
+    teffi_arena_init(&ctx->arena, NULL, 0, 0);
+}
 
 /* teffi_ctx_fini - releases calls and memory; calls still under way are abandoned. */
 void teffi_ctx_fini(teff_ctx *ctx);
