@@ -17,17 +17,8 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
     return current;
 }
 
-/* out: the one before. */
-__attribute__((noinline)) static teffi_fiber *set_current(teffi_fiber *fiber)
-{
-    teffi_fiber *before = current;
-    current = fiber;
-    return before;
-}
-
 static void leave(teffi_fiber *fiber)
 {
-    (void)set_current(fiber->parent);
     teffi_san_leave(fiber, false);
     teffi_switch(&fiber->sp, fiber->back);
 }
@@ -39,18 +30,14 @@ void *teffi_fiber_main(void *top)
     fiber->fn(fiber->arg);
     teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed)); /* it never ended */
     fiber->ended = true;
-    (void)set_current(fiber->parent);
     teffi_san_leave(fiber, true);
     if (TEFFI_SAN_SWITCHED) /* this stack is no more for them: no return from here */
         teffi_switch(&fiber->sp, fiber->back);
     return fiber->back;
 }
 
-teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg)
+static inline teffi_fiber *begin(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
 {
-    teffi_fiber *fiber = teffi_stack_take(pool);
-    if (!fiber)
-        return NULL;
     fiber->fn = fn;
     fiber->arg = arg;
     fiber->label = NULL;
@@ -61,21 +48,39 @@ teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void
     return fiber;
 }
 
-bool teffi_fiber_resume(teffi_fiber *fiber)
+__attribute__((noinline)) static teffi_fiber *new_cold(teffi_fiber_pool *pool,
+                                                       void (*fn)(void *arg), void *arg)
 {
+    teffi_fiber *fiber = teffi_stack_take(pool);
+    return fiber ? begin(fiber, fn, arg) : NULL;
+}
+
+__attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
+                                                       void (*fn)(void *arg), void *arg)
+{
+    teffi_fiber *fiber = teffi_stack_hot(pool);
+    return fiber ? begin(fiber, fn, arg) : new_cold(pool, fn, arg);
+}
+
+/* It returns on the thread that it was called on, wherever the fiber goes on later. */
+__attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
+{
+    teffi_fiber *outer = current;
     void *sp = fiber->sp;
     teffi_bug_if(!sp); /* it runs already */
     fiber->sp = NULL;
-    fiber->parent = set_current(fiber);
+    current = fiber;
     teffi_san_enter(fiber);
     if (sp == fiber)
         teffi_switch_first(&fiber->back, fiber);
     else
         teffi_switch(&fiber->back, sp);
     teffi_san_entered_back(fiber);
+    current = outer;
     if (!fiber->ended)
         return false;
-    teffi_stack_give(fiber);
+    if (!teffi_stack_keep(fiber))
+        teffi_stack_give(fiber);
     return true;
 }
 

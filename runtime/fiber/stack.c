@@ -25,7 +25,6 @@ enum {
     REGION_FIRST = 16,
     REGION_MAX = 256
 };                                        /* stacks mapped at once: doubles from one to the other */
-enum { CACHE_MAX = 64 };                  /* hot stacks that a thread keeps for itself */
 enum { COLOURS = 8, COLOUR_BYTES = 256 }; /* equal offsets would fight for the same cache sets */
 
 /* Each PROT_NONE guard splits a mapping, of which a process may have 65,530. */
@@ -63,19 +62,12 @@ struct teffi_fiber_pool {
     size_t region_used;
 };
 
-typedef struct cache {
-    teffi_fiber_pool *pool;
-    teffi_fiber *free;
-    unsigned count;
-    void *signal_stack;
-} cache;
-
-static TEFFI_LOCAL cache thread_cache;
+TEFFI_LOCAL teffi_stacks teffi_own_stacks;
 
 /* Never inlined: see fiber.c. */
-__attribute__((noinline)) static cache *my_cache(void)
+__attribute__((noinline)) static teffi_stacks *own_stacks(void)
 {
-    return &thread_cache;
+    return &teffi_own_stacks;
 }
 
 /* ---- guards ---- */
@@ -224,8 +216,8 @@ static size_t free_ones(teffi_fiber_pool *pool)
     return atomic_load_explicit(&pool->n_free, memory_order_relaxed);
 }
 
-/* Not inlined, as give_shared and give_half below: most come from, and go to, a thread's cache. */
-__attribute__((noinline)) static teffi_fiber *take_shared(teffi_fiber_pool *pool)
+/* Of all threads'. */
+teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     teffi_fiber *fiber = pool->free;
@@ -239,18 +231,7 @@ __attribute__((noinline)) static teffi_fiber *take_shared(teffi_fiber_pool *pool
     return fiber;
 }
 
-__attribute__((noinline)) teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
-{
-    cache *c = &thread_cache;
-    if (c->pool != pool || !c->free)
-        return take_shared(pool);
-    teffi_fiber *fiber = c->free;
-    c->free = fiber->next;
-    c->count--;
-    return fiber;
-}
-
-__attribute__((noinline)) static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
+static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
     pthread_mutex_lock(&pool->lock);
@@ -261,35 +242,31 @@ __attribute__((noinline)) static void give_shared(teffi_fiber *first, teffi_fibe
 }
 
 /* The cold half of a full cache goes to the others at once. */
-__attribute__((noinline)) static void give_half(cache *c)
+static void give_half(teffi_stacks *c)
 {
     teffi_fiber *hot = c->free;
-    for (unsigned i = 1; i < CACHE_MAX / 2; i++)
+    for (unsigned i = 1; i < TEFFI_STACKS_MAX / 2; i++)
         hot = hot->next;
     teffi_fiber *first = hot->next, *last = first;
     while (last->next)
         last = last->next;
     hot->next = NULL;
-    c->count = CACHE_MAX / 2;
-    give_shared(first, last, CACHE_MAX / 2);
+    c->count = TEFFI_STACKS_MAX / 2;
+    give_shared(first, last, TEFFI_STACKS_MAX / 2);
 }
 
-__attribute__((noinline)) void teffi_stack_give(teffi_fiber *fiber)
+void teffi_stack_give(teffi_fiber *fiber)
 {
-    cache *c = &thread_cache;
-    if (c->pool != fiber->pool) {
-        give_shared(fiber, fiber, 1);
-        return;
-    }
-    fiber->next = c->free;
-    c->free = fiber;
-    if (++c->count == CACHE_MAX)
+    teffi_stacks *c = own_stacks();
+    if (c->pool == fiber->pool) /* it was full */
         give_half(c);
+    if (!teffi_stack_keep(fiber))
+        give_shared(fiber, fiber, 1);
 }
 
 void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 {
-    cache *c = my_cache();
+    teffi_stacks *c = own_stacks();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
     c->signal_stack = teffi_overflow_stack();
@@ -297,14 +274,14 @@ void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 
 void teffi_fiber_thread_leave(void)
 {
-    cache *c = my_cache();
+    teffi_stacks *c = own_stacks();
     while (c->free) {
         teffi_fiber *fiber = c->free;
         c->free = fiber->next;
         give_shared(fiber, fiber, 1);
     }
     teffi_overflow_unstack(c->signal_stack);
-    *c = (cache){0};
+    *c = (teffi_stacks){0};
 }
 
 /* ---- after a peak ---- */

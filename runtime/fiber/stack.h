@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/local.h"
 #include "fiber/fiber.h"
 
 enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may jump a smaller one */
@@ -19,7 +20,6 @@ struct teffi_fiber {
     char *low, *high;         /* the usable stack; the guard lies below low */
     void *sp;                 /* while suspended; the fiber itself: not begun */
     void *back;               /* while running: the resumer's stack pointer */
-    teffi_fiber *parent;      /* while running: the resumer, NULL = a thread's own stack */
     void (*fn)(void *arg);
     void *arg;
     const char *label;
@@ -31,11 +31,47 @@ struct teffi_fiber {
     void *race, *back_race; /* TSan: this fiber's and the resumer's contexts */
 };
 
-/* teffi_stack_take - a free stack, hot if possible; NULL when memory or the pool is out. */
+/* The hot stacks that a thread keeps for itself. */
+typedef struct teffi_stacks {
+    teffi_fiber_pool *pool; /* NULL: it keeps none */
+    teffi_fiber *free;
+    unsigned count;
+    void *signal_stack;
+} teffi_stacks;
+
+enum { TEFFI_STACKS_MAX = 64 };
+
+extern TEFFI_LOCAL teffi_stacks teffi_own_stacks;
+
+/* teffi_stack_take - a free stack; NULL when memory or the pool is out. teffi_stack_hot - one of
+ * this thread's, NULL when it has none: for never-inlined functions. */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
-/* teffi_stack_give - back to its pool. Not from its own stack. */
+static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
+{
+    teffi_stacks *own = &teffi_own_stacks;
+    teffi_fiber *fiber = own->free;
+    if (!fiber || own->pool != pool)
+        return NULL;
+    own->free = fiber->next;
+    own->count--;
+    return fiber;
+}
+
+/* teffi_stack_give - back to its pool. Not from its own stack. teffi_stack_keep - the same, to this
+ * thread's; false: it does not take it. For never-inlined functions. */
 void teffi_stack_give(teffi_fiber *fiber);
+
+static inline bool teffi_stack_keep(teffi_fiber *fiber)
+{
+    teffi_stacks *own = &teffi_own_stacks;
+    if (own->pool != fiber->pool || own->count == TEFFI_STACKS_MAX)
+        return false;
+    fiber->next = own->free;
+    own->free = fiber;
+    own->count++;
+    return true;
+}
 
 /* teffi_overflow_install - the process's handler for faults on guards; once, idempotent. */
 void teffi_overflow_install(void);
