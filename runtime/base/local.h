@@ -7,8 +7,10 @@
 
 #ifdef _Thread_local /* tests/explore has its own */
 #define TEFFI_LOCAL _Thread_local
+#define TEFFI_LOCAL_EXTERN extern
 #else
 #define TEFFI_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+#define TEFFI_LOCAL_EXTERN extern TEFFI_LOCAL
 #endif
 
 #endif

@@ -41,7 +41,7 @@ typedef struct teffi_stacks {
 
 enum { TEFFI_STACKS_MAX = 64 };
 
-extern TEFFI_LOCAL teffi_stacks teffi_own_stacks;
+TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
 
 /* teffi_stack_take - a free stack; NULL when memory or the pool is out. teffi_stack_hot - one of
  * this thread's, NULL when it has none: for never-inlined functions. */

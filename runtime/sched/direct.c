@@ -7,9 +7,10 @@
 #include "base/bug.h"
 #include "sched/worker.h"
 
+/* The functions of teffi_direct_real are called by their addresses only, so never inlined. */
 static teffi_worker *worker_of(teffi_exec *exec)
 {
-    teffi_worker *w = teffi_worker_self();
+    teffi_worker *w = teffi_own_worker;
     return w && &w->real->exec == exec ? w : NULL;
 }
 
@@ -53,7 +54,7 @@ static bool may(teffi_exec *exec, bool beside)
 
 static teffi_group *enter(teffi_exec *exec, teffi_group *group)
 {
-    teffi_worker *w = teffi_worker_self();
+    teffi_worker *w = teffi_own_worker;
     (void)exec;
     teffi_group *outer = teffi_run_own(w);
     w->directs_unseen++;
@@ -64,7 +65,7 @@ static teffi_group *enter(teffi_exec *exec, teffi_group *group)
 
 static void leave(teffi_exec *exec, teffi_group *outer)
 {
-    teffi_worker *w = teffi_worker_self();
+    teffi_worker *w = teffi_own_worker;
     (void)exec;
     teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
     w->directs_deep--;

@@ -30,7 +30,7 @@ __attribute__((noinline)) bool teffi_give_way(teffi_worker *w, bool stays)
 
 bool teff_reschedule(void)
 {
-    teffi_worker *w = teffi_worker_self();
+    teffi_worker *w = teffi_own_worker;
     /* relaxed: a moment later is soon enough */
     if (!w || !atomic_load_explicit(&w->due, memory_order_relaxed))
         return false;

@@ -14,16 +14,16 @@ enum { ITEMS_MAX = 256 };     /* of one group in one go */
 enum { CLOCK_EVERY = 16 };    /* passes between two looks at the clock */
 #define QUANTUM_NS 100000000u /* Orleans' activation quantum, 100 ms */
 
-static TEFFI_LOCAL teffi_worker *self;
+TEFFI_LOCAL teffi_worker *teffi_own_worker;
 
 __attribute__((noinline)) teffi_worker *teffi_worker_self(void)
 {
-    return self;
+    return teffi_own_worker;
 }
 
 __attribute__((noinline)) void teffi_worker_become(teffi_worker *w)
 {
-    self = w;
+    teffi_own_worker = w;
 }
 
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
@@ -181,7 +181,7 @@ static bool help_one(teffi_worker *w)
 
 bool teffi_help(teffi_exec *exec)
 {
-    teffi_worker *w = self;
+    teffi_worker *w = teffi_own_worker;
     if (!w || &w->real->exec != exec || w->blocking || w->nested == NESTED_MAX)
         return false;
     /* Somebody waits for a slot, or the end comes: the turn that waits had better sleep. */

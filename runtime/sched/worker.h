@@ -26,6 +26,7 @@
 #ifndef TEFFI_SCHED_WORKER_H
 #define TEFFI_SCHED_WORKER_H
 
+#include "base/local.h"
 #include "fiber/fiber.h"
 #include "platform/thread.h"
 #include "sched/deque.h"
@@ -261,8 +262,10 @@ static inline teffi_group *teffi_slot_take_next(teffi_slot *slot)
 /* ---- worker.c ---- */
 
 /* teffi_worker_self - the worker that this thread is, NULL outside. Never inlined: a turn that
- * moved to another thread must not use the old answer. */
+ * moved to another thread must not use the old answer. teffi_own_worker - the same, for functions
+ * that are never inlined, and look at it before they do what may suspend. */
 teffi_worker *teffi_worker_self(void);
+TEFFI_LOCAL_EXTERN teffi_worker *teffi_own_worker;
 
 /* teffi_worker_become - this thread is w from now on; NULL: it is no worker any more. */
 void teffi_worker_become(teffi_worker *w);
