@@ -93,14 +93,15 @@ typedef struct visit {
 
 /* ---- the target ---- */
 
-static bool let_go(teffi_activation *act)
+/* Not inlined, as claim_found and late below: most calls find their grain where it was. */
+__attribute__((noinline)) static bool let_go(teffi_activation *act)
 {
     teffi_group_release(&act->group);
     return false;
 }
 
 /* out: act, when it was idle and is the one that is meant. */
-static teffi_activation *claim_it(teffi_activation *act, const teffi_ident *ident)
+static inline teffi_activation *claim_it(teffi_activation *act, const teffi_ident *ident)
 {
     if (!act || !teffi_group_claim(&act->group))
         return NULL;
@@ -110,14 +111,11 @@ static teffi_activation *claim_it(teffi_activation *act, const teffi_ident *iden
     return NULL;
 }
 
-static teffi_activation *claim_any(teffi_grains *grains, teffi_ask *ask)
+__attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
     const teffi_ident *ident = &ask->ident;
     bool certain;
-    teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ident->hash), ident);
-    if (act)
-        return act;
-    act = teffi_catalog_find(grains, ident, &certain);
+    teffi_activation *act = teffi_catalog_find(grains, ident, &certain);
     act = act ? claim_it(act, ident) : certain ? teffi_catalog_claim_new(grains, ident) : NULL;
     if (act)
         teffi_seen_put(&grains->seen, ident->hash, act);
@@ -135,7 +133,7 @@ static const teff_method *own_method(const teff_type_info *info, const teff_meth
 }
 
 /* May the visit's request start at once? As the activation has its method. */
-static bool admits(const teffi_activation *act, visit *v)
+static inline bool admits(const teffi_activation *act, visit *v)
 {
     const teff_type_info *info = act->type->info;
     const teff_method *method = own_method(info, v->ask->method);
@@ -151,13 +149,15 @@ static bool admits(const teffi_activation *act, visit *v)
 }
 
 /* out: the activation, claimed, that may run the method now. */
-static teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, visit *v)
+static inline teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, visit *v)
 {
     if (teffi_membership_ousted(grains->node->membership) ||
         (teffi_locate_may_wait(&grains->locate, ask->ident.hash) &&
          teffi_locate_waits(grains, &ask->ident)))
         return NULL;
-    teffi_activation *act = claim_any(grains, ask);
+    teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ask->ident.hash), &ask->ident);
+    if (!act)
+        act = claim_found(grains, ask);
     if (act && !admits(act, v)) {
         (void)let_go(act);
         return NULL;
@@ -182,7 +182,6 @@ static teffi_call *make_pending(const teffi_ask *ask, const teff_method *method,
     return call;
 }
 
-/* Not inlined: most are in time. */
 __attribute__((noinline)) static teff_err late(const visit *v)
 {
     return teffi_ctx_fail(v->ask->ctx, TEFF_E_TIMEOUT, "%s", teffi_call_late_text);

@@ -83,7 +83,8 @@ static teffi_msg *response_of(teffi_turn *turn, bool stays, teffi_node_id *to)
 
 /* To a caller of this silo the answer is copied, since out may point into the grain's state, and
  * stays; towards another silo it is written or copied before respond returns. */
-static void answer(teffi_turn *turn, const teff_method *method, teff_err err, ProtobufCMessage *out)
+__attribute__((noinline)) static void answer(teffi_turn *turn, const teff_method *method,
+                                             teff_err err, ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
     if (turn->request->item.kind != TEFFI_MSG_REQUEST)
@@ -112,8 +113,8 @@ static bool too_large(const teff_type_info *info, const ProtobufCMessage *body)
 }
 
 /* The caller waits on this thread, below this stack. */
-static void hand_over(teffi_turn *turn, const teff_method *method, teff_err err,
-                      const ProtobufCMessage *out)
+static inline void hand_over(teffi_turn *turn, const teff_method *method, teff_err err,
+                             const ProtobufCMessage *out)
 {
     teffi_in_place *place = turn->place;
     if (!err && out && place->out) {
@@ -125,7 +126,8 @@ static void hand_over(teffi_turn *turn, const teff_method *method, teff_err err,
         (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
-static void end(teffi_turn *turn, const teff_method *method, teff_err err, ProtobufCMessage *out)
+static inline __attribute__((always_inline)) void end(teffi_turn *turn, const teff_method *method,
+                                                      teff_err err, ProtobufCMessage *out)
 {
     const teff_type_info *info = turn->act->type->info;
     if (!err && too_large(info, out))
