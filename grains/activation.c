@@ -323,7 +323,8 @@ static void after_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-static void settle(teffi_activation *act)
+/* Not inlined: after most turns nothing is left to do. */
+__attribute__((noinline)) static void settle_rest(teffi_activation *act)
 {
     if (act->busy)
         return;
@@ -339,6 +340,12 @@ static void settle(teffi_activation *act)
     }
     if (act->phase == TEFFI_DEACTIVATING && !act->busy)
         part(act);
+}
+
+static inline void settle(teffi_activation *act)
+{
+    if (act->phase != TEFFI_VALID || act->reason || act->more || act->stored)
+        settle_rest(act);
 }
 
 static bool idle(teffi_activation *act)

@@ -219,8 +219,6 @@ bool teffi_locate_waits(teffi_grains *grains, const teffi_ident *ident)
 bool teffi_locate_join(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_locate_shard *shard = shard_of(grains, ident->hash);
-    if (!teffi_locate_may_wait(&grains->locate, ident->hash))
-        return false;
     pthread_mutex_lock(&shard->lock);
     teffi_locating *entry = find(shard, ident);
     teff_err err = entry ? join_wait(entry, msg, 0) : TEFF_OK;

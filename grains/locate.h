@@ -66,7 +66,7 @@ bool teffi_locating_any(struct teffi_grains *grains);
 bool teffi_locate_waits(struct teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_locate_join - wait behind earlier requests for the grain, so that none is overtaken while
- * it is being looked up. out: false: nobody waits, msg is still the caller's. */
+ * it is being looked up. As above. out: false: nobody waits, msg is still the caller's. */
 bool teffi_locate_join(struct teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
 
 #endif

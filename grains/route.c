@@ -165,7 +165,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
         return;
     }
-    if (!placed && teffi_locate_join(grains, &ident, msg))
+    if (!placed && teffi_locate_may_wait(&grains->locate, ident.hash) &&
+        teffi_locate_join(grains, &ident, msg))
         return;
     if (try_here(grains, &ident, msg, placed))
         return;
