@@ -16,10 +16,11 @@ static teffi_real *real_of(teffi_exec *exec)
     return (teffi_real *)(void *)exec;
 }
 
-/* This thread as a worker of this executor outside of a blocking region, else NULL. */
+/* This thread as a worker of this executor outside of a blocking region, else NULL. For exec ops
+ * only: they are called by their addresses, so never inlined, and do not suspend. */
 static teffi_worker *own_worker(teffi_real *real)
 {
-    teffi_worker *w = teffi_worker_self();
+    teffi_worker *w = teffi_own_worker;
     return w && w->real == real && !w->blocking ? w : NULL;
 }
 
