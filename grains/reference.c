@@ -163,7 +163,7 @@ static teffi_call *start(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline
     return call;
 }
 
-/* Not inlined, as answer_of and ask_again below: most calls end in place. */
+/* Not inlined, as answer_of, ask_again and send below: most calls end in place. */
 __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, teff_call *call)
 {
     teffi_msg *msg = NULL;
@@ -260,7 +260,7 @@ ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_m
                                                   : ask_once(ctx, type, key, method, in, out);
 }
 
-static teff_err send(const teffi_ask *ask)
+__attribute__((noinline)) static teff_err send(const teffi_ask *ask)
 {
     teffi_msg *msg = NULL;
     teff_err err = make(ask, TEFFI_MSG_ONEWAY, &msg);
@@ -322,8 +322,9 @@ static teff_err closed(teff_ctx *ctx)
 }
 
 /* As ask_once, for who does not wait. */
-static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                          const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+static inline __attribute__((always_inline)) teff_err
+start_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
+          const ProtobufCMessage *in, teff_call *call)
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare(&this, ctx, type, key, method, in);
@@ -332,8 +333,9 @@ static teff_err start_any(teff_ctx *ctx, const teff_type_info *type, const teff_
     return start_call(&this, call);
 }
 
-static teff_err send_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                         const teff_method *method, const ProtobufCMessage *in)
+static inline __attribute__((always_inline)) teff_err
+send_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
+         const ProtobufCMessage *in)
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare(&this, ctx, type, key, method, in);
