@@ -3,10 +3,10 @@
  * One entry, used USES times by its caller: made, sent, waited for or abandoned, given back. Beside
  * it an answer to the first use, which may come at any time later; a link to A that is lost; a
  * forward of the first use's message to B, however late; the sweep and its timer; and time, which
- * passes once: deadlines are near (due), far (due then) or never; and call_trim, which once gives back
- * the memory of the entry while it is free, so that it is zeros (call_space.[ch]). One step per atomic
- * operation, and per plain access that others may meet. use is a ghost: what generations must tell
- * apart. */
+ * passes once: deadlines are near (due), far (due then) or never. Between two uses the entry's memory
+ * may be given back, so that it is zeros (call_space.[ch]); a lock keeps that and the caller apart, so
+ * here the caller does it. One step per atomic operation, and per plain access that others may meet.
+ * use is a ghost: what generations must tell apart. */
 
 #define USES 3
 #define A 1
@@ -29,9 +29,8 @@ bool sweeping;
 byte asked = NEVER;
 bool locked;
 
-bool lent;  /* the entry does not lie in the space: it is the caller's, or call_trim's */
-bool gone;  /* it is zeros, and passed over */
-byte begun; /* the generation that it goes on from */
+bool gone;  /* the entry is zeros, and passed over */
+byte begun; /* the generation that it goes on from then */
 
 byte writers;   /* enders that write err, text, reply */
 byte signalled; /* the use whose end was */
@@ -103,24 +102,38 @@ inline watch(d)
     fi
 }
 
-/* Under the table's lock; made an entry again if need be. */
+/* Under the table's lock: made an entry again if need be. */
 inline take_entry()
 {
-    atomic {
-        !lent -> lent = true;
-        if
-        :: gone ->
+    if
+    :: gone ->
 #ifndef MUTANT_GONE_FOR_LONG
-            gone = false;
+        gone = false;
 #endif
 #ifdef MUTANT_GENERATIONS_RESTART
-            begun = 0;
+        begun = 0;
 #endif
+        d_step {
             generation = begun;
             begun = 0
-        :: else
-        fi
+        }
+    :: else
+    fi
+}
+
+/* Nobody has the entry: its block is whole. */
+inline forget()
+{
+    begun = generation;
+#ifndef MUTANT_EARLIEST_LATE
+    earliest = NEVER;
+#endif
+    d_step {
+        generation = 0;
+        sent = 0;
+        deadline = NEAR
     }
+    gone = true
 }
 
 inline new()
@@ -151,6 +164,10 @@ inline new()
     }
 #ifndef MUTANT_WATCH_FIRST
     watch(deadline)
+#endif
+#ifdef MUTANT_EARLIEST_LATE
+    ;
+    earliest = NEVER
 #endif
 }
 
@@ -234,9 +251,12 @@ proctype caller()
         fi;
         atomic {
             assert(writers == 0 && !pending);
-            in_use = false;
-            lent = false
+            in_use = false
         }
+        if
+        :: use < USES -> forget()
+        :: true
+        fi
     :: else -> break
     od
 }
@@ -306,31 +326,6 @@ proctype forward()
         :: else
         fi
     }
-}
-
-/* Its block is whole, after the first use: the one that all come late to. */
-proctype trim()
-{
-end:
-#ifdef MUTANT_FORGET_IN_USE
-    atomic { out && use == 1 && !pending -> lent = true; begun = generation }
-#else
-    atomic { out && use == 1 && !lent -> lent = true; begun = generation }
-#endif
-#ifndef MUTANT_EARLIEST_LATE
-    earliest = NEVER;
-#endif
-    d_step {
-        assert(!in_use);
-        generation = 0;
-        sent = 0;
-        deadline = NEAR
-    }
-    atomic { gone = true; lent = false }
-#ifdef MUTANT_EARLIEST_LATE
-    ;
-    earliest = NEVER
-#endif
 }
 
 proctype time()
@@ -437,7 +432,6 @@ init
         run lost();
         run forward();
         run time();
-        run trim();
         run sweep();
         run quiet()
     }
