@@ -91,7 +91,7 @@ static __attribute__((noinline)) void flush(teffi_call_table *table, teffi_call_
     lane->n = 0;
 }
 
-static teffi_call *get_shared(teffi_call_table *table)
+static __attribute__((noinline)) teffi_call *get_shared(teffi_call_table *table)
 {
     pthread_mutex_lock(&table->lock);
     teffi_call *call = pop(&table->shared);
@@ -104,7 +104,7 @@ static teffi_call *get_shared(teffi_call_table *table)
     return call;
 }
 
-static void put_shared(teffi_call_table *table, teffi_call *call)
+static __attribute__((noinline)) void put_shared(teffi_call_table *table, teffi_call *call)
 {
     pthread_mutex_lock(&table->lock);
     if (table->shared.n == BATCH) {
