@@ -168,9 +168,14 @@ static teffi_group *longer(teffi_worker *w)
 teffi_group *teffi_find_near(teffi_worker *w)
 {
     teffi_group *group = local(w);
+    if (!group)
+        group = global_batch(w);
+    /* While others have work, what was put off can wait, and more may come to it. */
+    if (!group && teffi_laters_any(w->slot))
+        group = steal(w);
     if (!group && teffi_laters_run(w->slot))
         group = local(w);
-    return group ? group : global_batch(w);
+    return group;
 }
 
 teffi_group *teffi_find(teffi_worker *w, bool patient)
@@ -178,6 +183,8 @@ teffi_group *teffi_find(teffi_worker *w, bool patient)
     teffi_group *group = w->real->special ? longer(w) : NULL;
     if (!group)
         group = teffi_find_near(w);
+    if (!group && teffi_laters_any(w->slot))
+        return NULL; /* put off anew */
     if (!group && patient)
         teffi_nap(w);
     if (!group && teffi_search_begin(w))

@@ -11,7 +11,7 @@ enum { AGE_MAX_NS = 50000 }; /* of a pass that does not end */
 bool teffi_put_off(teffi_exec *exec, teffi_later *later)
 {
     teffi_worker *w = teffi_worker_self();
-    if (!w || &w->real->exec != exec || w->blocking)
+    if (!w || &w->real->exec != exec || w->blocking || w->ends_pass)
         return false;
     uint32_t was = teffi_enter(w);
     teffi_slot *slot = teffi_slot_kept(w);
@@ -35,6 +35,13 @@ void teffi_laters_do(teffi_slot *slot)
         at->run(at);
         at = next;
     }
+}
+
+void teffi_laters_end(teffi_worker *w)
+{
+    w->ends_pass = true;
+    (void)teffi_laters_run(w->slot);
+    w->ends_pass = false;
 }
 
 void teffi_laters_age(teffi_slot *slot)

@@ -42,12 +42,13 @@ static void stay(teffi_worker *w)
     while (may_stay(w)) {
         (void)teffi_worker_looks(w);
         teffi_group *group = teffi_find_near(w);
-        if (!group)
+        if (group)
+            teffi_worker_run(w, group);
+        else if (!w->slot || !teffi_laters_any(w->slot))
             return;
-        teffi_worker_run(w, group);
     }
     if (w->slot)
-        (void)teffi_laters_run(w->slot);
+        teffi_laters_end(w);
 }
 
 static void visit(teffi_worker *w, void (*fn)(void *arg), void *arg)

@@ -229,7 +229,7 @@ static void loop(teffi_worker *w)
             continue;
         }
         if (teffi_worker_looks(w) && !teffi_slot_in_use(w->real, w->slot)) {
-            (void)teffi_laters_run(w->slot);
+            teffi_laters_end(w);
             leave(w);
             continue;
         }
@@ -238,6 +238,8 @@ static void loop(teffi_worker *w)
             teffi_worker_run(w, group);
             continue;
         }
+        if (w->slot && teffi_laters_any(w->slot))
+            continue;
         rest(w);
         if (w->slot)
             teffi_worker_timers(w);

@@ -127,6 +127,7 @@ struct teffi_worker {
     bool searching;           /* own thread, or whoever wakes it under idle_lock */
     unsigned nested;          /* own thread: turns under the one that helps */
     unsigned blocking;        /* own thread: depth of blocking regions */
+    bool ends_pass;           /* own thread: nothing is put off any more */
     teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
     _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
     uint64_t directs_in;      /* own thread: the run in which directs counts */
@@ -364,15 +365,25 @@ bool teffi_put_off(teffi_exec *exec, teffi_later *later);
  * else any more. */
 void teffi_laters_do(teffi_slot *slot);
 
-/* teffi_laters_run - as do. out: there were any; they may have made groups READY. */
-static inline bool teffi_laters_run(teffi_slot *slot)
+/* teffi_laters_any - is there something to do? In: the slot's owner. */
+static inline bool teffi_laters_any(const teffi_slot *slot)
 {
     /* relaxed: the owner put them there */
-    bool any = atomic_load_explicit(&slot->laters, memory_order_relaxed) != NULL;
+    return atomic_load_explicit(&slot->laters, memory_order_relaxed) != NULL;
+}
+
+/* teffi_laters_run - as do. out: there were any; they may have made groups READY, and have been put
+ * off anew. */
+static inline bool teffi_laters_run(teffi_slot *slot)
+{
+    bool any = teffi_laters_any(slot);
     if (any)
         teffi_laters_do(slot);
     return any;
 }
+
+/* teffi_laters_end - as run, and nothing is put off anew: the worker goes from its slot. */
+void teffi_laters_end(teffi_worker *worker);
 
 /* teffi_laters_age - in a long pass, now_ns has just been read: do what has waited for too long. */
 void teffi_laters_age(teffi_slot *slot);
@@ -388,10 +399,12 @@ void teffi_visit_stop(teffi_real *real);
 
 /* ---- find.c ---- */
 
-/* teffi_find_near - as teffi_find, but without a search: own queues, and the global one. */
+/* teffi_find_near - own queues, and the global one; only with something put off also others'. Does
+ * what was put off before it finds nothing; that may have been put off anew. */
 teffi_group *teffi_find_near(teffi_worker *worker);
 
-/* teffi_find - the next group for this worker. NULL: none; then park. A searching worker that finds
+/* teffi_find - the next group for this worker. NULL: none; then park, unless something was put off
+ * anew. A searching worker that finds
  * one stops searching and sees to it that another goes on.
  * in:   patient: it may nap first. */
 teffi_group *teffi_find(teffi_worker *worker, bool patient);

@@ -30,6 +30,9 @@ PLANTS = {
     "late-work": ("find.c",
                   "    if (!group && teffi_laters_run(w->slot))\n        group = local(w);\n",
                   "    if (!group)\n        (void)teffi_laters_run(w->slot);\n"),
+    # What a worker had put off was put off anew, and the worker goes to sleep.
+    "put-off-anew": ("worker.c", "        if (w->slot && teffi_laters_any(w->slot))\n"
+                     "            continue;\n", ""),
     # A worker blocks and leaves what it had put off to nobody.
     "held-back": ("idle.c", "    (void)teffi_laters_run(w->slot);\n", ""),
     # A slot is retaken without the barrier that makes its worker's flag visible.

@@ -28,6 +28,7 @@ typedef struct token {
     unsigned source, number; /* which thread outside pushed it first, as which of its own */
     unsigned hops;
     bool fresh;  /* not handled yet */
+    bool anew;   /* put it off once more when it comes */
     place *next; /* where its timer, or what was put off, will push it */
 } token;
 
@@ -81,7 +82,9 @@ static void on_timer(teffi_timer *timer)
 static void on_later(teffi_later *later)
 {
     token *t = teffi_container(later, token, later);
-    go_to(t, t->next);
+    if (!t->anew || !exec->ops->put_off(exec, &t->later))
+        go_to(t, t->next);
+    t->anew = false;
 }
 
 static void enter(place *p)
@@ -247,6 +250,7 @@ static void hop(token *t)
         break;
     case 9:
         t->next = to;
+        t->anew = explore_draw(2); /* before: who does it may be the monitor, at once */
         if (exec->ops->put_off(exec, &t->later))
             return;
         break;
