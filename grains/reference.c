@@ -7,7 +7,7 @@
 #include "route.h"
 #include "turn.h"
 
-enum { CLIENT_RETRY_MS = 20 };
+enum { CLIENT_RETRY_MS = 20, FEW = 8 };
 
 static teff_err check(teff_ctx *ctx, const teff_type_info *type, const teff_method *method,
                       const ProtobufCMessage *in)
@@ -164,13 +164,15 @@ static teffi_call *start(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline
 }
 
 /* Not inlined, as answer_of, ask_again and send below: most calls end in place. */
-__attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, teff_call *call)
+__attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
+                                                     teff_call *call)
 {
     teffi_msg *msg = NULL;
     call->impl = NULL;
     teff_err err = make(ask, TEFFI_MSG_REQUEST, &msg);
     if (!msg)
         return err;
+    msg->awaited = awaited;
     call->impl = start(ask, msg, deadline_of(ask->ctx, ask->method));
     if (call->impl)
         return TEFF_OK;
@@ -234,7 +236,7 @@ ask_once(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const t
     if (err)
         return err;
     if (!ctx->owner || !teffi_direct_ask(&this, out, &call.impl, &err))
-        err = start_call(&this, &call);
+        err = start_call(&this, true, &call);
     return err || !call.impl ? err : answer_of(ctx, call, method, out);
 }
 
@@ -279,7 +281,7 @@ __attribute__((noinline)) static teff_err send(const teffi_ask *ask)
 /* One suspension for all of them. */
 static void await_each(teff_ctx *ctx, const teff_call *calls, size_t n)
 {
-    teffi_wait **waits = teff_alloc(ctx, (n + 1) * sizeof *waits);
+    teffi_wait *few[FEW] = {NULL}, **waits = n <= FEW ? few : teff_alloc(ctx, n * sizeof *waits);
     size_t n_waits = 0;
     for (size_t i = 0; i < n; i++)
         if (calls[i].impl)
@@ -330,7 +332,7 @@ start_any(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teff_err err = prepare(&this, ctx, type, key, method, in);
     if (err || (ctx->owner && teffi_direct_start(&this, &call->impl)))
         return err;
-    return start_call(&this, call);
+    return start_call(&this, false, call);
 }
 
 static inline __attribute__((always_inline)) teff_err

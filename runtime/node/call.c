@@ -309,8 +309,7 @@ void teffi_call_release(teffi_call *call)
     teffi_call_put(&call->node->calls.table, call);
 }
 
-/* The context has seen the end. A thread reads done under its lock only; it has looked when it has
- * let it arrive. */
+/* The context has seen the end: a thread, when it has let it arrive. */
 static bool was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;

@@ -7,6 +7,8 @@
 #include "base/bug.h"
 #include "node/ctx.h"
 
+enum { WAIT_NEW, WAIT_AWAITED, WAIT_DONE };
+
 void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait *wait))
 {
     memset(wait, 0, sizeof *wait);
@@ -33,9 +35,12 @@ void teffi_wait_signal(teffi_wait *wait)
         return;
     }
     teff_ctx *ctx = wait->ctx;
+    /* release: what it ended with, for who finds it done and may free it from here on; acquire:
+     * who sleeps has said so before */
+    if (atomic_exchange_explicit(&wait->word, WAIT_DONE, memory_order_acq_rel) != WAIT_AWAITED)
+        return;
     pthread_mutex_lock(&ctx->lock);
-    wait->done = true;
-    if (wait->awaited && --ctx->waiting == 0) /* one wake-up for all that it waits for */
+    if (--ctx->waiting == 0) /* one wake-up for all that it waits for */
         pthread_cond_signal(&ctx->cond);
     pthread_mutex_unlock(&ctx->lock);
 }
@@ -84,18 +89,43 @@ static void block(teff_ctx *ctx)
     pthread_mutex_lock(&ctx->lock);
 }
 
-static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+bool teffi_wait_done(const teffi_wait *wait)
+{
+    /* acquire: pairs with signal */
+    return wait->group ? wait->done
+                       : atomic_load_explicit(&wait->word, memory_order_acquire) == WAIT_DONE;
+}
+
+static bool all_done(teffi_wait *const *waits, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!teffi_wait_done(waits[i]))
+            return false;
+    return true;
+}
+
+static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     pthread_mutex_lock(&ctx->lock);
     for (size_t i = 0; i < n; i++) {
-        if (waits[i]->done || waits[i]->awaited)
-            continue;
-        waits[i]->awaited = true;
-        ctx->waiting++;
+        uint32_t word = WAIT_NEW;
+        /* acquire: it was done meanwhile, or release, for the signal that finds it so */
+        ctx->waiting += atomic_compare_exchange_strong_explicit(
+            &waits[i]->word, &word, WAIT_AWAITED, memory_order_acq_rel, memory_order_acquire);
     }
     while (ctx->waiting)
         block(ctx);
     pthread_mutex_unlock(&ctx->lock);
+}
+
+static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    if (!all_done(waits, n)) {
+        teffi_net *net = ctx->node->net;
+        if (net && net->ops->flush)
+            net->ops->flush(net); /* what this thread has sent may have been put off until now */
+        sleep_for(ctx, waits, n);
+    }
     for (size_t i = 0; i < n; i++) {
         if (waits[i]->arrive)
             waits[i]->arrive(waits[i]);

@@ -80,6 +80,7 @@ typedef struct teffi_msg {
     uint16_t flags;
     uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX it is answered UNAVAILABLE */
     bool borrows;      /* body and key lie elsewhere, until send returns */
+    bool awaited;      /* request: its sender does nothing but wait for the answer */
     uint16_t err;      /* response: a teff_err */
     teffi_node_id src; /* whose call it is; response: who answers */
     teffi_node_id via; /* the gateway of a client's call, else none */

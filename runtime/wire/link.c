@@ -185,6 +185,7 @@ static void link_free(teffi_net *net)
         nng_stream_listener_close(link->listener);
     nng_aio_stop(link->accept_aio);
     teffi_link_tick_stop(link);
+    teffi_link_burst_end(link); /* nobody sends any more, but out of an event */
     teffi_link_recv_reclaim(link);
     kill_all(link);
     forget_nodes(link);
@@ -200,6 +201,7 @@ static const teffi_net_ops link_ops = {
     .peer_remove = teffi_link_peer_remove,
     .dial = teffi_link_dial,
     .send = teffi_link_send,
+    .flush = teffi_link_flush,
     .counters = link_counters,
     .shutdown = teffi_link_shutdown,
     .free = link_free,

@@ -31,7 +31,8 @@ enum {
     LINK_WRITE_MAX = 256 * 1024,  /* of one write */
     LINK_FLUSH_BYTES = 16 * 1024, /* a pass's frames are written when there are so many */
     LINK_WRITES_INLINE = 4,       /* in a row, for what was appended meanwhile */
-    LINK_BURST_NS = 100000,       /* between two writes of threads that are no workers */
+    LINK_BURST_NS = 1000000,      /* between two writes of threads that are no workers */
+    LINK_BURST_MAX_NS = 1000000,  /* at most, until they are written though nobody waits */
     LINK_READS_INLINE = 8,        /* in a row, when each fills its buffer */
     LINK_GUESS_EVERY = 8,         /* large frames: once more is there another behind it? */
     LINK_LARGE = 16 * 1024,       /* a frame of which a large part is not copied */
@@ -143,6 +144,7 @@ struct teffi_conn {
     _Atomic uint64_t sending_since_ns; /* a write is in flight since, 0 = none */
     _Atomic uint64_t wrote_ns;         /* the last write's beginning, once it has ended */
     _Atomic bool late;                 /* the ticker killed it: its handshake took too long */
+    bool silent;                       /* the ticker's own: it killed it */
 
     /* guarded by owner->lock */
     teffi_conn *next, *prev;           /* among all that have not ended */
@@ -162,6 +164,7 @@ struct teffi_conn {
     uint64_t fill_frames;
     uint64_t filled_ns; /* the clock at the first of them since they were put off */
     bool put_off;       /* later is with the executor, and holds a reference */
+    bool in_burst;      /* burst is with the link, and holds one */
     bool sending;       /* fly and fly_at are the flight's own meanwhile */
     bool torn;          /* the last flight did not arrive whole; sending stays */
     bool ending;        /* the reader came to its end: the flight ends the connection */
@@ -174,7 +177,9 @@ struct teffi_conn {
     pthread_mutex_t read_gate, write_gate;
     bool shut; /* nothing is given to the stream any more */
 
-    teffi_later later; /* the executor's while put_off */
+    teffi_later later;     /* the executor's while put_off */
+    teffi_later burst;     /* the link's while in_burst */
+    teffi_later next_read; /* the executor's instead of a receive in flight */
 
     /* the flight's */
     teffi_out fly;
@@ -235,6 +240,7 @@ struct teffi_link {
     _Atomic bool direct; /* the executor has stopped: reads stay on nng's threads */
 
     teffi_parker tick_parker; /* any thread wakes the ticker */
+    _Atomic bool tick_asked;  /* to look at everything, not only at bursts */
 
     _Atomic uint64_t facts[LINK_FACTS];
     _Atomic uint64_t logged_s[LINK_FACTS];
@@ -242,6 +248,9 @@ struct teffi_link {
     _Atomic uint64_t self_node; /* self.node in one word; written under lock */
 
     link_way ways[LINK_WAY_LINES][LINK_WAYS]; /* written under lock, read without */
+
+    teffi_later *_Atomic bursts; /* link_burst.c */
+    _Atomic bool burst_due;      /* the ticker was told of them */
 
     /* guarded by lock */
     pthread_mutex_t lock;
@@ -363,6 +372,8 @@ void teffi_link_ways_shut(link_node *node); /* both of its connections */
 void teffi_link_send_cb(void *arg);
 /* teffi_link_send_later - a conn's later: the frames of a pass. */
 void teffi_link_send_later(teffi_later *later);
+/* teffi_link_send_burst - a conn's burst: the frames of threads that are no workers. */
+void teffi_link_send_burst(teffi_later *later);
 /* teffi_link_send_control - queue and flush; handshake frames overtake what waits. */
 void teffi_link_send_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 /* teffi_link_send_open - the handshake is over: what waits may go. */
@@ -380,8 +391,22 @@ teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg);
  * in:   size, body_len, as teffi_frame_size said. */
 teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
 
+/* ---- link_burst.c --------------------------------------------------------------------------- */
+/* teffi_link_burst_put - conn's burst, with a reference: until a thread waits, or a millisecond. */
+void teffi_link_burst_put(teffi_conn *conn);
+/* teffi_link_burst_end - write what was put. Without a lock. teffi_link_flush - the net's op. */
+void teffi_link_burst_end(teffi_link *link);
+/* teffi_link_burst_end_mine - if this thread has put something since it did so last. */
+void teffi_link_burst_end_mine(teffi_link *link);
+void teffi_link_flush(teffi_net *net);
+/* teffi_link_burst_due - the ticker's: has something been put? Then soon: _late - write it. */
+bool teffi_link_burst_due(teffi_link *link);
+void teffi_link_burst_late(teffi_link *link);
+
 /* ---- link_recv.c ---------------------------------------------------------------------------- */
 void teffi_link_recv_cb(void *arg);
+/* teffi_link_recv_later - a conn's next_read: at the end of a pass. */
+void teffi_link_recv_later(teffi_later *later);
 /* teffi_link_recv_go_on - what is still buffered, then the next receive. in: takes one reference
  * over. */
 void teffi_link_recv_go_on(teffi_conn *conn);

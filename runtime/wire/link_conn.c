@@ -80,6 +80,8 @@ teffi_conn *teffi_link_conn_new(teffi_link *link, bool dialled)
     pthread_mutex_init(&conn->read_gate, NULL);
     pthread_mutex_init(&conn->write_gate, NULL);
     conn->later.run = teffi_link_send_later;
+    conn->burst.run = teffi_link_send_burst;
+    conn->next_read.run = teffi_link_recv_later;
     /* relaxed: any of them will do */
     uint32_t n = atomic_fetch_add_explicit(&link->next_reader, 1, memory_order_relaxed);
     conn->reader = &link->readers[n % LINK_READERS];

@@ -101,4 +101,6 @@ void teffi_link_event_drain(link_node *node)
     if (gone)
         teffi_link_node_unref(node); /* the table's */
     teffi_link_node_unref(node);
+    teffi_link_burst_end_mine(
+        link); /* what the owner sent meanwhile, on a thread that does not wait */
 }

@@ -62,6 +62,16 @@ static bool receive(teffi_conn *conn)
     return teffi_link_conn_submit(conn, &conn->read_gate, nng_stream_recv, conn->recv_aio);
 }
 
+/* Much came, so more is on its way: a worker looks for it at the end of its pass, when what came is
+ * done with, and finds it there mostly. in: a reference, which is later's then. out: false: this
+ * thread has no pass, or there is no hurry. */
+static bool receive_later(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    return conn->take_aio && conn->got > LINK_READ_HERE && conn->state == CONN_UP && exec &&
+           exec->ops->put_off && exec->ops->put_off(exec, &conn->next_read);
+}
+
 static bool malformed(teffi_conn *conn, const char *what)
 {
     char remote[64];
@@ -239,7 +249,7 @@ static void dispose(teffi_conn *conn, progress p)
         if (p == BROKEN || !receive_now(conn))
             break;
     }
-    if (p != BROKEN && receive(conn))
+    if (p != BROKEN && (receive_later(conn) || receive(conn)))
         return;
     teffi_link_conn_end(conn);
     teffi_link_conn_unref(conn);
@@ -262,6 +272,30 @@ static void go_on(teffi_conn *conn)
 void teffi_link_recv_go_on(teffi_conn *conn)
 {
     go_on(conn);
+}
+
+/* out: something came, and this thread may go on with it: not the monitor, whose worker is busy. */
+static bool try_receive(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    if (!exec->ops->worker || !exec->ops->worker(exec))
+        return false;
+    offer(conn, conn->take_aio);
+    if (!teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio))
+        return false;
+    count_read(conn, conn->take_aio);
+    return true;
+}
+
+void teffi_link_recv_later(teffi_later *later)
+{
+    teffi_conn *conn = teffi_container(later, teffi_conn, next_read);
+    if (try_receive(conn)) {
+        go_on(conn);
+    } else if (!receive(conn)) {
+        teffi_link_conn_end(conn);
+        teffi_link_conn_unref(conn);
+    }
 }
 
 /* ---- on a worker ---- */

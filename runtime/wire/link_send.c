@@ -169,14 +169,17 @@ void teffi_link_send_later(teffi_later *later)
         teffi_link_conn_unref(conn);
 }
 
-/* A thread that is no worker has no pass. When it comes right behind another write there may be
- * more: nng's thread ends this one, and what comes meanwhile goes together. */
-static void fly_outside(teffi_conn *conn)
+void teffi_link_send_burst(teffi_later *later)
 {
-    if (teffi_link_now(conn->owner) - conn->wrote_ns < LINK_BURST_NS)
-        write_some(conn);
+    teffi_conn *conn = teffi_container(later, teffi_conn, burst);
+    pthread_mutex_lock(&conn->lock);
+    conn->in_burst = false;
+    bool mine = take_off(conn);
+    pthread_mutex_unlock(&conn->lock);
+    if (mine)
+        fly(conn); /* with burst's reference */
     else
-        fly(conn);
+        teffi_link_conn_unref(conn);
 }
 
 static void put_control(teffi_conn *conn, teffi_out *out, uint8_t kind, const uint8_t *payload,
@@ -251,12 +254,12 @@ static bool has_room(const teffi_conn *conn, size_t size, bool answer)
     return waiting == 0 || (waiting < max && size <= max - waiting);
 }
 
-/* Lock held. In one pass the clock is read once: time left is told in milliseconds. */
+/* Lock held. In one pass, or burst, the clock is read once: time left is told in milliseconds. */
 static uint64_t now_for(teffi_conn *conn, const teffi_msg *msg)
 {
     if (!msg->deadline_ns)
         return 0;
-    if (!conn->put_off || !conn->filled_ns)
+    if ((!conn->put_off && !conn->in_burst) || !conn->filled_ns)
         conn->filled_ns = teffi_link_now(conn->owner);
     return conn->filled_ns;
 }
@@ -305,43 +308,70 @@ static teff_err append(teffi_conn *conn, teffi_msg *msg, size_t size, size_t bod
     return put_frame(conn, msg, size, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
 }
 
-typedef enum next_step { LEAVE_IT, PUT_OFF, WRITE } next_step;
+typedef enum next_step { LEAVE_IT, PUT_OFF, GATHER, WRITE } next_step;
+
+static bool on_worker(const teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    return exec && exec->ops->put_off && exec->ops->worker && exec->ops->worker(exec);
+}
+
+/* Lock held. A thread outside: right behind another write there may be more. */
+static bool more_follow(teffi_conn *conn, const teffi_msg *msg)
+{
+    if (msg->awaited)
+        return false;
+    if (!msg->deadline_ns) /* else it was just read */
+        conn->filled_ns = teffi_link_now(conn->owner);
+    return conn->filled_ns < conn->wrote_ns + LINK_BURST_NS;
+}
 
 /* Lock held; a frame was appended. */
-static next_step next(teffi_conn *conn)
+static next_step next(teffi_conn *conn, const teffi_msg *msg)
 {
     if (conn->sending || !conn->open)
         return LEAVE_IT; /* it goes with the next flight */
-    bool much = conn->fill.total >= LINK_FLUSH_BYTES;
-    if (conn->put_off && !much)
-        return LEAVE_IT;
-    if (much)
+    if (conn->fill.total >= LINK_FLUSH_BYTES)
         return take_off(conn) ? WRITE : LEAVE_IT;
-    conn->put_off = true;
-    conn->filled_ns = 0;
-    return PUT_OFF;
+    if (conn->put_off)
+        return LEAVE_IT;
+    if (on_worker(conn)) {
+        conn->put_off = true;
+        conn->filled_ns = 0;
+        return PUT_OFF;
+    }
+    if (conn->in_burst && !msg->awaited)
+        return LEAVE_IT;
+    if (more_follow(conn, msg)) {
+        conn->in_burst = true;
+        return GATHER;
+    }
+    return take_off(conn) ? WRITE : LEAVE_IT;
 }
 
-static bool put_off(teffi_conn *conn)
+static void put_off(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
-    return exec && exec->ops->put_off && exec->ops->put_off(exec, &conn->later);
+    if (!exec->ops->put_off(exec, &conn->later))
+        teffi_link_send_later(&conn->later);
 }
 
 teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len)
 {
     bool kept = false;
     teff_err err = append(conn, msg, size, body_len, &kept);
-    next_step step = err ? LEAVE_IT : next(conn);
+    next_step step = err ? LEAVE_IT : next(conn, msg);
     if (step != LEAVE_IT)
-        teffi_link_conn_ref(conn); /* the flight's, or later's */
+        teffi_link_conn_ref(conn); /* the flight's, later's, or burst's */
     pthread_mutex_unlock(&conn->lock);
     if (err)
         return err;
     if (step == WRITE)
         fly(conn);
-    else if (step == PUT_OFF && !put_off(conn))
-        end_pass(conn) ? fly_outside(conn) : teffi_link_conn_unref(conn);
+    else if (step == PUT_OFF)
+        put_off(conn);
+    else if (step == GATHER)
+        teffi_link_burst_put(conn);
     if (!kept)
         teffi_msg_free(msg);
     return TEFF_OK;

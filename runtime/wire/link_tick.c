@@ -41,6 +41,9 @@ static void meet_fate(teffi_conn *conn, fate what)
         teffi_link_conn_kill(conn);
         break;
     case FATE_SILENT:
+        if (conn->silent)
+            break; /* it was killed, and has not come to its end yet */
+        conn->silent = true;
         teffi_link_note(link, LINK_SILENT, "node %08x: silent for %u heartbeats of %u ms, closed",
                         conn->peer.node.silo, LINK_SILENT_HEARTBEATS, link->heartbeat_ms);
         teffi_link_conn_kill(conn);
@@ -146,11 +149,28 @@ static uint64_t tick(teffi_link *link)
     return ns;
 }
 
+/* For so long, or until somebody asks for a look. Who only sleeps for bursts writes them, and looks
+ * at everything now and then. */
+static void rest(teffi_link *link, uint64_t ns)
+{
+    uint64_t began_ns = teffi_link_now(link);
+    for (bool soon = true; soon;) {
+        bool bursts = teffi_link_burst_due(link);
+        teffi_parker_wait(&link->tick_parker, bursts ? LINK_BURST_MAX_NS : ns);
+        if (bursts)
+            teffi_link_burst_late(link);
+        /* acquire: pairs with tick_soon, for what it was asked for */
+        soon = !atomic_exchange_explicit(&link->tick_asked, false, memory_order_acquire) &&
+               (bursts || teffi_link_burst_due(link)) &&
+               !older(began_ns, teffi_link_now(link), LINK_TICK_MIN_MS * 1000000u);
+    }
+}
+
 static void tick_on(void *arg)
 {
     teffi_link *link = arg;
     for (uint64_t ns; (ns = tick(link));)
-        teffi_parker_wait(&link->tick_parker, ns);
+        rest(link, ns);
 }
 
 teff_err teffi_link_tick_start(teffi_link *link)
@@ -163,6 +183,8 @@ teff_err teffi_link_tick_start(teffi_link *link)
 
 void teffi_link_tick_soon(teffi_link *link)
 {
+    /* release: pairs with rest */
+    atomic_store_explicit(&link->tick_asked, true, memory_order_release);
     teffi_parker_wake(&link->tick_parker);
 }
 

@@ -130,9 +130,14 @@ static void answer(const teffi_call *call)
     teffi_call_answer(&node, msg);
 }
 
+static bool has_ended(const teffi_call *call)
+{
+    return teffi_wait_done(&call->wait);
+}
+
 static bool is_late(const teffi_call *call)
 {
-    return call->wait.done && call->err == TEFF_E_TIMEOUT;
+    return has_ended(call) && call->err == TEFF_E_TIMEOUT;
 }
 
 static uint64_t deadline_of(const teffi_call *call)
@@ -217,9 +222,9 @@ static void a_shorter_one_comes_first(void **state)
     assert_int_equal(sets, 3);
     assert_int_equal(cancels, 2);
     pass(20 + LATE_MAX_MS);
-    assert_true(is_late(faster) && !fast->wait.done);
+    assert_true(is_late(faster) && !has_ended(fast));
     pass(80 + LATE_MAX_MS);
-    assert_true(is_late(fast) && !slow->wait.done);
+    assert_true(is_late(fast) && !has_ended(slow));
     pass(60000);
     assert_true(is_late(slow));
     assert_int_equal(fires, 3);
@@ -235,7 +240,7 @@ static void one_that_has_none_never_ends_so(void **state)
     assert_true(is_late(other) && teffi_call_pending(call));
     assert_null(timer);
     answer(call);
-    assert_true(call->wait.done && !call->err);
+    assert_true(has_ended(call) && !call->err);
 }
 
 static void one_that_is_late_when_it_comes_ends(void **state)
@@ -361,7 +366,7 @@ static void a_call_that_comes_as_the_timer_fires_is_watched(void **state)
     teffi_call *fast = call_until(now_ns - 5 * MS), *next = call_until(now_ns + 5 * MS);
     assert_null(timer);
     t->fire(t);
-    assert_true(is_late(slow) && is_late(fast) && !next->wait.done);
+    assert_true(is_late(slow) && is_late(fast) && !has_ended(next));
     assert_non_null(timer);
     pass(5 + LATE_MAX_MS);
     assert_true(is_late(next));
@@ -384,7 +389,7 @@ static void a_late_answer_finds_another_use(void **state)
         teffi_call_lost(&node, (teffi_node_id){7, 7}, false);
         assert_true(teffi_call_pending(again));
         answer(again);
-        assert_true(again->wait.done && !again->err);
+        assert_true(has_ended(again) && !again->err);
         teff_ctx_reset(ctx);
     }
 }
@@ -399,14 +404,14 @@ static void a_goodbye_ends_what_only_that_node_could_answer(void **state)
     teffi_call_asks(other, two);
     assert_true(teffi_calls_sent_to(&node, one));
     teffi_call_lost(&node, one, true);
-    assert_true(system->wait.done && system->err == TEFF_E_UNREACHABLE);
+    assert_true(has_ended(system) && system->err == TEFF_E_UNREACHABLE);
     assert_true(teffi_call_pending(grain) && teffi_call_pending(other));
     teffi_call_lost(&node, one, false);
-    assert_true(grain->wait.done && grain->err == TEFF_E_UNREACHABLE);
+    assert_true(has_ended(grain) && grain->err == TEFF_E_UNREACHABLE);
     assert_false(teffi_calls_sent_to(&node, one));
     assert_true(teffi_calls_sent_to(&node, two));
     teffi_calls_cancel(&node);
-    assert_true(other->wait.done && other->err == TEFF_E_CANCELLED);
+    assert_true(has_ended(other) && other->err == TEFF_E_CANCELLED);
 }
 
 int main(void)
