@@ -233,7 +233,7 @@ enum { CALLS_A_TURN = 4096, BLOBS_A_TURN = 256 };
 static double take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first)
 {
     uint64_t most = strcmp(what, "blob-call") == 0 ? BLOBS_A_TURN : CALLS_A_TURN, done = 0;
-    if (strstr(what, "one-way"))
+    if (strstr(what, "one-way") || strcmp(what, "window") == 0)
         most = n;
     double ns = 0;
     if (width)
