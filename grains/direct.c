@@ -111,14 +111,32 @@ static inline teffi_activation *claim_it(teffi_activation *act, const teffi_iden
     return NULL;
 }
 
+/* Its hash, and what waits for it, are the activation's that is guessed. */
+static inline teffi_activation *claim_seen(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_activation *act = teffi_seen_get(&grains->seen, teffi_seen_mark(ident));
+    if (!act)
+        return NULL;
+    uint64_t hash = atomic_load_explicit(&act->hash, memory_order_relaxed);
+    if (teffi_locate_may_wait(&grains->locate, hash) || !(act = claim_it(act, ident)))
+        return NULL;
+    if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
+        return act;
+    (void)let_go(act); /* it was another's when it was looked at */
+    return NULL;
+}
+
 __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
-    const teffi_ident *ident = &ask->ident;
+    teffi_ident *ident = &ask->ident;
     bool certain;
+    ident->hash = teffi_key_hash(ident->type, ident->key, ident->key_len);
+    if (teffi_locate_may_wait(&grains->locate, ident->hash) && teffi_locate_waits(grains, ident))
+        return NULL;
     teffi_activation *act = teffi_catalog_find(grains, ident, &certain);
     act = act ? claim_it(act, ident) : certain ? teffi_catalog_claim_new(grains, ident) : NULL;
     if (act)
-        teffi_seen_put(&grains->seen, ident->hash, act);
+        teffi_seen_put(&grains->seen, teffi_seen_mark(ident), act);
     ask->elsewhere = !act && certain;
     if (ask->elsewhere)
         ask->hint = teffi_hint_get(&grains->hints, ident->hash);
@@ -151,11 +169,9 @@ static inline bool admits(const teffi_activation *act, visit *v)
 /* out: the activation, claimed, that may run the method now. */
 static inline teffi_activation *claim(teffi_grains *grains, teffi_ask *ask, visit *v)
 {
-    if (teffi_membership_ousted(grains->node->membership) ||
-        (teffi_locate_may_wait(&grains->locate, ask->ident.hash) &&
-         teffi_locate_waits(grains, &ask->ident)))
+    if (teffi_membership_ousted(grains->node->membership))
         return NULL;
-    teffi_activation *act = claim_it(teffi_seen_get(&grains->seen, ask->ident.hash), &ask->ident);
+    teffi_activation *act = claim_seen(grains, &ask->ident);
     if (!act)
         act = claim_found(grains, ask);
     if (act && !admits(act, v)) {
@@ -222,7 +238,6 @@ static inline bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
     teffi_grains *grains = ask->ctx->node->grains;
     if (!teffi_direct_may(grains->node->exec, beside))
         return false;
-    ask->ident.hash = teffi_key_hash(ask->type->id, ask->bytes, ask->ident.key_len);
     v->ask = ask;
     v->place.caller = ask->ctx;
     v->place.in = ask->in;

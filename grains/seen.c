@@ -1,4 +1,4 @@
-/* seen.c - a table of guesses, direct mapped by hash.
+/* seen.c - a table of guesses, direct mapped.
  * Way:     direct -> [seen] -> activation */
 #include "seen.h"
 
@@ -15,12 +15,12 @@ void teffi_seen_fini(teffi_seen *seen)
     seen->slots = NULL;
 }
 
-void teffi_seen_put(teffi_seen *seen, uint64_t hash, teffi_activation *act)
+void teffi_seen_put(teffi_seen *seen, uint64_t mark, teffi_activation *act)
 {
     uint64_t address = (uintptr_t)act;
     if (!seen->slots || address >> TEFFI_SEEN_ADDRESS_BITS)
         return;
     /* release: pairs with teffi_seen_get */
-    atomic_store_explicit(&seen->slots[hash % TEFFI_SEEN_SLOTS], teffi_seen_tag(hash) | address,
+    atomic_store_explicit(&seen->slots[mark % TEFFI_SEEN_SLOTS], teffi_seen_tag(mark) | address,
                           memory_order_release);
 }
