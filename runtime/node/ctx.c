@@ -238,10 +238,19 @@ teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
     return op->err;
 }
 
-teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **reply)
+/* Not inlined: most that were started have ended when they are awaited, one by one or together. */
+__attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call)
 {
     teffi_wait *wait = &call->wait;
     teffi_await(ctx, &wait, 1);
+}
+
+teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **reply)
+{
+    if (ctx->group && call->wait.done)
+        (void)teff_reschedule();
+    else
+        await_call(ctx, call);
     if (call->err)
         return teffi_ctx_fail(ctx, call->err, "%s", call->text ? call->text : "");
     if (reply)
