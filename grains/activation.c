@@ -165,14 +165,19 @@ static void start(teffi_activation *act, teffi_msg *msg, const teff_method *meth
 
 /* The memory may have been given to another grain since the sender looked, or was another's all the
  * time, of the same hash. */
-static bool misdirected(teffi_activation *act, teffi_msg *msg)
+static bool misdirected(const teffi_activation *act, const teffi_msg *msg)
 {
-    teffi_ident ident = teffi_ident_msg(msg), own = teffi_activation_ident(act);
-    if (teffi_ident_is(&ident, &own))
-        return false;
-    if (own.hash == ident.hash)
-        teffi_catalog_twins(act->grains, ident.hash);
-    return true;
+    return act->type->info->id != msg->type_id || act->key_len != msg->key_len ||
+           !teffi_key_same(teffi_activation_key_bytes(act), msg->key, msg->key_len);
+}
+
+static void redirect(teffi_activation *act, teffi_msg *msg)
+{
+    uint64_t hash = teffi_ident_msg(msg).hash;
+    if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
+        teffi_catalog_twins(act->grains, hash);
+    unqueue(act);
+    teffi_route_again(act->grains, msg);
 }
 
 /* Its life is over, or was never to be: the request shares that, or finds another one. */
@@ -211,8 +216,7 @@ static void admit(teffi_activation *act, teffi_msg *msg)
 static void on_request(teffi_activation *act, teffi_msg *msg)
 {
     if (misdirected(act, msg)) {
-        unqueue(act);
-        teffi_route_again(act->grains, msg);
+        redirect(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
         hand_back(act, msg);
     } else {
