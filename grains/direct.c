@@ -233,7 +233,8 @@ static inline teffi_turn_end run(visit *v)
 }
 
 /* The target, claimed. out: false: through the queue. */
-static inline bool begin(visit *v, teffi_ask *ask, uint32_t kind, bool beside)
+static inline __attribute__((always_inline)) bool begin(visit *v, teffi_ask *ask, uint32_t kind,
+                                                        bool beside)
 {
     teffi_grains *grains = ask->ctx->node->grains;
     if (!teffi_direct_may(grains->node->exec, beside))
