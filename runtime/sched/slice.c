@@ -28,7 +28,7 @@ __attribute__((noinline)) bool teffi_give_way(teffi_worker *w, bool stays)
     return true;
 }
 
-bool teff_reschedule(void)
+__attribute__((noinline)) bool teff_reschedule(void)
 {
     teffi_worker *w = teffi_own_worker;
     /* relaxed: a moment later is soon enough */
