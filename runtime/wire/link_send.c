@@ -38,6 +38,16 @@ static bool is_over(const teffi_conn *conn)
     return conn->linger && !conn->sending && !conn->closed;
 }
 
+/* Lock held. The end of a flight: what a pass or a burst gathers meanwhile goes at its end, many
+ * frames at a time. */
+static bool take_off_again(teffi_conn *conn)
+{
+    bool gathers = (conn->put_off || conn->in_burst) && !conn->linger && !conn->finished;
+    if (gathers && !conn->control.total && conn->fill.total < LINK_FLUSH_BYTES)
+        return false;
+    return take_off(conn);
+}
+
 /* The flight is over, whole or torn. out: true: another one begins, the caller's. Else its
  * reference is gone. */
 static bool land(teffi_conn *conn, bool torn)
@@ -47,7 +57,7 @@ static bool land(teffi_conn *conn, bool torn)
         teffi_out_empty(&conn->fly, (size_t)2 * LINK_WRITE_MAX);
     conn->sending = conn->torn = torn; /* what flew may have arrived in part */
     conn->sending_since_ns = 0;
-    bool next = take_off(conn);
+    bool next = take_off_again(conn);
     bool over = torn || is_over(conn);
     bool end = conn->ending;
     pthread_mutex_unlock(&conn->lock);
@@ -329,8 +339,8 @@ static bool more_follow(teffi_conn *conn, const teffi_msg *msg)
 /* Lock held; a frame was appended. */
 static next_step next(teffi_conn *conn, const teffi_msg *msg)
 {
-    if (conn->sending || !conn->open)
-        return LEAVE_IT; /* it goes with the next flight */
+    if (!conn->open)
+        return LEAVE_IT;
     if (conn->fill.total >= LINK_FLUSH_BYTES)
         return take_off(conn) ? WRITE : LEAVE_IT;
     if (conn->put_off)
@@ -340,8 +350,8 @@ static next_step next(teffi_conn *conn, const teffi_msg *msg)
         conn->filled_ns = 0;
         return PUT_OFF;
     }
-    if (conn->in_burst && !msg->awaited)
-        return LEAVE_IT;
+    if (conn->sending || (conn->in_burst && !msg->awaited))
+        return LEAVE_IT; /* it goes with the next flight */
     if (more_follow(conn, msg)) {
         conn->in_burst = true;
         return GATHER;
