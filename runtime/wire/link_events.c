@@ -86,11 +86,9 @@ static bool take_turn(link_node *node)
     return mine;
 }
 
-void teffi_link_event_drain(link_node *node)
+static void tell_all(link_node *node)
 {
     teffi_link *link = node->owner;
-    if (!take_turn(node))
-        return;
     teffi_link_node_ref(node);
     for (link_event *event; (event = next_event(node));)
         tell(node, event);
@@ -101,6 +99,14 @@ void teffi_link_event_drain(link_node *node)
     if (gone)
         teffi_link_node_unref(node); /* the table's */
     teffi_link_node_unref(node);
-    teffi_link_burst_end_mine(
-        link); /* what the owner sent meanwhile, on a thread that does not wait */
+}
+
+void teffi_link_event_drain(link_node *node)
+{
+    teffi_link *link = node->owner;
+    if (take_turn(node))
+        tell_all(node);
+    /* What the owner sent meanwhile, or the link answered, on a thread that does not wait. Also
+     * without an event: at the link's end no ticker comes after it. */
+    teffi_link_burst_end_mine(link);
 }

@@ -157,6 +157,31 @@ static void a_link_ends_with_reads_under_way(void **state)
     }
 }
 
+/* A client asks what it may not, behind the executor's end: what the link says to it, on the thread
+ * that frees it and with no message to tell, must not keep the link either. */
+static void a_link_ends_with_refusals_under_way(void **state)
+{
+    enum { ASKED = 40, BODY = 64 };
+    (void)state;
+    test_node *b = test_node_start((test_options){.workers = 1});
+    test_node *a = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
+    test_know(a, b);
+    test_send(a, b, 1, 1);
+    test_wait(b, b->messages + test_counters(b).refused_system == 1);
+    b->exec->ops->stop(b->exec);
+    uint64_t before = test_counters(b).bytes_in;
+    for (uint32_t i = 2; i < 2 + ASKED; i++) {
+        teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, i, BODY);
+        msg->src = a->id;
+        msg->to = (teffi_pid){.node = b->id, .slot = 1};
+        assert_int_equal(a->net->ops->send(a->net, b->id, msg), TEFF_OK);
+    }
+    a->net->ops->flush(a->net);
+    test_wait(b, test_counters(b).bytes_in - before > (uint64_t)ASKED * BODY);
+    test_node_stop(b);
+    test_node_stop(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +190,7 @@ int main(void)
         cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
         cmocka_unit_test(workers_answer_in_order),
         cmocka_unit_test(a_link_ends_with_reads_under_way),
+        cmocka_unit_test(a_link_ends_with_refusals_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
