@@ -167,6 +167,7 @@ static teffi_group *longer(teffi_worker *w)
 
 teffi_group *teffi_find_near(teffi_worker *w)
 {
+    teffi_laters_due(w); /* a few turns of others' may take long */
     teffi_group *group = local(w);
     if (!group)
         group = global_batch(w);

@@ -22,6 +22,8 @@ bool teffi_put_off(teffi_exec *exec, teffi_later *later)
         /* release: later->next, pairs with run's acquire. Only run takes out, and all at once. */
         while (!atomic_compare_exchange_weak_explicit(&slot->laters, &head, later,
                                                       memory_order_release, memory_order_relaxed));
+        if (!head)
+            slot->later_ms = teffi_warn_now(&w->real->exec.warn);
     }
     teffi_leave(w, was);
     return slot != NULL;

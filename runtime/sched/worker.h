@@ -84,6 +84,7 @@ struct teffi_slot {
     uint32_t picks;    /* the others */
     uint32_t fairs;    /* picks of what waited longest */
     uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
+    uint32_t later_ms; /* teffi_warn_now when the first of them was put off */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
     teffi_pay pay;
     teffi_counts counts;
@@ -380,6 +381,13 @@ static inline bool teffi_laters_run(teffi_slot *slot)
     if (any)
         teffi_laters_do(slot);
     return any;
+}
+
+/* teffi_laters_due - as run, if the monitor has ticked since they were put off. */
+static inline void teffi_laters_due(teffi_worker *w)
+{
+    if (teffi_laters_any(w->slot) && w->slot->later_ms != teffi_warn_now(&w->real->exec.warn))
+        teffi_laters_do(w->slot);
 }
 
 /* teffi_laters_end - as run, and nothing is put off anew: the worker goes from its slot. */

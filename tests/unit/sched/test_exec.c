@@ -450,6 +450,79 @@ static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
     assert_in_range(game.longest, 0, WAIT_MAX);
 }
 
+/* ---- what is put off while others have work ---- */
+
+enum { OTHERS = 60 };
+
+typedef struct late { /* one that puts off, and a worker's queue full of long turns beside it */
+    teffi_later later;
+    job puts, fills, others[OTHERS];
+    _Atomic bool filled, done;
+    pthread_t thread; /* that has put it off */
+    _Atomic bool put;
+    _Atomic unsigned before; /* long turns of that thread until it was done */
+} late;
+
+static late lates;
+
+static void note_done(teffi_later *later)
+{
+    (void)later;
+    atomic_store(&lates.done, true);
+}
+
+/* Until the monitor has looked at the clock once more. */
+static void long_turn(job *j)
+{
+    uint32_t from = teffi_warn_now(&j->exec->warn);
+    if (atomic_load(&lates.put) && !atomic_load(&lates.done) &&
+        pthread_equal(pthread_self(), lates.thread))
+        atomic_fetch_add(&lates.before, 1);
+    while (teffi_warn_now(&j->exec->warn) == from)
+        teffi_thread_yield();
+    atomic_fetch_add(&j->runs, 1);
+}
+
+static void fill_own_queue(job *j)
+{
+    (void)j;
+    for (unsigned i = 0; i < OTHERS; i++)
+        push(&lates.others[i]);
+    atomic_store(&lates.filled, true);
+    while (!atomic_load(&lates.put))
+        teffi_thread_yield();
+}
+
+static void put_off_beside(job *j)
+{
+    while (!atomic_load(&lates.filled))
+        teffi_thread_yield();
+    lates.thread = pthread_self();
+    assert_true(j->exec->ops->put_off(j->exec, &lates.later));
+    atomic_store(&lates.put, true);
+}
+
+/* Others' work may go first, but not much of it when it takes long. */
+static void test_put_off_beside_others_work(void **state)
+{
+    (void)state;
+    teffi_exec *exec = exec_new(2);
+    memset(&lates, 0, sizeof lates);
+    lates.later.run = note_done;
+    for (unsigned i = 0; i < OTHERS; i++)
+        job_init(&lates.others[i], exec, long_turn);
+    job_init(&lates.fills, exec, fill_own_queue);
+    job_init(&lates.puts, exec, put_off_beside);
+    push(&lates.fills);
+    push(&lates.puts);
+    for (unsigned i = 0; i < OTHERS; i++)
+        while (!atomic_load(&lates.others[i].runs))
+            teffi_thread_yield();
+    assert_true(atomic_load(&lates.done));
+    assert_in_range(atomic_load(&lates.before), 0, 1);
+    exec->ops->free(exec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -465,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_timer_cancel),
         cmocka_unit_test(test_timer_fires_beside_a_stuck_worker),
         cmocka_unit_test(test_two_executors_keep_apart),
+        cmocka_unit_test(test_put_off_beside_others_work),
         cmocka_unit_test(test_a_pair_with_turns_in_place_starves_nobody),
     };
     teffi_platform_real(&platform, TEFFI_INFO);
