@@ -326,10 +326,17 @@ static bool on_worker(const teffi_conn *conn)
     return exec && exec->ops->put_off && exec->ops->worker && exec->ops->worker(exec);
 }
 
+/* A turn without a slot, or in a blocking region: it has no pass, and does not flush. */
+static bool in_turn(const teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    return exec && exec->ops->current && exec->ops->current(exec);
+}
+
 /* Lock held. A thread outside: right behind another write there may be more. */
 static bool more_follow(teffi_conn *conn, const teffi_msg *msg)
 {
-    if (msg->awaited)
+    if (msg->awaited || in_turn(conn))
         return false;
     if (!msg->deadline_ns) /* else it was just read */
         conn->filled_ns = teffi_link_now(conn->owner);

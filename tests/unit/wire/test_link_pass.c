@@ -110,6 +110,38 @@ static void a_turn_that_goes_on_holds_nothing_back(void **state)
     disconnect(a, b);
 }
 
+static _Atomic unsigned at_once;
+
+static void send_in_region(teffi_group *group, teffi_item *item)
+{
+    sender *s = teffi_container(group, sender, group);
+    (void)item;
+    group->exec->ops->blocking_begin(group->exec);
+    for (uint32_t i = 1; i <= s->n; i++) {
+        uint64_t before = test_counters(s->from).bytes_out;
+        test_send(s->from, s->to, i, 20);
+        at_once += test_counters(s->from).bytes_out > before;
+    }
+    group->exec->ops->blocking_end(group->exec);
+    s->over = true;
+}
+
+/* It has no pass, and nobody says when it waits. */
+static void a_blocking_region_writes_at_once(void **state)
+{
+    static const teffi_group_ops ops = {.handle = send_in_region};
+    (void)state;
+    test_node *a, *b;
+    connect(&a, &b, 0);
+    sender s = {.from = a, .to = b, .n = 100};
+    teffi_group_init(&s.group, a->exec, &ops);
+    assert_true(teffi_group_push(&s.group, &s.item));
+    test_wait(b, b->messages == 101);
+    wait_for(&s.over);
+    assert_int_equal(at_once, 100);
+    disconnect(a, b);
+}
+
 static void what_a_stopped_executor_had_put_off_is_sent(void **state)
 {
     (void)state;
@@ -187,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_pass_is_few_writes),
         cmocka_unit_test(a_turn_that_goes_on_holds_nothing_back),
+        cmocka_unit_test(a_blocking_region_writes_at_once),
         cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
         cmocka_unit_test(workers_answer_in_order),
         cmocka_unit_test(a_link_ends_with_reads_under_way),
