@@ -41,10 +41,10 @@ typedef struct teffi_exec_ops {
     void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
     /* true: it was set and will not fire; false: not set, or its fire has run or is running. */
     bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
-    /* Run it at the end of this worker's pass: before it looks for work beyond its own queues,
-     * blocks or sleeps; soon in a long pass; at the latest when the executor has stopped.
-     * in: later, not put off already. out: false: this thread is no worker here, do it now. May be
-     * NULL. */
+    /* Run it at the end of this worker's pass: when no queue, its own or another's, has work for
+     * it, before it blocks or sleeps; soon in a long pass; at the latest when the executor has
+     * stopped. in: later, not put off already; once it runs it may be put off anew. out: false:
+     * this thread is no worker here, do it now. May be NULL. */
     bool (*put_off)(teffi_exec *exec, teffi_later *later);
     /* On a thread that is no worker and has just got work, such as a transport's: fn(arg) here, and
      * then what it made READY, with the slot of a worker that sleeps, so that nobody is woken.

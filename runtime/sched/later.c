@@ -1,6 +1,6 @@
 /* later.c - what a worker puts off to the end of its pass, so that it is done once for many: the
  * transport's writes.
- * Way:     exec op -> [later] -> find.c, when the worker's own queues are empty -> later->run
+ * Way:     exec op -> [later] -> find.c, when the worker finds nothing else to do -> later->run
  * Threads: a slot's list is filled by the worker that holds it and emptied by that worker, or by
  *          the monitor when one turn keeps the worker for long. */
 #include <stddef.h>

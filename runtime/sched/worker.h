@@ -412,8 +412,7 @@ void teffi_visit_stop(teffi_real *real);
 teffi_group *teffi_find_near(teffi_worker *worker);
 
 /* teffi_find - the next group for this worker. NULL: none; then park, unless something was put off
- * anew. A searching worker that finds
- * one stops searching and sees to it that another goes on.
+ * anew. A searching worker that finds one stops searching and sees to it that another goes on.
  * in:   patient: it may nap first. */
 teffi_group *teffi_find(teffi_worker *worker, bool patient);
 
