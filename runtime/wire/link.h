@@ -144,11 +144,11 @@ struct teffi_conn {
     _Atomic uint64_t sending_since_ns; /* a write is in flight since, 0 = none */
     _Atomic uint64_t wrote_ns;         /* the last write's beginning, once it has ended */
     _Atomic bool late;                 /* the ticker killed it: its handshake took too long */
-    bool silent;                       /* the ticker's own: it killed it */
 
     /* guarded by owner->lock */
     teffi_conn *next, *prev;           /* among all that have not ended */
     teffi_conn *dead_next, *tick_next; /* the ticker's chain */
+    bool silent;                       /* the ticker killed it: nothing was heard of its peer */
     _Atomic conn_state state;          /* written under the lock; the reader may look without */
     link_node *node;
     uint64_t deadline_ns; /* of the handshake */
@@ -165,6 +165,7 @@ struct teffi_conn {
     uint64_t filled_ns; /* the clock at the first of them since they were put off */
     bool put_off;       /* later is with the executor, and holds a reference */
     bool in_burst;      /* burst is with the link, and holds one */
+    bool urgent;        /* a thread is about to wait for something in fill */
     bool sending;       /* fly and fly_at are the flight's own meanwhile */
     bool torn;          /* the last flight did not arrive whole; sending stays */
     bool ending;        /* the reader came to its end: the flight ends the connection */

@@ -290,6 +290,7 @@ static bool try_receive(teffi_conn *conn)
 void teffi_link_recv_later(teffi_later *later)
 {
     teffi_conn *conn = teffi_container(later, teffi_conn, next_read);
+    conn->inlined = 0;
     if (try_receive(conn)) {
         go_on(conn);
     } else if (!receive(conn)) {

@@ -29,6 +29,7 @@ static bool take_off(teffi_conn *conn)
     }
     conn->fly_at = (teffi_out_at){0};
     conn->sending = true;
+    conn->urgent = false;
     return true;
 }
 
@@ -42,7 +43,8 @@ static bool is_over(const teffi_conn *conn)
  * frames at a time. */
 static bool take_off_again(teffi_conn *conn)
 {
-    bool gathers = (conn->put_off || conn->in_burst) && !conn->linger && !conn->finished;
+    bool gathers =
+        (conn->put_off || conn->in_burst) && !conn->urgent && !conn->linger && !conn->finished;
     if (gathers && !conn->control.total && conn->fill.total < LINK_FLUSH_BYTES)
         return false;
     return take_off(conn);
@@ -160,36 +162,29 @@ void teffi_link_send_cb(void *arg)
         fly(conn);
 }
 
-/* out: true: a flight begins. */
-static bool end_pass(teffi_conn *conn)
+/* What was gathered goes. in: gathers, the flag of later's or burst's, and its reference. */
+static void end_gathering(teffi_conn *conn, bool *gathers)
 {
     pthread_mutex_lock(&conn->lock);
-    conn->put_off = false;
+    *gathers = false;
     bool mine = take_off(conn);
     pthread_mutex_unlock(&conn->lock);
-    return mine;
+    if (mine)
+        fly(conn);
+    else
+        teffi_link_conn_unref(conn);
 }
 
 void teffi_link_send_later(teffi_later *later)
 {
     teffi_conn *conn = teffi_container(later, teffi_conn, later);
-    if (end_pass(conn))
-        fly(conn); /* with later's reference */
-    else
-        teffi_link_conn_unref(conn);
+    end_gathering(conn, &conn->put_off);
 }
 
 void teffi_link_send_burst(teffi_later *later)
 {
     teffi_conn *conn = teffi_container(later, teffi_conn, burst);
-    pthread_mutex_lock(&conn->lock);
-    conn->in_burst = false;
-    bool mine = take_off(conn);
-    pthread_mutex_unlock(&conn->lock);
-    if (mine)
-        fly(conn); /* with burst's reference */
-    else
-        teffi_link_conn_unref(conn);
+    end_gathering(conn, &conn->in_burst);
 }
 
 static void put_control(teffi_conn *conn, teffi_out *out, uint8_t kind, const uint8_t *payload,
@@ -357,6 +352,7 @@ static next_step next(teffi_conn *conn, const teffi_msg *msg)
         conn->filled_ns = 0;
         return PUT_OFF;
     }
+    conn->urgent |= msg->awaited;
     if (conn->sending || (conn->in_burst && !msg->awaited))
         return LEAVE_IT; /* it goes with the next flight */
     if (more_follow(conn, msg)) {

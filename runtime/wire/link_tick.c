@@ -149,20 +149,20 @@ static uint64_t tick(teffi_link *link)
     return ns;
 }
 
-/* For so long, or until somebody asks for a look. Who only sleeps for bursts writes them, and looks
- * at everything now and then. */
+/* For so long, or until somebody asks for a look. Who wakes up for bursts writes them and sleeps
+ * on. */
 static void rest(teffi_link *link, uint64_t ns)
 {
-    uint64_t began_ns = teffi_link_now(link);
-    for (bool soon = true; soon;) {
+    uint64_t began_ns = teffi_link_now(link), passed_ns = 0;
+    for (bool on = true; on;) {
         bool bursts = teffi_link_burst_due(link);
-        teffi_parker_wait(&link->tick_parker, bursts ? LINK_BURST_MAX_NS : ns);
+        teffi_parker_wait(&link->tick_parker, bursts ? LINK_BURST_MAX_NS : ns - passed_ns);
         if (bursts)
             teffi_link_burst_late(link);
+        passed_ns = teffi_link_now(link) - began_ns;
         /* acquire: pairs with tick_soon, for what it was asked for */
-        soon = !atomic_exchange_explicit(&link->tick_asked, false, memory_order_acquire) &&
-               (bursts || teffi_link_burst_due(link)) &&
-               !older(began_ns, teffi_link_now(link), LINK_TICK_MIN_MS * 1000000u);
+        on = !atomic_exchange_explicit(&link->tick_asked, false, memory_order_acquire) &&
+             (bursts || teffi_link_burst_due(link)) && passed_ns < ns;
     }
 }
 

@@ -93,12 +93,12 @@ typedef struct teffi_net_ops {
      * full), TEFF_E_TOO_LARGE, TEFF_E_NOMEM. Messages to one node keep their order. */
     teff_err (*send)(teffi_net *net, teffi_node_id to, teffi_msg *msg);
     /* A thread that is no worker of the executor has sent and is about to wait: what was put off
-     * for it to be written together goes now, else within a millisecond. May be NULL. */
+     * for it to be written together goes now, else within a millisecond or two. May be NULL. */
     void (*flush)(teffi_net *net);
     void (*counters)(teffi_net *net, teffi_net_counters *out);
     /* Say goodbye to all: peers stop sending, what both sides accepted before is delivered (message
      * events go on until then), then connections close. Blocks up to timeout_ms.
-     * out: TEFF_OK or TEFF_E_TIMEOUT. Only free may follow. */
+     * out: TEFF_OK or TEFF_E_TIMEOUT. Only flush and free may follow. */
     teff_err (*shutdown)(teffi_net *net, uint32_t timeout_ms);
     /* Close all at once; no event runs after it returned. Not from an event. */
     void (*free)(teffi_net *net);
