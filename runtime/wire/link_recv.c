@@ -63,13 +63,14 @@ static bool receive(teffi_conn *conn)
 }
 
 /* Much came, so more is on its way: a worker looks for it at the end of its pass, when what came is
- * done with, and finds it there mostly. in: a reference, which is later's then. out: false: this
- * thread has no pass, or there is no hurry. */
+ * done with, and finds it there mostly. Large frames are better read by one thread while another is
+ * busy with the last. in: a reference, which is later's then. out: false: not so, or no worker. */
 static bool receive_later(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
-    return conn->take_aio && conn->got > LINK_READ_HERE && conn->state == CONN_UP && exec &&
-           exec->ops->put_off && exec->ops->put_off(exec, &conn->next_read);
+    return conn->take_aio && conn->got > LINK_READ_HERE && !conn->in.large &&
+           conn->state == CONN_UP && exec && exec->ops->put_off &&
+           exec->ops->put_off(exec, &conn->next_read);
 }
 
 static bool malformed(teffi_conn *conn, const char *what)
