@@ -279,6 +279,13 @@ static inline uint64_t teffi_link_now(const teffi_link *link)
     return teffi_now(link->platform);
 }
 
+/* teffi_link_on_worker - this thread is a worker of the executor, with a slot, and has a pass. */
+static inline bool teffi_link_on_worker(const teffi_link *link)
+{
+    teffi_exec *exec = link->exec;
+    return exec && exec->ops->put_off && exec->ops->worker && exec->ops->worker(exec);
+}
+
 /* teffi_link_count - without a line. teffi_link_note - with one, at most one a second of its
  * kind. */
 void teffi_link_count(teffi_link *link, link_fact fact, uint64_t n);
@@ -393,7 +400,8 @@ teff_err teffi_link_send_msg(teffi_conn *conn, teffi_msg *msg);
 teff_err teffi_link_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
 
 /* ---- link_burst.c --------------------------------------------------------------------------- */
-/* teffi_link_burst_put - conn's burst, with a reference: until a thread waits, or a millisecond. */
+/* teffi_link_burst_put - conn's burst, with a reference: until a thread waits, or the
+ * ticker comes by. */
 void teffi_link_burst_put(teffi_conn *conn);
 /* teffi_link_burst_end - write what was put. Without a lock. teffi_link_flush - the net's op. */
 void teffi_link_burst_end(teffi_link *link);

@@ -2,7 +2,8 @@
  * a peer is put off until that thread waits for something, or enough has come together for a write.
  * Way:     link_send (put) -> [burst] -> node/wait, who is about to wait (net op flush)
  * Threads: any. Whoever flushes does so for all of them. The ticker does it for who sends and then
- *          does not wait: within a millisecond, for which it wakes up while there are bursts. */
+ *          does not wait: within a millisecond or two, for which it wakes up while there are
+ *          bursts. */
 #include "wire/link.h"
 
 static _Thread_local bool put_here; /* and not flushed since, by this thread */

@@ -35,21 +35,27 @@ static bool may_follow(teffi_conn *conn)
     return large && (!conn->missed || ++conn->passed % LINK_GUESS_EVERY == 0);
 }
 
+/* out: something was there. */
+static bool take(teffi_conn *conn)
+{
+    offer(conn, conn->take_aio);
+    if (!teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio))
+        return false;
+    count_read(conn, conn->take_aio);
+    return true;
+}
+
 static bool receive_now(teffi_conn *conn)
 {
     bool guess = may_follow(conn) && !conn->filled;
     if (!conn->take_aio || conn->inlined == LINK_READS_INLINE || !(conn->filled || guess))
         return false;
     conn->filled = false;
-    offer(conn, conn->take_aio);
-    bool there = teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio);
+    bool there = take(conn);
     if (guess)
         conn->missed = !there;
-    if (!there)
-        return false;
-    conn->inlined++;
-    count_read(conn, conn->take_aio);
-    return true;
+    conn->inlined += there;
+    return there;
 }
 
 /* out: false: the connection is shut, and no callback comes. */
@@ -69,7 +75,7 @@ static bool receive_later(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
     return conn->take_aio && conn->got > LINK_READ_HERE && !conn->in.large &&
-           conn->state == CONN_UP && exec && exec->ops->put_off &&
+           conn->state == CONN_UP && teffi_link_on_worker(conn->owner) &&
            exec->ops->put_off(exec, &conn->next_read);
 }
 
@@ -275,24 +281,12 @@ void teffi_link_recv_go_on(teffi_conn *conn)
     go_on(conn);
 }
 
-/* out: something came, and this thread may go on with it: not the monitor, whose worker is busy. */
-static bool try_receive(teffi_conn *conn)
-{
-    teffi_exec *exec = conn->owner->exec;
-    if (!exec->ops->worker || !exec->ops->worker(exec))
-        return false;
-    offer(conn, conn->take_aio);
-    if (!teffi_link_conn_try(conn, &conn->read_gate, nng_stream_recv, conn->take_aio))
-        return false;
-    count_read(conn, conn->take_aio);
-    return true;
-}
-
 void teffi_link_recv_later(teffi_later *later)
 {
     teffi_conn *conn = teffi_container(later, teffi_conn, next_read);
     conn->inlined = 0;
-    if (try_receive(conn)) {
+    /* Not on the monitor's thread, which does this when its worker is busy for long. */
+    if (teffi_link_on_worker(conn->owner) && take(conn)) {
         go_on(conn);
     } else if (!receive(conn)) {
         teffi_link_conn_end(conn);

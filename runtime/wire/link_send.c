@@ -22,6 +22,7 @@ static bool take_off(teffi_conn *conn)
         swap(&conn->control, &conn->fly);
     } else if (conn->open && conn->fill.total) {
         swap(&conn->fill, &conn->fly);
+        conn->urgent = false;
         teffi_link_count(conn->owner, LINK_FRAMES_OUT, conn->fill_frames);
         conn->fill_frames = 0;
     } else {
@@ -29,7 +30,6 @@ static bool take_off(teffi_conn *conn)
     }
     conn->fly_at = (teffi_out_at){0};
     conn->sending = true;
-    conn->urgent = false;
     return true;
 }
 
@@ -315,12 +315,6 @@ static teff_err append(teffi_conn *conn, teffi_msg *msg, size_t size, size_t bod
 
 typedef enum next_step { LEAVE_IT, PUT_OFF, GATHER, WRITE } next_step;
 
-static bool on_worker(const teffi_conn *conn)
-{
-    teffi_exec *exec = conn->owner->exec;
-    return exec && exec->ops->put_off && exec->ops->worker && exec->ops->worker(exec);
-}
-
 /* A turn without a slot, or in a blocking region: it has no pass, and does not flush. */
 static bool in_turn(const teffi_conn *conn)
 {
@@ -347,7 +341,7 @@ static next_step next(teffi_conn *conn, const teffi_msg *msg)
         return take_off(conn) ? WRITE : LEAVE_IT;
     if (conn->put_off)
         return LEAVE_IT;
-    if (on_worker(conn)) {
+    if (teffi_link_on_worker(conn->owner)) {
         conn->put_off = true;
         conn->filled_ns = 0;
         return PUT_OFF;
