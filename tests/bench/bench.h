@@ -1,17 +1,21 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
- * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, store_rows.c, idle.c] -> JSON */
+ * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, store_rows.c, idle.c]
+ *          -> timing.c -> JSON */
 #ifndef BENCH_H
 #define BENCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/silo.h>
+#include "bench.teff.h"
 
-enum { RUNS_MAX = 16, PARAMETERS_MAX = 300 };
+enum { RUNS_MAX = 16, PARAMETERS_MAX = 300, BENCH_BLOB = 64 * 1024 };
 
 typedef struct bench {
     teff_silo *silo;
     teff_ctx *ctx;
+    /* where loops run */
+    teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns);
     const char *pattern;
     int runs;
     double seconds;      /* of one run */
@@ -29,6 +33,14 @@ void bench_print(const char *name, const char *parameters, const char *unit, dou
 /* bench_median - sorts values; the middle one. in: n > 0. */
 double bench_median(double *values, int n);
 
+/* bench_timed - a row of a loop (loops.h): finds how many operations fill b->seconds, does them
+ * b->runs times by b->loop, prints nanoseconds an operation.
+ * in:  width, so many in flight; 0: one. */
+void bench_timed(bench *b, const char *name, const char *what, uint64_t width);
+
+/* bench_take - n operations of a loop, first the first key. out: nanoseconds. */
+double bench_take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first);
+
 /* bench_fatal - end the program with a word. in: ctx may be NULL. */
 void bench_fatal(teff_ctx *ctx, teff_err err);
 
@@ -38,7 +50,7 @@ uint64_t bench_now_ns(void);
 void bench_fair(const bench *b);
 
 /* client_rows.c: a client process calls one silo. */
-void bench_client(const bench *b);
+void bench_client(bench *b);
 
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);

@@ -44,7 +44,7 @@ static void move(wire *w, void *bytes, size_t n, void (*start)(nng_stream *, nng
 
 static void open_wire(wire *w, nng_stream *stream)
 {
-    *w = (wire){.stream = stream, .bytes = calloc(1, WIRE_BLOB)};
+    *w = (wire){.stream = stream, .bytes = calloc(1, BENCH_BLOB)};
     check(nng_aio_alloc(&w->aio, NULL, NULL), "memory");
 }
 
@@ -139,7 +139,7 @@ static nng_stream *accept_child(bench_child *child)
 void bench_nng(const bench *b)
 {
     static const char *const names[] = {"nng-round-trip", "nng-64KiB-call", "nng-64KiB-one-way"};
-    const order orders[] = {{64, SMALL, SMALL}, {64, WIRE_BLOB, WIRE_BLOB}, {64, WIRE_BLOB, 0}};
+    const order orders[] = {{64, SMALL, SMALL}, {64, BENCH_BLOB, BENCH_BLOB}, {64, BENCH_BLOB, 0}};
     bool any = false;
     for (int i = 0; i < 3; i++)
         any |= bench_wanted(b, names[i]);

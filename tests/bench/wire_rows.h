@@ -5,8 +5,6 @@
 
 #include "bench.h"
 
-enum { WIRE_BLOB = 64 * 1024 };
-
 /* bench_nng - nng-round-trip, nng-64KiB-call, nng-64KiB-one-way. */
 void bench_nng(const bench *b);
 
