@@ -39,21 +39,12 @@ static void drop_calls(teff_ctx *ctx, uint32_t last)
         drop_newest(ctx);
 }
 
-static void drop_all(teff_ctx *ctx)
+void teffi_ctx_fini(teff_ctx *ctx)
 {
     while (ctx->calls)
         drop_newest(ctx);
     teffi_arena_fini(&ctx->arena);
     ctx->text = NULL;
-}
-
-void teffi_ctx_fini(teff_ctx *ctx)
-{
-    drop_all(ctx);
-    if (!ctx->group) {
-        pthread_mutex_destroy(&ctx->lock);
-        pthread_cond_destroy(&ctx->cond);
-    }
 }
 
 teff_ctx *teffi_ctx_new(teffi_node *node)
@@ -62,8 +53,6 @@ teff_ctx *teffi_ctx_new(teffi_node *node)
     if (!ctx)
         return NULL;
     teffi_ctx_init(ctx, node, NULL);
-    pthread_mutex_init(&ctx->lock, NULL);
-    pthread_cond_init(&ctx->cond, NULL);
     return ctx;
 }
 
@@ -79,7 +68,7 @@ void teff_ctx_free(teff_ctx *ctx)
 void teff_ctx_reset(teff_ctx *ctx)
 {
     if (!ctx->group)
-        drop_all(ctx);
+        teffi_ctx_fini(ctx);
 }
 
 teff_mark teff_ctx_mark(teff_ctx *ctx)

@@ -1,10 +1,9 @@
 /* ctx.h - who is calling: a turn (fiber on a group) or a thread; its memory, calls and last error.
  * Way:     grains/turn, task, user threads -> [ctx] -> call, wait
- * Threads: one turn or thread at a time; lock and cond are for a thread's waits. */
+ * Threads: one turn or thread at a time; signals end a thread's waits from any thread. */
 #ifndef TEFFI_NODE_CTX_H
 #define TEFFI_NODE_CTX_H
 
-#include <pthread.h>
 #include <stddef.h>
 #include "base/arena.h"
 #include "base/zero.h"
@@ -12,6 +11,7 @@
 #include "node/call.h"
 #include "node/node.h"
 #include "node/wait.h"
+#include "platform/thread.h"
 
 struct teff_ctx {
     teffi_node *node;
@@ -19,16 +19,16 @@ struct teff_ctx {
     teffi_group *group; /* the turn's */
     void *owner;        /* grains: the turn */
     teff_arena arena;
-    teffi_call *calls;   /* started, not released; newest first */
-    uint32_t n_calls;    /* that there ever were in it; it goes round */
-    uint32_t waiting;    /* awaited waits that are not done; thread: guarded by lock */
-    bool suspended;      /* turn: the fiber sleeps in teffi_await */
-    bool fatal;          /* turn: memory ran out, end it */
-    uint32_t timeout_ms; /* teff_ctx_timeout */
-    const char *text;    /* last error; NULL = none */
+    teffi_call *calls;           /* started, not released; newest first */
+    uint32_t n_calls;            /* that there ever were in it; it goes round */
+    uint32_t waiting;            /* turn: awaited waits that are not done */
+    _Atomic uint32_t asleep_for; /* thread: waits that it sleeps for, not done */
+    teffi_parker parker;         /* thread: who ends the last of them wakes it */
+    bool suspended;              /* turn: the fiber sleeps in teffi_await */
+    bool fatal;                  /* turn: memory ran out, end it */
+    uint32_t timeout_ms;         /* teff_ctx_timeout */
+    const char *text;            /* last error; NULL = none */
     char text_buf[TEFF_TEXT_MAX];
-    pthread_mutex_t lock; /* threads */
-    pthread_cond_t cond;
 };
 
 /* teffi_ctx_init - for a turn: fiber is set when it starts. */
@@ -40,7 +40,8 @@ static inline void teffi_ctx_init(teff_ctx *ctx, teffi_node *node, teffi_group *
     teffi_arena_init(&ctx->arena, NULL, 0, 0);
 }
 
-/* teffi_ctx_fini - releases calls and memory; calls still under way are abandoned. */
+/* teffi_ctx_fini - releases calls and memory, after which it is as new; calls still under way are
+ * abandoned. */
 void teffi_ctx_fini(teff_ctx *ctx);
 
 /* teffi_ctx_end - the same of a turn's, which is not used any more. */

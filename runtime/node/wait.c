@@ -1,4 +1,4 @@
-/* wait.c - waiting on both sides: a turn suspends its fiber, a thread sleeps on its condition.
+/* wait.c - waiting on both sides: a turn suspends its fiber, a thread parks.
  * Way:     call, store op, timer -> [wait] -> the turn's group, or the blocked thread
  * Threads: signal anywhere; arrived on the group; await on the context. */
 #include "node/wait.h"
@@ -39,10 +39,10 @@ void teffi_wait_signal(teffi_wait *wait)
      * who sleeps has said so before */
     if (atomic_exchange_explicit(&wait->word, WAIT_DONE, memory_order_acq_rel) != WAIT_AWAITED)
         return;
-    pthread_mutex_lock(&ctx->lock);
-    if (--ctx->waiting == 0) /* one wake-up for all that it waits for */
-        pthread_cond_signal(&ctx->cond);
-    pthread_mutex_unlock(&ctx->lock);
+    /* one wake-up for all that it sleeps for. acq_rel: who brings it to zero hands on what the
+     * others did */
+    if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
+        teffi_parker_wake(&ctx->parker);
 }
 
 bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
@@ -76,17 +76,15 @@ static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         (void)teff_reschedule();
 }
 
-/* Lock held, on both sides of it. */
+/* Until the token is there that the last signal leaves. No look at the count instead: whoever
+ * brought it to zero has yet to leave the token, and the context must be there for that. */
 static void block(teff_ctx *ctx)
 {
     teffi_exec *exec = ctx->node->exec;
-    if (!exec->ops->park) {
-        pthread_cond_wait(&ctx->cond, &ctx->lock);
-        return;
-    }
-    pthread_mutex_unlock(&ctx->lock);
-    exec->ops->park(exec);
-    pthread_mutex_lock(&ctx->lock);
+    bool others_run = exec->ops->park;
+    while (!teffi_parker_wait(&ctx->parker, others_run ? 0 : UINT64_MAX))
+        if (others_run)
+            exec->ops->park(exec);
 }
 
 bool teffi_wait_done(const teffi_wait *wait)
@@ -106,16 +104,18 @@ static bool all_done(teffi_wait *const *waits, size_t n)
 
 static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
-    pthread_mutex_lock(&ctx->lock);
+    uint32_t done = 0;
+    /* relaxed: published by the words below */
+    atomic_store_explicit(&ctx->asleep_for, (uint32_t)n, memory_order_relaxed);
     for (size_t i = 0; i < n; i++) {
         uint32_t word = WAIT_NEW;
         /* acquire: it was done meanwhile, or release, for the signal that finds it so */
-        ctx->waiting += atomic_compare_exchange_strong_explicit(
+        done += !atomic_compare_exchange_strong_explicit(
             &waits[i]->word, &word, WAIT_AWAITED, memory_order_acq_rel, memory_order_acquire);
     }
-    while (ctx->waiting)
+    /* acquire: what the signals hand on. No token comes when this thread brings it to zero. */
+    if (!done || atomic_fetch_sub_explicit(&ctx->asleep_for, done, memory_order_acquire) > done)
         block(ctx);
-    pthread_mutex_unlock(&ctx->lock);
 }
 
 static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)

@@ -79,9 +79,10 @@ typedef struct teffi_parker {
 } teffi_parker;
 
 /* teffi_parker_wait - return when woken (also by a wake before), or after timeout_ns.
- * in:   timeout_ns, UINT64_MAX = none. May return early; the caller looks again. What the waker did
- *       before its wake is seen after a wait that took the token. */
-void teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
+ * in:   timeout_ns, UINT64_MAX = none. May return early; the caller looks again.
+ * out:  did it take the token? What the waker did before its wake is seen then, and the waker does
+ *       not touch the parker's memory any more. */
+bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
 
 /* teffi_parker_wake - leave the token; a system call only when somebody sleeps. */
 void teffi_parker_wake(teffi_parker *parker);

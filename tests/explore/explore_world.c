@@ -50,13 +50,15 @@ void teffi_barrier_all(void)
 }
 
 /* word: 1 = the token is there. */
-void teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
     volatile uint32_t *token = (volatile uint32_t *)&parker->word;
     explore_point("parker", "wait");
     if (!*token && timeout_ns)
         (void)explore_wait(parker, timeout_ns == UINT64_MAX ? UINT64_MAX : ex.now_ns + timeout_ns);
+    bool taken = *token;
     *token = 0;
+    return taken;
 }
 
 void teffi_parker_wake(teffi_parker *parker)
