@@ -35,10 +35,11 @@ double bench_median(double *values, int n);
 
 /* bench_timed - a row of a loop (loops.h): finds how many operations fill b->seconds, does them
  * b->runs times by b->loop, prints nanoseconds an operation.
- * in:  width, so many in flight; 0: one. */
+ * in:  width, so many in flight; 0: one. b->operations is rounded up to a multiple of it. */
 void bench_timed(bench *b, const char *name, const char *what, uint64_t width);
 
-/* bench_take - n operations of a loop, first the first key. out: nanoseconds. */
+/* bench_take - n operations of a loop, first the first key.
+ * in:  n, of a loop with a width a multiple of it. out: nanoseconds. */
 double bench_take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first);
 
 /* bench_fatal - end the program with a word. in: ctx may be NULL. */

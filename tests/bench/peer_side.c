@@ -78,7 +78,7 @@ static teff_err one_by_one(teff_ctx *ctx, const bench_plan *plan)
     teff_err err = TEFF_OK;
     teff_mark mark = teff_ctx_mark(ctx);
     for (uint64_t i = 0; i < plan->n && !err; i++) {
-        err = bench_target_echo(ctx, (int64_t)key_of(plan, plan->size + i),
+        err = bench_target_echo(ctx, (int64_t)key_of(plan, plan->done + i),
                                 bench_small(.number = i, .name = "small"), &answer);
         if (!err && answer->number != i + 1)
             err = teff_fail(ctx, TEFF_E_INVALID, "a wrong answer");
@@ -106,7 +106,7 @@ static teff_err in_turns(bench_driver *self, const bench_plan *plan)
         bench_plan part = *plan;
         bench_taken *taken;
         part.n = plan->n - done < TURN_CALLS ? plan->n - done : TURN_CALLS;
-        part.size = plan->size + done;
+        part.done = plan->done + done;
         err = bench_driver_run(self->ctx, self->key + INNER, &part, &taken);
     }
     return err;
@@ -163,7 +163,7 @@ static uint64_t run(teff_ctx *ctx, const row *r, uint64_t n, uint64_t from)
     for (uint64_t i = 0; i < r->callers && !err; i++)
         err = bench_driver_run_start(ctx, (int64_t)i,
                                      bench_plan(.what = (char *)r->what, .n = each, .first = i,
-                                                .width = r->width, .size = from),
+                                                .width = r->width, .done = from),
                                      &calls[i]);
     if (!err)
         err = teff_await_all(ctx, calls, r->callers);

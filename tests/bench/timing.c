@@ -86,11 +86,11 @@ void bench_timed(bench *b, const char *name, const char *what, uint64_t width)
     double values[RUNS_MAX];
     char parameters[100];
     bool fresh = strcmp(what, "new") == 0;
-    uint64_t n = width ? width : 64, first = 1;
+    uint64_t n_least = width ? width : 1, n = width ? width : 64, first = 1;
     if (!bench_wanted(b, name))
         return;
-    if (b->operations)
-        n = b->operations;
+    if (b->operations) /* whole widths, since loops do those */
+        n = (b->operations + n_least - 1) / n_least * n_least;
     while (!b->operations) { /* until a run takes long enough */
         first = fresh ? b->next_key : 1;
         b->next_key += n;
