@@ -41,6 +41,7 @@ build_caf() {
 
 # Debian's cargo, with Debian's registry; in a copy, since cargo writes beside the manifest.
 build_tokio() {
+    type cargo >/dev/null || return
     rm -rf "$out/tokio.src"
     cp -r "$here/tokio" "$out/tokio.src" || return
     (cd "$out/tokio.src" && PATH=/usr/bin:$PATH cargo build --release --offline) || return
