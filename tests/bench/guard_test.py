@@ -3,6 +3,7 @@
 # usage: guard_test.py BUILD, the folder with `guard` and `guard_mutant`
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,9 @@ class Guard:
     def __init__(self, build, folder):
         self.build, self.baseline = build, os.path.join(folder, "baseline.json")
 
-    def run(self, *args, env=None):
+    def run(self, *args, strict=True, env=None):
         done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "guard.py"), self.build,
-                               *args, "--strict", "--baseline", self.baseline],
+                               *args, *["--strict"] * strict, "--baseline", self.baseline],
                               capture_output=True, text=True, env=env)
         return done.returncode, done.stdout, done.stderr
 
@@ -74,17 +75,30 @@ def baselines_count(guard):
     check("an unknown operation fails", status == 1 and "no operation no-such" in err, err)
 
 
-def others_are_skipped(guard, folder):
+def another_patch(version):
+    return re.match(r"\D*\d+\.\d+", version).group() + ".99-1+deb12u9"
+
+
+def others_are_not_compared(guard, folder):
     content = guard.read()
-    guard.write(dict(content, about=dict(content["about"], compiler="1.2.3")))
+    about = content["about"]
+    guard.write(dict(content, about=dict(about, compiler="1.2.3")))
     status, _, err = guard.run(OPERATION)
-    check("another compiler is skipped, with a word",
-          status == 77 and "skipped" in err and "compiler 1.2.3" in err, status, err)
+    check("another compiler fails, with a word",
+          status == 77 and "NOTHING IS GUARDED" in err and "compiler 1.2.3" in err, status, err)
+    status, _, err = guard.run(OPERATION, strict=False)
+    check("but where nobody insists it is skipped, with a word",
+          status == 0 and "NOTHING IS GUARDED" in err and "compiler 1.2.3" in err, status, err)
+    guard.write(dict(content, about=dict(about, compiler=another_patch(about["compiler"]),
+                                         libc=another_patch(about["libc"]))))
+    status, out, err = guard.run(OPERATION)
+    check("an update of the same compiler and C library is compared",
+          status == 0 and '"guard/frame-encode"' in out, status, err)
     guard.write(content)
     empty = os.path.join(folder, "empty")
     os.mkdir(empty)
     status, _, err = guard.run(OPERATION, env=dict(os.environ, PATH=empty))
-    check("no valgrind is skipped, with a word",
+    check("no valgrind fails, with a word",
           status == 77 and "valgrind is not installed" in err, status, err)
 
 
@@ -99,7 +113,7 @@ def main(build):
               err)
         mutant_is_found(guard)
         baselines_count(guard)
-        others_are_skipped(guard, folder)
+        others_are_not_compared(guard, folder)
     return 0
 
 
