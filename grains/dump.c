@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include "grains.h"
 
-enum { TOP = 16, KEY_MAX = 96 };
+enum { TOP = 16, KEY_MAX = 104 };
 
 typedef struct entry {
     uint32_t queued, slot;
