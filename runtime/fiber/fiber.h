@@ -29,9 +29,11 @@ bool teffi_fiber_pool_trim(teffi_fiber_pool *pool, uint64_t now_ns);
 void teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 
-/* teffi_fiber_thread_visits - this thread, which is not ours, will run fibers now and then: an
- * alternate signal stack until it ends, and no cache. out: true: for the first time. */
-bool teffi_fiber_thread_visits(void);
+/* teffi_fiber_thread_visits, _departs - the same for a thread that is not ours, around what it runs
+ * now: it keeps its alternate signal stack until it ends, and departs gives back what the cache
+ * holds. out: true: for the first time. */
+bool teffi_fiber_thread_visits(teffi_fiber_pool *pool);
+void teffi_fiber_thread_departs(void);
 
 /* teffi_fiber_new - a fiber that will run fn(arg) on its first resume; a hot stack if one is free.
  * out:  NULL when memory or the pool is out. It goes back to the pool by itself when fn returns. */

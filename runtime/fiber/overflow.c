@@ -95,8 +95,9 @@ static void make_visits_key(void)
     (void)pthread_key_create(&visits_key, teffi_overflow_unstack);
 }
 
-bool teffi_fiber_thread_visits(void)
+bool teffi_fiber_thread_visits(teffi_fiber_pool *pool)
 {
+    teffi_stacks_begin(pool);
     if (visits)
         return false;
     visits = 1;

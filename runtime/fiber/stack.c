@@ -241,18 +241,25 @@ static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* first and what follows it, n in all, to the others. */
+static void give_list(teffi_fiber *first, size_t n)
+{
+    teffi_fiber *last = first;
+    while (last->next)
+        last = last->next;
+    give_shared(first, last, n);
+}
+
 /* The cold half of a full cache goes to the others at once. */
 static void give_half(teffi_stacks *c)
 {
     teffi_fiber *hot = c->free;
     for (unsigned i = 1; i < TEFFI_STACKS_MAX / 2; i++)
         hot = hot->next;
-    teffi_fiber *first = hot->next, *last = first;
-    while (last->next)
-        last = last->next;
+    teffi_fiber *first = hot->next;
     hot->next = NULL;
     c->count = TEFFI_STACKS_MAX / 2;
-    give_shared(first, last, TEFFI_STACKS_MAX / 2);
+    give_list(first, TEFFI_STACKS_MAX / 2);
 }
 
 void teffi_stack_give(teffi_fiber *fiber)
@@ -264,24 +271,33 @@ void teffi_stack_give(teffi_fiber *fiber)
         give_shared(fiber, fiber, 1);
 }
 
-void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
+void teffi_stacks_begin(teffi_fiber_pool *pool)
 {
     teffi_stacks *c = own_stacks();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
-    c->signal_stack = teffi_overflow_stack();
+}
+
+void teffi_fiber_thread_departs(void)
+{
+    teffi_stacks *c = own_stacks();
+    if (c->free)
+        give_list(c->free, c->count);
+    *c = (teffi_stacks){.signal_stack = c->signal_stack};
+}
+
+void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
+{
+    teffi_stacks_begin(pool);
+    own_stacks()->signal_stack = teffi_overflow_stack();
 }
 
 void teffi_fiber_thread_leave(void)
 {
+    teffi_fiber_thread_departs();
     teffi_stacks *c = own_stacks();
-    while (c->free) {
-        teffi_fiber *fiber = c->free;
-        c->free = fiber->next;
-        give_shared(fiber, fiber, 1);
-    }
     teffi_overflow_unstack(c->signal_stack);
-    *c = (teffi_stacks){0};
+    c->signal_stack = NULL;
 }
 
 /* ---- after a peak ---- */

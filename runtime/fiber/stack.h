@@ -73,6 +73,10 @@ static inline bool teffi_stack_keep(teffi_fiber *fiber)
     return true;
 }
 
+/* teffi_stacks_begin - this thread keeps hot ones of the pool for itself, until it calls
+ * teffi_fiber_thread_departs or _leave. */
+void teffi_stacks_begin(teffi_fiber_pool *pool);
+
 /* teffi_overflow_install - the process's handler for faults on guards; once, idempotent. */
 void teffi_overflow_install(void);
 

@@ -53,7 +53,7 @@ static void stay(teffi_worker *w)
 
 static void visit(teffi_worker *w, void (*fn)(void *arg), void *arg)
 {
-    if (teffi_fiber_thread_visits())
+    if (teffi_fiber_thread_visits(w->real->exec.fibers))
         teffi_preempt_allow();
     teffi_worker_become(w);
     teffi_worker_timers(w);
@@ -61,6 +61,7 @@ static void visit(teffi_worker *w, void (*fn)(void *arg), void *arg)
     fn(arg);
     teffi_worker_enters(w);
     stay(w);
+    teffi_fiber_thread_departs(); /* before whoever stops the executor may free them */
     teffi_worker_become(NULL);
     teffi_slot_return(w);
 }

@@ -109,7 +109,8 @@
 #define teffi_fiber_pool_free(pool) ((void)(pool))
 #define teffi_fiber_pool_trim(pool, now_ns) ((void)(pool), (void)(now_ns), false)
 #define teffi_fiber_thread_enter(pool) ((void)(pool))
-#define teffi_fiber_thread_visits() false
+#define teffi_fiber_thread_visits(pool) ((void)(pool), false)
+#define teffi_fiber_thread_departs() ((void)0)
 #define teffi_fiber_thread_leave() ((void)0)
 
 /* Swapped when the virtual thread changes. */

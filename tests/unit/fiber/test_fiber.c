@@ -91,6 +91,41 @@ static void test_newest_stack_is_reused(void **state)
     assert_true(a == b && a != 0);
 }
 
+static void take_address(void *arg)
+{
+    void **a = arg; /* the pool, then where its stack lies */
+    uintptr_t at = 0;
+    if (teffi_fiber_resume(teffi_fiber_new(a[0], note_address, &at)))
+        a[1] = (void *)at;
+}
+
+static uintptr_t address_elsewhere(teffi_fiber_pool *pool)
+{
+    teffi_thread thread;
+    void *a[2] = {pool, NULL};
+    assert_int_equal(teffi_thread_start(&thread, "elsewhere", take_address, a), TEFF_OK);
+    teffi_thread_join(&thread);
+    return (uintptr_t)a[1];
+}
+
+/* While it visits it keeps the stack for itself; then others have it. */
+static void test_a_visitor_keeps_stacks_until_it_departs(void **state)
+{
+    uintptr_t a = 0, b = 0;
+    (void)state;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(teffi_fiber_thread_visits(pool), i == 0);
+        assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &a)));
+        assert_true(address_elsewhere(pool) != a);
+        assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &b)));
+        assert_true(b == a);
+        teffi_fiber_thread_departs();
+        assert_true(address_elsewhere(pool) == a);
+    }
+    teffi_fiber_pool_free(pool);
+}
+
 enum { MANY = 1000 };
 
 static void test_many_at_once(void **state)
@@ -459,6 +494,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_suspend_and_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
+        cmocka_unit_test(test_a_visitor_keeps_stacks_until_it_departs),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
         cmocka_unit_test(test_after_a_peak),
