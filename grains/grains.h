@@ -31,6 +31,7 @@ typedef struct teffi_grains {
     teffi_seen seen;
     /* atomic */
     _Atomic bool accepting;     /* new activations may be made here */
+    _Atomic bool closed;        /* nobody is placed any more: who waits for that is told so */
     _Atomic uint64_t coarse_ms; /* the collector's clock: mono, good to its period */
     /* collector */
     teffi_timer collect_timer;

@@ -190,6 +190,7 @@ static bool layer_routing(teffi_node *node)
 static void layer_stop(teffi_node *node)
 {
     node->grains->accepting = false;
+    node->grains->closed = true;
     teffi_collector_stop(node->grains);
 }
 

@@ -117,6 +117,8 @@ static uint32_t take_pause(teffi_locating *entry)
 static teff_err look_up(teff_ctx *ctx, teffi_locating *entry, teffi_pid *holder)
 {
     teffi_grains *grains = entry->grains;
+    if (grains->closed)
+        return teffi_ctx_fail(ctx, TEFF_E_UNREACHABLE, "the silo closed meanwhile");
     teff_err err = teffi_directory_lookup(ctx, &entry->ident, holder);
     if (err || !teffi_node_is(holder->node, ctx->node->id) ||
         teffi_catalog_has(grains, &entry->ident))

@@ -1,6 +1,7 @@
 /* test_stop.c - silos and clients started and stopped many times in one process: no leak, no hang.
  * TEFF_STOP_TIMES sets how often; 50 without it. */
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,55 @@ static void around_a_file(void **state)
     lab_drop_store(store);
 }
 
+/* ---- a thread waits while its silo stops ---- */
+
+enum { WAITS = 8 };
+
+typedef struct waiter {
+    pthread_t thread;
+    teff_ctx *ctx;
+    _Atomic bool waits;
+    teff_err err;
+} waiter;
+
+static void *wait_for_calls(void *arg)
+{
+    waiter *w = arg;
+    teff_call calls[WAITS];
+    size_t n = 0;
+    char key[40];
+    while (n < WAITS && !w->err) {
+        snprintf(key, sizeof key, "w-%zu", n);
+        w->err = lab_turns_write_start(w->ctx, key, lab_step(.hold = true), &calls[n]);
+        n += !w->err;
+    }
+    w->waits = true;
+    if (!w->err)
+        w->err = teff_await_all(w->ctx, calls, n);
+    return NULL;
+}
+
+static void while_a_thread_waits(void **state)
+{
+    static lab_record record;
+    (void)state;
+    for (int i = 0; i < times(); i++) {
+        teff_silo_options opt = {.silent = 1, .workers = 1};
+        waiter w = {0};
+        teff_silo *silo = lab_silo(&record, &opt);
+        assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
+        w.ctx = teff_silo_ctx(silo);
+        assert_int_equal(pthread_create(&w.thread, NULL, wait_for_calls, &w), 0);
+        if (i % 2)
+            lab_until(w.waits);
+        (void)teff_silo_stop(silo, 1);
+        pthread_join(w.thread, NULL);
+        assert_int_not_equal(w.err, TEFF_OK);
+        teff_ctx_free(w.ctx);
+        teff_silo_free(silo);
+    }
+}
+
 static void without_a_call(void **state)
 {
     static lab_record record;
@@ -124,6 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_memory),
         cmocka_unit_test(around_a_file),
+        cmocka_unit_test(while_a_thread_waits),
         cmocka_unit_test(without_a_call),
         cmocka_unit_test(side_by_side),
     };
