@@ -29,6 +29,8 @@ struct teff_ctx {
     uint32_t timeout_ms;         /* teff_ctx_timeout */
     const char *text;            /* last error; NULL = none */
     char text_buf[TEFF_TEXT_MAX];
+    teffi_exec
+        *runs; /* thread: runs all others while it waits (the simulator's); NULL: it sleeps */
 };
 
 /* teffi_ctx_init - for a turn: fiber is set when it starts. */

@@ -77,14 +77,13 @@ static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 }
 
 /* Until the token is there that the last signal leaves. No look at the count instead: whoever
- * brought it to zero has yet to leave the token, and the context must be there for that. */
+ * brought it to zero has yet to leave the token, and the context must be there for that. No look at
+ * the node either: the signals may be those of its end. */
 static void block(teff_ctx *ctx)
 {
-    teffi_exec *exec = ctx->node->exec;
-    bool others_run = exec->ops->park;
-    while (!teffi_parker_wait(&ctx->parker, others_run ? 0 : UINT64_MAX))
-        if (others_run)
-            exec->ops->park(exec);
+    while (!teffi_parker_wait(&ctx->parker, ctx->runs ? 0 : UINT64_MAX))
+        if (ctx->runs)
+            ctx->runs->ops->park(ctx->runs);
 }
 
 bool teffi_wait_done(const teffi_wait *wait)
@@ -105,6 +104,7 @@ static bool all_done(teffi_wait *const *waits, size_t n)
 static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t done = 0;
+    teffi_bug_if(n > UINT32_MAX);
     /* relaxed: published by the words below */
     atomic_store_explicit(&ctx->asleep_for, (uint32_t)n, memory_order_relaxed);
     for (size_t i = 0; i < n; i++) {
@@ -118,12 +118,20 @@ static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         block(ctx);
 }
 
+/* What this thread has sent may have been put off until now. */
+static void flush(teffi_node *node)
+{
+    if (!teffi_node_enter(node)) /* it closes, and ends what is waited for */
+        return;
+    if (node->net && node->net->ops->flush)
+        node->net->ops->flush(node->net);
+    teffi_node_exit(node);
+}
+
 static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     if (!all_done(waits, n)) {
-        teffi_net *net = ctx->node->net;
-        if (net && net->ops->flush)
-            net->ops->flush(net); /* what this thread has sent may have been put off until now */
+        flush(ctx->node);
         sleep_for(ctx, waits, n);
     }
     for (size_t i = 0; i < n; i++) {

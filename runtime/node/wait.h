@@ -1,6 +1,7 @@
 /* wait.h - one thing a context waits for: an answer, a store operation, a moment.
  * Way:     call, store op, timer -> [wait] -> the turn's group, or the blocked thread
- * Threads: signal once, from any thread; everything else on the context's own side. */
+ * Threads: signal once, from any thread; everything else on the context's own side.
+ * Model:   tests/model/wait.pml, a thread's side */
 #ifndef TEFFI_NODE_WAIT_H
 #define TEFFI_NODE_WAIT_H
 

@@ -3,7 +3,8 @@
  * its context after it may be freed?
  * A thread waits for SIGNALS ends at once, ROUNDS times with the same context, then frees it. Each
  * end comes from a thread of its own, at any time after its wait is begun. A sleep in the kernel
- * may end early. One step per atomic operation. */
+ * may end early. One step per atomic operation; the kernel's look at the word is one with the one
+ * before it. */
 
 #define SIGNALS 3
 #define ROUNDS 2

@@ -118,6 +118,8 @@ typedef struct teff_client_options {
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
+
+/* teff_client_free - leaves the cluster. in: may be NULL. Free its contexts before. */
 TEFF_API void teff_client_free(teff_client *client);
 
 #ifdef __cplusplus

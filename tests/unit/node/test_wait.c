@@ -1,0 +1,156 @@
+/* test_wait.c - a thread waits for what other threads end: it wakes when all is done, and may free
+ * what it waited with at once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include "node/ctx.h"
+#include "platform/thread.h"
+
+enum { SIGNALLERS = 3, ROUNDS = 20000, LAZY = 200 };
+
+static teffi_node node;
+
+static int setup(void **state)
+{
+    static const teffi_exec_ops ops = {0};
+    static teffi_exec exec = {.ops = &ops};
+    (void)state;
+    memset(&node, 0, sizeof node);
+    node.exec = &exec;
+    return 0;
+}
+
+/* ---- the parker ---- */
+
+static void test_the_token_is_taken_once(void **state)
+{
+    teffi_parker parker = {0};
+    (void)state;
+    assert_false(teffi_parker_wait(&parker, 0));
+    assert_false(teffi_parker_wait(&parker, 1000));
+    teffi_parker_wake(&parker);
+    teffi_parker_wake(&parker);
+    assert_true(teffi_parker_wait(&parker, UINT64_MAX));
+    assert_false(teffi_parker_wait(&parker, 0));
+}
+
+/* ---- signals from threads ---- */
+
+typedef struct job {
+    teffi_wait wait;
+    uint64_t ended; /* written before the signal, read behind the wait */
+} job;
+
+typedef struct signaller {
+    teffi_thread thread;
+    job *_Atomic todo;
+    _Atomic bool stop;
+    uint64_t rng;
+} signaller;
+
+static uint64_t draw(uint64_t *rng, uint64_t below)
+{
+    *rng ^= *rng << 13;
+    *rng ^= *rng >> 7;
+    *rng ^= *rng << 17;
+    return *rng % below;
+}
+
+static void dawdle(uint64_t *rng)
+{
+    for (uint64_t i = draw(rng, LAZY); i > 0; i--)
+        teffi_cpu_relax();
+    if (draw(rng, 4) == 0)
+        teffi_thread_yield();
+}
+
+static void signal_on(void *arg)
+{
+    signaller *s = arg;
+    while (!s->stop) {
+        job *j = atomic_exchange(&s->todo, NULL);
+        if (!j) {
+            teffi_thread_yield();
+            continue;
+        }
+        dawdle(&s->rng);
+        j->ended = 1;
+        teffi_wait_signal(&j->wait);
+    }
+}
+
+/* What it waited with is freed as soon as it may be: whoever touches it later is seen by the
+ * sanitizers, and here by what is in the next round's memory. */
+static void one_round(signaller *s, uint64_t *rng)
+{
+    teff_ctx *ctx = teffi_ctx_new(&node);
+    job *jobs = calloc(SIGNALLERS, sizeof *jobs);
+    teffi_wait *waits[SIGNALLERS];
+    assert_non_null(ctx);
+    assert_non_null(jobs);
+    for (int i = 0; i < SIGNALLERS; i++) {
+        waits[i] = &jobs[i].wait;
+        teffi_wait_init(waits[i], ctx, NULL);
+    }
+    for (int i = 0; i < SIGNALLERS; i++)
+        s[i].todo = &jobs[i];
+    dawdle(rng);
+    teffi_await(ctx, waits, SIGNALLERS);
+    for (int i = 0; i < SIGNALLERS; i++) {
+        assert_true(teffi_wait_done(waits[i]));
+        assert_int_equal(jobs[i].ended, 1);
+    }
+    assert_false(teffi_parker_wait(&ctx->parker, 0)); /* no token is left for the next wait */
+    free(jobs);
+    teff_ctx_free(ctx);
+}
+
+static void test_the_last_signal_wakes(void **state)
+{
+    static signaller s[SIGNALLERS];
+    uint64_t rng = 88172645463325252u;
+    (void)state;
+    for (int i = 0; i < SIGNALLERS; i++) {
+        s[i].rng = draw(&rng, UINT64_MAX) | 1;
+        assert_int_equal(teffi_thread_start(&s[i].thread, "signaller", signal_on, &s[i]), TEFF_OK);
+    }
+    for (int i = 0; i < ROUNDS; i++)
+        one_round(s, &rng);
+    for (int i = 0; i < SIGNALLERS; i++) {
+        s[i].stop = true;
+        teffi_thread_join(&s[i].thread);
+    }
+}
+
+/* Some are done before, one is there twice. */
+static void test_what_is_done_is_not_waited_for(void **state)
+{
+    teffi_wait a, b;
+    (void)state;
+    teff_ctx *ctx = teffi_ctx_new(&node);
+    teffi_wait *waits[] = {&a, &b, &a};
+    teffi_wait_init(&a, ctx, NULL);
+    teffi_wait_init(&b, ctx, NULL);
+    teffi_wait_signal(&a);
+    assert_true(teffi_wait_done(&a));
+    assert_false(teffi_wait_done(&b));
+    teffi_wait_signal(&b);
+    teffi_await(ctx, waits, 3);
+    teff_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_the_token_is_taken_once, setup),
+        cmocka_unit_test_setup(test_the_last_signal_wakes, setup),
+        cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
