@@ -1,6 +1,6 @@
 /* growth.c - what a call costs as something grows; growth.py runs it, takes medians and plots.
  * usage: growth grains MAX | growth silos N CALLERS | growth callers N |
- *        growth payload BYTES WHERE CALLERS
+ *        growth payload BYTES WHERE CALLERS | growth memory BYTES
  *   WHERE: local or remote. A line a window of time: RESULT calls=... seconds=... cpu_seconds=...
  * Way:     growth.py -> [growth] -> growth_load -> Caller turns -> Target grains */
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <time.h>
 #include "growth.teff.h"
 #include "growth_load.h"
+#include "growth_memory.h"
 #include "resident.h"
 
 enum {
@@ -164,12 +165,25 @@ static void payload(teff_silo *silo, teff_ctx *ctx, uint64_t size, uint32_t n, b
         bench_child_stop(&far);
 }
 
+/* Reads of memory instead of calls. */
+static int memory(uint64_t bytes)
+{
+    double reads[WINDOWS];
+    if (bytes < 128 || !growth_memory(bytes, window_seconds, reads, WINDOWS))
+        return 1;
+    for (int i = 0; i < WINDOWS; i++)
+        print("memory", bytes, &(load_window){reads[i], window_seconds, window_seconds}, 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 6 && strcmp(argv[1], "--silo") == 0)
         return load_silo_main(argv + 2);
     if (argc < 3)
         return 2;
+    if (strcmp(argv[1], "memory") == 0)
+        return memory(strtoull(argv[2], NULL, 10));
     signal(SIGPIPE, SIG_IGN);
     int fd = load_share();
     uint64_t n = strtoull(argv[2], NULL, 10);

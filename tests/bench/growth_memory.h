@@ -1,0 +1,15 @@
+/* growth_memory.h - what a read of memory costs that is in no cache: the yardstick for many grains.
+ * Way:     growth.c -> [growth_memory.c] */
+#ifndef BENCH_GROWTH_MEMORY_H
+#define BENCH_GROWTH_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* growth_memory - reads the lines of so much memory in a random order, each read's place known from
+ * the one before.
+ * in:  bytes, at least 128; n windows of so many seconds.
+ * out: reads, how many there were in each. false: no memory. */
+bool growth_memory(uint64_t bytes, double seconds, double *reads, int n);
+
+#endif
