@@ -132,7 +132,7 @@ static teff_err look_up(teff_ctx *ctx, teffi_locating *entry, teffi_pid *holder)
 static void locate_once(teff_ctx *ctx, teffi_locating *entry)
 {
     teffi_grains *grains = entry->grains;
-    teffi_pid holder;
+    teffi_pid holder = {0};
     teffi_node_id placed = {0};
     teffi_qnode *n;
     teff_err err = look_up(ctx, entry, &holder);
