@@ -80,7 +80,9 @@ static teff_err ask_until(teff_ctx *ctx, ask *a)
         teff_err err = ask_once(ctx, a);
         if (err != TEFF_E_UNAVAILABLE && err != TEFF_E_CLOSED)
             return err;
-        if (teffi_now(ctx->node->platform) >= deadline || ctx->node->grains->closed ||
+        if (ctx->node->grains->closed)
+            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing");
+        if (teffi_now(ctx->node->platform) >= deadline ||
             teffi_membership_ousted(ctx->node->membership))
             return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
                                   "the directory's owner for this grain cannot be reached");

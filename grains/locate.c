@@ -118,7 +118,7 @@ static teff_err look_up(teff_ctx *ctx, teffi_locating *entry, teffi_pid *holder)
 {
     teffi_grains *grains = entry->grains;
     if (grains->closed)
-        return teffi_ctx_fail(ctx, TEFF_E_UNREACHABLE, "the silo closed meanwhile");
+        return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing; the call did not run");
     teff_err err = teffi_directory_lookup(ctx, &entry->ident, holder);
     if (err || !teffi_node_is(holder->node, ctx->node->id) ||
         teffi_catalog_has(grains, &entry->ident))

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "lab.h"
 
 static int times(void)
@@ -98,7 +99,7 @@ static void around_a_file(void **state)
 
 /* ---- a thread waits while its silo stops ---- */
 
-enum { WAITS = 8 };
+enum { WAITS = 8, STOP_SECONDS_MAX = 20 }; /* a look-up would be tried for 25 */
 
 typedef struct waiter {
     pthread_t thread;
@@ -137,7 +138,9 @@ static void while_a_thread_waits(void **state)
         assert_int_equal(pthread_create(&w.thread, NULL, wait_for_calls, &w), 0);
         if (i % 2)
             lab_until(w.waits);
+        time_t began = time(NULL);
         (void)teff_silo_stop(silo, 1);
+        assert_true(time(NULL) - began < STOP_SECONDS_MAX);
         pthread_join(w.thread, NULL);
         assert_int_not_equal(w.err, TEFF_OK);
         teff_ctx_free(w.ctx);
