@@ -65,6 +65,7 @@ bool growth_memory(uint64_t bytes, double seconds, double *reads, int n)
         mmap(NULL, count * LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (lines == MAP_FAILED)
         return false;
+    (void)madvise(lines, count * LINE, MADV_NOHUGEPAGE); /* as grains have it */
     make_cycle(lines, count);
     (void)walk_for(lines, &at, seconds); /* warm, where it fits into a cache */
     for (int i = 0; i < n; i++)

@@ -109,7 +109,7 @@ def renew(path, program, chosen):
     if os.path.exists(path):
         with open(path) as file:
             old = json.load(file)
-        if old["about"] == about(program):
+        if not unlike(about(program), old["about"]):
             counts = old["instructions"]
     counts.update((name, round(count, 1)) for name, count in counted_all(program, chosen).items())
     counts = {name: counts[name] for name in operations(program) if name in counts}
@@ -184,7 +184,12 @@ def checked(args, program):
         return 0
     with open(args.baseline) as file:
         baseline = json.load(file)
-    differs = unlike(about(program), baseline["about"])
+    mine = about(program)
+    if mine["machine"] != baseline["about"]["machine"]:
+        say("skipped: NOTHING IS GUARDED: the baseline is of a %s, this is a %s"
+            % (baseline["about"]["machine"], mine["machine"]))
+        return 0
+    differs = unlike(mine, baseline["about"])
     if differs:
         return skipped(args, "counts of this build cannot be compared with the baseline's: "
                        + differs)
