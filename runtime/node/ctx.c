@@ -53,7 +53,6 @@ teff_ctx *teffi_ctx_new(teffi_node *node)
     if (!ctx)
         return NULL;
     teffi_ctx_init(ctx, node, NULL);
-    ctx->runs = NULL;
     if (teffi_node_enter(node)) {
         ctx->runs = node->exec->ops->park ? node->exec : NULL;
         teffi_node_exit(node);

@@ -28,9 +28,8 @@ struct teff_ctx {
     bool fatal;                  /* turn: memory ran out, end it */
     uint32_t timeout_ms;         /* teff_ctx_timeout */
     const char *text;            /* last error; NULL = none */
+    teffi_exec *runs;            /* thread: runs the others as it waits; NULL: it sleeps */
     char text_buf[TEFF_TEXT_MAX];
-    teffi_exec
-        *runs; /* thread: runs all others while it waits (the simulator's); NULL: it sleeps */
 };
 
 /* teffi_ctx_init - for a turn: fiber is set when it starts. */

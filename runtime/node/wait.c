@@ -121,7 +121,7 @@ static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 /* What this thread has sent may have been put off until now. */
 static void flush(teffi_node *node)
 {
-    if (!teffi_node_enter(node)) /* it closes, and ends what is waited for */
+    if (!teffi_node_enter(node)) /* it closes: its link ends, with what was sent, or writes it */
         return;
     if (node->net && node->net->ops->flush)
         node->net->ops->flush(node->net);

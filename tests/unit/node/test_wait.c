@@ -145,12 +145,77 @@ static void test_what_is_done_is_not_waited_for(void **state)
     teff_ctx_free(ctx);
 }
 
+/* ---- the node ---- */
+
+typedef struct later {
+    teffi_wait *wait;
+    teff_ctx *ctx;
+} later;
+
+/* Not before the thread is about to sleep for it. */
+static void signal_a_sleeper(void *arg)
+{
+    later *l = arg;
+    while (!atomic_load(&l->ctx->asleep_for))
+        teffi_thread_yield();
+    teffi_wait_signal(l->wait);
+}
+
+static void await_one(teff_ctx *ctx)
+{
+    teffi_wait wait, *waits[] = {&wait};
+    later l = {&wait, ctx};
+    teffi_thread thread;
+    teffi_wait_init(&wait, ctx, NULL);
+    assert_int_equal(teffi_thread_start(&thread, "signaller", signal_a_sleeper, &l), TEFF_OK);
+    teffi_await(ctx, waits, 1);
+    teffi_thread_join(&thread);
+}
+
+/* What its end frees is not looked at: a look would be a fault here. */
+static void test_a_closed_node_is_not_looked_at(void **state)
+{
+    (void)state;
+    teff_ctx *ctx = teffi_ctx_new(&node);
+    node.closed = true;
+    node.exec = NULL;
+    node.net = (teffi_net *)(void *)64;
+    await_one(ctx);
+    teff_ctx_free(ctx);
+}
+
+static uint32_t flushes, users_inside;
+
+static void flush(teffi_net *net)
+{
+    (void)net;
+    flushes++;
+    users_inside = node.users;
+}
+
+static void test_what_was_sent_is_flushed_inside_of_the_node(void **state)
+{
+    static const teffi_net_ops ops = {.flush = flush};
+    teffi_net net = {.ops = &ops};
+    (void)state;
+    flushes = users_inside = 0;
+    teff_ctx *ctx = teffi_ctx_new(&node);
+    node.net = &net;
+    await_one(ctx);
+    assert_int_equal(flushes, 1);
+    assert_int_equal(users_inside, 1);
+    assert_int_equal(node.users, 0);
+    teff_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_the_token_is_taken_once, setup),
         cmocka_unit_test_setup(test_the_last_signal_wakes, setup),
         cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
+        cmocka_unit_test_setup(test_a_closed_node_is_not_looked_at, setup),
+        cmocka_unit_test_setup(test_what_was_sent_is_flushed_inside_of_the_node, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
