@@ -163,12 +163,14 @@ static void remote_rows(bench *b)
     const char *args[] = {"--target", teff_silo_address(b->silo), NULL};
     if (!bench_child_start(&child, args))
         bench_fatal(NULL, TEFF_E_IO);
+    b->child = &child;
     bench_timed(b, "remote-call-1", "call", 0);
     bench_timed(b, "remote-call-64", "window", 64);
     bench_timed(b, "remote-call-1024", "window", 1024);
     bench_timed(b, "remote-one-way", "one-way", 0);
     bench_timed(b, "remote-64KiB-call", "blob-call", 0);
     bench_timed(b, "remote-64KiB-one-way", "blob-one-way", 0);
+    b->child = NULL;
     bench_child_stop(&child);
     close_silo(b);
 }

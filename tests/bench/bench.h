@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <teff/silo.h>
 #include "bench.teff.h"
+#include "child.h"
 
 enum { RUNS_MAX = 16, PARAMETERS_MAX = 300, BENCH_BLOB = 64 * 1024 };
 
@@ -16,6 +17,7 @@ typedef struct bench {
     teff_ctx *ctx;
     /* where loops run */
     teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns);
+    const bench_child *child; /* the other process of these rows; may be NULL */
     const char *pattern;
     int runs;
     double seconds;      /* of one run */
@@ -34,7 +36,7 @@ void bench_print(const char *name, const char *parameters, const char *unit, dou
 double bench_median(double *values, int n);
 
 /* bench_timed - a row of a loop (loops.h): finds how many operations fill b->seconds, does them
- * b->runs times by b->loop, prints nanoseconds an operation.
+ * b->runs times by b->loop, prints nanoseconds an operation, and as cpu_ns the processors'.
  * in:  width, so many in flight; 0: one. b->operations is rounded up to a multiple of it. */
 void bench_timed(bench *b, const char *name, const char *what, uint64_t width);
 

@@ -42,8 +42,10 @@ void bench_client(bench *b)
     if (!bench_child_start(&silo, args))
         bench_fatal(NULL, TEFF_E_IO);
     teff_client *client = connect_to(b, silo.said);
+    b->child = &silo;
     for (int i = 0; i < ROWS; i++)
         bench_timed(b, rows[i].name, rows[i].what, rows[i].width);
+    b->child = NULL;
     teff_ctx_free(b->ctx);
     teff_client_free(client);
     bench_child_stop(&silo);

@@ -81,10 +81,19 @@ double bench_take(bench *b, const char *what, uint64_t n, uint64_t width, uint64
     return ns;
 }
 
+/* Processor time so far, of this process and the rows' other one. */
+static double cpu_ns(const bench *b)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    double ns = (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+    return b->child ? ns + bench_child_seconds(b->child) * 1e9 : ns;
+}
+
 void bench_timed(bench *b, const char *name, const char *what, uint64_t width)
 {
-    double values[RUNS_MAX];
-    char parameters[100];
+    double values[RUNS_MAX], cpu[RUNS_MAX];
+    char parameters[PARAMETERS_MAX];
     bool fresh = strcmp(what, "new") == 0;
     uint64_t n_least = width ? width : 1, n = width ? width : 64, first = 1;
     if (!bench_wanted(b, name))
@@ -102,9 +111,12 @@ void bench_timed(bench *b, const char *name, const char *what, uint64_t width)
     for (int r = 0; r < b->runs; r++) {
         first = fresh ? b->next_key : 1;
         b->next_key += n;
+        double cpu_before = cpu_ns(b);
         values[r] = bench_take(b, what, n, width, first) / (double)n;
+        cpu[r] = (cpu_ns(b) - cpu_before) / (double)n;
     }
-    snprintf(parameters, sizeof parameters, "\"in_flight\":%llu,\"operations\":%llu",
-             (unsigned long long)(width ? width : 1), (unsigned long long)n);
+    snprintf(
+        parameters, sizeof parameters, "\"in_flight\":%llu,\"operations\":%llu,\"cpu_ns\":%.4g",
+        (unsigned long long)(width ? width : 1), (unsigned long long)n, bench_median(cpu, b->runs));
     bench_print(name, parameters, "ns/operation", values, b->runs);
 }
