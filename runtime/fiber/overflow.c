@@ -95,9 +95,8 @@ static void make_visits_key(void)
     (void)pthread_key_create(&visits_key, teffi_overflow_unstack);
 }
 
-bool teffi_fiber_thread_visits(teffi_fiber_pool *pool)
+bool teffi_overflow_visits(void)
 {
-    teffi_stacks_begin(pool);
     if (visits)
         return false;
     visits = 1;

@@ -271,11 +271,17 @@ void teffi_stack_give(teffi_fiber *fiber)
         give_shared(fiber, fiber, 1);
 }
 
-void teffi_stacks_begin(teffi_fiber_pool *pool)
+static void begin(teffi_fiber_pool *pool)
 {
     teffi_stacks *c = own_stacks();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
+}
+
+bool teffi_fiber_thread_visits(teffi_fiber_pool *pool)
+{
+    begin(pool);
+    return teffi_overflow_visits();
 }
 
 void teffi_fiber_thread_departs(void)
@@ -288,7 +294,7 @@ void teffi_fiber_thread_departs(void)
 
 void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 {
-    teffi_stacks_begin(pool);
+    begin(pool);
     own_stacks()->signal_stack = teffi_overflow_stack();
 }
 

@@ -73,10 +73,6 @@ static inline bool teffi_stack_keep(teffi_fiber *fiber)
     return true;
 }
 
-/* teffi_stacks_begin - this thread keeps hot ones of the pool for itself, until it calls
- * teffi_fiber_thread_departs or _leave. */
-void teffi_stacks_begin(teffi_fiber_pool *pool);
-
 /* teffi_overflow_install - the process's handler for faults on guards; once, idempotent. */
 void teffi_overflow_install(void);
 
@@ -84,5 +80,9 @@ void teffi_overflow_install(void);
  * out:  what to give to unstack; NULL: none was set. */
 void *teffi_overflow_stack(void);
 void teffi_overflow_unstack(void *stack);
+
+/* teffi_overflow_visits - one for a thread that is not ours, until it ends. out: true: it had not
+ * asked before. */
+bool teffi_overflow_visits(void);
 
 #endif
