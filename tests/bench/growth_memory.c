@@ -47,18 +47,20 @@ static uint64_t walk(const line *lines, uint64_t from, uint64_t steps)
     return from;
 }
 
+/* out: seconds a read. */
 static double walk_for(const line *lines, uint64_t *at, double seconds)
 {
-    double reads = 0;
+    double reads = 0, taken = 0;
     uint64_t begin = now_ns();
-    while ((double)(now_ns() - begin) < seconds * 1e9) {
+    while (taken < seconds) {
         *at = walk(lines, *at, BATCH);
         reads += BATCH;
+        taken = (double)(now_ns() - begin) / 1e9;
     }
-    return reads;
+    return taken / reads;
 }
 
-bool growth_memory(uint64_t bytes, double seconds, double *reads, int n)
+bool growth_memory(uint64_t bytes, double seconds, double *read_seconds, int n)
 {
     uint64_t count = bytes / LINE, at = 0;
     line *lines =
@@ -69,7 +71,7 @@ bool growth_memory(uint64_t bytes, double seconds, double *reads, int n)
     make_cycle(lines, count);
     (void)walk_for(lines, &at, seconds); /* warm, where it fits into a cache */
     for (int i = 0; i < n; i++)
-        reads[i] = walk_for(lines, &at, seconds);
+        read_seconds[i] = walk_for(lines, &at, seconds);
     munmap(lines, count * LINE);
     return true;
 }

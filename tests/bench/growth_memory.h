@@ -9,7 +9,7 @@
 /* growth_memory - reads the lines of so much memory in a random order, each read's place known from
  * the one before.
  * in:  bytes, at least 128; n windows of so many seconds.
- * out: reads, how many there were in each. false: no memory. */
-bool growth_memory(uint64_t bytes, double seconds, double *reads, int n);
+ * out: read_seconds, of one read, for each. false: no memory. */
+bool growth_memory(uint64_t bytes, double seconds, double *read_seconds, int n);
 
 #endif
