@@ -42,7 +42,7 @@ void teffi_wait_signal(teffi_wait *wait)
     /* one wake-up for all that it sleeps for. acq_rel: who brings it to zero hands on what the
      * others did */
     if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
-        teffi_parker_wake(&ctx->parker);
+        teffi_parker_leave(&ctx->parker, TEFFI_TOKEN);
 }
 
 bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
@@ -76,14 +76,36 @@ static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         (void)teff_reschedule();
 }
 
+/* Whether the node's net gives this thread something to read or not: it sleeps once. out: the
+ * tokens that it woke with. */
+static uint32_t sleep_once(teff_ctx *ctx)
+{
+    teffi_net_reader reader = {.parker = &ctx->parker};
+    bool inside = teffi_node_enter(ctx->node);
+    teffi_net *net = inside ? ctx->node->net : NULL;
+    bool reads = net && net->ops->read_begin && net->ops->read_begin(net, &reader);
+    if (inside && !reads)
+        teffi_node_exit(ctx->node); /* the signals may be those of its end, which waits for us */
+    uint32_t tokens = teffi_parker_take(&ctx->parker, UINT64_MAX);
+    if (reads) {
+        tokens = net->ops->read_end(net, &reader, tokens);
+        teffi_node_exit(ctx->node);
+    }
+    return tokens;
+}
+
 /* Until the token is there that the last signal leaves. No look at the count instead: whoever
- * brought it to zero has yet to leave the token, and the context must be there for that. No look at
- * the node either: the signals may be those of its end. */
+ * brought it to zero has yet to leave the token, and the context must be there for that. */
 static void block(teff_ctx *ctx)
 {
-    while (!teffi_parker_wait(&ctx->parker, ctx->runs ? 0 : UINT64_MAX))
-        if (ctx->runs)
+    uint32_t tokens = 0;
+    while (!(tokens & TEFFI_TOKEN)) {
+        if (!ctx->runs)
+            tokens = sleep_once(ctx);
+        else
             ctx->runs->ops->park(ctx->runs);
+        tokens |= teffi_parker_take(&ctx->parker, 0);
+    }
 }
 
 bool teffi_wait_done(const teffi_wait *wait)

@@ -105,7 +105,7 @@ unsigned teffi_cpu_count(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
-enum { EMPTY = 0, TOKEN = 1, ASLEEP = 2 };
+enum { EMPTY = 0, ASLEEP = 2 }; /* beside the tokens */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
@@ -115,24 +115,35 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
     teffi_bug_if(rc != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT);
 }
 
-bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
-    /* acquire: pairs with wake */
+    /* acquire: pairs with leave */
     if (timeout_ns && atomic_compare_exchange_strong_explicit(
                           &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
         futex_wait(&parker->word, ASLEEP, timeout_ns);
-    /* acquire: pairs with wake */
-    return atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire) == TOKEN;
+    /* acquire: pairs with leave */
+    word = atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire);
+    return word & ~(uint32_t)ASLEEP;
 }
 
-void teffi_parker_wake(teffi_parker *parker)
+void teffi_parker_leave(teffi_parker *parker, uint32_t token)
 {
-    /* release: pairs with wait */
-    if (atomic_exchange_explicit(&parker->word, TOKEN, memory_order_release) != ASLEEP)
+    /* release: pairs with take. Who finds another token beside a sleeper: that one's leaver wakes. */
+    if (atomic_fetch_or_explicit(&parker->word, token, memory_order_release) != ASLEEP)
         return;
     long rc = syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     /* Who took the token may have freed the parker, whose address is only a name here: EINVAL if a
      * mutex with priorities lies there by now. */
     teffi_bug_if(rc < 0 && errno != EINVAL);
+}
+
+bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+{
+    return teffi_parker_take(parker, timeout_ns) != 0;
+}
+
+void teffi_parker_wake(teffi_parker *parker)
+{
+    teffi_parker_leave(parker, TEFFI_TOKEN);
 }

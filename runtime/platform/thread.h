@@ -78,6 +78,9 @@ typedef struct teffi_parker {
     _Atomic uint32_t word;
 } teffi_parker;
 
+/* Of a parker that is woken for two reasons: a token for each. */
+enum { TEFFI_TOKEN = 1, TEFFI_TOKEN_GIVEN = 4 };
+
 /* teffi_parker_wait - return when woken (also by a wake before), or after timeout_ns.
  * in:   timeout_ns, UINT64_MAX = none. May return early; the caller looks again.
  * out:  did it take the token? What the waker did before its wake is seen then, and the waker does
@@ -86,5 +89,11 @@ bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
 
 /* teffi_parker_wake - leave the token; a system call only when somebody sleeps. */
 void teffi_parker_wake(teffi_parker *parker);
+
+/* teffi_parker_take - as wait. out: the tokens that were there; 0: none. */
+uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
+
+/* teffi_parker_leave - as wake, beside the tokens that are there. in: token, one. */
+void teffi_parker_leave(teffi_parker *parker, uint32_t token);
 
 #endif

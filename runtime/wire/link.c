@@ -186,6 +186,7 @@ static void link_free(teffi_net *net)
     nng_aio_stop(link->accept_aio);
     teffi_link_tick_stop(link);
     teffi_link_burst_end(link); /* nobody sends any more, but out of an event */
+    (void)teffi_link_reader_late(link, true);
     teffi_link_recv_reclaim(link);
     kill_all(link);
     forget_nodes(link);
@@ -202,6 +203,8 @@ static const teffi_net_ops link_ops = {
     .dial = teffi_link_dial,
     .send = teffi_link_send,
     .flush = teffi_link_flush,
+    .read_begin = teffi_link_read_begin,
+    .read_end = teffi_link_read_end,
     .counters = link_counters,
     .shutdown = teffi_link_shutdown,
     .free = link_free,

@@ -251,7 +251,13 @@ struct teffi_link {
     link_way ways[LINK_WAY_LINES][LINK_WAYS]; /* written under lock, read without */
 
     teffi_later *_Atomic bursts; /* link_burst.c */
-    _Atomic bool burst_due;      /* the ticker was told of them */
+    _Atomic bool burst_due;      /* the ticker was told of them, or of reads */
+
+    teffi_net_reader *_Atomic reader; /* a thread that waits and reads: link_reader.c */
+    _Atomic uint32_t reading;         /* threads that wait so, all of them */
+    teffi_later *_Atomic reads;       /* put off until one waits */
+    _Atomic uint32_t reads_put;       /* how often one was */
+    uint32_t reads_seen;              /* the ticker's: at its last look */
 
     /* guarded by lock */
     pthread_mutex_t lock;
@@ -408,9 +414,27 @@ void teffi_link_burst_end(teffi_link *link);
 /* teffi_link_burst_end_mine - if this thread has put something since it did so last. */
 void teffi_link_burst_end_mine(teffi_link *link);
 void teffi_link_flush(teffi_net *net);
+/* teffi_link_burst_tell - the ticker is to come by in a millisecond: after something was put. */
+void teffi_link_burst_tell(teffi_link *link);
 /* teffi_link_burst_due - the ticker's: has something been put? Then soon: _late - write it. */
 bool teffi_link_burst_due(teffi_link *link);
 void teffi_link_burst_late(teffi_link *link);
+
+/* ---- link_reader.c -------------------------------------------------------------------------- */
+/* teffi_link_read_begin, _end - the net's ops. */
+bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader);
+uint32_t teffi_link_read_end(teffi_net *net, teffi_net_reader *reader, uint32_t tokens);
+/* teffi_link_reader_give - something came: a thread that waits goes on with it.
+ * in:   a reference, the reader's then. out: false: none waits. */
+bool teffi_link_reader_give(teffi_conn *conn);
+/* teffi_link_reader_here - is this thread one that waits, and reads? */
+bool teffi_link_reader_here(void);
+/* teffi_link_reader_later - put conn's next_read off until a thread waits; the ticker comes by.
+ * in:   a reference, next_read's then. out: false: not on this thread, or another one waits. */
+bool teffi_link_reader_later(teffi_conn *conn);
+/* teffi_link_reader_late - the ticker's: what was put off before its last look is nng's. out: there
+ * is more. in: all: it, too. */
+bool teffi_link_reader_late(teffi_link *link, bool all);
 
 /* ---- link_recv.c ---------------------------------------------------------------------------- */
 void teffi_link_recv_cb(void *arg);

@@ -23,6 +23,11 @@ void teffi_link_burst_put(teffi_conn *conn)
     teffi_link *link = conn->owner;
     put(link, &conn->burst);
     put_here = true;
+    teffi_link_burst_tell(link);
+}
+
+void teffi_link_burst_tell(teffi_link *link)
+{
     if (atomic_load_explicit(&link->burst_due, memory_order_seq_cst))
         return;
     atomic_store_explicit(&link->burst_due, true, memory_order_seq_cst);
@@ -65,4 +70,6 @@ void teffi_link_burst_late(teffi_link *link)
      * below */
     atomic_store_explicit(&link->burst_due, false, memory_order_seq_cst);
     teffi_link_burst_end(link);
+    if (teffi_link_reader_late(link, false))
+        atomic_store_explicit(&link->burst_due, true, memory_order_seq_cst);
 }

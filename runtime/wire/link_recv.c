@@ -74,9 +74,11 @@ static bool receive(teffi_conn *conn)
 static bool receive_later(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
-    return conn->take_aio && conn->got > LINK_READ_HERE && !conn->in.large &&
-           conn->state == CONN_UP && teffi_link_on_worker(conn->owner) &&
-           exec->ops->put_off(exec, &conn->next_read);
+    if (!conn->take_aio || conn->got <= LINK_READ_HERE || conn->in.large || conn->state != CONN_UP)
+        return false;
+    if (teffi_link_on_worker(conn->owner))
+        return exec->ops->put_off(exec, &conn->next_read);
+    return teffi_link_reader_later(conn);
 }
 
 static bool malformed(teffi_conn *conn, const char *what)
@@ -285,8 +287,9 @@ void teffi_link_recv_later(teffi_later *later)
 {
     teffi_conn *conn = teffi_container(later, teffi_conn, next_read);
     conn->inlined = 0;
-    /* Not on the monitor's thread, which does this when its worker is busy for long. */
-    if (teffi_link_on_worker(conn->owner) && take(conn)) {
+    /* Not on the monitor's thread, which does this when its worker is busy for long, nor on the
+     * ticker's. */
+    if ((teffi_link_reader_here() || teffi_link_on_worker(conn->owner)) && take(conn)) {
         go_on(conn);
     } else if (!receive(conn)) {
         teffi_link_conn_end(conn);
@@ -330,7 +333,7 @@ static bool has_frame(teffi_conn *conn)
 static bool hand_over(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
-    if (!link->exec || conn->state != CONN_UP || conn->got <= LINK_READ_HERE || !has_frame(conn))
+    if (!link->exec || conn->got <= LINK_READ_HERE)
         return false;
     pthread_mutex_lock(&conn->lock);
     bool over = !atomic_load_explicit(&link->direct, memory_order_relaxed);
@@ -350,8 +353,7 @@ static void read_here(void *arg)
 static bool visit(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
-    return exec && exec->ops->visit && conn->state == CONN_UP && has_frame(conn) &&
-           exec->ops->visit(exec, read_here, conn);
+    return exec && exec->ops->visit && exec->ops->visit(exec, read_here, conn);
 }
 
 void teffi_link_recv_reclaim(teffi_link *link)
@@ -388,7 +390,8 @@ void teffi_link_recv_cb(void *arg)
     /* Held until the callback is about to return: whoever frees the connection waits for that, and
      * must not wait for the turns that a visit runs. */
     teffi_link_conn_ref(conn);
-    if (!visit(conn) && !hand_over(conn))
+    bool here = conn->state != CONN_UP || !has_frame(conn);
+    if (here || !(teffi_link_reader_give(conn) || visit(conn) || hand_over(conn)))
         go_on(conn);
     teffi_link_conn_unref(conn);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <teff/error.h>
+#include "platform/thread.h"
 #include "process/msg.h"
 
 enum { TEFFI_ADDRESS_MAX = 256, TEFFI_CLUSTER_MAX = 64 };
@@ -67,6 +68,13 @@ typedef struct teffi_net_counters {
 
 typedef struct teffi_net teffi_net;
 
+/* A client's thread that sleeps until answers come, and reads them itself. */
+typedef struct teffi_net_reader {
+    teffi_parker *parker; /* it sleeps there; TEFFI_TOKEN_GIVEN: given is set */
+    void *given;          /* the net's: what it is to read */
+    bool known;           /* the net's: it may be given something */
+} teffi_net_reader;
+
 typedef struct teffi_net_ops {
     /* Bind and accept. in: "host:port", "[v6]:port", port 0 = any. out: bound, TEFFI_ADDRESS_MAX+1
      * bytes. errs: TEFF_E_INVALID (the address), TEFF_E_IO (in use); text says which. */
@@ -95,6 +103,14 @@ typedef struct teffi_net_ops {
     /* A thread that is no worker of the executor has sent and is about to wait: what was put off
      * for it to be written together goes now, else within a millisecond or two. May be NULL. */
     void (*flush)(teffi_net *net);
+    /* A client's thread is about to sleep on reader->parker: what comes meanwhile is given to it
+     * instead of to a thread that would only wake it. Messages that are there are told on this
+     * thread. out: false: not by this net; else read_end must follow the sleep. May be NULL. */
+    bool (*read_begin)(teffi_net *net, teffi_net_reader *reader);
+    /* The sleep is over: what was given is told on this thread. What comes next may be left until
+     * a thread of the client's waits again, or for three milliseconds.
+     * in:   tokens, that it woke with. out: the same, with those that came meanwhile. */
+    uint32_t (*read_end)(teffi_net *net, teffi_net_reader *reader, uint32_t tokens);
     void (*counters)(teffi_net *net, teffi_net_counters *out);
     /* Say goodbye to all: peers stop sending, what both sides accepted before is delivered (message
      * events go on until then), then connections close. Blocks up to timeout_ms.
