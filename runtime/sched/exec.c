@@ -175,6 +175,7 @@ static const teffi_exec_ops ops = {
     .timer_cancel = timer_cancel,
     .put_off = teffi_put_off,
     .visit = teffi_visit,
+    .bring = teffi_bring,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
     .help = teffi_help,

@@ -44,6 +44,7 @@ static void keep_rest(teffi_real *real, teffi_slot *slot, teffi_group **batch, u
     for (unsigned i = n; i-- > 1;)
         if (!teffi_deque_push(&slot->deque, batch[i]))
             teffi_runqueue_push(&real->queue, batch[i]);
+    teffi_keeps_not(slot);
     if (n > 1)
         teffi_wake_one(real);
 }
@@ -79,6 +80,8 @@ static teffi_group *local(teffi_worker *w)
     teffi_slot *slot = w->slot;
     teffi_group *group;
     slot->tick++;
+    if (slot->alone.brought)
+        teffi_help_look(w);
     /* Two that hand over to each other, each with many turns in place, are no more entitled. */
     slot->handoffs += w->directs_unseen;
     w->directs_unseen = 0;
@@ -127,7 +130,7 @@ static teffi_group *steal(teffi_worker *w)
     unsigned at = (unsigned)(draw(w->slot) % real->n_slots);
     for (unsigned i = 0; i < real->n_slots; i++, at++) {
         teffi_slot *victim = &real->slots[at % real->n_slots];
-        teffi_group *group = victim == w->slot ? NULL : steal_from(w, victim);
+        teffi_group *group = victim == w->slot || teffi_keeps(victim) ? NULL : steal_from(w, victim);
         if (group)
             return group;
     }
@@ -200,7 +203,7 @@ bool teffi_any_work(teffi_real *real)
     if (teffi_runqueue_count(&real->queue))
         return true;
     for (unsigned i = 0; i < real->n_slots; i++)
-        if (teffi_deque_count(&real->slots[i].deque))
+        if (teffi_deque_count(&real->slots[i].deque) && !teffi_keeps(&real->slots[i]))
             return true;
     return false;
 }

@@ -25,9 +25,11 @@ static bool open_next(teffi_real *real, teffi_slot *slot)
         return false;
     }
     slot->seen += slot->seen < DUE_TICKS;
+    bool kept = teffi_keeps(slot);
+    teffi_keeps_not(slot);
     /* relaxed: looked at once more */
-    return atomic_load_explicit(&slot->next, memory_order_relaxed) &&
-           teffi_slot_open(real, slot, turns);
+    return (atomic_load_explicit(&slot->next, memory_order_relaxed) &&
+            teffi_slot_open(real, slot, turns)) || kept;
 }
 
 /* Work that no worker is free to take, or a worker that waits for a slot. */

@@ -33,9 +33,15 @@ void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
     atomic_store_explicit(&slot->next, group, memory_order_relaxed);
     if (!older)
         return;
-    if (!teffi_deque_push(&slot->deque, older))
+    bool own = teffi_deque_push(&slot->deque, older);
+    if (!own)
         teffi_runqueue_push(&real->queue, older);
-    teffi_wake_one(real);
+    if (own && slot->worker->brings)
+        teffi_help_later(real, slot);
+    else {
+        teffi_keeps_not(slot);
+        teffi_wake_one(real);
+    }
 }
 
 void teffi_worker_timers(teffi_worker *w)
@@ -99,6 +105,8 @@ void teffi_offer(teffi_worker *w, teffi_group *group)
     teffi_slot *slot = teffi_slot_kept(w);
     if (!slot || !teffi_deque_push(&slot->deque, group))
         teffi_runqueue_push(&w->real->queue, group);
+    if (slot)
+        teffi_keeps_not(slot);
     teffi_leave(w, was);
     teffi_wake_one(w->real);
 }

@@ -67,6 +67,16 @@ typedef struct teffi_pay {
     uint64_t nap_ns; /* the last nap; 0: it paid */
 } teffi_pay;
 
+/* What was brought and is run without help so far, see help.c; the owner's. */
+typedef struct teffi_alone {
+    _Atomic bool keeps; /* nobody takes from the slot's deque; also cleared by the monitor */
+    bool brought;       /* and not all run yet */
+    unsigned slow;      /* the more, the more often turns took long lately */
+    uint32_t picks;     /* since something was brought; */
+    uint32_t looked;    /* at the last look */
+    uint64_t since_ns, looked_ns;
+} teffi_alone;
+
 struct teffi_slot {
     /* Hand-off: the owner's alone, inside, so that it takes no atomic step. The monitor takes it
      * out as it would retake the slot, see above. Others only look whether it is there. */
@@ -86,6 +96,7 @@ struct teffi_slot {
     uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
     uint32_t later_ms; /* teffi_warn_now when the first of them was put off */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
+    teffi_alone alone;
     teffi_pay pay;
     teffi_counts counts;
     /* guarded by idle_lock */
@@ -129,6 +140,7 @@ struct teffi_worker {
     unsigned nested;          /* own thread: turns under the one that helps */
     unsigned blocking;        /* own thread: depth of blocking regions */
     bool ends_pass;           /* own thread: nothing is put off any more */
+    bool brings;              /* own thread: what becomes READY was brought, see help.c */
     teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
     _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
     uint64_t directs_in;      /* own thread: the run in which directs counts */
@@ -298,6 +310,31 @@ void teffi_offer(teffi_worker *w, teffi_group *group);
 
 /* teffi_slot_ready - a group became READY in a turn of the worker that holds slot. */
 void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);
+
+/* ---- help.c ---- */
+
+/* teffi_bring - exec op. */
+void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg);
+
+/* teffi_keeps - may nobody take from the slot's deque? teffi_keeps_now, _not - from now on; no more,
+ * before somebody is woken. */
+static inline bool teffi_keeps(const teffi_slot *slot)
+{
+    /* seq_cst: whoever is about to sleep has announced it before; pairs with keeps_not */
+    return atomic_load_explicit(&slot->alone.keeps, memory_order_seq_cst);
+}
+
+static inline void teffi_keeps_not(teffi_slot *slot)
+{
+    if (atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed))
+        atomic_store_explicit(&slot->alone.keeps, false, memory_order_seq_cst);
+}
+
+/* teffi_help_later - a group was brought into the slot's deque: who is to help with it? */
+void teffi_help_later(teffi_real *real, teffi_slot *slot);
+
+/* teffi_help_look - of what was brought, some was run. */
+void teffi_help_look(teffi_worker *w);
 
 /* ---- turn.c ---- */
 

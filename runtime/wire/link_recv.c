@@ -265,8 +265,9 @@ static void dispose(teffi_conn *conn, progress p)
 }
 
 /* The owner hears on this thread of what was posted; inside a drain, that goes on with it. */
-static void go_on(teffi_conn *conn)
+static void go_on_here(void *arg)
 {
+    teffi_conn *conn = arg;
     progress p = digest(conn);
     link_node *node = conn->node; /* once disposed of, the next reader may set it */
     if (node)
@@ -276,6 +277,15 @@ static void go_on(teffi_conn *conn)
         return;
     teffi_link_event_drain(node);
     teffi_link_node_unref(node);
+}
+
+static void go_on(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->owner->exec;
+    if (exec && exec->ops->bring)
+        exec->ops->bring(exec, go_on_here, conn);
+    else
+        go_on_here(conn);
 }
 
 void teffi_link_recv_go_on(teffi_conn *conn)
