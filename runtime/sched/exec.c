@@ -29,7 +29,7 @@ static bool ready_here(teffi_worker *w, teffi_group *group)
     uint32_t was = teffi_enter(w);
     teffi_slot *slot = teffi_slot_kept(w);
     if (slot)
-        teffi_slot_ready(w->real, slot, group);
+        teffi_slot_ready(w, slot, group);
     teffi_leave(w, was);
     return slot != NULL;
 }

@@ -14,7 +14,8 @@
 enum { DUE_TICKS = 5 };
 enum { QUIET_TICKS = 4 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
-/* The same turn as at the last tick: others get the hand-off. out: there was one. */
+/* The same turn as at the last tick: others get the hand-off, and what the slot keeps. out: there was
+ * something. */
 static bool open_next(teffi_real *real, teffi_slot *slot)
 {
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
@@ -28,8 +29,8 @@ static bool open_next(teffi_real *real, teffi_slot *slot)
     bool kept = teffi_keeps(slot);
     teffi_keeps_not(slot);
     /* relaxed: looked at once more */
-    return (atomic_load_explicit(&slot->next, memory_order_relaxed) &&
-            teffi_slot_open(real, slot, turns)) || kept;
+    bool next = atomic_load_explicit(&slot->next, memory_order_relaxed);
+    return (next && teffi_slot_open(real, slot, turns)) || kept;
 }
 
 /* Work that no worker is free to take, or a worker that waits for a slot. */

@@ -26,7 +26,7 @@ __attribute__((noinline)) void teffi_worker_become(teffi_worker *w)
     teffi_own_worker = w;
 }
 
-void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
+void teffi_slot_ready(teffi_worker *w, teffi_slot *slot, teffi_group *group)
 {
     /* relaxed: the owner's alone. This worker runs it next, or the monitor gives it to others. */
     teffi_group *older = atomic_load_explicit(&slot->next, memory_order_relaxed);
@@ -34,14 +34,14 @@ void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group)
     if (!older)
         return;
     bool own = teffi_deque_push(&slot->deque, older);
-    if (!own)
-        teffi_runqueue_push(&real->queue, older);
-    if (own && slot->worker->brings)
-        teffi_help_later(real, slot);
-    else {
-        teffi_keeps_not(slot);
-        teffi_wake_one(real);
+    if (own && w->brings) {
+        teffi_help_later(w);
+        return;
     }
+    if (!own)
+        teffi_runqueue_push(&w->real->queue, older);
+    teffi_keeps_not(slot);
+    teffi_wake_one(w->real);
 }
 
 void teffi_worker_timers(teffi_worker *w)

@@ -69,10 +69,10 @@ typedef struct teffi_pay {
 
 /* What was brought and is run without help so far, see help.c; the owner's. */
 typedef struct teffi_alone {
-    _Atomic bool keeps; /* nobody takes from the slot's deque; also cleared by the monitor */
-    bool brought;       /* and not all run yet */
+    _Atomic bool keeps; /* nobody takes from the slot's deque; others may clear it */
+    bool brought;       /* something was, and not all of it has run */
     unsigned slow;      /* the more, the more often turns took long lately */
-    uint32_t picks;     /* since something was brought; */
+    uint32_t picks;     /* since the newest was brought */
     uint32_t looked;    /* at the last look */
     uint64_t since_ns, looked_ns;
 } teffi_alone;
@@ -96,7 +96,7 @@ struct teffi_slot {
     uint64_t later_ns; /* laters has not been empty since about then; 0: not known */
     uint32_t later_ms; /* teffi_warn_now when the first of them was put off */
     bool unannounced;  /* a used-up group went to the global queue and nobody was woken */
-    teffi_alone alone;
+    teffi_alone alone; /* what peers brought; see help.c */
     teffi_pay pay;
     teffi_counts counts;
     /* guarded by idle_lock */
@@ -308,32 +308,34 @@ bool teffi_help(teffi_exec *exec);
  * runs: in a turn of w, on its thread. */
 void teffi_offer(teffi_worker *w, teffi_group *group);
 
-/* teffi_slot_ready - a group became READY in a turn of the worker that holds slot. */
-void teffi_slot_ready(teffi_real *real, teffi_slot *slot, teffi_group *group);
+/* teffi_slot_ready - a group became READY in a turn of w, which holds slot. runs: inside. */
+void teffi_slot_ready(teffi_worker *w, teffi_slot *slot, teffi_group *group);
 
 /* ---- help.c ---- */
 
-/* teffi_bring - exec op. */
-void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg);
-
-/* teffi_keeps - may nobody take from the slot's deque? teffi_keeps_now, _not - from now on; no more,
- * before somebody is woken. */
+/* teffi_keeps - may nobody take from the slot's deque? Any thread. */
 static inline bool teffi_keeps(const teffi_slot *slot)
 {
     /* seq_cst: whoever is about to sleep has announced it before; pairs with keeps_not */
     return atomic_load_explicit(&slot->alone.keeps, memory_order_seq_cst);
 }
 
+/* teffi_keeps_not - others may, from now on; teffi_wake_one is to follow when there is something.
+ * runs: the slot's owner, inside; with idle_lock held; or the monitor. */
 static inline void teffi_keeps_not(teffi_slot *slot)
 {
+    /* relaxed: only the owner sets it. seq_cst: before the look at who sleeps */
     if (atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed))
         atomic_store_explicit(&slot->alone.keeps, false, memory_order_seq_cst);
 }
 
-/* teffi_help_later - a group was brought into the slot's deque: who is to help with it? */
-void teffi_help_later(teffi_real *real, teffi_slot *slot);
+/* teffi_bring - exec op. */
+void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
-/* teffi_help_look - of what was brought, some was run. */
+/* teffi_help_later - what was brought lies in w's deque. runs: inside, with a slot. */
+void teffi_help_later(teffi_worker *w);
+
+/* teffi_help_look - some of it was run: is it time for help? runs: inside, with a slot. */
 void teffi_help_look(teffi_worker *w);
 
 /* ---- turn.c ---- */
