@@ -84,10 +84,20 @@ bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader)
     return true;
 }
 
+/* An answer that came alone is this thread's, when no other waits; of many some are. Else it would be
+ * woken to wake another. */
+static bool is_for_it(teffi_conn *conn)
+{
+    teffi_link *link = conn->owner;
+    return atomic_load_explicit(&link->reader, memory_order_relaxed) &&
+           (conn->got > LINK_READ_HERE ||
+            atomic_load_explicit(&link->reading, memory_order_relaxed) == 1);
+}
+
 bool teffi_link_reader_give(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
-    if (!atomic_load_explicit(&link->reader, memory_order_relaxed))
+    if (!is_for_it(conn))
         return false;
     /* acquire: pairs with read_begin */
     teffi_net_reader *reader = atomic_exchange_explicit(&link->reader, NULL, memory_order_acquire);
