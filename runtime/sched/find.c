@@ -172,8 +172,10 @@ teffi_group *teffi_find_near(teffi_worker *w)
 {
     teffi_laters_due(w); /* a few turns of others' may take long */
     teffi_group *group = local(w);
-    if (!group)
+    if (!group) {
+        w->slot->alone.brought = false;
         group = global_batch(w);
+    }
     /* While others have work, what was put off can wait, and more may come to it. */
     if (!group && teffi_laters_any(w->slot))
         group = steal(w);

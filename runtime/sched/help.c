@@ -8,14 +8,15 @@
  *          peer is often there, or the next connection's batch.
  *
  * Until then the slot keeps what is in its deque: thieves pass it by, and who goes to sleep does
- * not count it as work. Whatever else the owner puts there ends that. A turn that takes long is
- * seen when it ends; one that does not end, by the monitor's second tick. A long time now and then
- * is the system's, which gave the core to somebody else: two of three looks must see one. */
+ * not count it as work. Whatever else the owner puts there ends that. How long turns take is looked
+ * at behind some of them. One look may be wrong, since the system gave the core to somebody else for
+ * a while: two in a row count. A turn that does not end is the monitor's. */
 #include "sched/worker.h"
 
-enum { TURN_NS = 2000, START_NS = 20000 }; /* a look finds it slow: more than so long a turn, beside */
-enum { BACKLOG_NS = 1000000 };             /* what waits would take this worker as long */
-enum { LOOK_EVERY = 4, KNOWN = 16, SLOW = 3, SLOW_MAX = 8 };
+enum { START_NS = 20000, TURN_NS = 2000 }; /* more in all, and each: it takes long */
+enum { BACKLOG_NS = 1000000 };             /* as long would what waits take this worker */
+enum { WAITED_NS = 4000000 };              /* so long something has waited, whatever was run */
+enum { LOOK_EVERY = 4, KNOWN = 16, SLOW = 2, SLOW_MAX = 8 };
 
 void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
@@ -31,8 +32,9 @@ void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 void teffi_help_later(teffi_worker *w)
 {
     teffi_alone *alone = &w->slot->alone;
+    if (!alone->brought)
+        alone->picks = 0;
     alone->brought = true;
-    alone->picks = 0;
     if (alone->slow >= SLOW)
         teffi_wake_one(w->real);
     else /* relaxed: who does not see it yet may take something */
@@ -42,14 +44,17 @@ void teffi_help_later(teffi_worker *w)
 /* n picks ended by now, left are in the deque. */
 static bool wants_help(teffi_alone *alone, uint32_t n, uint64_t now, uint64_t left)
 {
-    bool slow = now - alone->looked_ns > START_NS + (uint64_t)(n - alone->looked) * TURN_NS;
-    if (!slow)
-        alone->slow -= alone->slow > 0;
+    uint64_t ns = now - alone->looked_ns, turns = n - alone->looked;
+    uint64_t turn_ns = ns / turns, least_ns = turn_ns;
+    if (least_ns > alone->turn_ns)
+        least_ns = alone->turn_ns;
+    alone->turn_ns = turn_ns;
+    if (ns <= START_NS + turns * TURN_NS)
+        alone->slow /= 2;
     else
-        alone->slow = alone->slow + 2 < SLOW_MAX ? alone->slow + 2 : SLOW_MAX;
-    if (alone->slow >= SLOW)
-        return true;
-    return n >= KNOWN && (now - alone->since_ns) / n * left > BACKLOG_NS;
+        alone->slow += alone->slow < SLOW_MAX;
+    return alone->slow >= SLOW || now - alone->since_ns > WAITED_NS ||
+           (n >= KNOWN && least_ns * left > BACKLOG_NS);
 }
 
 void teffi_help_look(teffi_worker *w)
@@ -62,11 +67,10 @@ void teffi_help_look(teffi_worker *w)
     uint64_t left = teffi_deque_count(&w->slot->deque);
     if (!n)
         alone->since_ns = now;
-    else if (wants_help(alone, n, now, left) || !left)
+    else if (wants_help(alone, n, now, left))
         teffi_keeps_not(w->slot);
     alone->looked_ns = now;
     alone->looked = n;
-    alone->brought = left > 0;
     if (left && !teffi_keeps(w->slot))
         teffi_wake_one(w->real);
 }

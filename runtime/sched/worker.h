@@ -70,11 +70,12 @@ typedef struct teffi_pay {
 /* What was brought and is run without help so far, see help.c; the owner's. */
 typedef struct teffi_alone {
     _Atomic bool keeps; /* nobody takes from the slot's deque; others may clear it */
-    bool brought;       /* something was, and not all of it has run */
-    unsigned slow;      /* the more, the more often turns took long lately */
-    uint32_t picks;     /* since the newest was brought */
+    bool brought;       /* something was, and the owner has not run dry since */
+    unsigned slow;      /* looks lately that found that turns take long */
+    uint32_t picks;     /* since the first of it */
     uint32_t looked;    /* at the last look */
     uint64_t since_ns, looked_ns;
+    uint64_t turn_ns; /* of those before the last look, each */
 } teffi_alone;
 
 struct teffi_slot {
