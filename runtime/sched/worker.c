@@ -169,6 +169,8 @@ static bool help_one(teffi_worker *w)
     /* What is fired and looked for here is not the waiting turn's. */
     uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
+    bool brings = w->brings;
+    w->brings = false;
     teffi_worker_timers(w);
     teffi_group *group = teffi_find(w, false);
     if (!group && w->searching)
@@ -182,6 +184,7 @@ static bool help_one(teffi_worker *w)
         w->under = under;
         announce(w);
     }
+    w->brings = brings;
     atomic_store_explicit(&w->run, run, memory_order_relaxed);
     atomic_store_explicit(&w->running, outer, memory_order_release);
     return group != NULL;
