@@ -8,9 +8,9 @@
  *          peer is often there, or the next connection's batch.
  *
  * Until then the slot keeps what is in its deque: thieves pass it by, and who goes to sleep does
- * not count it as work. Whatever else the owner puts there ends that. How long turns take is looked
- * at behind some of them. One look may be wrong, since the system gave the core to somebody else for
- * a while: two in a row count. A turn that does not end is the monitor's. */
+ * not count it as work. Whatever else the owner puts there ends that until the deque is empty. How
+ * long turns take is looked at behind some of them. One look may be wrong, since the system gave the
+ * core to somebody else for a while: two in a row count. A turn that does not end is the monitor's. */
 #include "sched/worker.h"
 
 enum { START_NS = 20000, TURN_NS = 2000 }; /* more in all, and each: it takes long */
@@ -29,13 +29,21 @@ void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg)
         w->brings = false;
 }
 
+/* Others may take what is there, besides the one just pushed: that is not hidden from them. */
+static bool is_open(teffi_slot *slot)
+{
+    /* relaxed: its owner's own store, or somebody let others in */
+    return !atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed) &&
+           teffi_deque_count(&slot->deque) > 1;
+}
+
 void teffi_help_later(teffi_worker *w)
 {
     teffi_alone *alone = &w->slot->alone;
     if (!alone->brought)
         alone->picks = 0;
     alone->brought = true;
-    if (alone->slow >= SLOW)
+    if (alone->slow >= SLOW || is_open(w->slot))
         teffi_wake_one(w->real);
     else /* relaxed: who does not see it yet may take something */
         atomic_store_explicit(&alone->keeps, true, memory_order_relaxed);
