@@ -44,7 +44,7 @@ static void keep_rest(teffi_real *real, teffi_slot *slot, teffi_group **batch, u
     for (unsigned i = n; i-- > 1;)
         if (!teffi_deque_push(&slot->deque, batch[i]))
             teffi_runqueue_push(&real->queue, batch[i]);
-    teffi_keeps_not(slot);
+    (void)teffi_keeps_not(slot);
     if (n > 1)
         teffi_wake_one(real);
 }

@@ -76,7 +76,7 @@ void teffi_help_look(teffi_worker *w)
     if (!n)
         alone->since_ns = now;
     else if (wants_help(alone, n, now, left))
-        teffi_keeps_not(w->slot);
+        (void)teffi_keeps_not(w->slot);
     alone->looked_ns = now;
     alone->looked = n;
     if (left && !teffi_keeps(w->slot))

@@ -102,7 +102,7 @@ static teffi_slot *let_go(teffi_worker *w)
     teffi_slot *slot = w->slot;
     w->slot = NULL;
     slot->worker = NULL;
-    teffi_keeps_not(slot);
+    (void)teffi_keeps_not(slot);
     return slot;
 }
 
@@ -348,7 +348,7 @@ static void block(teffi_worker *w)
     (void)teffi_laters_run(w->slot);
     /* The hand-off must be where others find it. */
     give(real, teffi_slot_take_next(w->slot));
-    teffi_keeps_not(w->slot);
+    (void)teffi_keeps_not(w->slot);
     lock(real);
     /* At the end those that waited have gone on without a slot: none of them is to be given one. */
     if (real->stopping || !real->waiting.head)

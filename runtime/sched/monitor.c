@@ -14,8 +14,8 @@
 enum { DUE_TICKS = 5 };
 enum { QUIET_TICKS = 4 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
 
-/* The same turn as at the last tick: others get the hand-off, and what the slot keeps. out: there was
- * something. */
+/* The same turn as at the last tick: others get the hand-off, and what the slot keeps. out: there
+ * was something. */
 static bool open_next(teffi_real *real, teffi_slot *slot)
 {
     uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
@@ -26,8 +26,7 @@ static bool open_next(teffi_real *real, teffi_slot *slot)
         return false;
     }
     slot->seen += slot->seen < DUE_TICKS;
-    bool kept = teffi_keeps(slot);
-    teffi_keeps_not(slot);
+    bool kept = teffi_keeps_not(slot);
     /* relaxed: looked at once more */
     bool next = atomic_load_explicit(&slot->next, memory_order_relaxed);
     return (next && teffi_slot_open(real, slot, turns)) || kept;

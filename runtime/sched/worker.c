@@ -40,7 +40,7 @@ void teffi_slot_ready(teffi_worker *w, teffi_slot *slot, teffi_group *group)
     }
     if (!own)
         teffi_runqueue_push(&w->real->queue, older);
-    teffi_keeps_not(slot);
+    (void)teffi_keeps_not(slot);
     teffi_wake_one(w->real);
 }
 
@@ -106,7 +106,7 @@ void teffi_offer(teffi_worker *w, teffi_group *group)
     if (!slot || !teffi_deque_push(&slot->deque, group))
         teffi_runqueue_push(&w->real->queue, group);
     if (slot)
-        teffi_keeps_not(slot);
+        (void)teffi_keeps_not(slot);
     teffi_leave(w, was);
     teffi_wake_one(w->real);
 }

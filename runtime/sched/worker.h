@@ -322,12 +322,15 @@ static inline bool teffi_keeps(const teffi_slot *slot)
 }
 
 /* teffi_keeps_not - others may, from now on; teffi_wake_one is to follow when there is something.
- * runs: the slot's owner, inside; with idle_lock held; or the monitor. */
-static inline void teffi_keeps_not(teffi_slot *slot)
+ * out: false: they could already. runs: the slot's owner, inside; with idle_lock held; or the
+ * monitor. */
+static inline bool teffi_keeps_not(teffi_slot *slot)
 {
-    /* relaxed: only the owner sets it. seq_cst: before the look at who sleeps */
-    if (atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed))
+    /* relaxed: only the owner sets it */
+    bool kept = atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed);
+    if (kept) /* seq_cst: before the look at who sleeps */
         atomic_store_explicit(&slot->alone.keeps, false, memory_order_seq_cst);
+    return kept;
 }
 
 /* teffi_bring - exec op. */
