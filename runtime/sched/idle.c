@@ -536,8 +536,10 @@ bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn)
     lock(real);
     teffi_worker *w = slot->worker;
     if (w && w->state == TEFFI_WORKER_RUNNING && !real->stopping) {
-        if (retake(w, turn))
+        if (retake(w, turn)) {
+            (void)teffi_keeps_not(slot); /* the heir may be in a turn that takes long as well */
             heir = heir_for(real, slot);
+        }
         if (heir) {
             w->slot = NULL;
             atomic_store_explicit(&w->due, 1, memory_order_relaxed);
@@ -651,6 +653,8 @@ void teffi_slot_return(teffi_worker *visitor)
     teffi_group *next = slot && !in_use ? teffi_slot_take_next(slot) : NULL;
     if (in_use && !real->stopping)
         heir = pass_on(real, slot, &asleep);
+    /* A slot that nobody holds now may have kept something. */
+    bool look = asleep || (in_use && !slot->worker && !real->stopping);
     if (real->stopping)
         teffi_parker_wake(&real->departed);
     unlock(real);
@@ -659,7 +663,7 @@ void teffi_slot_return(teffi_worker *visitor)
     give(real, next);
     if (slot && !in_use)
         teffi_slot_clear(real, slot);
-    if (asleep && teffi_any_work(real))
+    if (look && teffi_any_work(real))
         teffi_wake_one(real);
 }
 

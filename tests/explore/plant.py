@@ -82,7 +82,7 @@ PLANTS = {
     "endless-nap": ("nap.c", "teffi_parker_wait(&w->parker, nap_ns)",
                     "teffi_parker_wait(&w->parker, UINT64_MAX)"),
     # A visitor gives its slot back to a worker that sleeps, and looks at nothing any more.
-    "blind-visitor": ("idle.c", "if (asleep && teffi_any_work(real))", "if (asleep && !real)"),
+    "blind-visitor": ("idle.c", "if (look && teffi_any_work(real))", "if (look && !real)"),
     # A timer that was set on a visitor's slot is not seen by the worker that sleeps on with it.
     "overslept": ("idle.c",
                   "return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;",
