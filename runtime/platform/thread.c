@@ -127,6 +127,12 @@ uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
     return word & ~(uint32_t)ASLEEP;
 }
 
+bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
+{
+    /* relaxed: take is the one that sees what was done before */
+    return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
+}
+
 void teffi_parker_leave(teffi_parker *parker, uint32_t token)
 {
     /* release: pairs with take. Who finds another token beside a sleeper: that one's leaver wakes. */

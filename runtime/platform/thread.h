@@ -93,6 +93,9 @@ void teffi_parker_wake(teffi_parker *parker);
 /* teffi_parker_take - as wait. out: the tokens that were there; 0: none. */
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
 
+/* teffi_parker_has - the sleeper's own: is this token there, for its next take? */
+bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
+
 /* teffi_parker_leave - as wake, beside the tokens that are there. in: token, one. */
 void teffi_parker_leave(teffi_parker *parker, uint32_t token);
 

@@ -83,7 +83,12 @@ bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader)
     /* release: what reader holds, pairs with give */
     reader->known = reads && atomic_compare_exchange_strong_explicit(
         &link->reader, &none, reader, memory_order_release, memory_order_relaxed);
-    go_on_with(link, reads);
+    /* What that puts off anew nobody else may come for while this thread sleeps: so not before
+     * there is none, or its token is there, and it does not sleep. */
+    do
+        go_on_with(link, reads);
+    while (atomic_load_explicit(&link->reads, memory_order_relaxed) &&
+           !teffi_parker_has(reader->parker, TEFFI_TOKEN));
     return true;
 }
 
