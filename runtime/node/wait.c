@@ -78,9 +78,9 @@ static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 
 /* Whether the node's net gives this thread something to read or not: it sleeps once. out: the
  * tokens that it woke with. */
-static uint32_t sleep_once(teff_ctx *ctx, size_t n)
+static uint32_t sleep_once(teff_ctx *ctx)
 {
-    teffi_net_reader reader = {.parker = &ctx->parker, .answers = n};
+    teffi_net_reader reader = {.parker = &ctx->parker};
     bool inside = teffi_node_enter(ctx->node);
     teffi_net *net = inside ? ctx->node->net : NULL;
     bool reads = net && net->ops->read_begin && net->ops->read_begin(net, &reader);
@@ -96,12 +96,12 @@ static uint32_t sleep_once(teff_ctx *ctx, size_t n)
 
 /* Until the token is there that the last signal leaves. No look at the count instead: whoever
  * brought it to zero has yet to leave the token, and the context must be there for that. */
-static void block(teff_ctx *ctx, size_t n)
+static void block(teff_ctx *ctx)
 {
     uint32_t tokens = 0;
     while (!(tokens & TEFFI_TOKEN)) {
         if (!ctx->runs)
-            tokens = sleep_once(ctx, n);
+            tokens = sleep_once(ctx);
         else
             ctx->runs->ops->park(ctx->runs);
         tokens |= teffi_parker_take(&ctx->parker, 0);
@@ -137,7 +137,7 @@ static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     }
     /* acquire: what the signals hand on. No token comes when this thread brings it to zero. */
     if (!done || atomic_fetch_sub_explicit(&ctx->asleep_for, done, memory_order_acquire) > done)
-        block(ctx, n - done);
+        block(ctx);
 }
 
 /* What this thread has sent may have been put off until now. */

@@ -1,8 +1,6 @@
 /* link_reader.c - a client's thread that waits for an answer reads it itself: the transport's thread
  * gives it the connection that has brought something, and it takes apart what came. So an answer is
  * made, read and freed by one thread, in one core's cache, and nobody is woken only to wake another.
- * Who waits for many at once is left asleep until the last is there, and the transport's thread
- * reads.
  * Way:     link_recv (give) -> [reader] -> node/wait's sleep ends -> [reader] -> link_recv (go on)
  * Threads: any of the client's. One at a time is known here and may be given something; who takes
  *          it off link->reader, itself or a giver, alone decides which. A giver leaves the token
@@ -75,18 +73,17 @@ bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader)
 {
     teffi_link *link = (teffi_link *)net;
     teffi_net_reader *none = NULL;
-    bool reads = reader->answers == 1;
     if (link->self.role != TEFFI_ROLE_CLIENT)
         return false;
     /* seq_cst: before the look at reads, pairs with later */
     atomic_fetch_add_explicit(&link->reading, 1, memory_order_seq_cst);
     /* release: what reader holds, pairs with give */
-    reader->known = reads && atomic_compare_exchange_strong_explicit(
+    reader->known = atomic_compare_exchange_strong_explicit(
         &link->reader, &none, reader, memory_order_release, memory_order_relaxed);
     /* What that puts off anew nobody else may come for while this thread sleeps: so not before
      * there is none, or its token is there, and it does not sleep. */
     do
-        go_on_with(link, reads);
+        go_on_with(link, true);
     while (atomic_load_explicit(&link->reads, memory_order_relaxed) &&
            !teffi_parker_has(reader->parker, TEFFI_TOKEN));
     return true;

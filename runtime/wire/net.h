@@ -68,10 +68,9 @@ typedef struct teffi_net_counters {
 
 typedef struct teffi_net teffi_net;
 
-/* A client's thread that sleeps until answers come, and may read them itself. */
+/* A client's thread that sleeps until answers come, and reads them itself. */
 typedef struct teffi_net_reader {
     teffi_parker *parker; /* it sleeps there; TEFFI_TOKEN_GIVEN: given is set */
-    size_t answers;       /* so many must come before it goes on */
     void *given;          /* the net's: what it is to read */
     bool known;           /* the net's: it may be given something */
 } teffi_net_reader;
