@@ -40,6 +40,20 @@ static void test_the_token_is_taken_once(void **state)
     assert_false(teffi_parker_wait(&parker, 0));
 }
 
+static void test_tokens_lie_side_by_side(void **state)
+{
+    teffi_parker parker = {0};
+    (void)state;
+    teffi_parker_leave(&parker, TEFFI_TOKEN_GIVEN);
+    assert_true(teffi_parker_has(&parker, TEFFI_TOKEN_GIVEN));
+    assert_false(teffi_parker_has(&parker, TEFFI_TOKEN));
+    teffi_parker_leave(&parker, TEFFI_TOKEN);
+    teffi_parker_leave(&parker, TEFFI_TOKEN);
+    assert_int_equal(teffi_parker_take(&parker, UINT64_MAX), TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
+    assert_int_equal(teffi_parker_take(&parker, 0), 0);
+    assert_int_equal(teffi_parker_take(&parker, 1000), 0);
+}
+
 /* ---- signals from threads ---- */
 
 typedef struct job {
@@ -128,6 +142,48 @@ static void test_the_last_signal_wakes(void **state)
     }
 }
 
+/* Leaves its token each time that the sleeper has taken the last. */
+typedef struct leaver {
+    teffi_thread thread;
+    teffi_parker *parker;
+    uint32_t token;
+    uint64_t rng;
+    _Atomic uint32_t taken;
+} leaver;
+
+static void leave_on(void *arg)
+{
+    leaver *l = arg;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        while (l->taken < i)
+            teffi_thread_yield();
+        dawdle(&l->rng);
+        teffi_parker_leave(l->parker, l->token);
+    }
+}
+
+/* A token that is lost is waited for in vain. */
+static void test_a_sleeper_wakes_for_either_token(void **state)
+{
+    teffi_parker parker = {0};
+    leaver l[] = {{.parker = &parker, .token = TEFFI_TOKEN, .rng = 1},
+                  {.parker = &parker, .token = TEFFI_TOKEN_GIVEN, .rng = 2}};
+    uint64_t rng = 3;
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(teffi_thread_start(&l[i].thread, "leaver", leave_on, &l[i]), TEFF_OK);
+    while (l[0].taken < ROUNDS || l[1].taken < ROUNDS) {
+        uint32_t tokens = teffi_parker_take(&parker, UINT64_MAX);
+        assert_int_equal(tokens & ~(uint32_t)(TEFFI_TOKEN | TEFFI_TOKEN_GIVEN), 0);
+        l[0].taken += (tokens & TEFFI_TOKEN) != 0;
+        l[1].taken += (tokens & TEFFI_TOKEN_GIVEN) != 0;
+        dawdle(&rng);
+    }
+    for (int i = 0; i < 2; i++)
+        teffi_thread_join(&l[i].thread);
+    assert_int_equal(teffi_parker_take(&parker, 0), 0);
+}
+
 /* Some are done before, one is there twice. */
 static void test_what_is_done_is_not_waited_for(void **state)
 {
@@ -212,6 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_the_token_is_taken_once, setup),
+        cmocka_unit_test_setup(test_tokens_lie_side_by_side, setup),
+        cmocka_unit_test_setup(test_a_sleeper_wakes_for_either_token, setup),
         cmocka_unit_test_setup(test_the_last_signal_wakes, setup),
         cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
         cmocka_unit_test_setup(test_a_closed_node_is_not_looked_at, setup),

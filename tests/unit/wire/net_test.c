@@ -147,6 +147,8 @@ static void on_down(void *arg, const teffi_hello *peer, bool clean)
     n->downs++;
     n->downs_clean += clean;
     n->last_peer = *peer;
+    if (n->lost)
+        n->lost(n);
     leave(n);
 }
 

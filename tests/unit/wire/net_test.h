@@ -36,6 +36,7 @@ typedef struct test_node {
     bool echo;          /* requests are answered with their body */
     const char *refuse; /* hello events say no, with this text */
     void (*look)(struct test_node *node, const teffi_msg *msg); /* at each message, lock held */
+    void (*lost)(struct test_node *node);                       /* at each down event, lock held */
 } test_node;
 
 enum { TEST_SHUTDOWN_MS = 60000 };
