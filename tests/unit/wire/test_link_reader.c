@@ -197,7 +197,6 @@ static void compute(waiter *w)
 static void *ask_and_await(void *arg)
 {
     waiter *w = arg;
-    w->id = pthread_self();
     for (uint32_t i = 0; i < ROUNDS; i++) {
         atomic_store(&w->awaited, IN_FLIGHT + 1);
         for (uint32_t k = 0; k < IN_FLIGHT; k++)
@@ -216,11 +215,12 @@ static void threads_together_get_all(void **state)
 {
     (void)state;
     test_node *client, *silo;
+    pthread_t threads[THREADS];
     connect(&client, &silo);
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&waiters[i].id, NULL, ask_and_await, &waiters[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_and_await, &waiters[i]), 0);
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(waiters[i].id, NULL), 0);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(client->messages, 1 + THREADS * ROUNDS * IN_FLIGHT);
     assert_null(((teffi_link *)client->net)->reader);
     assert_int_equal(((teffi_link *)client->net)->reading, 0);
