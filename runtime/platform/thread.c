@@ -135,7 +135,7 @@ bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
 
 void teffi_parker_leave(teffi_parker *parker, uint32_t token)
 {
-    /* release: pairs with take. Who finds another token beside a sleeper: that one's leaver wakes. */
+    /* release: pairs with take. Beside another token there is no waking: its leaver does that. */
     if (atomic_fetch_or_explicit(&parker->word, token, memory_order_release) != ASLEEP)
         return;
     long rc = syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);

@@ -130,7 +130,8 @@ static teffi_group *steal(teffi_worker *w)
     unsigned at = (unsigned)(draw(w->slot) % real->n_slots);
     for (unsigned i = 0; i < real->n_slots; i++, at++) {
         teffi_slot *victim = &real->slots[at % real->n_slots];
-        teffi_group *group = victim == w->slot || teffi_keeps(victim) ? NULL : steal_from(w, victim);
+        bool closed = victim == w->slot || teffi_keeps(victim);
+        teffi_group *group = closed ? NULL : steal_from(w, victim);
         if (group)
             return group;
     }

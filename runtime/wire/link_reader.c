@@ -1,6 +1,7 @@
-/* link_reader.c - a client's thread that waits for an answer reads it itself: the transport's thread
- * gives it the connection that has brought something, and it takes apart what came. So an answer is
- * made, read and freed by one thread, in one core's cache, and nobody is woken only to wake another.
+/* link_reader.c - a client's thread that waits for answers reads them itself: the transport's thread
+ * gives it the connection that has brought something, and it takes apart what came. So an answer
+ * is made, read and freed by one thread, in one core's cache, and nobody is woken only to wake
+ * another.
  * Way:     link_recv (give) -> [reader] -> node/wait's sleep ends -> [reader] -> link_recv (go on)
  * Threads: any of the client's. One at a time is known here and may be given something; who takes
  *          it off link->reader, itself or a giver, alone decides which. A giver leaves the token
@@ -9,8 +10,8 @@
  *
  * Who has read much reads on at its next wait: what is put off in link->reads. No thread waits for
  * what is put off: who puts it looks for others that wait behind it, and who begins to wait says so
- * before it looks for what was put off (seq_cst both). What nobody comes back for, since the thread
- * does something else, the ticker gives to nng. */
+ * before it looks for what was put off (seq_cst both), until it finds none. What nobody comes back
+ * for, since the thread does something else, the ticker gives to nng. */
 #include "wire/link.h"
 
 static _Thread_local bool reads_here;
@@ -89,8 +90,8 @@ bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader)
     return true;
 }
 
-/* An answer that came alone is this thread's, when no other waits; of many some are. Else it would be
- * woken to wake another. */
+/* An answer that came alone is this thread's, when no other waits; of many some are. Else it would
+ * be woken to wake another. */
 static bool is_for_it(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
