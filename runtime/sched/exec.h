@@ -51,8 +51,8 @@ typedef struct teffi_exec_ops {
      * in: fn, short; what runs after it may take as long as any turn. out: false: nobody sleeps, or
      * another thread does the same: nothing was done. May be NULL. */
     bool (*visit)(teffi_exec *exec, void (*fn)(void *arg), void *arg);
-    /* fn(arg) on this thread; what it makes READY on a worker waits for that one, while its turns are
-     * short: no other is woken for it. May be NULL. */
+    /* fn(arg) on this thread; what it makes READY on a worker waits for that one, while its turns
+     * are short: no other is woken for it. May be NULL. */
     void (*bring)(teffi_exec *exec, void (*fn)(void *arg), void *arg);
     /* Around a call that blocks the thread (a store driver, a system call): others get
      * its worker. */

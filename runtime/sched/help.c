@@ -9,8 +9,9 @@
  *
  * Until then the slot keeps what is in its deque: thieves pass it by, and who goes to sleep does
  * not count it as work. Whatever else the owner puts there ends that until the deque is empty. How
- * long turns take is looked at behind some of them. One look may be wrong, since the system gave the
- * core to somebody else for a while: two in a row count. A turn that does not end is the monitor's. */
+ * long turns take is looked at behind some of them. One look may be wrong, since the system gave
+ * the core to somebody else for a while: two in a row count. A turn that does not end is the
+ * monitor's. */
 #include "sched/worker.h"
 
 enum { START_NS = 20000, TURN_NS = 2000 }; /* more in all, and each: it takes long */

@@ -1,7 +1,7 @@
-/* link_reader.c - a client's thread that waits for answers reads them itself: the transport's thread
- * gives it the connection that has brought something, and it takes apart what came. So an answer
- * is made, read and freed by one thread, in one core's cache, and nobody is woken only to wake
- * another.
+/* link_reader.c - a client's thread that waits for answers reads them itself: the transport's
+ * thread gives it the connection that has brought something, and it takes apart what came. So an
+ * answer is made, read and freed by one thread, in one core's cache, and nobody is woken only to
+ * wake another.
  * Way:     link_recv (give) -> [reader] -> node/wait's sleep ends -> [reader] -> link_recv (go on)
  * Threads: any of the client's. One at a time is known here and may be given something; who takes
  *          it off link->reader, itself or a giver, alone decides which. A giver leaves the token
