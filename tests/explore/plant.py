@@ -87,6 +87,29 @@ PLANTS = {
     "overslept": ("idle.c",
                   "return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;",
                   "return NULL;"),
+    # A worker blocks and goes on keeping what was brought.
+    "kept-blocked": ("idle.c", "    (void)teffi_keeps_not(w->slot);\n    lock(real);",
+                     "    lock(real);"),
+    # A slot goes to a worker in a turn, with what another one has brought, and keeps it.
+    "kept-let-go": ("idle.c", "    slot->worker = NULL;\n    (void)teffi_keeps_not(slot);\n",
+                    "    slot->worker = NULL;\n"),
+    # What a turn makes READY beside what was brought is kept, and others are woken for it.
+    "kept-pushed": ("worker.c", "    (void)teffi_keeps_not(slot);\n    teffi_wake_one(w->real);\n}",
+                    "    teffi_wake_one(w->real);\n}"),
+    # What others were woken for is kept once something is brought.
+    "kept-again": ("help.c",
+                   "    return !atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed) &&\n"
+                   "           teffi_deque_count(&slot->deque) > 1;",
+                   "    return !slot;"),
+    # A turn that is stuck goes on keeping what was brought, and the monitor looks on.
+    "kept-stuck": ("monitor.c", "bool kept = teffi_keeps_not(slot);", "bool kept = false;"),
+    # The monitor lets others in and tells nobody.
+    "kept-untold": ("monitor.c", "(next && teffi_slot_open(real, slot, turns)) || kept;",
+                    "(next && teffi_slot_open(real, slot, turns)) || (kept && !slot);"),
+    # Its worker lets others in and tells nobody.
+    "kept-unhelped": ("help.c",
+                      "    if (left && !teffi_keeps(w->slot))\n        teffi_wake_one(w->real);",
+                      "    (void)left;"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }

@@ -13,7 +13,7 @@
 
 #define QUIET_NS 60000000u
 
-enum { PLACES = 3, AIDS = 2, TOKENS_MAX = 6, OUTSIDERS = 2 };
+enum { PLACES = 3, AIDS = 3, TOKENS_MAX = 6, OUTSIDERS = 2 };
 
 typedef struct place {
     teffi_group group;
@@ -43,6 +43,13 @@ typedef struct aid { /* what a turn that is stuck waits for */
     bool done;
 } aid;
 
+typedef struct batch { /* tokens that come together; in a thread outside, then in a turn */
+    teffi_group group;
+    teffi_item item;
+    unsigned n;
+    token *member[TOKENS_MAX];
+} batch;
+
 static struct { /* a group whose turns run in place only */
     teffi_group group;
     teffi_gave_way gave;
@@ -54,8 +61,11 @@ static teffi_exec *exec;
 static place places[PLACES];
 static token tokens[TOKENS_MAX];
 static aid aids[AIDS];
-static unsigned n_places, n_tokens, n_arrived, n_cabins;
-static uint32_t plain_of_16, visits_of_4;
+static batch batches[OUTSIDERS];
+static teffi_worker *keepers[PLACES]; /* who brought something to each slot last */
+static unsigned open_aids;            /* of the first ones: others may take them */
+static unsigned n_places, n_tokens, n_arrived, n_cabins, n_batches;
+static uint32_t plain_of_16, visits_of_4, batches_of_4;
 static bool stuck_used;
 static bool threads_enough; /* there is one more whenever the executor wants one */
 static teffi_parker all_arrived, aided;
@@ -63,6 +73,14 @@ static teffi_parker all_arrived, aided;
 static teffi_real *real(void)
 {
     return (teffi_real *)(void *)exec;
+}
+
+/* Evicted groups are run at once; here nothing is to be lost. */
+static bool keep_it(teffi_group *group, teffi_item *item)
+{
+    (void)group;
+    (void)item;
+    return false;
 }
 
 /* ---- hops ---- */
@@ -106,7 +124,11 @@ static void block_a_while(void)
     exec->ops->blocking_begin(exec);
     for (uint32_t n = explore_draw(4); n > 0; n--)
         explore_back_off("scene");
+    if (explore_draw(2))
+        (void)explore_wait(&exec, ex.now_ns + explore_draw(3000000));
     exec->ops->blocking_end(exec);
+    if (explore_draw(2)) /* with a slot that may have been another's */
+        (void)explore_wait(&exec, ex.now_ns + explore_draw(30000000));
 }
 
 /* In place of this turn, when that may be. */
@@ -172,15 +194,38 @@ static void on_aid(teffi_group *group, teffi_item *item)
 
 static const teffi_group_ops aid_ops = {.handle = on_aid};
 
-/* The turn waits, on its worker's stack, for groups that it made READY itself: the first lies in
- * the worker's deque then, the last in its next slot. Others must take them. */
+typedef struct some_aids {
+    unsigned from, to;
+} some_aids;
+
+static void push_aids(void *arg)
+{
+    const some_aids *some = arg;
+    for (unsigned i = some->from; i < some->to; i++)
+        (void)teffi_group_push(&aids[i].group, &aids[i].item);
+}
+
+/* What fn makes READY is kept by this worker for a while. */
+static void bring(void (*fn)(void *arg), void *arg)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (w->slot) /* it may be about to be retaken, or be kept after all */
+        keepers[w->slot - real()->slots] = w;
+    exec->ops->bring(exec, fn, arg);
+}
+
+/* The turn waits, on its worker's stack, for groups that it made READY itself: the first lie in
+ * the worker's deque then, the last in its next slot. Others must take them: the monitor sees to it
+ * where they were brought. */
 static void get_stuck(void)
 {
     unsigned n = 1 + explore_draw(AIDS), for_which = explore_draw(n);
     bool helps = explore_draw(2);
+    some_aids plain = {0, explore_draw(3) ? 1 + explore_draw(n) : 0}, rest = {plain.to, n};
     stuck_used = true;
-    for (unsigned i = 0; i < n; i++)
-        (void)teffi_group_push(&aids[i].group, &aids[i].item);
+    push_aids(&plain);
+    open_aids = plain.to ? plain.to - 1 : 0;
+    bring(push_aids, &rest);
     while (!aids[for_which].done)
         if (!helps || !exec->ops->help(exec))
             teffi_parker_wait(&aided, UINT64_MAX);
@@ -260,6 +305,47 @@ static void hop(token *t)
     go_to(t, to);
 }
 
+static void throw_out(void *arg)
+{
+    batch *b = arg;
+    for (unsigned i = 0; i < b->n; i++)
+        go_to(b->member[i], &places[explore_draw(n_places)]);
+}
+
+/* As a transport's turn does: some tokens at once. What it does then is the batch's bad luck. */
+static void on_batch(teffi_group *group, teffi_item *item)
+{
+    batch *b = teffi_container(group, batch, group);
+    (void)item;
+    explore_point("scene", "batch");
+    bring(throw_out, b);
+    switch (explore_draw(8)) {
+    case 1:
+        block_a_while();
+        break;
+    case 2:
+        (void)explore_wait(b, ex.now_ns + explore_draw(30000000));
+        break;
+    case 3:
+        if (exec->ops->scale(exec, 1 + explore_draw(exec->workers)) == TEFF_E_INVALID)
+            explore_fail("it does not scale");
+        break;
+    case 4:
+        if (!stuck_used && (exec->workers > 1 || threads_enough))
+            get_stuck();
+        break;
+    case 5:
+        ex.now_ns += 60000000;
+        break;
+    default:
+        break;
+    }
+    n_batches--;
+    teffi_parker_wake(&all_arrived);
+}
+
+static const teffi_group_ops batch_ops = {.handle = on_batch, .evict = keep_it};
+
 static void in_order(place *p, token *t)
 {
     if (!t->fresh)
@@ -283,15 +369,7 @@ static void on_item(teffi_group *group, teffi_item *item)
     leave(p);
 }
 
-/* Evicted groups are run at once; here nothing is to be lost. */
-static bool keep(teffi_group *group, teffi_item *item)
-{
-    (void)group;
-    (void)item;
-    return false;
-}
-
-static const teffi_group_ops place_ops = {.handle = on_item, .evict = keep};
+static const teffi_group_ops place_ops = {.handle = on_item, .evict = keep_it};
 
 /* ---- the threads outside ---- */
 
@@ -316,6 +394,21 @@ static void by_visit(token *t)
         throw_one(t);
 }
 
+/* All that this thread has left, from the i-th token on, come together. */
+static void by_batch(unsigned mine, unsigned i)
+{
+    batch *b = &batches[mine];
+    n_batches++;
+    for (; i < n_tokens; i++) {
+        if (tokens[i].source != mine)
+            continue;
+        tokens[i].fresh = false; /* others of its are on their way to the same place */
+        b->member[b->n++] = &tokens[i];
+    }
+    if (!teffi_group_push(&b->group, &b->item))
+        explore_fail("a batch was refused");
+}
+
 static void throw_in(void *arg)
 {
     unsigned mine = *(unsigned *)arg;
@@ -323,6 +416,10 @@ static void throw_in(void *arg)
         place *to = &places[explore_draw(n_places)];
         if (tokens[i].source != mine)
             continue;
+        if (explore_draw(4) < batches_of_4) {
+            by_batch(mine, i);
+            return;
+        }
         if (visits_of_4 && explore_draw(4) < visits_of_4)
             by_visit(&tokens[i]);
         else if (explore_draw(16) < plain_of_16)
@@ -330,6 +427,18 @@ static void throw_in(void *arg)
         else
             by_timer(&tokens[i], to);
     }
+}
+
+/* In a turn that is stuck: the monitor comes by. Nobody keeps what another one has brought, nor
+ * what others were told of. */
+static bool is_kept(const teffi_slot *slot)
+{
+    if (!slot->alone.keeps || !slot->worker || slot->worker->state != TEFFI_WORKER_RUNNING)
+        return false;
+    for (unsigned i = 0; i < open_aids; i++)
+        if (!aids[i].done && teffi_group_state_of(&aids[i].group) == TEFFI_GROUP_READY)
+            return false;
+    return slot->worker == keepers[slot - real()->slots];
 }
 
 /* Called when nobody runs: what is READY now would stay so. The hand-off of a turn that is stuck is
@@ -341,7 +450,7 @@ static void look_for_lost(void)
     bool work = teffi_runqueue_count(&real()->queue) != 0;
     for (unsigned i = 0; i < real()->n_slots; i++) {
         teffi_slot *slot = &real()->slots[i];
-        work |= teffi_deque_count(&slot->deque) != 0;
+        work |= teffi_deque_count(&slot->deque) != 0 && !is_kept(slot);
         work |= slot->laters && (!slot->worker || slot->worker->state == TEFFI_WORKER_PARKED);
         work |= slot->next && slot->worker && slot->worker->state == TEFFI_WORKER_PARKED;
     }
@@ -353,10 +462,13 @@ static void set_up_groups(void)
 {
     memset(places, 0, sizeof places);
     memset(aids, 0, sizeof aids);
+    memset(batches, 0, sizeof batches);
     memset(&room, 0, sizeof room);
     teffi_group_init(&room.group, exec, &room_ops);
     for (unsigned i = 0; i < n_places; i++)
         teffi_group_init(&places[i].group, exec, &place_ops);
+    for (unsigned i = 0; i < OUTSIDERS; i++)
+        teffi_group_init(&batches[i].group, exec, &batch_ops);
     for (unsigned i = 0; i < AIDS; i++)
         teffi_group_init(&aids[i].group, exec, &aid_ops);
 }
@@ -422,7 +534,7 @@ static void live(void *arg)
     for (unsigned i = 0; i < OUTSIDERS; i++)
         outsiders[i] =
             &ex.thread[explore_start(i ? "outside 2" : "outside 1", throw_in, &which[i])];
-    while (n_arrived < n_tokens)
+    while (n_arrived < n_tokens || n_batches)
         teffi_parker_wait(&all_arrived, UINT64_MAX);
     for (unsigned i = 0; i < OUTSIDERS; i++)
         while (outsiders[i]->state != EXPLORE_ENDED)
@@ -450,14 +562,17 @@ static void play(void)
 {
     platform = (teffi_platform){.mono_ns = mono_ns, .random = random_bits};
     exec = NULL;
-    n_arrived = n_cabins = 0;
+    n_arrived = n_cabins = n_batches = 0;
     stuck_used = false;
+    open_aids = 0;
+    memset(keepers, 0, sizeof keepers);
     memset(&all_arrived, 0, sizeof all_arrived);
     memset(&aided, 0, sizeof aided);
     n_places = 1 + explore_draw(PLACES);
     n_tokens = 1 + explore_draw(TOKENS_MAX);
     plain_of_16 = explore_draw(17);
     visits_of_4 = explore_draw(5);
+    batches_of_4 = explore_draw(2) ? explore_draw(5) : 0;
     set_up_tokens();
     ex.when_all_wait = look_for_lost;
     explore_start("main", live, NULL);
