@@ -174,7 +174,7 @@ teffi_group *teffi_find_near(teffi_worker *w)
     teffi_laters_due(w); /* a few turns of others' may take long */
     teffi_group *group = local(w);
     if (!group) {
-        w->slot->alone.brought = false;
+        teffi_help_over(w->slot);
         group = global_batch(w);
     }
     /* While others have work, what was put off can wait, and more may come to it. */

@@ -333,6 +333,15 @@ static inline bool teffi_keeps_not(teffi_slot *slot)
     return kept;
 }
 
+/* teffi_help_over - the owner's deque is empty: what was brought has run. runs: inside. */
+static inline void teffi_help_over(teffi_slot *slot)
+{
+    if (!slot->alone.brought)
+        return;
+    slot->alone.brought = false;
+    (void)teffi_keeps_not(slot);
+}
+
 /* teffi_bring - exec op. */
 void teffi_bring(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
