@@ -5,18 +5,23 @@
  * a timer may make its worker run something else before. A worker may stay in a turn for ever, as
  * long as one other is left: what is ready must then be run by the others. A worker that found work
  * as it was going to sleep leaves a token that came meanwhile; its next sleep ends early then.
+ * Worker 0 may bring a task (help.c): it lies in its deque, and nobody is woken. While the slot keeps
+ * it, others pass it by and sleep beside it. They are let in behind any turn, and by the monitor when
+ * the turn does not end: keeping is ended, then somebody is woken.
  * One step per atomic operation; lists under idle_lock are one step with the word they go with. */
 
 #define WORKERS 3
 #define OUTSIDE 2  /* tasks pushed from outside */
-#define MORE 1     /* tasks pushed by turns, and turns that go back to the queue */
+#define MORE 1     /* tasks pushed or brought by turns, and turns that go back to the queue */
 #define SEARCH_MAX 2
 
 byte work;             /* ready and visible */
 byte searching, idle;  /* idle_word */
 bool listed[WORKERS];  /* in the idle list */
 bool token[WORKERS];   /* parker */
-byte spawned, used_up, timers, ran, stuck;
+byte deque;            /* brought, in worker 0's */
+bool keeps;            /* worker 0's slot */
+byte spawned, used_up, timers, brings, ran, stuck;
 
 /* none: nobody to wake. The token comes at once: that a waker is slow is no other than that the woken
  * one is. */
@@ -58,6 +63,37 @@ inline push()
 #endif
 }
 
+/* By the owner, or the monitor. */
+inline let_in()
+{
+#ifdef MUTANT_LET_IN_BEHIND_THE_WAKE
+    wake_one();
+    keeps = false
+#else
+#ifdef MUTANT_LOOK_BEFORE_LETTING_IN
+    none = searching > 0 || idle == 0;
+    keeps = false;
+    if
+    :: none
+    :: else -> wake_one()
+    fi
+#else
+    keeps = false;
+    wake_one()
+#endif
+#endif
+}
+
+/* any_work: the count, then whether it is kept. */
+inline look()
+{
+    found = work > 0;
+    if
+    :: !found && deque > 0 -> found = !keeps
+    :: else
+    fi
+}
+
 proctype outside()
 {
     bool none;
@@ -74,7 +110,13 @@ inline search_end()
     d_step { searching--; none = searching > 0 || idle == 0 }
 #ifndef MUTANT_LAST_SEARCHER_LEAVES
     if
+    :: none
     :: !none && work > 0 -> wake_one()
+    :: !none && work == 0 && deque > 0 ->
+        if
+        :: !keeps -> wake_one()
+        :: else
+        fi
     :: else
     fi
 #endif
@@ -89,7 +131,8 @@ find:
         if
         :: work > 0 -> work--; found = true
         :: work > 1 -> work = work - 2; found = true; goto batch
-        :: work == 0 -> found = false
+        :: deque > 0 && (id == 0 || !keeps) -> deque--; found = true
+        :: work == 0 && (deque == 0 || (id != 0 && keeps)) -> found = false
         :: unannounced && timers == 0 -> timers++; found = true /* its own slot's, seen by nobody */
         fi
     }
@@ -136,7 +179,7 @@ park:
         mine = false
     }
 #if !defined(MUTANT_NO_LOOK) && !defined(MUTANT_LOOK_BEFORE_ANNOUNCING)
-    found = work > 0;
+    look();
     if
     :: found -> goto unpark
     :: else
@@ -181,26 +224,43 @@ turn:
     found = false;
     atomic {
         if
-        :: spawned + used_up < MORE ->
+        :: spawned + used_up + brings < MORE ->
             used_up++;
             work++;
             if
             :: work == 1 -> unannounced = true; goto find
             :: else -> goto used_up_beside_others
             fi
-        :: spawned + used_up < MORE -> ran++; spawned++
+        :: spawned + used_up + brings < MORE -> ran++; spawned++
+        :: id == 0 && spawned + used_up + brings < MORE -> ran++; brings++; goto bring
         :: ran++; goto turn_end
         fi
     }
     push();
+    goto turn_end;
+bring:
+    deque++;
+    keeps = true;
 turn_end:
     atomic {
         if
-        :: stuck < WORKERS - 1 -> stuck++; goto end_stuck
+        :: stuck < WORKERS - 1 -> stuck++; goto stays
+        :: id == 0 && keeps && deque > 0 -> goto lets_in
         :: true
         fi
     }
     goto find;
+lets_in:
+    let_in();
+    goto find;
+stays:
+#ifndef MUTANT_STUCK_AND_KEEPS
+    if
+    :: id == 0 && keeps -> let_in()
+    :: else
+    fi;
+#endif
+    goto end_stuck;
 used_up_beside_others:
     wake_one();
     goto find;
@@ -218,5 +278,5 @@ init
         run outside()
     }
     timeout;
-    assert(work == 0 && ran == OUTSIDE + spawned + timers)
+    assert(work == 0 && deque == 0 && ran == OUTSIDE + spawned + timers + brings)
 }
