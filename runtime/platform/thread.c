@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,6 +62,12 @@ void teffi_thread_yield(void)
     (void)sched_yield();
 }
 
+uint64_t teffi_thread_preempted(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
 enum { SPINS = 64, YIELDS = 64 };
 #define DOZE_NS 50000u
 
@@ -105,7 +112,7 @@ unsigned teffi_cpu_count(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
-enum { EMPTY = 0, ASLEEP = 2 }; /* beside the tokens */
+enum { EMPTY = 0, ASLEEP = TEFFI_PARKER_ASLEEP };
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {

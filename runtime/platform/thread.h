@@ -29,6 +29,10 @@ void teffi_thread_join(teffi_thread *thread);
 /* teffi_thread_yield - let another thread have this core. */
 void teffi_thread_yield(void);
 
+/* teffi_thread_preempted - how often the system has taken the core from this thread while it had
+ * something to do. A system call. */
+uint64_t teffi_thread_preempted(void);
+
 /* teffi_barrier_start - make teffi_barrier_all work. out: false: this kernel cannot do it. */
 bool teffi_barrier_start(void);
 
@@ -78,8 +82,8 @@ typedef struct teffi_parker {
     _Atomic uint32_t word;
 } teffi_parker;
 
-/* Of a parker that is woken for two reasons: a token for each. */
-enum { TEFFI_TOKEN = 1, TEFFI_TOKEN_GIVEN = 4 };
+/* Bits of a parker's word: the tokens, one for each reason to wake, and that its thread sleeps. */
+enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4 };
 
 /* teffi_parker_wait - return when woken (also by a wake before), or after timeout_ns.
  * in:   timeout_ns, UINT64_MAX = none. May return early; the caller looks again.

@@ -130,8 +130,9 @@ static teffi_group *steal(teffi_worker *w)
     unsigned at = (unsigned)(draw(w->slot) % real->n_slots);
     for (unsigned i = 0; i < real->n_slots; i++, at++) {
         teffi_slot *victim = &real->slots[at % real->n_slots];
-        bool closed = victim == w->slot || teffi_keeps(victim);
-        teffi_group *group = closed ? NULL : steal_from(w, victim);
+        /* The deque's line first: it is there from the last round, unless something came. */
+        bool open = victim != w->slot && teffi_deque_count(&victim->deque) && !teffi_keeps(victim);
+        teffi_group *group = open ? steal_from(w, victim) : NULL;
         if (group)
             return group;
     }

@@ -69,13 +69,12 @@ typedef struct teffi_pay {
 
 /* What was brought and is run without help so far, see help.c; the owner's. */
 typedef struct teffi_alone {
-    _Atomic bool keeps; /* nobody takes from the slot's deque; others may clear it */
-    bool brought;       /* something was, and the owner has not run dry since */
-    unsigned slow;      /* looks lately that found that turns take long */
-    uint32_t picks;     /* since the first of it */
-    uint32_t looked;    /* at the last look */
+    bool brought;    /* something was, and the owner has not run dry since */
+    unsigned slow;   /* looks in a row that found that turns take long */
+    uint32_t open;   /* picks from now on, for which others are let in */
+    uint32_t picks;  /* since the first of it */
+    uint32_t looked; /* at the last look */
     uint64_t since_ns, looked_ns;
-    uint64_t turn_ns; /* of those before the last look, each */
 } teffi_alone;
 
 struct teffi_slot {
@@ -84,6 +83,7 @@ struct teffi_slot {
     _Alignas(64) teffi_group *_Atomic next;
     _Atomic uint64_t turns; /* groups run, from 1; read by thieves and the monitor */
     _Atomic uint64_t items; /* beyond one each; not where runs go through teffi_turn */
+    _Atomic bool keeps;     /* nobody takes from deque, see help.c; set by the owner only */
     teffi_deque deque;
     teffi_wheel wheel;
     teffi_later *_Atomic laters; /* put off by the owner; see later.c */
@@ -142,6 +142,7 @@ struct teffi_worker {
     unsigned blocking;        /* own thread: depth of blocking regions */
     bool ends_pass;           /* own thread: nothing is put off any more */
     bool brings;              /* own thread: what becomes READY was brought, see help.c */
+    uint64_t preempted;       /* own thread: teffi_thread_preempted, when help.c asked last */
     teffi_fiber *under;       /* own thread: the fiber that help was called on, or NULL */
     _Atomic uint32_t due;     /* set by the monitor: the turn's slice is over; own thread clears */
     uint64_t directs_in;      /* own thread: the run in which directs counts */
@@ -318,7 +319,7 @@ void teffi_slot_ready(teffi_worker *w, teffi_slot *slot, teffi_group *group);
 static inline bool teffi_keeps(const teffi_slot *slot)
 {
     /* seq_cst: whoever is about to sleep has announced it before; pairs with keeps_not */
-    return atomic_load_explicit(&slot->alone.keeps, memory_order_seq_cst);
+    return atomic_load_explicit(&slot->keeps, memory_order_seq_cst);
 }
 
 /* teffi_keeps_not - others may, from now on; teffi_wake_one is to follow when there is something.
@@ -327,9 +328,9 @@ static inline bool teffi_keeps(const teffi_slot *slot)
 static inline bool teffi_keeps_not(teffi_slot *slot)
 {
     /* relaxed: only the owner sets it */
-    bool kept = atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed);
+    bool kept = atomic_load_explicit(&slot->keeps, memory_order_relaxed);
     if (kept) /* seq_cst: before the look at who sleeps */
-        atomic_store_explicit(&slot->alone.keeps, false, memory_order_seq_cst);
+        atomic_store_explicit(&slot->keeps, false, memory_order_seq_cst);
     return kept;
 }
 

@@ -37,6 +37,11 @@ unsigned teffi_cpu_count(void)
     return 2;
 }
 
+uint64_t teffi_thread_preempted(void)
+{
+    return explore_draw(4);
+}
+
 bool teffi_barrier_start(void)
 {
     return explore_draw(4); /* some kernels cannot */

@@ -98,7 +98,7 @@ PLANTS = {
                     "    teffi_wake_one(w->real);\n}"),
     # What others were woken for is kept once something is brought.
     "kept-again": ("help.c",
-                   "    return !atomic_load_explicit(&slot->alone.keeps, memory_order_relaxed) &&\n"
+                   "    return !atomic_load_explicit(&slot->keeps, memory_order_relaxed) &&\n"
                    "           teffi_deque_count(&slot->deque) > 1;",
                    "    return !slot;"),
     # A turn that is stuck goes on keeping what was brought, and the monitor looks on.
@@ -108,8 +108,9 @@ PLANTS = {
                     "(next && teffi_slot_open(real, slot, turns)) || (kept && !slot);"),
     # Its worker lets others in and tells nobody.
     "kept-unhelped": ("help.c",
-                      "    if (left && !teffi_keeps(w->slot))\n        teffi_wake_one(w->real);",
-                      "    (void)left;"),
+                      "    if (teffi_deque_count(&w->slot->deque) && !teffi_keeps(w->slot))\n"
+                      "        teffi_wake_one(w->real);",
+                      ""),
     # What came before a group completed is dropped.
     "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
 }

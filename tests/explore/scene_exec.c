@@ -433,7 +433,7 @@ static void throw_in(void *arg)
  * what others were told of. */
 static bool is_kept(const teffi_slot *slot)
 {
-    if (!slot->alone.keeps || !slot->worker || slot->worker->state != TEFFI_WORKER_RUNNING)
+    if (!slot->keeps || !slot->worker || slot->worker->state != TEFFI_WORKER_RUNNING)
         return false;
     for (unsigned i = 0; i < open_aids; i++)
         if (!aids[i].done && teffi_group_state_of(&aids[i].group) == TEFFI_GROUP_READY)
