@@ -2,9 +2,10 @@
  * node/wait.c, and the parker's two tokens: is each connection's next read always somebody's, and
  * only one's; does each thread that waits get its answer without the ticker's help; does nobody
  * touch a reader, or a context, that may be gone?
- * Two threads wait for an answer each, one of them ROUNDS times, which comes on either of two connections at any
- * time after they asked; several may come in one read. A read brings little or much, as it likes.
- * The transport has a thread for each connection. The ticker looks TICKS times while threads have
+ * Two threads wait for an answer each, one of them ROUNDS times, which comes on either of two
+ * connections at any time after they asked; several may come in one read. A read brings little or
+ * much, as it likes, and so a giver may tell what came itself, beside a reader that is known. The
+ * transport has a thread for each connection. The ticker looks TICKS times while threads have
  * something to wait for, so that what only it would save is seen as a deadlock, and as often as it
  * is told afterwards. One step per atomic operation; the kernel's look at the word is one with the
  * one before it. */
@@ -231,7 +232,7 @@ inline read_begin()
         :: else
         fi;
         if
-        :: parker[me] & TOKEN -> break
+        :: parker[me] & (TOKEN | GIVEN) -> break
         :: else
         fi
     od
@@ -361,8 +362,8 @@ end:
         }
         to = NONE;
         if
-        :: reader == NONE
-        :: else ->
+        :: true /* nobody is known; or it was little, and others wait as well */
+        :: reader != NONE ->
             d_step {
                 to = reader;
                 reader = NONE;
