@@ -155,6 +155,61 @@ static void test_nobody_is_woken(void **state)
     exec->ops->free(exec);
 }
 
+/* ---- run dry ---- */
+
+static pthread_t the_test;
+static _Atomic unsigned ticks; /* the monitor looks at the clock at each */
+
+static uint64_t ticking_clock(void *arg)
+{
+    if (!teffi_worker_self() && !pthread_equal(pthread_self(), the_test))
+        atomic_fetch_add(&ticks, 1);
+    return work_clock(arg);
+}
+
+static uint64_t wakes_of(teffi_exec *exec)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < exec->workers; i++)
+        n += counts_of(exec, i).wakes;
+    return n;
+}
+
+/* It sleeps for good when all have been parked for more ticks than that. */
+static bool ticked(teffi_exec *exec, unsigned since)
+{
+    teffi_real *real = real_of(exec);
+    pthread_mutex_lock(&real->idle_lock);
+    bool asleep = real->monitor_asleep;
+    pthread_mutex_unlock(&real->idle_lock);
+    return asleep || atomic_load(&ticks) - since > 3;
+}
+
+/* out: false: the monitor came by in a turn. */
+static bool one_wake_in_all(teffi_exec *exec)
+{
+    set_up(exec, bring_and_look, ran_here);
+    uint64_t before = wakes_of(exec);
+    push(&reader);
+    WAIT_FOR(atomic_load(&n_ran) == N);
+    all_sleep(exec);
+    unsigned since = atomic_load(&ticks);
+    assert_false(teffi_keeps(its_slot));
+    WAIT_FOR(ticked(exec, since));
+    assert_false(teffi_keeps(its_slot));
+    return atomic_load(&kept) && wakes_of(exec) == before + 1;
+}
+
+/* Nor does the monitor wake one for what has run. */
+static void test_who_has_run_dry_keeps_nothing(void **state)
+{
+    bool did = false;
+    (void)state;
+    teffi_exec *exec = exec_new(2, NULL);
+    WAIT_FOR(did || (did = one_wake_in_all(exec)));
+    exec->ops->free(exec);
+}
+
 /* ---- long turns ---- */
 
 /* Behind the second it is known that they take long; then another worker must come. */
@@ -608,10 +663,12 @@ static void test_several_bring(void **state)
 int main(void)
 {
     teffi_platform_real(&platform, TEFFI_WARN);
-    platform.mono_ns = work_clock;
+    platform.mono_ns = ticking_clock;
+    the_test = pthread_self();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_short_turns_stay),
         cmocka_unit_test(test_nobody_is_woken),
+        cmocka_unit_test(test_who_has_run_dry_keeps_nothing),
         cmocka_unit_test(test_others_share_long_turns),
         cmocka_unit_test(test_a_turn_that_does_not_end),
         cmocka_unit_test(test_a_turn_that_blocks),
