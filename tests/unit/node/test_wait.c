@@ -208,12 +208,15 @@ typedef struct later {
     teff_ctx *ctx;
 } later;
 
-/* Not before the thread is about to sleep for it. */
+static uint32_t users_asleep;
+
+/* Not before the thread sleeps for it. */
 static void signal_a_sleeper(void *arg)
 {
     later *l = arg;
-    while (!atomic_load(&l->ctx->asleep_for))
+    while (atomic_load(&l->ctx->parker.word) != TEFFI_PARKER_ASLEEP)
         teffi_thread_yield();
+    users_asleep = node.users;
     teffi_wait_signal(l->wait);
 }
 
@@ -264,6 +267,101 @@ static void test_what_was_sent_is_flushed_inside_of_the_node(void **state)
     teff_ctx_free(ctx);
 }
 
+/* ---- a net that the thread reads from ---- */
+
+/* What the net saw. */
+static struct seen {
+    bool refuses;
+    teff_ctx *ctx;
+    teffi_wait *answered; /* by what is given in read_begin and read in read_end; or NULL */
+    uint32_t begins, ends, wrong, users_before, users_behind, tokens;
+} net_saw;
+
+static bool read_begin(teffi_net *net, teffi_net_reader *reader)
+{
+    net_saw.begins++;
+    net_saw.users_before = node.users;
+    net_saw.wrong += net != node.net || reader->parker != &net_saw.ctx->parker;
+    if (net_saw.refuses)
+        return false;
+    if (net_saw.answered)
+        teffi_parker_leave(reader->parker, TEFFI_TOKEN_GIVEN);
+    return true;
+}
+
+static uint32_t read_end(teffi_net *net, teffi_net_reader *reader, uint32_t tokens)
+{
+    net_saw.ends++;
+    net_saw.users_behind = node.users;
+    net_saw.tokens |= tokens;
+    net_saw.wrong += net != node.net || reader->parker != &net_saw.ctx->parker;
+    if (net_saw.answered)
+        teffi_wait_signal(net_saw.answered);
+    return tokens;
+}
+
+static teff_ctx *reading_ctx(teffi_net *net)
+{
+    static const teffi_net_ops ops = {.read_begin = read_begin, .read_end = read_end};
+    net->ops = &ops;
+    teff_ctx *ctx = teffi_ctx_new(&node);
+    net_saw = (struct seen){.ctx = ctx};
+    node.net = net;
+    return ctx;
+}
+
+static void saw(uint32_t ends)
+{
+    assert_int_equal(net_saw.begins, 1);
+    assert_int_equal(net_saw.ends, ends);
+    assert_int_equal(net_saw.users_before, 1);
+    assert_int_equal(net_saw.users_behind, ends);
+    assert_int_equal(net_saw.wrong, 0);
+    assert_int_equal(node.users, 0);
+    assert_false(teffi_parker_wait(&net_saw.ctx->parker, 0));
+}
+
+static void test_it_reads_inside_of_the_node(void **state)
+{
+    (void)state;
+    teffi_net net;
+    teff_ctx *ctx = reading_ctx(&net);
+    await_one(ctx);
+    saw(1);
+    assert_int_equal(users_asleep, 1);
+    assert_int_equal(net_saw.tokens, TEFFI_TOKEN);
+    teff_ctx_free(ctx);
+}
+
+/* It woke to read, and reads its own answer: it does not sleep once more. */
+static void test_what_it_reads_ends_the_wait(void **state)
+{
+    teffi_wait wait, *waits[] = {&wait};
+    teffi_net net;
+    (void)state;
+    teff_ctx *ctx = reading_ctx(&net);
+    teffi_wait_init(&wait, ctx, NULL);
+    net_saw.answered = &wait;
+    teffi_await(ctx, waits, 1);
+    assert_true(teffi_wait_done(&wait));
+    saw(1);
+    assert_int_equal(net_saw.tokens, TEFFI_TOKEN_GIVEN);
+    teff_ctx_free(ctx);
+}
+
+/* It sleeps all the same; the node's end does not wait for it. */
+static void test_a_net_that_it_does_not_read_from(void **state)
+{
+    (void)state;
+    teffi_net net;
+    teff_ctx *ctx = reading_ctx(&net);
+    net_saw.refuses = true;
+    await_one(ctx);
+    saw(0);
+    assert_int_equal(users_asleep, 0);
+    teff_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +372,9 @@ int main(void)
         cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
         cmocka_unit_test_setup(test_a_closed_node_is_not_looked_at, setup),
         cmocka_unit_test_setup(test_what_was_sent_is_flushed_inside_of_the_node, setup),
+        cmocka_unit_test_setup(test_it_reads_inside_of_the_node, setup),
+        cmocka_unit_test_setup(test_what_it_reads_ends_the_wait, setup),
+        cmocka_unit_test_setup(test_a_net_that_it_does_not_read_from, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
