@@ -4,6 +4,7 @@
 
 #include <time.h>
 #include "sched/exec.h"
+#include "wire/link.h"
 
 enum { N = 20000 };
 
@@ -189,6 +190,49 @@ static void a_link_ends_with_reads_under_way(void **state)
     }
 }
 
+static const teffi_exec_ops *usual;
+static _Thread_local bool brings;
+static _Atomic unsigned brought, told_else;
+
+static void bring_and_note(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+{
+    bool outer = brings;
+    brought++;
+    brings = true;
+    usual->bring(exec, fn, arg);
+    brings = outer;
+}
+
+static void look_who_brings(test_node *node, const teffi_msg *msg)
+{
+    (void)node;
+    (void)msg;
+    told_else += !brings;
+}
+
+/* Whoever has read them, nng's thread, a visitor or a worker: little and much. */
+static void what_is_read_is_brought(void **state)
+{
+    enum { EACH = 50, LONG = 4 * LINK_READ_HERE };
+    (void)state;
+    test_node *a = test_node_start((test_options){0});
+    test_node *b = test_node_start((test_options){.workers = 2});
+    usual = b->exec->ops;
+    teffi_exec_ops noting = *usual;
+    noting.bring = bring_and_note;
+    b->exec->ops = &noting;
+    b->look = look_who_brings;
+    test_know(a, b);
+    for (uint32_t i = 1; i <= EACH; i++) {
+        test_send(a, b, i, i % 2 ? LONG : 20);
+        test_wait(b, b->messages == i);
+    }
+    assert_true(brought > 0);
+    assert_int_equal(told_else, 0);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 /* A client asks what it may not, behind the executor's end: what the link says to it, on the thread
  * that frees it and with no message to tell, must not keep the link either. */
 static void a_link_ends_with_refusals_under_way(void **state)
@@ -223,6 +267,7 @@ int main(void)
         cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
         cmocka_unit_test(workers_answer_in_order),
         cmocka_unit_test(a_link_ends_with_reads_under_way),
+        cmocka_unit_test(what_is_read_is_brought),
         cmocka_unit_test(a_link_ends_with_refusals_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
