@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <teff/silo.h>
 #include <time.h>
+#include "base/bug.h"
 #include "sched/exec.h"
 
 /* What a test does not ask for must not happen, on however slow a machine. */
@@ -256,11 +257,11 @@ teffi_net_counters test_counters(test_node *n)
 teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n)
 {
     teffi_msg *msg = teffi_msg_new(kind);
-    assert_non_null(msg);
+    teffi_bug_if(!msg);
     msg->call_slot = slot;
     msg->method_id = 7;
     uint8_t *body = teff_arena_alloc(&msg->arena, n);
-    assert_non_null(body);
+    teffi_bug_if(!body);
     for (size_t i = 0; i < n; i++)
         body[i] = test_byte(slot, i);
     msg->raw = body;
@@ -273,22 +274,31 @@ void test_know(test_node *a, test_node *b)
     assert_int_equal(a->net->ops->peer_add(a->net, b->id, b->address), TEFF_OK);
 }
 
-void test_send(test_node *from, test_node *to, uint32_t slot, size_t n)
+static teff_err send_in_time(test_node *from, test_node *to, uint32_t slot, size_t n)
 {
     uint64_t limit = test_deadline();
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, slot, n);
     msg->src = from->id;
-    for (;;) {
+    for (bool again = true;;) {
         teff_err err = from->net->ops->send(from->net, to->id, msg);
-        if (err == TEFF_OK)
-            return;
-        if (err != TEFF_E_OVERLOADED && err != TEFF_E_UNREACHABLE)
-            fail_msg("send: %s", teff_err_name(err));
+        if (!again || (err != TEFF_E_OVERLOADED && err != TEFF_E_UNREACHABLE))
+            return err;
         pthread_mutex_lock(&from->lock);
-        bool again = test_pause(from, limit);
+        again = test_pause(from, limit);
         pthread_mutex_unlock(&from->lock);
-        assert_true(again);
     }
+}
+
+void test_send(test_node *from, test_node *to, uint32_t slot, size_t n)
+{
+    teff_err err = send_in_time(from, to, slot, n);
+    if (err)
+        fail_msg("send: %s", teff_err_name(err));
+}
+
+bool test_sent(test_node *from, test_node *to, uint32_t slot, size_t n)
+{
+    return send_in_time(from, to, slot, n) == TEFF_OK;
 }
 
 void *test_shutdown(void *node)

@@ -88,6 +88,9 @@ void test_know(test_node *a, test_node *b);
 
 /* test_send - until taken; retries while the queue is full or the peer unreachable. */
 void test_send(test_node *from, test_node *to, uint32_t slot, size_t n);
+/* test_sent - as test_send, on any thread: no assertion may leave others than cmocka's. out: false:
+ * it failed. */
+bool test_sent(test_node *from, test_node *to, uint32_t slot, size_t n);
 
 /* test_shutdown - a thread of its own for a node's goodbye. out: NULL, or the node when it failed.
  */
