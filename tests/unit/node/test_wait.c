@@ -333,16 +333,32 @@ static void test_it_reads_inside_of_the_node(void **state)
     teff_ctx_free(ctx);
 }
 
-/* It woke to read, and reads its own answer: it does not sleep once more. */
+static _Atomic bool over;
+
+static void signal_if_it_sleeps(void *arg)
+{
+    later *l = arg;
+    while (atomic_load(&l->ctx->parker.word) != TEFFI_PARKER_ASLEEP && !over)
+        teffi_thread_yield();
+    teffi_wait_signal(l->wait);
+}
+
+/* It is given something to read, and reads its own answer: it does not sleep once more. */
 static void test_what_it_reads_ends_the_wait(void **state)
 {
     teffi_wait wait, *waits[] = {&wait};
+    teffi_thread thread;
     teffi_net net;
     (void)state;
     teff_ctx *ctx = reading_ctx(&net);
     teffi_wait_init(&wait, ctx, NULL);
     net_saw.answered = &wait;
+    later l = {&wait, ctx};
+    over = false;
+    assert_int_equal(teffi_thread_start(&thread, "signaller", signal_if_it_sleeps, &l), TEFF_OK);
     teffi_await(ctx, waits, 1);
+    over = true;
+    teffi_thread_join(&thread);
     assert_true(teffi_wait_done(&wait));
     saw(1);
     assert_int_equal(net_saw.tokens, TEFFI_TOKEN_GIVEN);
