@@ -4,6 +4,7 @@
 #ifndef TEFFI_SCHED_EXEC_H
 #define TEFFI_SCHED_EXEC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,6 +31,30 @@ typedef struct teffi_later {
     void (*run)(struct teffi_later *later);
     struct teffi_later *next; /* the executor's */
 } teffi_later;
+
+/* teffi_later_put - onto a list that any thread fills. out: it was empty. */
+static inline bool teffi_later_put(teffi_later *_Atomic *list, teffi_later *later)
+{
+    teffi_later *head = atomic_load_explicit(list, memory_order_relaxed);
+    do
+        later->next = head;
+    /* release: later->next, pairs with run's acquire, which takes all at once. seq_cst: before what
+     * the caller looks at next. */
+    while (!atomic_compare_exchange_weak_explicit(list, &head, later, memory_order_seq_cst,
+                                                  memory_order_relaxed));
+    return !head;
+}
+
+/* teffi_later_run - all that is on the list, each taken off before it runs. */
+static inline void teffi_later_run(teffi_later *_Atomic *list)
+{
+    teffi_later *at = atomic_exchange_explicit(list, NULL, memory_order_seq_cst);
+    while (at) {
+        teffi_later *next = at->next; /* once it runs it may be put again */
+        at->run(at);
+        at = next;
+    }
+}
 
 typedef struct teffi_exec teffi_exec;
 struct teffi_direct_ops;

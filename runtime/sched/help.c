@@ -15,11 +15,10 @@
  * as if there were no keeping. */
 #include "sched/worker.h"
 
-/* Turns are long when each takes TURN_NS, about what taking one over costs, and SLACK_NS in all: a
- * lock that was taken, a write. */
-enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000 }; /* START_NS: as SLACK, of the first */
-enum { SURE_NS = 200000 }; /* nothing else takes as long, but the system, which tells */
-enum { DRY_NS = 4000000 }; /* for so long it has not run dry */
+/* Long are turns that take TURN_NS each, about what taking one over costs, and SLACK_NS beside, for
+ * a write or a lock that was taken; the first ones START_NS. Longer than SURE_NS takes nothing else,
+ * but the system, which tells. DRY_NS: for so long it has not run dry. */
+enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_HELP_SOON /* the explorer's: one slow turn is rare there, and batches are small */
 enum { SLOW = 3, OPEN_FOR = 1024 };
 #else

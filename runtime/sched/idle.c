@@ -7,7 +7,8 @@
  * No wake-up is lost, since both sides write, then look (all seq_cst): a pusher makes work visible,
  * then reads idle_word; a worker announces itself in idle_word (one step: searching - 1, idle + 1),
  * then looks at every queue. A pusher that saw a searcher leaves the work to it: the last searcher
- * that stops with success looks at every queue once more and wakes the next. */
+ * that stops with success looks at every queue once more and wakes the next. A deque that its slot
+ * keeps (help.c) is no queue in this; who lets others in is a pusher. */
 #include <stddef.h>
 #include "base/bug.h"
 #include "base/pool.h"

@@ -15,28 +15,15 @@ bool teffi_put_off(teffi_exec *exec, teffi_later *later)
         return false;
     uint32_t was = teffi_enter(w);
     teffi_slot *slot = teffi_slot_kept(w);
-    if (slot) {
-        teffi_later *head = atomic_load_explicit(&slot->laters, memory_order_relaxed);
-        do
-            later->next = head;
-        /* release: later->next, pairs with run's acquire. Only run takes out, and all at once. */
-        while (!atomic_compare_exchange_weak_explicit(&slot->laters, &head, later,
-                                                      memory_order_release, memory_order_relaxed));
-        if (!head)
-            slot->later_ms = teffi_warn_now(&w->real->exec.warn);
-    }
+    if (slot && teffi_later_put(&slot->laters, later))
+        slot->later_ms = teffi_warn_now(&w->real->exec.warn);
     teffi_leave(w, was);
     return slot != NULL;
 }
 
 void teffi_laters_do(teffi_slot *slot)
 {
-    teffi_later *at = atomic_exchange_explicit(&slot->laters, NULL, memory_order_acquire);
-    while (at) {
-        teffi_later *next = at->next; /* once it runs it may be put off again */
-        at->run(at);
-        at = next;
-    }
+    teffi_later_run(&slot->laters);
 }
 
 void teffi_laters_end(teffi_worker *w)

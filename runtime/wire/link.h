@@ -37,7 +37,7 @@ enum {
     LINK_GUESS_EVERY = 8,         /* large frames: once more is there another behind it? */
     LINK_LARGE = 16 * 1024,       /* a frame of which a large part is not copied */
     LINK_READERS = 16,            /* groups of connections' reads */
-    LINK_READ_HERE = 1024,        /* bytes of one read that nng's thread takes apart itself */
+    LINK_READ_HERE = 1024,        /* bytes of a short read: who has it takes it apart */
     LINK_SILENT_HEARTBEATS = 5,
     LINK_HELD_UP_HEARTBEATS = 2, /* between two ticks: this process was held up */
     LINK_BACKOFF_MIN_MS = 20,
@@ -180,7 +180,7 @@ struct teffi_conn {
 
     teffi_later later;     /* the executor's while put_off */
     teffi_later burst;     /* the link's while in_burst */
-    teffi_later next_read; /* the executor's instead of a receive in flight */
+    teffi_later next_read; /* the executor's, or the link's, instead of a receive in flight */
 
     /* the flight's */
     teffi_out fly;
@@ -241,7 +241,7 @@ struct teffi_link {
     _Atomic bool direct; /* the executor has stopped: reads stay on nng's threads */
 
     teffi_parker tick_parker; /* any thread wakes the ticker */
-    _Atomic bool tick_asked;  /* to look at everything, not only at bursts */
+    _Atomic bool tick_asked;  /* to look at everything, not only at what was put off */
 
     _Atomic uint64_t facts[LINK_FACTS];
     _Atomic uint64_t logged_s[LINK_FACTS];
@@ -414,9 +414,10 @@ void teffi_link_burst_end(teffi_link *link);
 /* teffi_link_burst_end_mine - if this thread has put something since it did so last. */
 void teffi_link_burst_end_mine(teffi_link *link);
 void teffi_link_flush(teffi_net *net);
-/* teffi_link_burst_tell - the ticker is to come by in a millisecond: after something was put. */
-void teffi_link_burst_tell(teffi_link *link);
-/* teffi_link_burst_due - the ticker's: has something been put? Then soon: _late - write it. */
+/* teffi_link_tick_bursts - the ticker is to come by in a millisecond: after something was put. */
+void teffi_link_tick_bursts(teffi_link *link);
+/* teffi_link_burst_due - the ticker's: has something been put? Then soon: _late - write it, and
+ * look at the reads that were put off. */
 bool teffi_link_burst_due(teffi_link *link);
 void teffi_link_burst_late(teffi_link *link);
 
@@ -424,21 +425,21 @@ void teffi_link_burst_late(teffi_link *link);
 /* teffi_link_read_begin, _end - the net's ops. */
 bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader);
 uint32_t teffi_link_read_end(teffi_net *net, teffi_net_reader *reader, uint32_t tokens);
-/* teffi_link_reader_give - something came: a thread that waits goes on with it.
- * in:   a reference, the reader's then. out: false: none waits. */
+/* teffi_link_reader_give - something came: the thread that waits goes on with it.
+ * in:   a reference, the reader's then. out: false: none waits so, or several do. */
 bool teffi_link_reader_give(teffi_conn *conn);
 /* teffi_link_reader_here - is this thread one that waits, and reads? */
 bool teffi_link_reader_here(void);
 /* teffi_link_reader_later - put conn's next_read off until a thread waits; the ticker comes by.
  * in:   a reference, next_read's then. out: false: not on this thread, or another one waits. */
 bool teffi_link_reader_later(teffi_conn *conn);
-/* teffi_link_reader_late - the ticker's: what was put off before its last look is nng's. out: there
- * is more. in: all: it, too. */
+/* teffi_link_reader_late - the ticker's: what was put off, when nothing was since its last look, is
+ * nng's. in: all: in any case. out: look again in a millisecond. */
 bool teffi_link_reader_late(teffi_link *link, bool all);
 
 /* ---- link_recv.c ---------------------------------------------------------------------------- */
 void teffi_link_recv_cb(void *arg);
-/* teffi_link_recv_later - a conn's next_read: at the end of a pass. */
+/* teffi_link_recv_later - a conn's next_read: at the end of a pass, or as a thread waits. */
 void teffi_link_recv_later(teffi_later *later);
 /* teffi_link_recv_go_on - what is still buffered, then the next receive. in: takes one reference
  * over. */

@@ -8,25 +8,15 @@
 
 static _Thread_local bool put_here; /* and not flushed since, by this thread */
 
-static void put(teffi_link *link, teffi_later *later)
-{
-    teffi_later *head = atomic_load_explicit(&link->bursts, memory_order_relaxed);
-    do
-        later->next = head;
-    /* seq_cst: before the look at burst_due, pairs with teffi_link_burst_late; release: next */
-    while (!atomic_compare_exchange_weak_explicit(&link->bursts, &head, later, memory_order_seq_cst,
-                                                  memory_order_relaxed));
-}
-
 void teffi_link_burst_put(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
-    put(link, &conn->burst);
+    (void)teffi_later_put(&link->bursts, &conn->burst);
     put_here = true;
-    teffi_link_burst_tell(link);
+    teffi_link_tick_bursts(link);
 }
 
-void teffi_link_burst_tell(teffi_link *link)
+void teffi_link_tick_bursts(teffi_link *link)
 {
     if (atomic_load_explicit(&link->burst_due, memory_order_seq_cst))
         return;
@@ -39,13 +29,7 @@ void teffi_link_burst_end(teffi_link *link)
     put_here = false;
     if (!atomic_load_explicit(&link->bursts, memory_order_seq_cst)) /* behind _late's store */
         return;
-    /* acquire: pairs with put; only this takes out, and all at once */
-    teffi_later *at = atomic_exchange_explicit(&link->bursts, NULL, memory_order_seq_cst);
-    while (at) {
-        teffi_later *next = at->next; /* once it runs it may be put again */
-        at->run(at);
-        at = next;
-    }
+    teffi_later_run(&link->bursts);
 }
 
 void teffi_link_burst_end_mine(teffi_link *link)

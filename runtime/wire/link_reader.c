@@ -1,7 +1,7 @@
-/* link_reader.c - a client's thread that waits for answers reads them itself: the transport's
+/* link_reader.c - a client's thread that alone waits for answers reads them itself: the transport's
  * thread gives it the connection that has brought something, and it takes apart what came. So an
  * answer is made, read and freed by one thread, in one core's cache, and nobody is woken only to
- * wake another.
+ * wake another. Where several wait, the transport's threads read.
  * Way:     link_recv (give) -> [reader] -> node/wait's sleep ends -> [reader] -> link_recv (go on)
  * Threads: any of the client's. One at a time is known here and may be given something; who takes
  *          it off link->reader, itself or a giver, alone decides which. A giver leaves the token
@@ -26,15 +26,9 @@ static void go_on_with(teffi_link *link, bool here)
 {
     if (!atomic_load_explicit(&link->reads, memory_order_seq_cst)) /* behind the look at reading */
         return;
-    /* acquire: pairs with put; only this takes out, and all at once */
-    teffi_later *at = atomic_exchange_explicit(&link->reads, NULL, memory_order_seq_cst);
     bool was_here = reads_here;
     reads_here = here;
-    while (at) {
-        teffi_later *next = at->next; /* once it runs it may be put again */
-        at->run(at);
-        at = next;
-    }
+    teffi_later_run(&link->reads);
     reads_here = was_here;
 }
 
@@ -44,18 +38,12 @@ bool teffi_link_reader_later(teffi_conn *conn)
     /* relaxed: a guess, and looked at again below */
     if (!reads_here || atomic_load_explicit(&link->reading, memory_order_relaxed) > 1)
         return false;
-    teffi_later *later = &conn->next_read;
-    teffi_later *head = atomic_load_explicit(&link->reads, memory_order_relaxed);
-    do
-        later->next = head;
-    /* seq_cst: before the looks at reading and at burst_due; release: next */
-    while (!atomic_compare_exchange_weak_explicit(&link->reads, &head, later, memory_order_seq_cst,
-                                                  memory_order_relaxed));
+    (void)teffi_later_put(&link->reads, &conn->next_read);
     atomic_fetch_add_explicit(&link->reads_put, 1, memory_order_relaxed);
     if (atomic_load_explicit(&link->reading, memory_order_seq_cst) > 1)
         go_on_with(link, false);
     else
-        teffi_link_burst_tell(link);
+        teffi_link_tick_bursts(link);
     return true;
 }
 
@@ -82,28 +70,21 @@ bool teffi_link_read_begin(teffi_net *net, teffi_net_reader *reader)
     reader->known = atomic_compare_exchange_strong_explicit(
         &link->reader, &none, reader, memory_order_release, memory_order_relaxed);
     /* What that puts off anew nobody else may come for while this thread sleeps: so not before
-     * there is none, or its token is there, and it does not sleep. */
+     * there is none, or a token is there, and it does not sleep. */
     do
         go_on_with(link, true);
     while (atomic_load_explicit(&link->reads, memory_order_relaxed) &&
-           !teffi_parker_has(reader->parker, TEFFI_TOKEN));
+           !teffi_parker_has(reader->parker, TEFFI_TOKEN | TEFFI_TOKEN_GIVEN));
     return true;
-}
-
-/* An answer that came alone is this thread's, when no other waits; of many some are. Else it would
- * be woken to wake another. */
-static bool is_for_it(teffi_conn *conn)
-{
-    teffi_link *link = conn->owner;
-    return atomic_load_explicit(&link->reader, memory_order_relaxed) &&
-           (conn->got > LINK_READ_HERE ||
-            atomic_load_explicit(&link->reading, memory_order_relaxed) == 1);
 }
 
 bool teffi_link_reader_give(teffi_conn *conn)
 {
     teffi_link *link = conn->owner;
-    if (!is_for_it(conn))
+    /* relaxed: guesses. What comes is this thread's mostly, when no other waits; else it would be
+     * woken to wake others. */
+    if (!atomic_load_explicit(&link->reader, memory_order_relaxed) ||
+        atomic_load_explicit(&link->reading, memory_order_relaxed) != 1)
         return false;
     /* acquire: pairs with read_begin */
     teffi_net_reader *reader = atomic_exchange_explicit(&link->reader, NULL, memory_order_acquire);

@@ -2,8 +2,9 @@
  * it receives, takes apart what came, hands a batch on, and receives again only then. So a slow
  * owner slows the peer down through the socket.
  * Way:     nng stream -> [recv] -> frame -> link_events
- * Threads: the reader is the receive callback, as a visiting worker if one sleeps; or a worker, if
- *          much has come; then whoever tells the batch. */
+ * Threads: the reader is the receive callback, as a visiting worker if one sleeps; or a client's
+ *          thread that waits (link_reader.c); or a worker, if much has come; then whoever tells the
+ *          batch. */
 #include "wire/link.h"
 
 #include <stdio.h>
@@ -68,9 +69,10 @@ static bool receive(teffi_conn *conn)
     return teffi_link_conn_submit(conn, &conn->read_gate, nng_stream_recv, conn->recv_aio);
 }
 
-/* Much came, so more is on its way: a worker looks for it at the end of its pass, when what came is
- * done with, and finds it there mostly. Large frames are better read by one thread while another is
- * busy with the last. in: a reference, which is later's then. out: false: not so, or no worker. */
+/* Much came, so more is on its way: when what came is done with, a worker looks for it at the end
+ * of its pass, a client's thread as it waits next, and finds it there mostly. Large frames are
+ * better read by one thread while another is busy with the last. in: a reference, which is later's
+ * then. out: false: not so, or another thread. */
 static bool receive_later(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;

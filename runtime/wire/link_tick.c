@@ -149,8 +149,8 @@ static uint64_t tick(teffi_link *link)
     return ns;
 }
 
-/* For so long, or until somebody asks for a look. Who wakes up for bursts writes them and sleeps
- * on. */
+/* For so long, or until somebody asks for a look. Who wakes up for bursts, or reads, sees to them
+ * and sleeps on. */
 static void rest(teffi_link *link, uint64_t ns)
 {
     uint64_t began_ns = teffi_link_now(link), passed_ns = 0;

@@ -1,6 +1,7 @@
 /* net.h - the transport seam: carries messages between nodes. The link over nng is the real one.
  * Way:     process/node -> [net] -> frame -> link(nng) ===> link -> frame -> [net] -> process/node
- * Threads: functions from any thread; events on the transport's threads, one at a time per peer;
+ * Threads: functions from any thread; events on the transport's threads, on workers, or on
+ *          a client's thread in read_begin and read_end; one at a time per peer;
  *          an event must not block and must not call free.
  * Source:  DESIGN section 3 and 8; DEPS section 2 */
 #ifndef TEFFI_WIRE_NET_H
@@ -87,9 +88,8 @@ typedef struct teffi_net_ops {
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
     /* Dial an address whose node is not known (a seed, a gateway). out: the up event, with the
      * hello; on failure done with TEFF_E_UNREACHABLE or TEFF_E_REFUSED and text. done runs once, on
-     * a transport thread, after the up event. peer holds who answered when err is TEFF_OK; the
-     * node is
-     * then known as if by peer_add. */
+     * a thread that events run on, after the up event. peer holds who answered when err is TEFF_OK;
+     * the node is then known as if by peer_add. */
     void (*dial)(teffi_net *net, const char *address,
                  void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text),
                  void *arg);
@@ -103,12 +103,13 @@ typedef struct teffi_net_ops {
     /* A thread that is no worker of the executor has sent and is about to wait: what was put off
      * for it to be written together goes now, else within a millisecond or two. May be NULL. */
     void (*flush)(teffi_net *net);
-    /* A client's thread is about to sleep on reader->parker: what comes meanwhile is given to it
-     * instead of to a thread that would only wake it. Messages that are there are told on this
-     * thread. out: false: not by this net; else read_end must follow the sleep. May be NULL. */
+    /* A client's thread is about to sleep on reader->parker: what comes while it is the only one
+     * may be given to it, instead of to a thread that would only wake it. Messages that are there
+     * are told on this thread. out: false: not by this net; else read_end must follow the sleep,
+     * before free. May be NULL. */
     bool (*read_begin)(teffi_net *net, teffi_net_reader *reader);
-    /* The sleep is over: what was given is told on this thread. What comes next may be left until
-     * a thread of the client's waits again, or for three milliseconds.
+    /* The sleep is over: what was given is told on this thread. Behind much of it what comes
+     * next may be left until a thread of the client's waits again, or for three milliseconds.
      * in:   tokens, that it woke with. out: the same, with those that came meanwhile. */
     uint32_t (*read_end)(teffi_net *net, teffi_net_reader *reader, uint32_t tokens);
     void (*counters)(teffi_net *net, teffi_net_counters *out);

@@ -117,6 +117,10 @@ typedef struct teff_client_options {
  * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM; text as above. */
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
+
+/* teff_client_ctx - a context for the calling thread. While a single thread of the client's waits,
+ * it reads the answers itself; behind many it leaves what comes next until it waits again, or for
+ * three milliseconds. out: NULL when memory is out. */
 TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
 
 /* teff_client_free - leaves the cluster. in: may be NULL. Free its contexts before. */
