@@ -16,8 +16,8 @@
 #include "sched/worker.h"
 
 /* Long are turns that take TURN_NS each, about what taking one over costs, and SLACK_NS beside, for
- * a write or a lock that was taken; the first ones START_NS. Longer than SURE_NS takes nothing else,
- * but the system, which tells. DRY_NS: for so long it has not run dry. */
+ * a write or a lock that was taken; the first ones START_NS. Longer than SURE_NS takes nothing
+ * else, but the system, which tells. DRY_NS: for so long it has not run dry. */
 enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_HELP_SOON /* the explorer's: one slow turn is rare there, and batches are small */
 enum { SLOW = 3, OPEN_FOR = 1024 };
