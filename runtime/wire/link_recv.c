@@ -70,13 +70,12 @@ static bool receive(teffi_conn *conn)
 }
 
 /* Much came, so more is on its way: when what came is done with, a worker looks for it at the end
- * of its pass, a client's thread as it waits next, and finds it there mostly. Large frames are
- * better read by one thread while another is busy with the last. in: a reference, which is later's
- * then. out: false: not so, or another thread. */
+ * of its pass, a client's thread as it waits next, and finds it there mostly. in: a reference,
+ * which is later's then. out: false: not so, or another thread. */
 static bool receive_later(teffi_conn *conn)
 {
     teffi_exec *exec = conn->owner->exec;
-    if (!conn->take_aio || conn->got <= LINK_READ_HERE || conn->in.large || conn->state != CONN_UP)
+    if (!conn->take_aio || conn->got <= LINK_READ_HERE || conn->state != CONN_UP)
         return false;
     if (teffi_link_on_worker(conn->owner))
         return exec->ops->put_off(exec, &conn->next_read);

@@ -278,13 +278,13 @@ static bool goes_at_once(const teffi_conn *conn)
     return conn->now_aio && conn->stream && conn->open && !conn->sending && !conn->control.total;
 }
 
-/* Lock held. A large part of it stays where it lies. out: kept: then so does msg. */
+/* Lock held. A large part of it stays where it lies, or gets memory of its own. out: kept: it stays,
+ * and then so does msg. */
 static bool put_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
 {
     teffi_out *out = &conn->fill;
     teffi_hole hole;
-    bool around = size >= LINK_LARGE && (!msg->borrows || goes_at_once(conn)) &&
-                  teffi_msg_hole(msg, LINK_LARGE, &hole);
+    bool around = size >= LINK_LARGE && teffi_msg_hole(msg, LINK_LARGE, &hole);
     size_t rest = around ? size - hole.len : size;
     if (!teffi_out_reserve(out, rest))
         return false;
@@ -294,6 +294,8 @@ static bool put_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body
         size_t before = teffi_frame_encode_around(msg, body_len, &hole, now_ns, to);
         *kept = !msg->borrows;
         teffi_out_cut_in(out, out->len + before, hole.bytes, hole.len, *kept ? msg : NULL);
+        if (msg->borrows && !goes_at_once(conn) && !teffi_out_own_newest(out))
+            return false;
     } else {
         teffi_frame_encode(msg, body_len, now_ns, to);
     }

@@ -77,6 +77,16 @@ bool teffi_out_own(teffi_out *out, const teffi_out_at *at)
     return true;
 }
 
+bool teffi_out_own_newest(teffi_out *out)
+{
+    teffi_out_cut *newest = &out->cuts[out->n_cuts - 1];
+    if (own(newest, 0))
+        return true;
+    out->total -= newest->len;
+    out->n_cuts--;
+    return false;
+}
+
 /* The piece at at: of data up to the next cut, or of that cut. */
 static teffi_out_piece piece_at(const teffi_out *out, const teffi_out_at *at)
 {

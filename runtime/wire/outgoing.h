@@ -58,6 +58,10 @@ void teffi_out_cut_in(teffi_out *out, size_t at, const uint8_t *bytes, size_t le
 /* teffi_out_own - copies what is lent and not written yet. out: false: no memory. */
 bool teffi_out_own(teffi_out *out, const teffi_out_at *at);
 
+/* teffi_out_own_newest - the same of the newest cut, all of it. out: false: no memory, and the cut
+ * is gone. */
+bool teffi_out_own_newest(teffi_out *out);
+
 /* teffi_out_pieces - the next bytes to be written, max at most. out: their number. */
 size_t teffi_out_pieces(const teffi_out *out, const teffi_out_at *at, size_t max,
                         teffi_out_piece pieces[TEFFI_OUT_PIECES], unsigned *n);

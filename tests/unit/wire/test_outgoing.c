@@ -133,6 +133,27 @@ static void what_is_lent_is_copied_in_time(void **state)
     free(all);
 }
 
+/* Behind others, before anything is written. */
+static void what_is_lent_is_copied_at_once(void **state)
+{
+    static uint8_t lent[MAX];
+    (void)state;
+    plain *all = new_plain();
+    teffi_out out = {0};
+    teffi_out_at at = {0};
+    for (int i = 0; i < 10; i++) {
+        put_around(&out, all, 12, 1000, 8, NULL);
+        put_around(&out, all, 12, MAX, 8, lent);
+        assert_true(teffi_out_own_newest(&out));
+        memset(lent, 0, sizeof lent);
+    }
+    assert_int_equal(out.total, all->len);
+    while (at.total < out.total)
+        write_some(&out, &at, all, MAX);
+    teffi_out_fini(&out);
+    free(all);
+}
+
 static void what_is_not_written_is_freed(void **state)
 {
     (void)state;
@@ -170,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_comes_out_in_order),
         cmocka_unit_test(what_is_lent_is_copied_in_time),
+        cmocka_unit_test(what_is_lent_is_copied_at_once),
         cmocka_unit_test(what_is_not_written_is_freed),
         cmocka_unit_test(memory_of_a_burst_goes_later),
     };
