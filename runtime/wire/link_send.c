@@ -278,8 +278,8 @@ static bool goes_at_once(const teffi_conn *conn)
     return conn->now_aio && conn->stream && conn->open && !conn->sending && !conn->control.total;
 }
 
-/* Lock held. A large part of it stays where it lies, or gets memory of its own. out: kept: it stays,
- * and then so does msg. */
+/* Lock held. A large part of it stays where it lies, or gets memory of its own. out: kept: it stays
+ * there, and then so does msg. */
 static bool put_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
 {
     teffi_out *out = &conn->fill;
