@@ -38,17 +38,18 @@ static inline bool teffi_later_put(teffi_later *_Atomic *list, teffi_later *late
     teffi_later *head = atomic_load_explicit(list, memory_order_relaxed);
     do
         later->next = head;
-    /* release: later->next, pairs with run's acquire, which takes all at once. seq_cst: before what
-     * the caller looks at next. */
+    /* release: later->next, pairs with do_all, which takes all at once. seq_cst: before what the
+     * caller looks at next. */
     while (!atomic_compare_exchange_weak_explicit(list, &head, later, memory_order_seq_cst,
                                                   memory_order_relaxed));
     return !head;
 }
 
-/* teffi_later_run - all that is on the list, each taken off before it runs. */
-static inline void teffi_later_run(teffi_later *_Atomic *list)
+/* teffi_later_do_all - all that is on the list, each taken off before it runs. */
+static inline void teffi_later_do_all(teffi_later *_Atomic *list)
 {
-    teffi_later *at = atomic_exchange_explicit(list, NULL, memory_order_seq_cst);
+    /* acquire: pairs with put */
+    teffi_later *at = atomic_exchange_explicit(list, NULL, memory_order_acquire);
     while (at) {
         teffi_later *next = at->next; /* once it runs it may be put again */
         at->run(at);

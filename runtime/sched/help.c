@@ -3,9 +3,9 @@
  * Way:     exec op (bring) -> ready -> [help] ... find (each pick) -> [help] -> wake_one
  * Threads: the slot's owner; who takes a slot from its worker, and the monitor, let others in, too.
  * Why:     a group that another core takes over brings its cache lines along, as does each message,
- *          answer and pending call, ten or more in all. Where turns are short that costs more than
- *          it gains, the more where cores share no cache (tests/bench/RESULTS.md). And the other
- *          core has something to do: the peer is often there, or the next connection's batch.
+ *          answer and pending call. Where turns are short that costs more than it gains, the more
+ *          where cores share no cache (tests/bench/RESULTS.md). And the other core has something
+ *          to do: the peer is often there, or the next connection's batch.
  *
  * Until then the slot keeps what is in its deque: thieves pass it by, and who goes to sleep does
  * not count it as work. Whatever else the owner puts there ends that until the deque is empty. How
@@ -15,9 +15,10 @@
  * as if there were no keeping. */
 #include "sched/worker.h"
 
-/* Long are turns that take TURN_NS each, about what taking one over costs, and SLACK_NS beside, for
- * a write or a lock that was taken; the first ones START_NS. Longer than SURE_NS takes nothing
- * else, but the system, which tells. DRY_NS: for so long it has not run dry. */
+/* Long are turns that take TURN_NS each, and SLACK_NS beside, for a write or a lock that was taken;
+ * the first ones START_NS. Longer than SURE_NS takes nothing else, but the system, which tells.
+ * DRY_NS: for so long it has not run dry. Chosen so that short calls of a peer hardly ever open a
+ * slot (BENCH=remote-call-1024). */
 enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_HELP_SOON /* the explorer's: one slow turn is rare there, and batches are small */
 enum { SLOW = 3, OPEN_FOR = 1024 };

@@ -23,7 +23,7 @@ bool teffi_put_off(teffi_exec *exec, teffi_later *later)
 
 void teffi_laters_do(teffi_slot *slot)
 {
-    teffi_later_run(&slot->laters);
+    teffi_later_do_all(&slot->laters);
 }
 
 void teffi_laters_end(teffi_worker *w)

@@ -29,7 +29,7 @@ void teffi_link_burst_end(teffi_link *link)
     put_here = false;
     if (!atomic_load_explicit(&link->bursts, memory_order_seq_cst)) /* behind _late's store */
         return;
-    teffi_later_run(&link->bursts);
+    teffi_later_do_all(&link->bursts);
 }
 
 void teffi_link_burst_end_mine(teffi_link *link)

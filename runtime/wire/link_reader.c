@@ -28,7 +28,7 @@ static void go_on_with(teffi_link *link, bool here)
         return;
     bool was_here = reads_here;
     reads_here = here;
-    teffi_later_run(&link->reads);
+    teffi_later_do_all(&link->reads);
     reads_here = was_here;
 }
 

@@ -488,7 +488,7 @@ static void test_a_turn_inside(void **state)
 
 /* ---- batches without end ---- */
 
-enum { CHAIN = 1000 };
+enum { CHAIN = 4000 };
 
 static job chain[CHAIN], leaf[CHAIN];
 static _Atomic bool let_in;
@@ -509,8 +509,9 @@ static void bring_links(job *j)
         atomic_store(&let_in, true);
 }
 
-/* Each turn brings as much as it does, and none takes long; in the middle 500 wait, or 2.5 ms. */
-static void test_a_backlog_under_new_batches(void **state)
+/* Each turn brings as much as it does, and none takes long; in the middle that has gone on for
+ * 6 ms. */
+static void test_a_worker_that_never_runs_dry(void **state)
 {
     (void)state;
     teffi_exec *exec = exec_new(1, NULL);
@@ -518,7 +519,7 @@ static void test_a_backlog_under_new_batches(void **state)
     for (unsigned i = 0; i < CHAIN; i++) {
         job_init(&leaf[i], exec, 0, NULL);
         job_init(&chain[i], exec, 0, bring_links);
-        chain[i].cost_ns = 5000;
+        chain[i].cost_ns = 3000;
         if (i) {
             chain[i - 1].peer[0] = &leaf[i];
             chain[i - 1].peer[1] = &chain[i];
@@ -678,7 +679,7 @@ int main(void)
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_another_executors_worker),
         cmocka_unit_test(test_a_turn_inside),
-        cmocka_unit_test(test_a_backlog_under_new_batches),
+        cmocka_unit_test(test_a_worker_that_never_runs_dry),
         cmocka_unit_test(test_several_bring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
