@@ -8,9 +8,11 @@ PREFIX ?= /usr/local
 LIBDIR ?= lib
 # for `make bench`: a part of a bench's name; empty: all (--quick: fewer runs); ARGS: its options
 BENCH  ?=
-# for `make sim`: how many seeds, from which
+# for `make sim`: how many seeds
 SEEDS  ?= 200
-FIRST  ?= 1
+# for `make sim` and `make explore`: the first seed; each run takes new ones, from the clock
+FIRST  ?= $(shell date +%s%3N)
+FIRST  := $(FIRST)
 # for `make explore`: how many schedules, from seed FIRST
 SCHEDULES ?= 1000000
 # for `make fuzz`: one of tests/fuzz/fuzz_*.c; empty: each in turn
@@ -72,6 +74,7 @@ sim: ## SEEDS=n seeds from FIRST: a cluster in one thread, each seed run twice
 	@.ci/setup core
 	@$(call configured,$(BUILD),release)
 	@ninja -C $(BUILD) tests/sim/sim
+	@echo "again: make sim SEEDS=$(SEEDS) FIRST=$(FIRST)"
 	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt
 
 .PHONY: explore
@@ -79,6 +82,7 @@ explore: ## SCHEDULES=n schedules of the scheduler's own code, from seed FIRST
 	@.ci/setup core
 	@$(call configured,$(BUILD),release)
 	@ninja -C $(BUILD) tests/explore/explore
+	@echo "again: make explore SCHEDULES=$(SCHEDULES) FIRST=$(FIRST)"
 	@$(BUILD)/tests/explore/explore --schedules $(SCHEDULES) --first $(FIRST)
 
 .PHONY: model
@@ -111,10 +115,21 @@ clean: ## remove the build directories
 
 .PHONY: install
 install: ## the library, the headers and the plugin, under PREFIX (DESTDIR is honoured)
+	@case "$(PREFIX)" in /*[[:space:]]*) \
+	    echo 'install: PREFIX="$(PREFIX)" holds a space, which $$(pkg-config --cflags teff) cannot quote' >&2; \
+	    exit 2;; /*) ;; *) \
+	    echo 'install: PREFIX="$(PREFIX)": expected an absolute path' >&2; exit 2;; esac
 	@.ci/setup core
 	@$(call configured,$(BUILD),release)
-	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)
+	@meson configure $(BUILD) -Dprefix=$(PREFIX) -Dlibdir=$(LIBDIR)
 	@ninja -C $(BUILD) libteff.a $$(cd $(BUILD) && ninja -t targets all | \
 	    sed -n 's/^\(libteff\.so[0-9.]*\):.*/\1/p') codegen/protoc-gen-teff
 	@DESTDIR="$(DESTDIR)" meson install -C $(BUILD) --no-rebuild
+	@test -z "$$SUDO_UID" || chown -R "$$SUDO_UID:$$SUDO_GID" $(BUILD)
+	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig
+
+.PHONY: uninstall
+uninstall: ## take away what install put under PREFIX
+	@cd "$(DESTDIR)$(PREFIX)" && rm -rf include/teff && rm -f bin/protoc-gen-teff \
+	    $(LIBDIR)/libteff.a $(LIBDIR)/libteff.so $(LIBDIR)/libteff.so.[0-9]* $(LIBDIR)/pkgconfig/teff.pc
 	@test -n "$(DESTDIR)" || test "$$(id -u)" != 0 || ldconfig

@@ -1,10 +1,10 @@
-/* lock.h - methods once published stay: the committed list, and the check against it.
+/* lock.h - the list of published methods, and the check that they keep their ids.
  * Way:     codegen -> [lock] -> problems, or one more file
- * Threads: one user at a time. */
+ * A line is "words.Word.Add 0x1234abcd"; blank lines and lines with # are ignored. */
 #ifndef TEFFI_CODEGEN_LOCK_H
 #define TEFFI_CODEGEN_LOCK_H
 
-#include "model.h"
+#include "model/model.h"
 
 /* teffi_lock_check - every method of a lock must be in the file, with the same id.
  * in:   lock_name, for errors; lock, its text. Problems are noted in the model. */

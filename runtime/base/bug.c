@@ -1,4 +1,4 @@
-/* bug.c - the last words of a process that noticed a bug in itself. */
+/* bug.c - prints the reason and aborts. */
 #include "base/bug.h"
 
 #include <stdio.h>
@@ -7,5 +7,17 @@
 void teffi_bug(const char *file, int line, const char *what)
 {
     fprintf(stderr, "teff: bug at %s:%d: %s\n", file, line, what);
+    abort();
+}
+
+void teffi_fatal(const char *why)
+{
+    fprintf(stderr, "teff: %s\n", why);
+    abort();
+}
+
+void teffi_fatal_in(const char *who, const char *rule)
+{
+    fprintf(stderr, "teff: %s: %s\n", who, rule);
     abort();
 }

@@ -1,9 +1,16 @@
-/* bug.h - asserts that stay on in release: a bug stops the process where it was noticed. */
+/* bug.h - asserts that stay on in release: a bug of the runtime, or in its use, aborts. */
 #ifndef TEFFI_BASE_BUG_H
 #define TEFFI_BASE_BUG_H
 
-/* teffi_bug - print what and where to stderr and abort. runs: anywhere; does not return. */
+/* teffi_bug - print a bug and its place to stderr and abort. runs: anywhere; does not return. */
 _Noreturn void teffi_bug(const char *file, int line, const char *what);
+
+/* teffi_fatal - print a reason that is not a bug of teff's and abort.
+ * in:   why, a sentence without its end. runs: anywhere; does not return. */
+_Noreturn void teffi_fatal(const char *why);
+
+/* teffi_fatal_in - a turn broke a rule of the public headers. in: who, the turn in words. */
+_Noreturn void teffi_fatal_in(const char *who, const char *rule);
 
 #define teffi_bug_if(cond) ((cond) ? teffi_bug(__FILE__, __LINE__, #cond) : (void)0)
 

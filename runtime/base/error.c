@@ -1,6 +1,23 @@
 /* error.c - the names of errors and which of them leave a call's outcome unknown. */
 #include <teff/error.h>
 
+#include <pthread.h>
+#include <stdio.h>
+
+enum { USER_CODES = TEFF_E_MAX - TEFF_E_USER + 1 };
+
+/* Each name is written at its first use, so unused pages of the table take no memory. */
+static const char *user_name(unsigned n)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char names[USER_CODES][sizeof "user error 12345"];
+    pthread_mutex_lock(&lock);
+    if (!names[n][0])
+        snprintf(names[n], sizeof names[n], "user error %hu", (unsigned short)n);
+    pthread_mutex_unlock(&lock);
+    return names[n];
+}
+
 const char *teff_err_name(teff_err err)
 {
     static const char *const names[] = {
@@ -28,10 +45,11 @@ const char *teff_err_name(teff_err err)
     unsigned n = (unsigned)err;
     if (n < sizeof names / sizeof names[0])
         return names[n];
-    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? "TEFF_E_USER" : "TEFF_E_INVALID";
+    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? user_name(n - TEFF_E_USER) : "TEFF_E_INVALID";
 }
 
 int teff_err_unknown(teff_err err)
 {
-    return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN;
+    return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN ||
+           err == TEFF_E_CANCELLED;
 }

@@ -1,5 +1,5 @@
-/* hash.h - the fixed hash that places grains on the ring. Part of the wire protocol: a change of
- * it is a change of protocol version, or silos of two versions would disagree about owners. */
+/* hash.h - the fixed hash that places grains on the ring. Part of the wire protocol: a change needs
+ * a new protocol version, because silos must agree about owners. */
 #ifndef TEFFI_BASE_HASH_H
 #define TEFFI_BASE_HASH_H
 
@@ -17,7 +17,16 @@ static inline uint64_t teffi_mix64(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* A step of teffi_hash64. */
+/* teffi_random_next - a pseudo-random number (xorshift64). in: state, not 0, is advanced. */
+static inline uint64_t teffi_random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* teffi_hash_eight - one step of teffi_hash64(). */
 static inline uint64_t teffi_hash_eight(uint64_t h, uint64_t eight)
 {
     return teffi_mix64(h ^ eight) * 0x100000001b3u;

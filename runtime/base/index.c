@@ -1,6 +1,4 @@
-/* index.c - cells that are read while they change; arrays that grow and shrink by half.
- * Way:     catalog -> [index]
- * Threads: writers under the owner's lock; each store of a cell is seen by readers. */
+/* index.c - changes of the index: add, remove, rebuild into an array of another size. */
 #include "base/index.h"
 
 #include <stdlib.h>
@@ -16,33 +14,33 @@ static uint64_t cell_of(uint64_t hash, uint32_t number)
     return (uint64_t)teffi_index_bits(hash) << 32 | number;
 }
 
-/* relaxed: read by the writer, who wrote it */
-static uint64_t get(const teffi_cells *cells, uint32_t at)
+/* relaxed: called by the writer, which wrote the cell itself */
+static uint64_t load_cell(const teffi_cells *cells, uint32_t at)
 {
     return atomic_load_explicit(&cells->cell[at], memory_order_relaxed);
 }
 
-/* release: pairs with the acquire of teffi_index_next */
-static void put(const teffi_cells *cells, uint32_t at, uint64_t cell)
+/* release: pairs with teffi_index_next() */
+static void store_cell(const teffi_cells *cells, uint32_t at, uint64_t cell)
 {
     atomic_store_explicit(&cells->cell[at], cell, memory_order_release);
 }
 
-static uint32_t after(const teffi_cells *cells, uint32_t at)
+static uint32_t next_index(const teffi_cells *cells, uint32_t at)
 {
     return at + 1 == cells->n ? 0 : at + 1;
 }
 
 /* ---- arrays ---- */
 
-static size_t bytes_of(uint32_t n)
+static size_t cells_bytes(uint32_t n)
 {
     return n * sizeof(_Atomic uint64_t);
 }
 
 static bool alloc_cells(teffi_cells *cells)
 {
-    size_t bytes = bytes_of(cells->n);
+    size_t bytes = cells_bytes(cells->n);
     cells->mapped = bytes >= MAPPED_MIN_BYTES;
     if (!cells->mapped) {
         cells->cell = calloc(cells->n, sizeof *cells->cell);
@@ -53,7 +51,7 @@ static bool alloc_cells(teffi_cells *cells)
     return cells->cell != NULL;
 }
 
-static teffi_cells *take_spare(teffi_index *index, uint32_t n)
+static teffi_cells *take_spare_cells(teffi_index *index, uint32_t n)
 {
     for (teffi_cells **at = &index->spares; *at; at = &(*at)->spare)
         if ((*at)->n == n) {
@@ -66,7 +64,7 @@ static teffi_cells *take_spare(teffi_index *index, uint32_t n)
 
 static teffi_cells *cells_new(teffi_index *index, uint32_t n)
 {
-    teffi_cells *cells = take_spare(index, n);
+    teffi_cells *cells = take_spare_cells(index, n);
     if (cells)
         return cells;
     cells = malloc(sizeof *cells);
@@ -82,33 +80,33 @@ static teffi_cells *cells_new(teffi_index *index, uint32_t n)
 static void cells_free(teffi_cells *cells)
 {
     if (cells && cells->mapped)
-        munmap((void *)cells->cell, bytes_of(cells->n));
+        munmap((void *)cells->cell, cells_bytes(cells->n));
     else if (cells)
         free((void *)cells->cell);
     free(cells);
 }
 
-/* Readers may be in it still: they find it empty. */
-static void leave(teffi_index *index, teffi_cells *cells)
+/* Readers may still search the old array: they find it empty. */
+static void retire_cells(teffi_index *index, teffi_cells *cells)
 {
-    if (!cells->mapped || madvise((void *)cells->cell, bytes_of(cells->n), MADV_DONTNEED) != 0)
+    if (!cells->mapped || madvise((void *)cells->cell, cells_bytes(cells->n), MADV_DONTNEED) != 0)
         for (uint32_t i = 0; i < cells->n; i++)
-            put(cells, i, EMPTY);
+            store_cell(cells, i, EMPTY);
     cells->spare = index->spares;
     index->spares = cells;
 }
 
-/* ---- growing, shrinking, and getting rid of TAKEN_OUT ---- */
+/* ---- rebuilds: grow, shrink, remove TAKEN_OUT cells ---- */
 
-static void insert(const teffi_cells *cells, uint64_t cell)
+static void insert_cell(const teffi_cells *cells, uint64_t cell)
 {
     uint32_t at = teffi_index_home((uint32_t)(cell >> 32), cells->n);
-    while (get(cells, at) >= TEFFI_INDEX_LEAST)
-        at = after(cells, at);
-    put(cells, at, cell);
+    while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
+        at = next_index(cells, at);
+    store_cell(cells, at, cell);
 }
 
-/* In steps of a half: a third to a half of an array is in use just after it was made. */
+/* Sizes are in steps of a half, so a third to a half of a new array is in use. */
 static uint32_t size_for(uint32_t count)
 {
     uint32_t n = CELLS_MIN;
@@ -117,27 +115,26 @@ static uint32_t size_for(uint32_t count)
     return n;
 }
 
-/* The order matters: moves is odd before the old array is emptied, and even again, and another,
- * after. So who searched the old one and finds moves as it was has searched it while it was whole
- * and the only one. */
-static bool rebuild(teffi_index *index, uint32_t count)
+/* `moves` becomes odd before the old array is emptied, and even again, with a new value, after. So
+ * a reader that loads the same even value after its search has searched the complete array. */
+static bool rebuild_cells(teffi_index *index, uint32_t count)
 {
     teffi_cells *old = atomic_load_explicit(&index->now, memory_order_relaxed);
     teffi_cells *cells = cells_new(index, size_for(count));
     if (!cells)
         return false;
     for (uint32_t i = 0; old && i < old->n; i++)
-        if (get(old, i) >= TEFFI_INDEX_LEAST)
-            insert(cells, get(old, i));
+        if (load_cell(old, i) >= TEFFI_INDEX_LEAST)
+            insert_cell(cells, load_cell(old, i));
     index->filled = index->count;
     uint32_t moves = atomic_load_explicit(&index->moves, memory_order_relaxed);
-    /* release: before the new array and the emptying of the old, pairs with first() and next() */
+    /* release: pairs with teffi_index_first() and teffi_index_next() */
     atomic_store_explicit(&index->moves, moves + 1, memory_order_release);
-    /* release: the array's content and the odd moves, pairs with first() */
+    /* release: publishes the array's content and the odd `moves`, pairs with teffi_index_first() */
     atomic_store_explicit(&index->now, cells, memory_order_release);
     if (old)
-        leave(index, old);
-    /* release: the new array, for who begins with these moves */
+        retire_cells(index, old);
+    /* release: publishes the new array to readers that load this value */
     atomic_store_explicit(&index->moves, moves + 2, memory_order_release);
     return true;
 }
@@ -148,8 +145,8 @@ bool teffi_index_reserve(teffi_index *index)
     uint32_t n = cells ? cells->n : 0;
     if (index->filled + 1 <= n - n / 4)
         return true;
-    /* A rebuild that fails is tried again; one cell must stay EMPTY. */
-    return rebuild(index, index->count + 1) || index->filled + 1 < n;
+    /* If the rebuild fails, the next add tries again; one cell must stay EMPTY. */
+    return rebuild_cells(index, index->count + 1) || index->filled + 1 < n;
 }
 
 bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
@@ -159,20 +156,20 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
         return false;
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
-    while (get(cells, at) >= TEFFI_INDEX_LEAST)
-        at = after(cells, at);
-    index->filled += get(cells, at) == EMPTY;
+    while (load_cell(cells, at) >= TEFFI_INDEX_LEAST)
+        at = next_index(cells, at);
+    index->filled += load_cell(cells, at) == EMPTY;
     index->count++;
-    put(cells, at, cell_of(hash, number));
+    store_cell(cells, at, cell_of(hash, number));
     return true;
 }
 
-/* In front of an EMPTY cell no search goes on: what was taken out there is EMPTY too. */
-static void clear(teffi_index *index, const teffi_cells *cells, uint32_t at)
+/* A search ends at an EMPTY cell, so TAKEN_OUT cells in front of one become EMPTY, too. */
+static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
-    put(cells, at, TAKEN_OUT);
-    while (get(cells, after(cells, at)) == EMPTY && get(cells, at) == TAKEN_OUT) {
-        put(cells, at, EMPTY);
+    store_cell(cells, at, TAKEN_OUT);
+    while (load_cell(cells, next_index(cells, at)) == EMPTY && load_cell(cells, at) == TAKEN_OUT) {
+        store_cell(cells, at, EMPTY);
         index->filled--;
         at = at == 0 ? cells->n - 1 : at - 1;
     }
@@ -182,29 +179,23 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number)
 {
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     uint32_t at = teffi_index_home(teffi_index_bits(hash), cells->n);
-    while (get(cells, at) != cell_of(hash, number))
-        at = after(cells, at);
-    clear(index, cells, at);
+    while (load_cell(cells, at) != cell_of(hash, number))
+        at = next_index(cells, at);
+    clear_cell(index, cells, at);
     index->count--;
     if (cells->n > 4 * CELLS_MIN && index->count < cells->n / 8)
-        (void)rebuild(index, index->count); /* it stays large when memory is out */
+        (void)rebuild_cells(index, index->count); /* without memory the array stays large */
 }
 
 uint32_t teffi_index_each(const teffi_index *index, uint32_t *at)
 {
     teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
     while (cells && *at < cells->n) {
-        uint64_t cell = get(cells, (*at)++);
+        uint64_t cell = load_cell(cells, (*at)++);
         if (cell >= TEFFI_INDEX_LEAST)
             return (uint32_t)cell;
     }
     return 0;
-}
-
-size_t teffi_index_bytes(const teffi_index *index)
-{
-    teffi_cells *cells = atomic_load_explicit(&index->now, memory_order_relaxed);
-    return cells ? bytes_of(cells->n) : 0;
 }
 
 void teffi_index_fini(teffi_index *index)

@@ -1,7 +1,6 @@
-/* local.h - thread-local variables that are looked at in every call: without the function that a
- * shared library would otherwise call to find each. There is room for some hundred bytes of them
- * when a program opens the library late. They must be touched in never-inlined functions only: a
- * stack may go on on another thread. */
+/* local.h - thread-local variables of hot paths, in the initial-exec TLS model: access needs no
+ * function call, but a library opened by dlopen() may have only some hundred bytes of them.
+ * Only functions that are never inlined may use them: a fiber may continue on another thread. */
 #ifndef TEFFI_BASE_LOCAL_H
 #define TEFFI_BASE_LOCAL_H
 

@@ -1,19 +1,30 @@
-/* log.h - one line a fact, to the platform's log; text is recorded once, at its origin. */
+/* log.h - format one line, safe to print, and hand it to the platform's log or to a report. */
 #ifndef TEFFI_BASE_LOG_H
 #define TEFFI_BASE_LOG_H
 
-typedef enum teffi_level { TEFFI_ERROR = 1, TEFFI_WARN = 2, TEFFI_INFO = 3 } teffi_level;
+#include <teff/log.h>
 
 /* Where lines go; part of the platform. write gets a line without newline, from any thread. */
 typedef struct teffi_log {
-    void (*write)(void *arg, teffi_level level, const char *line);
+    void (*write)(void *arg, teff_log_level level, const char *line);
     void *arg;
-    teffi_level level; /* lines above it are not formatted */
+    teff_log_level level; /* lines above it are not formatted */
 } teffi_log;
 
-/* teffi_logf - format and write one line, cut at 1,000 bytes; control characters become '?'.
+/* teffi_logf - format and write one line, cut at 999 bytes; control characters become '?'.
  * in:   log, may be NULL (nothing is written). */
-void teffi_logf(const teffi_log *log, teffi_level level, const char *fmt, ...)
+void teffi_logf(const teffi_log *log, teff_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+enum { TEFFI_LINE_MAX = 400 };
+
+/* Where a report goes. */
+typedef struct teffi_lines {
+    teff_line_fn *fn;
+    void *arg;
+} teffi_lines;
+
+/* teffi_line - one line of a report, cut at TEFFI_LINE_MAX bytes; else as teffi_logf. */
+void teffi_line(const teffi_lines *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

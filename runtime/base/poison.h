@@ -1,5 +1,5 @@
-/* poison.h - TEFFI_POISONS is defined where this is built with AddressSanitizer: memory that is
- * kept for later is poisoned there, so that it sees who still uses it. */
+/* poison.h - poisons kept free memory in builds with AddressSanitizer, so that its use is detected.
+ * Only there TEFFI_POISONS is defined; in other builds the macros do nothing. */
 #ifndef TEFFI_BASE_POISON_H
 #define TEFFI_BASE_POISON_H
 
@@ -12,6 +12,11 @@
 #endif
 #ifdef TEFFI_POISONS
 #include <sanitizer/asan_interface.h>
+#define TEFFI_POISONING 1
+#else
+#define TEFFI_POISONING 0
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
 #endif

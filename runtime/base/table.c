@@ -6,7 +6,7 @@
 
 enum { SLOTS_MIN = 8 };
 
-static bool grow(teffi_table *table)
+static bool grow_table(teffi_table *table)
 {
     size_t n = table->n_slots ? table->n_slots * 2 : SLOTS_MIN;
     teffi_tnode **slots = calloc(n, sizeof *slots);
@@ -28,7 +28,7 @@ static bool grow(teffi_table *table)
 bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash)
 {
     /* A failed doubling only makes chains longer; the first allocation is needed. */
-    if (table->count >= table->n_slots && !grow(table) && !table->n_slots)
+    if (table->count >= table->n_slots && !grow_table(table) && !table->n_slots)
         return false;
     teffi_tnode **slot = &table->slots[hash & (table->n_slots - 1)];
     node->hash = hash;

@@ -19,18 +19,18 @@ typedef struct teffi_table { /* zeroed = empty */
     size_t n_slots, count;
 } teffi_table;
 
-/* teffi_table_add - insert; equal hashes may be there already. errs: false when memory is out. */
+/* teffi_table_add - insert; several nodes may have equal hashes. out: false: no memory. */
 bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash);
 
-/* teffi_table_del - take out a node that is in. */
+/* teffi_table_del - remove a node that is in the table. */
 void teffi_table_del(teffi_table *table, teffi_tnode *node);
 
 /* teffi_table_first, teffi_table_next - the nodes of one hash, in no order. */
 teffi_tnode *teffi_table_first(const teffi_table *table, uint64_t hash);
 teffi_tnode *teffi_table_next(const teffi_tnode *node);
 
-/* teffi_table_each - walk all: start with *at = 0 and *next = NULL; ends with NULL. The node
- * returned last may be taken out; nothing may be added on the way. */
+/* teffi_table_each - iterate over all nodes. in: *at = 0 and *next = NULL at first. out: NULL: no
+ * more. The last node returned may be removed; nothing may be added during the iteration. */
 teffi_tnode *teffi_table_each(const teffi_table *table, size_t *at, teffi_tnode **next);
 
 /* teffi_table_fini - frees the slots, not the nodes. */

@@ -1,8 +1,10 @@
 /* utf8.c - UTF-8 by the table of well-formed sequences in the Unicode standard. */
 #include "base/utf8.h"
 
-/* The length of a well-formed sequence at p, 0 when there is none. */
-static size_t sequence(const uint8_t *p, size_t left)
+#include "base/load.h"
+
+/* out: length of the well-formed sequence at p; 0: there is none. */
+static size_t sequence_length(const uint8_t *p, size_t left)
 {
     uint8_t low = 0x80, high = 0xbf;
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
@@ -28,10 +30,29 @@ static size_t sequence(const uint8_t *p, size_t left)
     return n;
 }
 
+/* Reads full words from both ends, which may overlap. */
+static inline bool is_ascii(const uint8_t *p, size_t n)
+{
+    static const uint64_t tops = 0x8080808080808080u;
+    uint64_t all;
+    if (n >= 8) {
+        all = teffi_load64(p + n - 8);
+        for (size_t at = 0; at + 8 < n; at += 8)
+            all |= teffi_load64(p + at);
+    } else if (n >= 4) {
+        all = teffi_load32(p) | teffi_load32(p + n - 4);
+    } else {
+        all = n ? p[0] | p[n / 2] | p[n - 1] : 0;
+    }
+    return !(all & tops);
+}
+
 bool teffi_utf8_valid(const uint8_t *text, size_t len)
 {
+    if (is_ascii(text, len))
+        return true;
     for (size_t at = 0, n; at < len; at += n)
-        if ((n = sequence(text + at, len - at)) == 0)
+        if ((n = sequence_length(text + at, len - at)) == 0)
             return false;
     return true;
 }

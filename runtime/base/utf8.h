@@ -1,4 +1,4 @@
-/* utf8.h - is this text UTF-8? Shortest forms only, no surrogates, up to U+10FFFF (RFC 3629). */
+/* utf8.h - checks UTF-8: shortest forms only, no surrogates, up to U+10FFFF (RFC 3629). */
 #ifndef TEFFI_BASE_UTF8_H
 #define TEFFI_BASE_UTF8_H
 

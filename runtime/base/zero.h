@@ -1,12 +1,12 @@
-/* zero.h - objects of some hundred bytes, zeroed in place: compilers take a string instruction for
- * them that needs longer to begin than the stores take. */
+/* zero.h - zero an object of up to 256 bytes by plain stores: compilers use a string instruction
+ * for it, whose start takes longer than the stores. */
 #ifndef TEFFI_BASE_ZERO_H
 #define TEFFI_BASE_ZERO_H
 
 #include <stddef.h>
 #include <string.h>
 
-/* teffi_zero - in: n, at most 256, known when this is compiled: then only stores are left of it. */
+/* teffi_zero - in: n, at most 256, a compile-time constant. */
 static inline __attribute__((always_inline)) void teffi_zero(void *memory, size_t n)
 {
     char *p = memory;

@@ -1,52 +1,99 @@
-/* membership.h - who is in the cluster: joins, leaves, follows the table, tells the others.
- * Way:     silo/lifecycle -> [membership] -> rows (store), view -> node->upcalls.view
- * Threads: join and leave on one context at a time; the rest from anywhere. Views are adopted one
- *          at a time, versions only rise.
- * Source:  DESIGN section 7; ORLEANS 2.1 */
+/* membership.h - a silo's membership: its state, grouped by the source file that owns it; adopt the
+ * views that the table describes, and wait for changes.
+ * Way:     silo/lifecycle -> identity -> join -> heartbeat, follow -> node->upcalls.view
+ * Threads: any. Views are adopted one at a time; versions only rise.
+ * Source:  Orleans' MembershipTableManager */
 #ifndef TEFFI_CLUSTER_MEMBERSHIP_H
 #define TEFFI_CLUSTER_MEMBERSHIP_H
 
-#include "cluster/view.h"
-#include "node/ctx.h"
-
-typedef struct teffi_membership teffi_membership;
+#include "cluster/rows.h"
 
 enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 }; /* TEFFI_SLOT_MEMBERSHIP */
+enum { TEFFI_DEPARTED_MAX = 64, TEFFI_WATCHED_MAX = 64 };
 
-/* teffi_membership_new - for a silo; types are the ids it hosts (copied). Serves its system slot.
- * out:  NULL when memory is out. */
+typedef struct teffi_changes { /* changes.c's */
+    pthread_mutex_t lock;
+    struct teffi_change_waiter *first; /* guarded by lock */
+    _Atomic uint64_t count;            /* written under lock */
+} teffi_changes;
+
+typedef struct
+    teffi_departed { /* a silo no longer in the view; its connections are dropped later */
+    teffi_node_id node;
+    uint64_t since_ns;
+    bool left; /* it left by itself, so it may still forward requests */
+} teffi_departed;
+
+typedef struct teffi_follow {                    /* follow.c's */
+    pthread_mutex_t lock;                        /* views are adopted under it, one after another */
+    teffi_departed departed[TEFFI_DEPARTED_MAX]; /* guarded by lock */
+    size_t n_departed;
+    teffi_changes changes;
+    _Atomic bool looking, reading; /* a refresh task is queued; the rows are being read */
+    _Atomic uint64_t looked_ns;
+    _Atomic uint64_t reads;    /* number of completed reads; written by the reader */
+    _Atomic uint32_t read_err; /* of the last read; written by the reader */
+    _Atomic size_t junk;       /* unreadable rows at the last read */
+} teffi_follow;
+
+typedef struct teffi_watched { /* another silo's heartbeat, as last read */
+    teffi_node_id node;
+    uint64_t figure, still_ns, looked_ns;
+} teffi_watched;
+
+typedef struct teffi_beat { /* heartbeat.c's */
+    pthread_mutex_t lock;
+    bool stopped; /* guarded by lock: start no more heartbeats */
+    teffi_timer timer;
+    teffi_watched watched[TEFFI_WATCHED_MAX]; /* owner: the running heartbeat */
+} teffi_beat;
+
+typedef struct teffi_membership {
+    teffi_node *node;
+    teffi_node_id stale; /* set at the start: a silent silo with the same silo number; or none */
+    _Atomic bool listed; /* the table may list this silo, although it has not joined yet */
+    _Atomic bool joined, left;
+    _Atomic bool ousted; /* the cluster has declared this silo dead: it serves nothing */
+    teffi_follow follow;
+    teffi_beat beat;
+    size_t n_types;
+    uint32_t types[]; /* ids of the types that the silo hosts */
+} teffi_membership;
+
+/* teffi_membership_new - create it, and register the system target. in: types, ids of the types the
+ * silo hosts, copied. out: NULL: no memory. */
 teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, size_t n);
 
-/* teffi_membership_free - after the node's tasks have ended. NULL allowed. */
+/* teffi_membership_free - after the node's tasks have ended. in: may be NULL. */
 void teffi_membership_free(teffi_membership *membership);
 
-/* teffi_membership_guess - the id for an address by the clock alone, before the table can
- * be read. */
-void teffi_membership_guess(teff_ctx *ctx, const char *address);
-
-/* teffi_membership_identify - this start's id: incarnation over the table's last one for address.
- * out:  node->id and node->address are set. errs: the store's. */
-TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *address);
-
-/* teffi_membership_join - write ourselves ACTIVE, adopt the view, have the others adopt it, and
- * begin to follow the table. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */
-TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
-
-/* teffi_membership_leaving - LEAVING: nothing new is placed here; every other silo has adopted that
- * view when this returns, or could not be reached. */
-TEFF_MUST_USE teff_err teffi_membership_leaving(teff_ctx *ctx);
-
-/* teffi_membership_left - out of the view for good; likewise adopted by the others. */
-TEFF_MUST_USE teff_err teffi_membership_left(teff_ctx *ctx);
-
-/* teffi_membership_stop - follow the table no longer (start no more tasks). */
-void teffi_membership_stop(teffi_membership *membership);
-
-/* teffi_membership_refresh - adopt what the table says, at least version.
+/* teffi_membership_refresh - adopt the table's view, of at least this version.
  * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet. */
 TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version);
 
-/* teffi_membership_ousted - has the cluster declared us dead? Then nothing may be served. */
-bool teffi_membership_ousted(const teffi_membership *membership);
+/* teffi_membership_look - refresh the view soon, in a task, because a silo could not be reached.
+ * One refresh serves all calls within 100 ms. Does not wait. */
+void teffi_membership_look(teffi_membership *membership);
+
+/* Changes are: a view is adopted, a silo is connected, a part of the directory is served, this silo
+ * closes.
+ * teffi_membership_changed - report one of these: wake all waiters. in: may be NULL.
+ * teffi_membership_wait - wait until follow.changes.count differs from seen, which was read before
+ * the try, or until this try's back-off has passed: 2 ms, doubled with each try up to 1 s, half of
+ * it random. */
+void teffi_membership_changed(teffi_membership *membership);
+void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries);
+
+/* teffi_membership_read - read the table's rows; logs unreadable rows. errs: the store's. */
+TEFF_MUST_USE teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows);
+
+/* teffi_membership_adopt - adopt the view that rows describe. errs: TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows);
+
+/* teffi_membership_version - the adopted view's version; 0: none. */
+uint64_t teffi_membership_version(teffi_node *node);
+
+/* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */
+void teffi_membership_drop_departed(teffi_membership *membership);
 
 #endif

@@ -1,32 +1,42 @@
-/* rows.c - membership's rows: keys, checks, batches.
- * Way:     membership -> [rows] -> store */
+/* rows.c - rows of the membership table: keys, checks, batches. */
 #include "cluster/rows.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cluster.pb-c.h"
-#include "wire/codec.h"
+#include "message/codec.h"
+#include "node/ask.h"
 
-static const char members_table[] = "membership";
-static const char alive_table[] = "alive";
+static const char members_table[] = TEFFI_TABLE_MEMBERSHIP;
+static const char alive_table[] = TEFFI_TABLE_ALIVE;
 
-enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16 };
+/* PAGE_ROWS rows, each with the most types that a silo may host, fit into one frame of a remote
+ * store. */
+enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = 200, READ_TRIES = 20 };
 
-/* "cluster\0v" is the version row, "cluster\0m01234567" a silo's. */
-static teffi_bytes make_key(char *buf, const char *cluster, const char *rest)
+/* "cluster\0v" is the version row, "cluster\0m01234567" a silo's, "cluster\1" after all of them. */
+static teffi_bytes make_row_key(teff_ctx *ctx, char mark, const char *rest)
 {
-    int n = snprintf(buf, KEY_MAX, "%s%c%s", cluster, 0, rest);
-    return (teffi_bytes){buf, (size_t)n};
+    char *key = teff_alloc(ctx, KEY_MAX);
+    int n = snprintf(key, KEY_MAX, "%s%c%s", ctx->node->cluster, mark, rest);
+    return (teffi_bytes){key, (size_t)n};
 }
 
-static teffi_bytes silo_key(char *buf, const char *cluster, uint32_t silo)
+static teffi_bytes silo_key(teff_ctx *ctx, uint32_t silo)
 {
     char rest[16];
     snprintf(rest, sizeof rest, "m%08x", silo);
-    return make_key(buf, cluster, rest);
+    return make_row_key(ctx, 0, rest);
 }
 
-static bool row_of(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
+static teff_err run_store_op(teff_ctx *ctx, teffi_store_kind kind, teffi_row *rows, size_t n)
+{
+    teffi_store_op op = {.kind = kind, .rows = rows, .n_rows = n, .arena = &ctx->arena};
+    return teffi_ctx_store(ctx, &op);
+}
+
+static bool row_from_member(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
 {
     if (!from->node || (from->node->silo & TEFFI_CLIENT_BIT) || !from->node->incarnation ||
         strlen(from->address) > TEFFI_ADDRESS_MAX || !strchr(from->address, ':') ||
@@ -44,79 +54,152 @@ static bool row_of(const Teff__Cluster__Member *from, uint64_t etag, teffi_membe
     return true;
 }
 
-/* A row under another silo's key would let it speak for that one. */
-static bool key_is_of(const teffi_row *row, size_t prefix, const Teff__Cluster__Member *member)
+/* out: the silo; 0: not a key of a silo in this cluster. */
+static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
 {
-    char expected[16];
-    int n = snprintf(expected, sizeof expected, "m%08x", member->node ? member->node->silo : 0);
-    return row->key.len == prefix + (size_t)n &&
-           memcmp((const char *)row->key.data + prefix, expected, (size_t)n) == 0;
+    char rest[10] = "", expected[16];
+    if (row->key.len != prefix + 9)
+        return 0;
+    memcpy(rest, (const char *)row->key.data + prefix, 9);
+    uint32_t silo = (uint32_t)strtoul(rest + 1, NULL, 16);
+    snprintf(expected, sizeof expected, "m%08x", silo);
+    return memcmp(rest, expected, 9) == 0 ? silo : 0;
+}
+
+/* The row's content must match its key: otherwise it would count as another silo's. */
+static bool read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo, teffi_member_row *out)
+{
+    ProtobufCMessage *msg;
+    if (!silo || !row->etag ||
+        teffi_unpack(&teff__cluster__member__descriptor, row->value.data, row->value.len,
+                     &ctx->arena, &msg))
+        return false;
+    const Teff__Cluster__Member *member = (Teff__Cluster__Member *)msg;
+    return member->node && member->node->silo == silo && row_from_member(member, row->etag, out);
+}
+
+static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
+{
+    ProtobufCMessage *msg;
+    teff_err err = !row->etag ? TEFF_E_MALFORMED
+                              : teffi_unpack(&teff__cluster__version_row__descriptor,
+                                             row->value.data, row->value.len, &ctx->arena, &msg);
+    if (err)
+        return teffi_ctx_fail(
+            ctx, err,
+            "store: the version row of cluster %s is damaged: the row in table %s at key "
+            "\"%s\\0v\" %s. Without it no silo can join. Stop all silos of the cluster, remove the "
+            "rows of tables %s and alive whose keys begin with \"%s\\0\", and start them again; "
+            "states of grains are in another table",
+            ctx->node->cluster, members_table, ctx->node->cluster,
+            row->etag ? "is no teff.cluster.VersionRow" : "has a wrong checksum", members_table,
+            ctx->node->cluster);
+    rows->version = ((Teff__Cluster__VersionRow *)msg)->version;
+    rows->forgotten = ((Teff__Cluster__VersionRow *)msg)->forgotten;
+    rows->version_etag = row->etag;
+    return TEFF_OK;
 }
 
 static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
 {
-    const char *kind = (const char *)row->key.data + prefix;
-    ProtobufCMessage *msg;
-    bool version = row->key.len == prefix + 1 && *kind == 'v';
-    const ProtobufCMessageDescriptor *desc =
-        version ? &teff__cluster__version_row__descriptor : &teff__cluster__member__descriptor;
-    teff_err err = teffi_unpack(desc, row->value.data, row->value.len, &ctx->arena, &msg);
-    if (!err && version) {
-        rows->version = ((Teff__Cluster__VersionRow *)msg)->version;
-        rows->version_etag = row->etag;
-    } else if (!err && key_is_of(row, prefix, (Teff__Cluster__Member *)msg) &&
-               row_of((Teff__Cluster__Member *)msg, row->etag, &rows->rows[rows->n])) {
+    uint32_t silo = parse_silo_key(row, prefix);
+    if (row->key.len == prefix + 1 && ((const char *)row->key.data)[prefix] == 'v')
+        return read_version(ctx, row, rows);
+    teffi_member_row *out = &rows->rows[rows->n];
+    if (read_member(ctx, row, silo, out)) {
         rows->n++;
-    } else {
-        return teffi_ctx_fail(ctx, TEFF_E_MALFORMED,
-                              "store: a row of table %s (cluster %s, key %.9s) is not a member's",
-                              members_table, ctx->node->cluster, kind);
+        return TEFF_OK;
+    }
+    rows->junk++;
+    if (silo) {
+        *out = (teffi_member_row){
+            .member.node.silo = silo, .dead = true, .damaged = !row->etag, .etag = row->etag};
+        rows->n++;
     }
     return TEFF_OK;
 }
 
+/* Makes room for one more page. */
+static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
+{
+    if (rows->n + PAGE_ROWS <= *max)
+        return;
+    *max = *max * 2 + PAGE_ROWS;
+    teffi_member_row *more = teff_alloc(ctx, *max * sizeof *more);
+    if (rows->n)
+        memcpy(more, rows->rows, rows->n * sizeof *more);
+    rows->rows = more;
+}
+
+/* out: the row's key and a zero byte, which is the next key in order. */
+static teffi_bytes key_after(teff_ctx *ctx, const teffi_row *row)
+{
+    char *key = teff_alloc(ctx, row->key.len + 1);
+    memcpy(key, row->key.data, row->key.len);
+    key[row->key.len] = 0;
+    return (teffi_bytes){key, row->key.len + 1};
+}
+
+/* out: *paged: more than one operation was needed. */
+static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
+{
+    size_t max = 0, found = PAGE_ROWS;
+    teffi_row first = {.table = members_table, .key = make_row_key(ctx, 0, "")};
+    size_t prefix = first.key.len;
+    teff_err err = TEFF_OK;
+    memset(rows, 0, sizeof *rows);
+    for (unsigned pages = 0; found == PAGE_ROWS && !err; pages++) {
+        teffi_row at = first;
+        teffi_store_op op = {.kind = TEFFI_STORE_SCAN,
+                             .rows = &at,
+                             .n_rows = 1,
+                             .to = make_row_key(ctx, 1, ""),
+                             .limit = PAGE_ROWS,
+                             .arena = &ctx->arena};
+        err = teffi_ctx_store(ctx, &op);
+        if (err)
+            return err;
+        reserve_page(ctx, rows, &max);
+        for (size_t i = 0; i < op.n_found && !err; i++)
+            err = read_row(ctx, &op.rows[i], prefix, rows);
+        found = op.n_found;
+        if (found == PAGE_ROWS)
+            first.key = key_after(ctx, &op.rows[found - 1]);
+        *paged = pages > 0;
+    }
+    return err;
+}
+
+/* The version row is the last key. If several operations read the table, the version must be the
+ * same as before the first of them: then nothing changed in between. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
-    char from[KEY_MAX], to[KEY_MAX];
-    teffi_row first = {.table = members_table, .key = make_key(from, ctx->node->cluster, "")};
-    teffi_store_op op = {.kind = TEFFI_STORE_SCAN,
-                         .rows = &first,
-                         .n_rows = 1,
-                         .limit = TEFFI_ROWS_MAX,
-                         .arena = &ctx->arena};
-    op.to = make_key(to, ctx->node->cluster, "");
-    to[op.to.len - 1] = 1;
-    size_t prefix = first.key.len;
-    memset(rows, 0, sizeof *rows);
-    teff_err err = teffi_ctx_store(ctx, &op);
-    if (err)
-        return err;
-    rows->rows = teff_alloc(ctx, (op.n_found + 1) * sizeof *rows->rows);
-    for (size_t i = 0; i < op.n_found && !err; i++)
-        err = read_row(ctx, &op.rows[i], prefix, rows);
-    return err;
+    bool paged = false;
+    for (int i = 0; i < READ_TRIES; i++) {
+        uint64_t before = 0;
+        bool compared = paged;
+        teff_err err = compared ? teffi_rows_version(ctx, &before) : TEFF_OK;
+        if (!err)
+            err = scan_table(ctx, rows, &paged);
+        if (err || !paged || (compared && rows->version == before))
+            return err;
+    }
+    return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "store: table %s changed in each of %d readings",
+                          members_table, READ_TRIES);
 }
 
 teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version)
 {
-    char key[KEY_MAX];
-    ProtobufCMessage *msg;
-    teffi_row row = {.table = members_table, .key = make_key(key, ctx->node->cluster, "v")};
-    teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    *version = 0;
-    teff_err err = teffi_ctx_store(ctx, &op);
-    if (err || !row.etag)
-        return err;
-    err = teffi_unpack(&teff__cluster__version_row__descriptor, row.value.data, row.value.len,
-                       &ctx->arena, &msg);
-    if (err)
-        return teffi_ctx_fail(ctx, err, "store: the version row of cluster %s is damaged",
-                              ctx->node->cluster);
-    *version = ((Teff__Cluster__VersionRow *)msg)->version;
-    return TEFF_OK;
+    teffi_rows rows = {0};
+    teffi_row row = {.table = members_table, .key = make_row_key(ctx, 0, "v")};
+    teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
+    if (!err && row.etag)
+        err = read_version(ctx, &row, &rows);
+    *version = rows.version;
+    return err;
 }
 
-static teffi_bytes pack(teff_ctx *ctx, const ProtobufCMessage *msg)
+static teffi_bytes pack_message(teff_ctx *ctx, const ProtobufCMessage *msg)
 {
     size_t n = protobuf_c_message_get_packed_size(msg);
     uint8_t *data = teff_alloc(ctx, n + 1);
@@ -137,33 +220,65 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
                                                        : TEFF__CLUSTER__STATUS__ACTIVE;
     msg.types = row->member.types;
     msg.n_types = row->member.n_types;
-    return pack(ctx, &msg.base);
+    return pack_message(ctx, &msg.base);
+}
+
+/* A damaged row has no etag to compare; the etag of the version row in the same batch protects
+ * it. */
+static teffi_row member_row(teff_ctx *ctx, const teffi_member_row *changed)
+{
+    teffi_row row = {.table = members_table,
+                     .etag = changed->etag,
+                     .any = changed->damaged,
+                     .key = silo_key(ctx, changed->member.node.silo),
+                     .remove = changed->forget};
+    if (!changed->forget)
+        row.value = pack_member(ctx, changed);
+    return row;
+}
+
+/* Removes the row of any start: a later start would have changed the version. */
+static teffi_row no_alive_row(teff_ctx *ctx, uint32_t silo)
+{
+    return (teffi_row){
+        .table = alive_table, .any = true, .key = silo_key(ctx, silo), .remove = true};
+}
+
+/* Overwrites the row of an earlier start. */
+static teffi_row alive_row(teff_ctx *ctx, teffi_node_id silo, uint64_t wall_ms)
+{
+    Teff__Cluster__AliveRow msg = TEFF__CLUSTER__ALIVE_ROW__INIT;
+    msg.wall_ms = wall_ms;
+    msg.incarnation = silo.incarnation;
+    return (teffi_row){.table = alive_table,
+                       .any = true,
+                       .key = silo_key(ctx, silo.silo),
+                       .value = pack_message(ctx, &msg.base)};
 }
 
 teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_member_row *changed,
                           size_t n)
 {
     Teff__Cluster__VersionRow version = TEFF__CLUSTER__VERSION_ROW__INIT;
-    char version_key[KEY_MAX];
-    teffi_row *rows = teff_alloc(ctx, (n + 1) * sizeof *rows);
+    size_t n_rows = 1;
+    teffi_row *rows = teff_alloc(ctx, (2 * n + 1) * sizeof *rows);
     version.version = read->version + 1;
+    version.forgotten = read->forgotten;
+    for (size_t i = 0; i < n; i++)
+        if (changed[i].forget && changed[i].member.node.incarnation > version.forgotten)
+            version.forgotten = changed[i].member.node.incarnation;
     rows[0] = (teffi_row){.table = members_table,
                           .etag = read->version_etag,
-                          .key = make_key(version_key, ctx->node->cluster, "v"),
-                          .value = pack(ctx, &version.base)};
+                          .key = make_row_key(ctx, 0, "v"),
+                          .value = pack_message(ctx, &version.base)};
     for (size_t i = 0; i < n; i++) {
-        char *key = teff_alloc(ctx, KEY_MAX);
-        rows[i + 1] =
-            (teffi_row){.table = members_table,
-                        .etag = changed[i].etag,
-                        .key = silo_key(key, ctx->node->cluster, changed[i].member.node.silo),
-                        .remove = changed[i].forget};
-        if (!changed[i].forget)
-            rows[i + 1].value = pack_member(ctx, &changed[i]);
+        rows[n_rows++] = member_row(ctx, &changed[i]);
+        if (changed[i].forget)
+            rows[n_rows++] = no_alive_row(ctx, changed[i].member.node.silo);
+        else if (changed[i].alive_ms)
+            rows[n_rows++] = alive_row(ctx, changed[i].member.node, changed[i].alive_ms);
     }
-    teffi_store_op op = {
-        .kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n + 1, .arena = &ctx->arena};
-    return teffi_ctx_store(ctx, &op);
+    return run_store_op(ctx, TEFFI_STORE_BATCH, rows, n_rows);
 }
 
 teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
@@ -178,32 +293,40 @@ teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
 
 teff_err teffi_alive_write(teff_ctx *ctx, uint64_t wall_ms)
 {
-    Teff__Cluster__AliveRow msg = TEFF__CLUSTER__ALIVE_ROW__INIT;
-    char key[KEY_MAX];
-    msg.wall_ms = wall_ms;
-    msg.incarnation = ctx->node->id.incarnation;
-    teffi_row row = {.table = alive_table,
-                     .any = true,
-                     .key = silo_key(key, ctx->node->cluster, ctx->node->id.silo),
-                     .value = pack(ctx, &msg.base)};
-    teffi_store_op op = {
-        .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    return teffi_ctx_store(ctx, &op);
+    teffi_row row = alive_row(ctx, ctx->node->id, wall_ms);
+    return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
+}
+
+/* out: *etag: 0: there is no row. *alive: NULL: there is no row, or it is damaged. */
+static teff_err read_alive(teff_ctx *ctx, uint32_t silo, const Teff__Cluster__AliveRow **alive,
+                           uint64_t *etag)
+{
+    ProtobufCMessage *msg;
+    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo)};
+    *alive = NULL;
+    teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
+    *etag = err ? 0 : row.etag;
+    if (*etag && teffi_unpack(&teff__cluster__alive_row__descriptor, row.value.data, row.value.len,
+                              &ctx->arena, &msg) == TEFF_OK)
+        *alive = (Teff__Cluster__AliveRow *)msg;
+    return err;
 }
 
 teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *wall_ms)
 {
-    char key[KEY_MAX];
-    ProtobufCMessage *msg;
-    teffi_row row = {.table = alive_table, .key = silo_key(key, ctx->node->cluster, silo.silo)};
-    teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
-    *wall_ms = 0;
-    teff_err err = teffi_ctx_store(ctx, &op);
-    if (err || !row.etag)
+    const Teff__Cluster__AliveRow *alive;
+    uint64_t etag;
+    teff_err err = read_alive(ctx, silo.silo, &alive, &etag);
+    *wall_ms = alive && alive->incarnation == silo.incarnation ? alive->wall_ms : 0;
+    return !err && etag && !alive ? TEFF_E_MALFORMED : err;
+}
+
+teff_err teffi_alive_forget(teff_ctx *ctx, teffi_node_id silo)
+{
+    const Teff__Cluster__AliveRow *alive;
+    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo.silo), .remove = true};
+    teff_err err = read_alive(ctx, silo.silo, &alive, &row.etag);
+    if (err || !alive || alive->incarnation != silo.incarnation)
         return err;
-    err = teffi_unpack(&teff__cluster__alive_row__descriptor, row.value.data, row.value.len,
-                       &ctx->arena, &msg);
-    if (!err && ((Teff__Cluster__AliveRow *)msg)->incarnation == silo.incarnation)
-        *wall_ms = ((Teff__Cluster__AliveRow *)msg)->wall_ms;
-    return err;
+    return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
 }

@@ -1,47 +1,82 @@
-/* rows.h - what membership keeps in the store, read and written.
- * Way:     membership -> [rows] -> store (tables "membership" and "alive")
- * A row a silo and one version row; every change is a batch over the rows changed and the version
- * row, so that all changes are in one order. Store contents are untrusted: each row is checked. */
+/* rows.h - reads, writes and changes the membership table: one row per silo and a version row.
+ * Way:     join, heartbeat -> [change -> rows] -> store (tables "membership" and "alive")
+ * Threads: any context of the silo's own tasks.
+ * Every change is one batch over the changed rows and the version row, so all changes are totally
+ * ordered. The store is not trusted: each row is checked. An unreadable row counts as a dead
+ * silo's; that silo may replace it when it starts. */
 #ifndef TEFFI_CLUSTER_ROWS_H
 #define TEFFI_CLUSTER_ROWS_H
 
 #include "cluster/view.h"
-#include "node/ctx.h"
+#include "call/ctx.h"
+#include "node/deliver.h"
 
-enum { TEFFI_ROWS_MAX = 1000, TEFFI_TOMBSTONES_MAX = 25 };
+/* How many rows of dead silos are kept. */
+enum { TEFFI_TOMBSTONES_MAX = 25 };
 
 typedef struct teffi_member_row {
     teffi_member member; /* types in the context's arena */
-    bool dead;           /* a tombstone: keeps the incarnation rising */
-    bool forget;         /* to be written: remove the row */
+    bool dead;           /* a tombstone: keeps the last incarnation (0: the row was unreadable) */
+    bool damaged;        /* damaged in the store: no etag; written without comparing etags */
+    bool forget;         /* write: remove the row and the silo's row in "alive" */
+    uint64_t alive_ms;   /* write: also write this value to "alive"; 0: do not */
     uint64_t etag;
 } teffi_member_row;
 
 typedef struct teffi_rows {
-    uint64_t version, version_etag; /* 0, 0: no cluster of that name yet */
+    uint64_t version, version_etag; /* 0, 0: the cluster does not exist yet */
+    uint32_t forgotten;             /* the highest incarnation among removed rows */
     teffi_member_row *rows;         /* in the context's arena */
     size_t n;
+    size_t junk; /* number of unreadable or damaged rows */
 } teffi_rows;
 
-/* teffi_rows_read - one scan. errs: the store's; TEFF_E_MALFORMED: a row that is not ours. */
+/* teffi_rows_read - read all rows of one version. errs: the store's; TEFF_E_MALFORMED: the version
+ * row is damaged; TEFF_E_TIMEOUT: the table kept changing while it was read. */
 TEFF_MUST_USE teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows);
 
-/* teffi_rows_version - the table's, nothing else; 0: no cluster of that name yet.
- * errs: as teffi_rows_read. */
+/* teffi_rows_version - read only the table's version; 0: the cluster does not exist yet.
+ * errs: as teffi_rows_read(). */
 TEFF_MUST_USE teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version);
 
-/* teffi_rows_write - changed rows (etag as read, 0 = new) and the next version, or nothing.
- * errs: TEFF_E_CONFLICT: somebody was faster, read again; TEFF_E_UNKNOWN likewise; the store's. */
+/* teffi_rows_write - write changed rows (etag as read, 0 = new) and the next version, or nothing.
+ * errs: TEFF_E_CONFLICT: another silo changed the table, read it again; TEFF_E_UNKNOWN: perhaps
+ *       written, read it again; the store's. */
 TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
                                         const teffi_member_row *changed, size_t n);
 
-/* teffi_rows_view - the view that rows describe. out: NULL when memory is out. */
+/* teffi_rows_view - make the view that rows describe. out: NULL: no memory. */
 teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows);
 
-/* teffi_alive_write - "I am alive", with a figure that changes each time. */
+/* teffi_alive_write - write this silo's heartbeat, a value that changes each time. */
 TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx, uint64_t wall_ms);
 
-/* teffi_alive_read - a silo's last figure. out: 0 when there is none for this incarnation. */
+/* teffi_alive_read - read a silo's last heartbeat. out: 0: none of this incarnation.
+ * errs: the store's; TEFF_E_MALFORMED: the row is damaged. */
 TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *wall_ms);
+
+/* teffi_alive_forget - remove a dead silo's heartbeat row, unless a later start wrote it. */
+TEFF_MUST_USE teff_err teffi_alive_forget(teff_ctx *ctx, teffi_node_id silo);
+
+/* Computes the rows that a change writes. in: changed, with room for rows->n + 1. out: how many
+ * rows; 0: the table needs no change; TEFFI_CHANGE_REFUSED, with the error's text set. */
+typedef size_t teffi_change_fn(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
+                               const void *arg);
+enum { TEFFI_CHANGE_REFUSED = UINT32_MAX >> 1 };
+
+/* teffi_membership_change - read the table, call change, write the rows, adopt the result. Repeats
+ * after a conflict.
+ * errs: the store's; TEFF_E_REFUSED: by change; TEFF_E_TIMEOUT: too many conflicts. */
+TEFF_MUST_USE teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change,
+                                               const void *arg);
+
+/* teffi_rows_find_silo - out: NULL: no row of this id. */
+const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t silo);
+
+/* teffi_rows_forget_oldest - mark the oldest tombstones beyond TEFFI_TOMBSTONES_MAX to be removed,
+ * because silos on ephemeral ports never reuse their rows. It is safe: new incarnations are above
+ * all removed ones, and a silo declared dead is not in the view.
+ * in:   but, a silo that keeps its row. out: how many rows of changed are set. */
+size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed);
 
 #endif

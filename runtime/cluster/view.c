@@ -1,5 +1,4 @@
-/* view.c - views: made from rows, owners by a consistent ring.
- * Way:     membership -> [view] -> directory, placement */
+/* view.c - makes views; assigns owners by consistent hashing. */
 #include "cluster/view.h"
 
 #include <stdlib.h>
@@ -7,7 +6,7 @@
 #include "base/hash.h"
 #include "node/node.h"
 
-/* Points of a silo on the ring: 64 keep the largest share within about a third of the mean. */
+/* Points of a silo on the ring: with 64 the largest share is about a third above the mean. */
 enum { POINTS = 64 };
 
 typedef struct point {
@@ -32,8 +31,8 @@ static int by_node(const void *a, const void *b)
            (x->node.incarnation < y->node.incarnation);
 }
 
-/* The first point at or after the arc's start owns the arc. */
-static void assign(teffi_view *view, const point *points, size_t n)
+/* A partition is owned by the silo of the first point at or after its start. */
+static void assign_partitions(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
@@ -56,7 +55,7 @@ static bool make_ring(teffi_view *view)
             points[n++] = (point){teffi_hash64(&id, sizeof id, i), (int16_t)m};
     }
     qsort(points, n, sizeof *points, by_place);
-    assign(view, points, n);
+    assign_partitions(view, points, n);
     free(points);
     return true;
 }
@@ -95,13 +94,6 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
     return view;
 }
 
-const teffi_view *teffi_view_ref(const teffi_view *view)
-{
-    teffi_view *v = (teffi_view *)(uintptr_t)view;
-    atomic_fetch_add_explicit(&v->refs, 1, memory_order_relaxed);
-    return view;
-}
-
 void teffi_view_unref(const teffi_view *view)
 {
     teffi_view *v = (teffi_view *)(uintptr_t)view;
@@ -117,9 +109,19 @@ void teffi_view_unref(const teffi_view *view)
 const teffi_view *teffi_view_get(teffi_node *node)
 {
     pthread_mutex_lock(&node->lock);
-    const teffi_view *view = node->view ? teffi_view_ref(node->view) : NULL;
+    teffi_view *view = (teffi_view *)(uintptr_t)node->view;
+    if (view)
+        atomic_fetch_add_explicit(&view->refs, 1, memory_order_relaxed);
     pthread_mutex_unlock(&node->lock);
     return view;
+}
+
+bool teffi_view_now_has(teffi_node *node, teffi_node_id silo)
+{
+    const teffi_view *view = teffi_view_get(node);
+    bool has = view && teffi_view_find(view, silo);
+    teffi_view_unref(view);
+    return has;
 }
 
 const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)

@@ -1,5 +1,6 @@
-/* errno.c - errno as grain code sees it: a call that compilers may not cache over an await. */
-#include <teff/grain.h>
+/* errno.c - errno's address for grain code. Unlike __errno_location(), compilers may not cache its
+ * result over an await, after which a turn may continue on another thread. */
+#include <teff/errno.h>
 
 __attribute__((noinline)) int *teff_errno(void)
 {

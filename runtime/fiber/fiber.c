@@ -1,14 +1,14 @@
-/* fiber.c - resume, suspend and end: who runs on which stack.
+/* fiber.c - begins, resumes, suspends and ends fibers.
  * Way:     a worker -> resume -> [fn on the fiber's stack] -> suspend or end -> the worker
- * Threads: a fiber moves between threads; the current one is a thread-local that only never-inlined
- *          functions touch, since compilers keep its address over a switch. */
+ * Threads: a fiber moves between threads. The thread-local `current` is used only in functions that
+ *          are never inlined, since compilers may cache its address over a switch. */
 #include "fiber/fiber.h"
 
 #include "base/bug.h"
-#include "base/local.h"
+#include "base/held.h"
+#include "fiber/exceptions.h"
 #include "fiber/sanitize.h"
 #include "fiber/stack.h"
-#include "fiber/switch.h"
 
 static TEFFI_LOCAL teffi_fiber *current;
 
@@ -17,65 +17,85 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
     return current;
 }
 
-static void leave(teffi_fiber *fiber)
+/* The turn broke a rule of preemptible regions: aborts the process. */
+__attribute__((noinline, cold)) static void end_in_region(teffi_fiber *fiber, const char *rule)
 {
-    teffi_san_leave(fiber, false);
-    teffi_switch(&fiber->sp, fiber->back);
+    teffi_fiber_region(fiber, false);
+    teffi_fatal_in(teffi_fiber_doing(fiber), rule);
 }
 
 void *teffi_fiber_main(void *top)
 {
-    teffi_fiber *fiber = top; /* it lies there */
-    teffi_san_landed(fiber);
+    teffi_fiber *fiber = top; /* the struct is at the top of its stack */
+    teffi_san_entered(fiber);
     fiber->fn(fiber->arg);
-    teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed)); /* it never ended */
+    if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
+        end_in_region(fiber,
+                      "it returned after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
     teffi_san_leave(fiber, true);
-    if (TEFFI_SAN_SWITCHED) /* this stack is no more for them: no return from here */
+    if (TEFFI_SAN_SWITCHED) /* the sanitizer has left this stack: it must not see a return */
         teffi_switch(&fiber->sp, fiber->back);
     return fiber->back;
 }
 
-static inline teffi_fiber *begin(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
+__attribute__((noinline)) void teffi_fiber_exit(void)
+{
+    teffi_fiber *fiber = current;
+    if (atomic_load_explicit(&fiber->region, memory_order_relaxed))
+        end_in_region(fiber, "it ended after teff_preemptible_begin without teff_preemptible_end");
+    fiber->ended = true;
+    teffi_san_leave(fiber, true);
+    teffi_switch(&fiber->sp, fiber->back);
+    __builtin_unreachable();
+}
+
+static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
 {
     fiber->fn = fn;
     fiber->arg = arg;
     fiber->label = NULL;
+    fiber->joins = NULL;
     fiber->ended = false;
+    fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
     teffi_san_fresh(fiber);
     fiber->sp = fiber;
     return fiber;
 }
 
-__attribute__((noinline)) static teffi_fiber *new_cold(teffi_fiber_pool *pool,
-                                                       void (*fn)(void *arg), void *arg)
+__attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
+                                                             void (*fn)(void *arg), void *arg)
 {
     teffi_fiber *fiber = teffi_stack_take(pool);
-    return fiber ? begin(fiber, fn, arg) : NULL;
+    return fiber ? begin_fiber(fiber, fn, arg) : NULL;
 }
 
 __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
                                                        void (*fn)(void *arg), void *arg)
 {
     teffi_fiber *fiber = teffi_stack_hot(pool);
-    return fiber ? begin(fiber, fn, arg) : new_cold(pool, fn, arg);
+    return fiber ? begin_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
-/* It returns on the thread that it was called on, wherever the fiber goes on later. */
+/* It returns on the thread that it was called on, even if the fiber continues on another. */
 __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
 {
     teffi_fiber *outer = current;
     void *sp = fiber->sp;
-    teffi_bug_if(!sp); /* it runs already */
+    teffi_exceptions before __attribute__((uninitialized));
+    teffi_bug_if(!sp); /* the fiber is running already */
     fiber->sp = NULL;
     current = fiber;
+    teffi_exceptions *exceptions = teffi_exceptions_enter(&fiber->exceptions, &before);
     teffi_san_enter(fiber);
     if (sp == fiber)
         teffi_switch_first(&fiber->back, fiber);
     else
         teffi_switch(&fiber->back, sp);
-    teffi_san_entered_back(fiber);
+    teffi_san_returned(fiber);
+    if (exceptions)
+        teffi_exceptions_leave(exceptions, &before, &fiber->exceptions);
     current = outer;
     if (!fiber->ended)
         return false;
@@ -86,14 +106,16 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
 
 void teffi_fiber_suspend(teffi_fiber *fiber)
 {
+    teffi_may_suspend();
     teffi_bug_if(fiber != teffi_fiber_current());
-    /* a call that waits, in a preemptible region */
-    teffi_bug_if(atomic_load_explicit(&fiber->region, memory_order_relaxed));
-    leave(fiber);
-    teffi_san_landed(fiber);
+    if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
+        end_in_region(fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
+    teffi_san_leave(fiber, false);
+    teffi_switch(&fiber->sp, fiber->back);
+    teffi_san_entered(fiber);
 }
 
-/* ---- the region: relaxed, since only a handler on the same thread looks ---- */
+/* ---- the region: relaxed, since only a signal handler on the same thread reads it ---- */
 
 void teffi_fiber_region(teffi_fiber *fiber, bool on)
 {
@@ -108,7 +130,17 @@ bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at)
            (const char *)at >= fiber->low && (const char *)at < fiber->high;
 }
 
+__attribute__((noinline)) void **teffi_fiber_joins(void)
+{
+    return &current->joins;
+}
+
 void teffi_fiber_label(teffi_fiber *fiber, const char *text)
 {
     fiber->label = text;
+}
+
+const char *teffi_fiber_doing(const teffi_fiber *fiber)
+{
+    return fiber->label ? fiber->label : "a turn";
 }

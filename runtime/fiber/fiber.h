@@ -1,6 +1,6 @@
-/* fiber.h - stacks for turns that await: switch in, switch out, pooled and reused hot.
+/* fiber.h - fibers: pooled stacks for turns that await, and the switch between them.
  * Way:     grains/turn -> [fiber] -> switch_<cpu>.S
- * Threads: a fiber may be resumed on another thread than the one it suspended on; never on two. */
+ * Threads: a fiber may be resumed on another thread than the one it suspended on. */
 #ifndef TEFFI_FIBER_H
 #define TEFFI_FIBER_H
 
@@ -11,58 +11,68 @@
 typedef struct teffi_fiber teffi_fiber;
 typedef struct teffi_fiber_pool teffi_fiber_pool;
 
-/* teffi_fiber_pool_new - a pool of stacks of stack_bytes each (0 = 64 KiB), each behind a guard of
- * 64 KiB where the kernel allows; at most max at once (0 = 100,000; each thread that entered the
- * pool may keep 64 of them for itself).
- * out:  NULL when memory is out. Fibers in use must have ended before the pool is freed. */
+/* teffi_fiber_pool_new - a pool of stacks of stack_bytes each (0 = 64 KiB), each above a guard of
+ * 64 KiB. It holds at most max stacks (0 = 32,768); up to 64 free ones are cached by each thread
+ * that has entered the pool. On kernels before 6.13 all pools together have TEFFI_GUARDS_MAX.
+ * out:  NULL: out of memory. All fibers must have ended before the pool is freed. */
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max);
 void teffi_fiber_pool_free(teffi_fiber_pool *pool);
 
-/* teffi_fiber_pool_trim - somebody with a clock calls it now and then: of the stacks that nobody
- * has needed for a while a slice gives its memory back to the system.
- * out:  true: more are free than it keeps; it is to be called again soon. */
-bool teffi_fiber_pool_trim(teffi_fiber_pool *pool, uint64_t now_ns);
+/* teffi_fiber_pool_reserve - allow this pool to use the TEFFI_GUARDS_RESERVED guards, which other
+ * pools cannot use. Before its first stack is made. */
+void teffi_fiber_pool_reserve(teffi_fiber_pool *pool);
 
-/* teffi_fiber_thread_enter, _leave - this thread will run fibers of the pool: it gets a cache of
- * hot stacks, and an alternate signal stack so that an overflow can be reported. Optional; a worker
- * calls them around its loop. leave before the pool is freed. */
-void teffi_fiber_thread_enter(teffi_fiber_pool *pool);
+/* teffi_fiber_pool_reclaim - decommit a slice of the stacks that were not needed for 0.1 s. Call it
+ * at each tick. out: true: more stacks are free than the pool keeps: call again soon. */
+bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns);
+
+/* teffi_fiber_thread_enter, _leave - give this thread a cache of hot stacks until leave, and, until
+ * the thread ends, an alternate signal stack so that a stack overflow can be reported. Optional; a
+ * thread calls them around its work as a worker. Call leave before the pool is freed.
+ * out:  enter: true: this thread's first time. */
+bool teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 
-/* teffi_fiber_thread_visits, _departs - the same for a thread that is not ours, around what it runs
- * now: it keeps its alternate signal stack until it ends, and departs gives back what the cache
- * holds. out: true: for the first time. */
-bool teffi_fiber_thread_visits(teffi_fiber_pool *pool);
-void teffi_fiber_thread_departs(void);
-
-/* teffi_fiber_new - a fiber that will run fn(arg) on its first resume; a hot stack if one is free.
- * out:  NULL when memory or the pool is out. It goes back to the pool by itself when fn returns. */
+/* teffi_fiber_new - a fiber that runs fn(arg) from its first resume on. Its floating-point control
+ * words (rounding mode) are those of the thread that made the pool.
+ * out:  NULL: memory, guards or the pool's stacks are used up. The fiber returns to the pool when
+ *       fn returns. */
 teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool, void (*fn)(void *arg), void *arg);
 
-/* teffi_fiber_resume - run it until it suspends or ends. From a thread's (worker's) own stack, or
- * from another fiber (nested: the resumer is who suspend goes back to).
+/* teffi_fiber_resume - run the fiber until it suspends or ends. The caller is on a thread's own
+ * stack or in another fiber; suspend returns to the caller.
  * out:  true: fn has returned and the fiber is gone; false: it suspended. */
 bool teffi_fiber_resume(teffi_fiber *fiber);
 
-/* teffi_fiber_suspend - back to whoever resumed it. Only from inside that fiber. Returns when
- * resumed again, maybe on another thread. */
+/* teffi_fiber_suspend - switch back to the fiber's resumer. Only from inside that fiber. Returns
+ * when the fiber is resumed again, maybe on another thread. */
 void teffi_fiber_suspend(teffi_fiber *fiber);
 
-/* teffi_fiber_current - the fiber this thread runs now, NULL on a thread's own stack. Never
- * inlined: its answer must not be cached over a suspend. */
+/* teffi_fiber_exit - end the current fiber without returning from fn. Nothing is unwound: resources
+ * held by its stack frames are not released. */
+_Noreturn void teffi_fiber_exit(void);
+
+/* teffi_fiber_current - the fiber that this thread runs, NULL on a thread's own stack. Never
+ * inlined: compilers must not cache the result over a suspend. */
 teffi_fiber *teffi_fiber_current(void);
 
-/* teffi_fiber_region - true: from here on this fiber, the current one, may be suspended at any
- * instruction, by a signal's handler, and must not suspend by itself; false: not any more. Until
- * then its thread may change at any instruction: nothing thread-local can be used. */
+/* teffi_fiber_region - begin (on) or end a preemptible region of the current fiber. In a region a
+ * signal handler may suspend the fiber at any instruction, and it may continue on another thread:
+ * so it must not suspend by itself or use thread-local variables. */
 void teffi_fiber_region(teffi_fiber *fiber, bool on);
 
-/* teffi_fiber_in_region - from a handler: was this, the current fiber, interrupted in a region, on
- * its own stack? in: at, an address in the handler's frame. */
+/* teffi_fiber_in_region - for a signal handler: is the current fiber in a region, and does the
+ * handler run on that fiber's stack? in: at, an address in the handler's frame. */
 bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at);
 
-/* teffi_fiber_label - what the fiber is doing ("words.Word.Add key"), for the report of a stack
- * overflow; text is borrowed until the next label or the fiber's end. */
+/* teffi_fiber_label - set what the fiber is doing ("words.Word.Add"), for error reports; text is
+ * borrowed until the next label or the fiber's end.
+ * teffi_fiber_doing - that text; "a turn" if none was set. */
 void teffi_fiber_label(teffi_fiber *fiber, const char *text);
+const char *teffi_fiber_doing(const teffi_fiber *fiber);
+
+/* teffi_fiber_joins - the current fiber's pointer to its forks that are not joined yet; NULL when
+ * the fiber begins. Used by fork/fork.c only. */
+void **teffi_fiber_joins(void);
 
 #endif

@@ -1,18 +1,12 @@
-/* sanitize.h - tell ASan, TSan and Valgrind about stacks; nothing in a plain build.
+/* sanitize.h - tells ASan, TSan and Valgrind about fiber stacks; empty in a plain build.
  * Way:     fiber.c, stack.c -> [sanitize] -> the tools' own headers
- * Source:  the tools' fiber interfaces: every switch is announced before and finished after */
+ * Source:  the tools' fiber interfaces: a switch is announced before and finished after it */
 #ifndef TEFFI_FIBER_SANITIZE_H
 #define TEFFI_FIBER_SANITIZE_H
 
+#include "base/poison.h"
 #include "fiber/stack.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define TEFFI_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define TEFFI_ASAN 1
-#endif
-#endif
 #if defined(__SANITIZE_THREAD__)
 #define TEFFI_TSAN 1
 #elif defined(__has_feature)
@@ -21,8 +15,7 @@
 #endif
 #endif
 
-#ifdef TEFFI_ASAN
-#include <sanitizer/asan_interface.h>
+#ifdef TEFFI_POISONS
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef TEFFI_TSAN
@@ -34,8 +27,8 @@
 #endif
 #endif
 
-/* They must see no return from a stack that was left for good. */
-#if defined(TEFFI_ASAN) || defined(TEFFI_TSAN)
+/* Sanitizers must not see a function return on a stack that was left for good. */
+#if defined(TEFFI_POISONS) || defined(TEFFI_TSAN)
 enum { TEFFI_SAN_SWITCHED = 1 };
 #else
 enum { TEFFI_SAN_SWITCHED = 0 };
@@ -59,11 +52,11 @@ static inline void teffi_san_free(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* A new use. Frames of the last one that never returned left marks on the stack, and entries on
- * TSan's shadow of it, which would overflow. */
+/* A new use of a stack. Frames of the last use that never returned have left ASan's poison on the
+ * stack and entries on TSan's shadow stack, which would overflow. */
 static inline void teffi_san_fresh(teffi_fiber *fiber)
 {
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
     __asan_unpoison_memory_region(fiber->low, (size_t)((char *)fiber - fiber->low));
     fiber->fake = NULL;
 #endif
@@ -75,10 +68,15 @@ static inline void teffi_san_fresh(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* On the resumer's stack, around the switch. */
-static inline void teffi_san_enter(teffi_fiber *fiber)
+/* TSan records each function's entry and exit on the current shadow stack. A non-inlined function
+ * that announces a switch would enter on one shadow stack and exit on the other; after a stack that
+ * is left for good the resumer's would lack an entry. So the two functions below are inlined. */
+#define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
+
+/* On the resumer's stack, before the switch; teffi_san_returned: after it. */
+TEFFI_SAN_INLINE void teffi_san_enter(teffi_fiber *fiber)
 {
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(&fiber->back_fake, fiber->low,
                                    (size_t)(fiber->high - fiber->low));
 #endif
@@ -89,27 +87,27 @@ static inline void teffi_san_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-static inline void teffi_san_entered_back(teffi_fiber *fiber)
+static inline void teffi_san_returned(teffi_fiber *fiber)
 {
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->back_fake, NULL, NULL);
 #endif
     (void)fiber;
 }
 
-/* On the fiber's stack: first thing after it was switched to. */
-static inline void teffi_san_landed(teffi_fiber *fiber)
+/* On the fiber's stack, first after the switch to it. */
+static inline void teffi_san_entered(teffi_fiber *fiber)
 {
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->fake, &fiber->back_low, &fiber->back_size);
 #endif
     (void)fiber;
 }
 
-/* On the fiber's stack: last thing before it is left; last: for good. */
-static inline void teffi_san_leave(teffi_fiber *fiber, bool last)
+/* On the fiber's stack, before the switch away from it. last: it is left for good. */
+TEFFI_SAN_INLINE void teffi_san_leave(teffi_fiber *fiber, bool last)
 {
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(last ? NULL : &fiber->fake, fiber->back_low, fiber->back_size);
 #endif
 #ifdef TEFFI_TSAN

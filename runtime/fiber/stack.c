@@ -1,111 +1,94 @@
-/* stack.c - memory for fibers: regions of stacks behind guards, reused newest first.
- * Way:     fiber_new -> [cache of this thread -> shared list -> a cold stack -> a new one]
- * Threads: the shared part is locked; the cache is the thread's own.
+/* stack.c - memory for fibers: regions of stacks with guards, reused last in, first out.
+ * Way:     fiber_new -> [cache of this thread -> shared list -> a decommitted stack -> a new one]
+ * Threads: the shared part is guarded by the pool's lock; each thread has its own cache.
  *
- * A cold stack holds no memory: it was free for long, and its pages went back to the system, what
- * it knew of itself with them. Its region keeps its number. */
+ * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its number is recorded,
+ * in its region's gone[]. */
 #include "fiber/stack.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/bug.h"
-#include "base/local.h"
 #include "fiber/sanitize.h"
+#include "os/pages.h"
 
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102 /* kernel 6.13 */
-#endif
-
-enum { STACKS_MAX = 100000 };
+/* A turn that waits for a call takes 11 KB (measured by tests/bench, growth callers). So 32,768 of
+ * them take 360 MB, which fits a container of 1 GiB together with 256 MiB of messages. */
+enum { STACKS_MAX = 32768 };
 enum {
     REGION_FIRST = 16,
     REGION_MAX = 256
 };                                        /* stacks mapped at once: doubles from one to the other */
-enum { COLOURS = 8, COLOUR_BYTES = 256 }; /* equal offsets would fight for the same cache sets */
+enum { COLOURS = 8, COLOUR_BYTES = 256 }; /* cache colouring: stack tops map to different sets */
 
-/* Each PROT_NONE guard splits a mapping, of which a process may have 65,530. */
-enum { MPROTECT_GUARDS_MAX = 16000 };
-
-#ifdef TEFFI_ASAN
+#ifdef TEFFI_POISONS
 enum { STACK_DEFAULT = 256 * 1024 }; /* red zones make frames several times larger */
 #else
 enum { STACK_DEFAULT = 64 * 1024 };
 #endif
 
-enum { KEPT_FREE = 256, TRIM_SLICE = 128 }; /* stacks that stay free and warm; given back at once */
-static const uint64_t age_ns = 100000000;   /* what is not needed for so long is given back */
+enum { KEPT_FREE = 256, RECLAIM_SLICE = 128 }; /* free stacks that stay committed; per slice */
+static const uint64_t age_ns = 100000000;      /* stacks unneeded for this long are decommitted */
 
 typedef struct region {
     struct region *next;
     char *base;
     size_t bytes;
-    struct region *next_cold; /* of those that have cold stacks */
-    unsigned n_cold;
-    unsigned cold[]; /* their numbers */
+    unsigned mapped_guards;   /* guards that are mappings of their own, unmapped with the region */
+    struct region *next_gone; /* of regions with decommitted stacks */
+    unsigned n_gone;
+    unsigned gone[]; /* the numbers of decommitted stacks */
 } region;
 
 struct teffi_fiber_pool {
     size_t stack_bytes, max; /* immutable */
+    bool reserved;           /* immutable: may use the reserved guards */
+    uint64_t control;        /* immutable */
     pthread_mutex_t lock;    /* guards the rest */
     teffi_fiber *free;
-    _Atomic size_t n_free; /* also read without the lock, as a guess: relaxed */
-    size_t least, spare;   /* of them since the last look; to be given back */
-    uint64_t looked_ns;
-    region *cold;
-    size_t made;          /* stacks ever handed out */
-    region *regions;      /* newest first */
-    size_t region_stacks; /* how many the newest holds */
-    size_t region_used;
+    _Atomic size_t n_free; /* relaxed: a hint to readers without the lock */
+    size_t least, spare;   /* minimum of n_free since looked_ns; how many to decommit */
+    uint64_t looked_ns;    /* when spare was computed last */
+    region *gone;          /* regions with decommitted stacks */
+    size_t made;           /* stacks ever handed out */
+    region *regions;       /* newest first */
+    size_t region_stacks;  /* capacity of the newest region */
+    size_t region_used;    /* stacks made in the newest region */
 };
 
 TEFFI_LOCAL teffi_stacks teffi_own_stacks;
 
-/* Never inlined: see fiber.c. */
+/* Never inlined: see the head of fiber.c. */
 __attribute__((noinline)) static teffi_stacks *own_stacks(void)
 {
     return &teffi_own_stacks;
 }
 
-/* ---- guards ---- */
-
-static _Atomic int protected_guards; /* of the whole process */
-
-/* A stack without a guard is the last resort: the turn works, only its overflow is not caught. */
-static void install_guard(char *at)
-{
-    if (madvise(at, TEFFI_GUARD_BYTES, MADV_GUARD_INSTALL) == 0)
-        return;
-    if (atomic_fetch_add_explicit(&protected_guards, 1, memory_order_relaxed) >=
-            MPROTECT_GUARDS_MAX ||
-        mprotect(at, TEFFI_GUARD_BYTES, PROT_NONE) != 0)
-        atomic_fetch_sub_explicit(&protected_guards, 1, memory_order_relaxed);
-}
-
 /* ---- pool ---- */
-
-static size_t page_up(size_t n)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (n + page - 1) / page * page;
-}
 
 teffi_fiber_pool *teffi_fiber_pool_new(size_t stack_bytes, size_t max)
 {
     teffi_fiber_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
-    pool->stack_bytes = page_up(stack_bytes ? stack_bytes : STACK_DEFAULT);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    stack_bytes = stack_bytes ? stack_bytes : STACK_DEFAULT;
+    pool->stack_bytes = (stack_bytes + page - 1) / page * page;
     pool->max = max ? max : STACKS_MAX;
+    teffi_switch_control(&pool->control);
     pthread_mutex_init(&pool->lock, NULL);
-    teffi_overflow_install();
     return pool;
 }
 
-static size_t stride(const teffi_fiber_pool *pool)
+void teffi_fiber_pool_reserve(teffi_fiber_pool *pool)
+{
+    pool->reserved = true;
+}
+
+static size_t stack_stride(const teffi_fiber_pool *pool)
 {
     return pool->stack_bytes + TEFFI_GUARD_BYTES;
 }
@@ -117,10 +100,10 @@ static bool add_region(teffi_fiber_pool *pool)
         n = REGION_MAX;
     if (n > pool->max - pool->made)
         n = pool->max - pool->made;
-    region *r = calloc(1, sizeof *r + n * sizeof r->cold[0]);
+    region *r = calloc(1, sizeof *r + n * sizeof r->gone[0]);
     if (!r)
         return false;
-    r->bytes = n * stride(pool);
+    r->bytes = n * stack_stride(pool);
     r->base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (r->base == MAP_FAILED) {
@@ -138,15 +121,18 @@ static bool add_region(teffi_fiber_pool *pool)
 
 static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, const region *r, size_t i)
 {
-    char *low = r->base + i * stride(pool) + TEFFI_GUARD_BYTES;
+    char *low = r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
     size_t room = (sizeof(teffi_fiber) + 63) / 64 * 64 + i % COLOURS * COLOUR_BYTES;
     return (teffi_fiber *)(void *)(low + pool->stack_bytes - room);
 }
 
+_Static_assert(offsetof(teffi_fiber, control) == 0, "teffi_switch_first reads it at offset 0");
+
 static teffi_fiber *stack_at(teffi_fiber_pool *pool, region *r, size_t i)
 {
-    char *low = r->base + i * stride(pool) + TEFFI_GUARD_BYTES;
+    char *low = r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
     teffi_fiber *fiber = fiber_at(pool, r, i);
+    fiber->control = pool->control;
     fiber->pool = pool;
     fiber->region_of = r;
     fiber->low = low;
@@ -154,7 +140,7 @@ static teffi_fiber *stack_at(teffi_fiber_pool *pool, region *r, size_t i)
     return fiber;
 }
 
-/* Lock held, as below. */
+/* The pool's lock is held. */
 static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {
     if (pool->made == pool->max)
@@ -162,20 +148,23 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
     if (pool->region_used == pool->region_stacks && !add_region(pool))
         return NULL;
     size_t i = pool->region_used;
-    install_guard(pool->regions->base + i * stride(pool));
-    teffi_fiber *fiber = stack_at(pool, pool->regions, i);
+    region *r = pool->regions;
+    if (!teffi_guard_install(r->base + i * stack_stride(pool), TEFFI_GUARD_BYTES, pool->reserved,
+                             &r->mapped_guards))
+        return NULL; /* without a guard an overflow would write into the stack below */
+    teffi_fiber *fiber = stack_at(pool, r, i);
     teffi_san_new(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
 }
 
-static teffi_fiber *cold_stack(teffi_fiber_pool *pool)
+static teffi_fiber *take_decommitted_stack(teffi_fiber_pool *pool)
 {
-    region *r = pool->cold;
-    unsigned i = r->cold[--r->n_cold];
-    if (!r->n_cold)
-        pool->cold = r->next_cold;
+    region *r = pool->gone;
+    unsigned i = r->gone[--r->n_gone];
+    if (!r->n_gone)
+        pool->gone = r->next_gone;
     return stack_at(pool, r, i);
 }
 
@@ -184,6 +173,7 @@ static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
     for (size_t i = 0; i < used; i++)
         teffi_san_free(fiber_at(pool, r, i));
     munmap(r->base, r->bytes);
+    teffi_guards_unmapped(r->mapped_guards);
     free(r);
 }
 
@@ -196,7 +186,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
         region *r = pool->regions;
         pool->regions = r->next;
         free_region(pool, r, used);
-        used = pool->regions ? pool->regions->bytes / stride(pool) : 0;
+        used = pool->regions ? pool->regions->bytes / stack_stride(pool) : 0;
     }
     pthread_mutex_destroy(&pool->lock);
     free(pool);
@@ -204,28 +194,27 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
 
 /* ---- take and give ---- */
 
-/* Lock held. */
-static void count_free(teffi_fiber_pool *pool, size_t n)
+/* The pool's lock is held. */
+static void set_free_count(teffi_fiber_pool *pool, size_t n)
 {
     atomic_store_explicit(&pool->n_free, n, memory_order_relaxed);
     pool->least = n < pool->least ? n : pool->least;
 }
 
-static size_t free_ones(teffi_fiber_pool *pool)
+static size_t count_of_free(teffi_fiber_pool *pool)
 {
     return atomic_load_explicit(&pool->n_free, memory_order_relaxed);
 }
 
-/* Of all threads'. */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
     teffi_fiber *fiber = pool->free;
     if (fiber) {
         pool->free = fiber->next;
-        count_free(pool, free_ones(pool) - 1);
+        set_free_count(pool, count_of_free(pool) - 1);
     } else {
-        fiber = pool->cold ? cold_stack(pool) : new_stack(pool);
+        fiber = pool->gone ? take_decommitted_stack(pool) : new_stack(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     return fiber;
@@ -237,11 +226,11 @@ static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
     pthread_mutex_lock(&pool->lock);
     last->next = pool->free;
     pool->free = first;
-    count_free(pool, free_ones(pool) + n);
+    set_free_count(pool, count_of_free(pool) + n);
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* first and what follows it, n in all, to the others. */
+/* Gives a list of n stacks to the pool. */
 static void give_list(teffi_fiber *first, size_t n)
 {
     teffi_fiber *last = first;
@@ -250,7 +239,7 @@ static void give_list(teffi_fiber *first, size_t n)
     give_shared(first, last, n);
 }
 
-/* The cold half of a full cache goes to the others at once. */
+/* Gives the older half of a full cache to the pool. */
 static void give_half(teffi_stacks *c)
 {
     teffi_fiber *hot = c->free;
@@ -265,106 +254,86 @@ static void give_half(teffi_stacks *c)
 void teffi_stack_give(teffi_fiber *fiber)
 {
     teffi_stacks *c = own_stacks();
-    if (c->pool == fiber->pool) /* it was full */
+    if (c->pool == fiber->pool) /* teffi_stack_keep refused it, so the cache is full */
         give_half(c);
     if (!teffi_stack_keep(fiber))
         give_shared(fiber, fiber, 1);
 }
 
-static void begin(teffi_fiber_pool *pool)
+void teffi_stacks_begin(teffi_fiber_pool *pool)
 {
     teffi_stacks *c = own_stacks();
     teffi_bug_if(c->pool != NULL);
     c->pool = pool;
 }
 
-bool teffi_fiber_thread_visits(teffi_fiber_pool *pool)
-{
-    begin(pool);
-    return teffi_overflow_visits();
-}
-
-void teffi_fiber_thread_departs(void)
+void teffi_stacks_end(void)
 {
     teffi_stacks *c = own_stacks();
     if (c->free)
         give_list(c->free, c->count);
-    *c = (teffi_stacks){.signal_stack = c->signal_stack};
+    *c = (teffi_stacks){0};
 }
 
-void teffi_fiber_thread_enter(teffi_fiber_pool *pool)
-{
-    begin(pool);
-    own_stacks()->signal_stack = teffi_overflow_stack();
-}
+/* ---- reclaiming after a peak ---- */
 
-void teffi_fiber_thread_leave(void)
-{
-    teffi_fiber_thread_departs();
-    teffi_stacks *c = own_stacks();
-    teffi_overflow_unstack(c->signal_stack);
-    c->signal_stack = NULL;
-}
-
-/* ---- after a peak ---- */
-
-/* Lock held. out: up to a slice of what nobody has needed for a while, no longer in the list. */
-static teffi_fiber *spare_ones(teffi_fiber_pool *pool, uint64_t now_ns)
+/* The pool's lock is held. out: a list of at most RECLAIM_SLICE stacks, unneeded for age_ns. */
+static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *spare = NULL;
     if (now_ns - pool->looked_ns >= age_ns) {
         pool->spare = pool->least > KEPT_FREE ? pool->least - KEPT_FREE : 0;
-        pool->least = free_ones(pool);
+        pool->least = count_of_free(pool);
         pool->looked_ns = now_ns;
     }
     size_t most = pool->spare < pool->least ? pool->spare : pool->least, n = 0;
-    for (; n < TRIM_SLICE && n < most; n++) {
+    for (; n < RECLAIM_SLICE && n < most; n++) {
         teffi_fiber *fiber = pool->free;
         pool->free = fiber->next;
         fiber->next = spare;
         spare = fiber;
     }
     pool->spare -= n;
-    count_free(pool, free_ones(pool) - n);
+    set_free_count(pool, count_of_free(pool) - n);
     return spare;
 }
 
-/* Its memory goes, and with it what it knows: what is left to know is returned. */
-static region *chill(teffi_fiber_pool *pool, teffi_fiber *fiber, unsigned *i)
+/* out: the stack's region, and *i, its number in the region. The teffi_fiber is gone. */
+static region *decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber, unsigned *i)
 {
     region *r = fiber->region_of;
     char *low = fiber->low;
-    *i = (unsigned)((size_t)(low - r->base) / stride(pool));
+    *i = (unsigned)((size_t)(low - r->base) / stack_stride(pool));
     teffi_san_free(fiber);
-    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it stays warm: no harm */
+    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it then stays committed */
         memset(fiber, 0, sizeof *fiber);
     return r;
 }
 
-static void note_cold(teffi_fiber_pool *pool, region *r, unsigned i)
+static void note_decommitted(teffi_fiber_pool *pool, region *r, unsigned i)
 {
     pthread_mutex_lock(&pool->lock);
-    if (!r->n_cold) {
-        r->next_cold = pool->cold;
-        pool->cold = r;
+    if (!r->n_gone) {
+        r->next_gone = pool->gone;
+        pool->gone = r;
     }
-    r->cold[r->n_cold++] = i;
+    r->gone[r->n_gone++] = i;
     pthread_mutex_unlock(&pool->lock);
 }
 
-bool teffi_fiber_pool_trim(teffi_fiber_pool *pool, uint64_t now_ns)
+bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns)
 {
-    if (free_ones(pool) <= KEPT_FREE)
+    if (count_of_free(pool) <= KEPT_FREE)
         return false;
     pthread_mutex_lock(&pool->lock);
-    teffi_fiber *spare = spare_ones(pool, now_ns);
+    teffi_fiber *spare = take_unneeded_stacks(pool, now_ns);
     pthread_mutex_unlock(&pool->lock);
     while (spare) {
         teffi_fiber *next = spare->next;
         unsigned i;
-        region *r = chill(pool, spare, &i);
-        note_cold(pool, r, i);
+        region *r = decommit_stack(pool, spare, &i);
+        note_decommitted(pool, r, i);
         spare = next;
     }
-    return free_ones(pool) > KEPT_FREE;
+    return count_of_free(pool) > KEPT_FREE;
 }

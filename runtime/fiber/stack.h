@@ -1,50 +1,53 @@
-/* stack.h - the inside of a fiber, shared by the pool, the switch and the overflow report.
- * Way:     fiber.c, overflow.c -> [stack] -> stack.c (memory)
- * Threads: a fiber's fields belong to whoever runs or holds it. */
+/* stack.h - inside a fiber: its fields, the pool of stacks, the switch between two.
+ * Way:     fiber.c, thread.c -> [stack] -> os/pages; [switch] -> switch_x86_64.S | switch_aarch64.S
+ * Threads: only the thread that runs or resumes a fiber uses its fields. */
 #ifndef TEFFI_FIBER_STACK_H
 #define TEFFI_FIBER_STACK_H
 
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "base/local.h"
+#include "fiber/exceptions.h"
 #include "fiber/fiber.h"
 
-enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may jump a smaller one */
+enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may skip a smaller guard */
 
-/* Lives at the top of its own stack, in the page that a turn touches anyway. */
+/* Is at the top of its own stack, in a page that the turn touches anyway. */
 struct teffi_fiber {
-    teffi_fiber *next;        /* the pool's list while free */
-    teffi_fiber_pool *pool;   /* immutable, as low and high */
-    struct region *region_of; /* immutable, stack.c's */
-    char *low, *high;         /* the usable stack; the guard lies below low */
-    void *sp;                 /* while suspended; the fiber itself: not begun */
+    uint64_t control;         /* immutable: initial floating-point control words; must be first */
+    teffi_fiber *next;        /* while free: the pool's or cache's list */
+    teffi_fiber_pool *pool;   /* immutable, like low and high */
+    struct region *region_of; /* immutable, for stack.c */
+    char *low, *high;         /* the usable stack; the guard is below low */
+    void *sp;                 /* while suspended: stack pointer; the fiber itself: not begun */
     void *back;               /* while running: the resumer's stack pointer */
     void (*fn)(void *arg);
     void *arg;
     const char *label;
+    void *joins;                 /* for fork/fork.c, see teffi_fiber_joins */
+    teffi_exceptions exceptions; /* while suspended */
     bool ended;
-    _Atomic bool region;    /* atomic: also read by a handler on its own thread */
+    _Atomic bool region;    /* atomic: also read by a signal handler on the same thread */
     void *fake, *back_fake; /* ASan: the fake stacks of this side and of the resumer */
     const void *back_low;   /* ASan: the resumer's stack */
     size_t back_size;
     void *race, *back_race; /* TSan: this fiber's and the resumer's contexts */
 };
 
-/* The hot stacks that a thread keeps for itself. */
+/* A thread's cache of hot stacks. */
 typedef struct teffi_stacks {
-    teffi_fiber_pool *pool; /* NULL: it keeps none */
+    teffi_fiber_pool *pool; /* NULL: no cache */
     teffi_fiber *free;
     unsigned count;
-    void *signal_stack;
 } teffi_stacks;
 
 enum { TEFFI_STACKS_MAX = 64 };
 
 TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
 
-/* teffi_stack_take - a free stack; NULL when memory or the pool is out. teffi_stack_hot - one of
- * this thread's, NULL when it has none: for never-inlined functions. */
+/* teffi_stack_take - take a free stack of the pool, or make one. out: NULL: memory, guards or the
+ * pool's stacks are used up.
+ * teffi_stack_hot - take one of this thread's cache; NULL: it is empty. Only functions that are
+ * never inlined may call it (see fiber.c). */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
 static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
@@ -58,8 +61,9 @@ static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* teffi_stack_give - back to its pool. Not from its own stack. teffi_stack_keep - the same, to this
- * thread's; false: it does not take it. For never-inlined functions. */
+/* teffi_stack_give - return a stack to its pool; not while running on it.
+ * teffi_stack_keep - the same, to this thread's cache; false: the cache is full or another pool's.
+ * Only functions that are never inlined may call it. */
 void teffi_stack_give(teffi_fiber *fiber);
 
 static inline bool teffi_stack_keep(teffi_fiber *fiber)
@@ -73,16 +77,27 @@ static inline bool teffi_stack_keep(teffi_fiber *fiber)
     return true;
 }
 
-/* teffi_overflow_install - the process's handler for faults on guards; once, idempotent. */
-void teffi_overflow_install(void);
+/* teffi_stacks_begin, _end - start this thread's cache for the pool; return its stacks to it. */
+void teffi_stacks_begin(teffi_fiber_pool *pool);
+void teffi_stacks_end(void);
 
-/* teffi_overflow_stack, _unstack - an alternate signal stack for this thread, unless it has one.
- * out:  what to give to unstack; NULL: none was set. */
-void *teffi_overflow_stack(void);
-void teffi_overflow_unstack(void *stack);
+/* ---- the switch, in assembly ---- */
 
-/* teffi_overflow_visits - one for a thread that is not ours, until it ends. out: true: it had not
- * asked before. */
-bool teffi_overflow_visits(void);
+/* teffi_switch - save the callee-saved registers and the floating-point control words on this
+ * stack and its stack pointer in *save; continue on the stack load, saved in the same way. Returns
+ * when another switch loads *save. */
+void teffi_switch(void **save, void *load);
+
+/* teffi_switch_first - as teffi_switch, to a new stack, where it calls teffi_fiber_main(top).
+ * in:   top, 16-aligned, points to the initial floating-point control words. */
+void teffi_switch_first(void **save, void *top);
+
+/* teffi_switch_control - store this thread's floating-point control words, for
+ * teffi_switch_first. */
+void teffi_switch_control(uint64_t *control);
+
+/* teffi_fiber_main - the first function on a new stack; called by the assembly only.
+ * out:  the stack pointer saved by the fiber's last resumer, where execution continues. */
+void *teffi_fiber_main(void *top);
 
 #endif

@@ -48,8 +48,8 @@ teffi_switch:
     .cfi_endproc
     .size teffi_switch, . - teffi_switch
 
-/* x0 = save, x1 = fiber and top of its stack, 16-aligned. What is called there returns the stack
- * pointer of whoever resumed it last. The new stack keeps fpcr. */
+/* x0 = save, x1 = fiber and top of its stack, 16-aligned; its first word is the fpcr. The function
+ * called there returns the stack pointer of the fiber's last resumer. */
     .globl teffi_switch_first
     .hidden teffi_switch_first
     .type teffi_switch_first, %function
@@ -78,6 +78,8 @@ teffi_switch_first:
     mov sp, x1
     .cfi_remember_state
     .cfi_undefined x30
+    ldr x9, [x1]
+    msr fpcr, x9
     mov x0, x1
     mov x29, xzr
     bl teffi_fiber_main
@@ -102,5 +104,19 @@ teffi_switch_first:
     ret
     .cfi_endproc
     .size teffi_switch_first, . - teffi_switch_first
+
+/* x0 = control. */
+    .globl teffi_switch_control
+    .hidden teffi_switch_control
+    .type teffi_switch_control, %function
+    .p2align 4
+teffi_switch_control:
+    .cfi_startproc
+    hint #34
+    mrs x9, fpcr
+    str x9, [x0]
+    ret
+    .cfi_endproc
+    .size teffi_switch_control, . - teffi_switch_control
 
     .section .note.GNU-stack, "", %progbits

@@ -60,9 +60,9 @@ teffi_switch:
     .cfi_endproc
     .size teffi_switch, . - teffi_switch
 
-/* rdi = save, rsi = fiber and top of its stack, 16-aligned. What is called there returns the stack
- * pointer of whoever resumed it last. Called, so that each return finds the call that the processor
- * expects it to belong to; the control words are simply kept. */
+/* rdi = save, rsi = fiber and top of its stack, 16-aligned; its first word holds the control words.
+ * The function called there returns the stack pointer of the fiber's last resumer. It is entered by
+ * call, not jmp, so that the CPU's return predictor stays in step. */
     .globl teffi_switch_first
     .hidden teffi_switch_first
     .type teffi_switch_first, @function
@@ -96,6 +96,8 @@ teffi_switch_first:
     movq %rsi, %rsp
     .cfi_remember_state
     .cfi_undefined %rip
+    ldmxcsr (%rsi)
+    fldcw 4(%rsi)
     movq %rsi, %rdi
     xorl %ebp, %ebp
     call teffi_fiber_main
@@ -127,10 +129,26 @@ teffi_switch_first:
     .cfi_endproc
     .size teffi_switch_first, . - teffi_switch_first
 
+/* rdi = control. Stores mxcsr without its exception flags, and the x87 control word. */
+    .globl teffi_switch_control
+    .hidden teffi_switch_control
+    .type teffi_switch_control, @function
+    .p2align 4
+teffi_switch_control:
+    .cfi_startproc
+    endbr64
+    movq $0, (%rdi)
+    stmxcsr (%rdi)
+    andl $-64, (%rdi)
+    fnstcw 4(%rdi)
+    ret
+    .cfi_endproc
+    .size teffi_switch_control, . - teffi_switch_control
+
     .section .note.GNU-stack, "", @progbits
 
-/* IBT and SHSTK notes: indirect entries carry endbr64; another stack is entered by ret, which a
- * shadow stack refuses, so only IBT is claimed. */
+/* Only IBT is claimed: indirect entries have endbr64. SHSTK is not: a shadow stack would refuse the
+ * ret that enters another stack. */
     .section .note.gnu.property, "a"
     .p2align 3
     .long 4

@@ -1,35 +1,27 @@
-/* events.c - what waits for a process: off the group into lists, out of them into steps.
- * Way:     the group -> [take_in: urgent | mail | flags] -> step, receive
- * Threads: the process's turn.
- * A message counts on the mailbox's load until it is freed, so what a turn took off the group and
- * has not handled is still inside the limit. */
-#include "base/pool.h"
-#include "base/queue.h"
-#include "process/process.h"
+/* events.c - lists of events that a process has not handled yet. A message counts in the mailbox
+ * until it is freed, also after a turn has taken it off the group. */
+#include "process/events.h"
 
-void teffi_mail_took(teff_process *p, size_t len)
-{
-    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_relaxed);
-    /* one writer; release: pairs with teffi_mail_load */
-    atomic_store_explicit(&p->taken, taken + teffi_mail_charge(len), memory_order_release);
-}
+#include "memory/pool.h"
+#include "process/send.h"
+#include "process/turn.h"
 
 void teffi_event_free(teff_process *p, teffi_event *event)
 {
     size_t len = event->event.len;
     switch (event->item.kind) {
     case TEFFI_ITEM_MESSAGE:
-        teffi_mail_took(p, len);
+        teffi_mailbox_release(p, len);
         teffi_pool_put(event, sizeof *event + len);
         break;
     case TEFFI_ITEM_RETURNED:
         teffi_pool_put(event, sizeof *event + len);
         break;
-    case TEFFI_ITEM_YIELD:
-        teffi_yield_free(teffi_container(event, teffi_yield, e));
+    case TEFFI_ITEM_COMMAND:
+        teffi_command_free(teffi_container(event, teffi_command, e));
         break;
     default:
-        teffi_pool_put(event, sizeof(teffi_ticker));
+        teffi_pool_put(event, sizeof(teffi_timer_event));
         break;
     }
 }
@@ -45,26 +37,26 @@ static void take_signals(teff_process *p)
     p->poked |= (bits & TEFFI_SIGNAL_POKE) != 0;
 }
 
-/* For an earlier life, or none any more: nobody is to see it. */
+/* Is the event for an earlier life, or has this life ended? */
 static bool is_stale(const teff_process *p, const teffi_event *event)
 {
     return p->gone ||
            event->generation != atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
-static void take_event(teff_process *p, teffi_event *event)
+static void append_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
         teffi_events_push(&p->mail, event);
         return;
     }
     bool muted = false;
-    if (event->item.kind == TEFFI_ITEM_YIELD) {
-        p->n_yields--;
+    if (event->item.kind == TEFFI_ITEM_COMMAND) {
+        p->n_commands--;
     } else if (event->item.kind == TEFFI_ITEM_TIMER) {
-        teffi_ticker *ticker = teffi_container(event, teffi_ticker, e);
-        muted = ticker->muted;
-        teffi_ticker_arrived(p, ticker);
+        teffi_timer_event *timer = teffi_container(event, teffi_timer_event, e);
+        muted = timer->muted;
+        teffi_timer_event_arrived(p, timer);
     }
     if (muted)
         teffi_event_free(p, event);
@@ -74,7 +66,7 @@ static void take_event(teff_process *p, teffi_event *event)
         teffi_events_push(&p->urgent, event);
 }
 
-void teffi_process_take_in(teff_process *p, teffi_item *item)
+void teffi_process_take_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_AGAIN) {
         p->again_queued = false;
@@ -84,46 +76,55 @@ void teffi_process_take_in(teff_process *p, teffi_item *item)
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
         teffi_event_free(p, teffi_event_of(item));
     } else {
-        take_event(p, teffi_event_of(item));
+        append_event(p, teffi_event_of(item));
     }
+}
+
+bool teffi_process_take_items(teff_process *p)
+{
+    teffi_item *item = teffi_group_drain(&p->group);
+    bool any = item != NULL;
+    for (; item; item = teffi_group_drain(&p->group))
+        teffi_process_take_item(p, item);
+    return any;
 }
 
 teffi_event *teffi_process_take_mail(teff_process *p)
 {
     teffi_item *item;
     while (!p->mail.head && (item = teffi_group_drain(&p->group)))
-        teffi_process_take_in(p, item);
+        teffi_process_take_item(p, item);
     return teffi_events_pop(&p->mail);
 }
 
-static void drop_list(teff_process *p, teffi_events *list)
+void teffi_events_free(teff_process *p, teffi_events *list)
 {
     teffi_event *event;
     while ((event = teffi_events_pop(list)))
         teffi_event_free(p, event);
 }
 
-void teffi_process_forget(teff_process *p)
+void teffi_process_end_life(teff_process *p)
 {
-    teffi_tickers_drop(p);
-    drop_list(p, &p->urgent);
-    drop_list(p, &p->mail);
+    teffi_timer_events_drop(p);
+    teffi_events_free(p, &p->urgent);
+    teffi_events_free(p, &p->mail);
     pthread_mutex_lock(teffi_stripe(p));
-    teffi_yield *yields = p->yields;
-    p->yields = NULL;
-    /* Odd to even: the end of this life for everybody. release: pairs with teffi_process_find */
+    teffi_command *commands = p->commands;
+    p->commands = NULL;
+    /* odd to even: the end of this life. release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation,
                           atomic_load_explicit(&p->generation, memory_order_relaxed) + 1,
                           memory_order_release);
     pthread_mutex_unlock(teffi_stripe(p));
-    while (yields) {
-        teffi_yield *next = yields->next;
-        teffi_event_free(p, &yields->e);
-        yields = next;
+    while (commands) {
+        teffi_command *next = commands->next;
+        teffi_event_free(p, &commands->e);
+        commands = next;
     }
 }
 
-bool teffi_process_wants(const teff_process *p)
+bool teffi_process_has_work(const teff_process *p)
 {
     if (p->forced)
         return true;

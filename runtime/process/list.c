@@ -1,11 +1,14 @@
-/* list.c - which processes are there, and what did they and the workers do?
- * Way:     a program, the stop report -> [list] -> the slots' counters
- * Threads: any; counters are read one by one while they change. */
-#include "process/process.h"
+/* list.c - counters of processes and workers, the list of processes, and both as lines of text.
+ * Counters are read one by one while they change. */
+#include "process/system.h"
 
-/* Counters with one writer: no need of an atomic addition. A worker's may lose one when its place
- * is retaken in just that moment: they are figures. */
-static void add(_Atomic uint64_t *count, uint64_t n)
+#include <string.h>
+#include "base/log.h"
+#include "process/send.h"
+
+/* A counter with one writer needs no atomic addition. If the worker loses its processor here, two
+ * writers may meet and one count is lost. */
+static void counter_add(_Atomic uint64_t *count, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
     atomic_store_explicit(count, now + n, memory_order_relaxed);
@@ -16,13 +19,13 @@ void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint6
     teffi_exec *exec = p->system->exec;
     unsigned worker = exec->ops->worker ? exec->ops->worker(exec) : 0;
     teffi_cell *cell = &p->system->cells[worker];
-    add(&p->turns, turns);
-    add(&p->events, events);
-    add(&p->run_ns, run_ns);
+    counter_add(&p->turns, turns);
+    counter_add(&p->events, events);
+    counter_add(&p->run_ns, run_ns);
     if (worker) {
-        add(&cell->turns, turns);
-        add(&cell->events, events);
-        add(&cell->run_ns, run_ns);
+        counter_add(&cell->turns, turns);
+        counter_add(&cell->events, events);
+        counter_add(&cell->run_ns, run_ns);
     } else {
         atomic_fetch_add_explicit(&cell->turns, turns, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->events, events, memory_order_relaxed);
@@ -30,19 +33,20 @@ void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint6
     }
 }
 
-bool teffi_process_describe(teff_process *p, teff_process_info *info)
+/* out: false: the process is not alive. */
+static bool describe_life(teff_process *p, teff_process_info *info)
 {
-    /* acquire: pairs with publish; the rest may, for a moment, be a later life's */
+    /* acquire: pairs with publish_process(); the rest may, for a moment, be a later life's */
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_acquire);
     if (generation % 2 == 0)
         return false;
-    uint64_t load = teffi_mail_load(p);
+    uint64_t load = teffi_mailbox_load(p);
     *info = (teff_process_info){
         .pid = teffi_process_pid_of(p, generation),
         .name = atomic_load_explicit(&p->ops, memory_order_relaxed)->name,
         .state = (teff_process_state)teffi_group_state_of(&p->group),
-        .waiting = (uint32_t)(load >> 40),
-        .waiting_bytes = load & (((uint64_t)1 << 40) - 1),
+        .waiting = (uint32_t)(load >> TEFFI_MAILBOX_SHIFT),
+        .waiting_bytes = load & (((uint64_t)1 << TEFFI_MAILBOX_SHIFT) - 1),
         .turns = atomic_load_explicit(&p->turns, memory_order_relaxed),
         .events = atomic_load_explicit(&p->events, memory_order_relaxed),
         .run_ns = atomic_load_explicit(&p->run_ns, memory_order_relaxed),
@@ -53,10 +57,9 @@ bool teffi_process_describe(teff_process *p, teff_process_info *info)
 size_t teff_process_list(teff_process_system *system, teff_process_info *infos, size_t max)
 {
     size_t n = 0;
-    /* acquire: pairs with teffi_slot_take */
-    uint32_t slots = atomic_load_explicit(&system->n_slots, memory_order_acquire);
-    for (uint32_t i = 0; i < slots && n < max; i++)
-        if (teffi_process_describe(teffi_process_at(system, i | TEFFI_PROCESS_BIT), &infos[n]))
+    teff_process *p;
+    for (uint32_t i = 0; n < max && (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
+        if (describe_life(p, &infos[n]))
             n++;
     return n;
 }
@@ -67,7 +70,7 @@ void teff_process_stats_get(teff_process_system *system, teff_process_stats *sta
     for (uint32_t i = 0; i < system->n_cells; i++) {
         ended += atomic_load_explicit(&system->cells[i].ended, memory_order_relaxed);
         spawned +=
-            atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) % TEFFI_SPAWNING;
+            atomic_load_explicit(&system->cells[i].spawned, memory_order_relaxed) / TEFFI_SPAWNED;
     }
     *stats = (teff_process_stats){
         .alive = teffi_processes_alive(system),
@@ -101,4 +104,64 @@ size_t teff_process_sched(teff_process_system *system, teff_sched_metrics *all,
 teff_err teff_process_system_scale(teff_process_system *system, uint32_t n)
 {
     return teffi_exec_scale(system->exec, n);
+}
+
+/* ---- the state as lines of text; no lock is held while a line is written ---- */
+
+enum { TOP = 16 };
+
+typedef struct survey {
+    uint64_t in_state[TEFF_PROCESS_COMPLETE + 1], waiting;
+    unsigned n_top;
+    teff_process_info top[TOP]; /* fullest mailboxes first */
+} survey;
+
+static void survey_process(survey *s, const teff_process_info *info)
+{
+    s->in_state[info->state]++;
+    s->waiting += info->waiting;
+    unsigned at = s->n_top;
+    while (at > 0 && s->top[at - 1].waiting < info->waiting)
+        at--;
+    if (at == TOP || (!info->waiting && info->state == TEFF_PROCESS_IDLE))
+        return;
+    s->n_top += s->n_top < TOP;
+    memmove(&s->top[at + 1], &s->top[at], (s->n_top - 1 - at) * sizeof *s->top);
+    s->top[at] = *info;
+}
+
+static void survey_all(teff_process_system *system, survey *s)
+{
+    teff_process_info info;
+    teff_process *p;
+    for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
+        if (describe_life(p, &info))
+            survey_process(s, &info);
+}
+
+void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg)
+{
+    const teffi_lines to = {fn, arg};
+    teff_process_stats stats;
+    survey s = {0};
+    teff_process_stats_get(system, &stats);
+    survey_all(system, &s);
+    teffi_line(
+        &to,
+        "processes: %u alive: %llu idle, %llu blocked, %llu ready, %llu running; %llu "
+        "messages wait; %llu spawned, %llu ended, %llu messages refused, %llu events dropped",
+        stats.alive, (unsigned long long)s.in_state[TEFF_PROCESS_IDLE],
+        (unsigned long long)s.in_state[TEFF_PROCESS_BLOCKED],
+        (unsigned long long)s.in_state[TEFF_PROCESS_READY],
+        (unsigned long long)s.in_state[TEFF_PROCESS_RUNNING], (unsigned long long)s.waiting,
+        (unsigned long long)stats.spawned, (unsigned long long)stats.ended,
+        (unsigned long long)stats.refused, (unsigned long long)stats.dropped);
+    if (system->exec->ops->dump)
+        system->exec->ops->dump(system->exec, fn, arg);
+    for (unsigned i = 0; i < s.n_top; i++)
+        teffi_line(&to, "process %s (%u.%u): %s, %u messages wait (%llu bytes)",
+                   s.top[i].name ? s.top[i].name : "without a name",
+                   s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
+                   teffi_group_state_name((teffi_group_state)s.top[i].state), s.top[i].waiting,
+                   (unsigned long long)s.top[i].waiting_bytes);
 }

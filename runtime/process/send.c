@@ -1,19 +1,63 @@
-/* send.c - events on their way to a process: messages, cancels, pokes.
- * Way:     a sender -> [send] -> pid -> the process's group | the route to another silo
- * Threads: any. A message is pushed without a lock: should the process end and its slot be used
- *          again meanwhile, the generation in the message makes the next one drop it unseen. */
-#include <string.h>
-#include "base/pool.h"
-#include "process/process.h"
+/* send.c - send messages and signals (cancel, kill, poke) to a process.
+ * A message is pushed without a lock. If meanwhile the process ends and its slot is used again, the
+ * new process drops the message, because its generation differs. */
+#include "process/send.h"
 
-void teffi_process_woken(teff_process *p)
+#include <string.h>
+#include "memory/pool.h"
+
+void teffi_process_wake(teff_process *p)
 {
     /* seq_cst: after the push; pairs with sleep_until_item in wait.c */
     if (atomic_load_explicit(&p->sleeping, memory_order_seq_cst))
         teffi_parker_wake(&p->parker);
 }
 
-static teffi_event *message_new(const teff_event *from, uint32_t generation)
+/* ---- the mailbox ---- */
+
+/* `taken` has one writer, the turn, so it needs no atomic addition. It is loaded before `sent`, so
+ * that the difference may be too large, but never too small. */
+
+static bool is_within_limits(const teff_process_system *system, uint64_t load)
+{
+    return load >> TEFFI_MAILBOX_SHIFT <= system->opt.mailbox_max &&
+           (load & (((uint64_t)1 << TEFFI_MAILBOX_SHIFT) - 1)) <= system->opt.mailbox_bytes;
+}
+
+uint64_t teffi_mailbox_load(const teff_process *p)
+{
+    /* acquire: pairs with teffi_mailbox_release; before the load of sent */
+    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
+    return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
+}
+
+static void mailbox_cancel(teff_process *p, size_t len)
+{
+    atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
+}
+
+/* Count a message with len bytes of data as waiting. out: false: over the limit; it is counted in
+ * system->refused. */
+static bool mailbox_reserve(teff_process *p, size_t len)
+{
+    uint64_t charge = teffi_mailbox_charge(len);
+    /* acquire: as in teffi_mailbox_load */
+    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
+    uint64_t sent = atomic_fetch_add_explicit(&p->sent, charge, memory_order_relaxed) + charge;
+    if ((sent - taken) >> TEFFI_MAILBOX_SHIFT == p->system->exec->warn.queue_warn + 1ull)
+        teffi_warn_long_queue(&p->group, p->system->exec->warn.queue_warn + 1);
+    /* load again before refusing: the turn may have taken messages between the two steps */
+    if (is_within_limits(p->system, sent - taken) ||
+        is_within_limits(p->system, teffi_mailbox_load(p)))
+        return true;
+    mailbox_cancel(p, len);
+    atomic_fetch_add_explicit(&p->system->refused, 1, memory_order_relaxed);
+    return false;
+}
+
+/* ---- messages ---- */
+
+static teffi_event *message_event_new(const teff_event *from, uint32_t generation)
 {
     teffi_event *event = teffi_pool_get(sizeof *event + from->len);
     if (!event)
@@ -29,41 +73,15 @@ static teffi_event *message_new(const teff_event *from, uint32_t generation)
     return event;
 }
 
-static bool within(const teff_process_system *system, uint64_t load)
-{
-    return load >> TEFFI_MAIL_SHIFT <= system->opt.mailbox_max &&
-           (load & (((uint64_t)1 << TEFFI_MAIL_SHIFT) - 1)) <= system->opt.mailbox_bytes;
-}
-
-/* acquire and the order of the two looks: taken is never ahead of the sent beside it. */
-uint64_t teffi_mail_load(teff_process *p)
-{
-    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
-    return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
-}
-
-static bool reserve(teff_process *p, uint64_t charge)
-{
-    uint64_t taken = atomic_load_explicit(&p->taken, memory_order_acquire);
-    uint64_t sent = atomic_fetch_add_explicit(&p->sent, charge, memory_order_relaxed) + charge;
-    if ((sent - taken) >> TEFFI_MAIL_SHIFT == p->system->exec->warn.queue_warn + 1ull)
-        teffi_warn_long(&p->group, p->system->exec->warn.queue_warn + 1);
-    /* looked at once more: much may have been taken between the two steps */
-    if (within(p->system, sent - taken) || within(p->system, teffi_mail_load(p)))
-        return true;
-    atomic_fetch_sub_explicit(&p->sent, charge, memory_order_relaxed);
-    atomic_fetch_add_explicit(&p->system->refused, 1, memory_order_relaxed);
-    return false;
-}
-
 bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
 {
     teff_process *p;
     return teffi_process_find(system, pid, &p) == TEFF_OK && len <= system->opt.mailbox_bytes &&
-           within(system, teffi_mail_load(p) + teffi_mail_charge(len));
+           is_within_limits(system, teffi_mailbox_load(p) + teffi_mailbox_charge(len));
 }
 
-static teff_err send_here(teff_process_system *system, teff_pid to, const teff_event *message)
+teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
+                                 const teff_event *message)
 {
     teff_process *p;
     teff_err err = teffi_process_find(system, to, &p);
@@ -71,21 +89,20 @@ static teff_err send_here(teff_process_system *system, teff_pid to, const teff_e
         return err;
     if (message->len > system->opt.mailbox_bytes)
         return TEFF_E_OVERLOADED;
-    uint64_t charge = teffi_mail_charge(message->len);
-    if (!reserve(p, charge))
+    if (!mailbox_reserve(p, message->len))
         return TEFF_E_OVERLOADED;
-    teffi_event *event = message_new(message, to.generation);
+    teffi_event *event = message_event_new(message, to.generation);
     if (event && teffi_group_push(&p->group, &event->item)) {
-        teffi_process_woken(p);
+        teffi_process_wake(p);
         return TEFF_OK;
     }
-    atomic_fetch_sub_explicit(&p->sent, charge, memory_order_relaxed);
+    mailbox_cancel(p, message->len);
     err = event ? TEFF_E_CLOSED : TEFF_E_NOMEM;
     teffi_pool_put(event, sizeof *event + message->len);
     return err;
 }
 
-static bool is_here(const teff_process_system *system, teff_pid pid)
+static bool is_own_pid(const teff_process_system *system, teff_pid pid)
 {
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
@@ -93,9 +110,9 @@ static bool is_here(const teff_process_system *system, teff_pid pid)
 teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
 {
     const teffi_pid_route *route = &system->route;
-    (void)teff_reschedule();
-    if (is_here(system, to))
-        return send_here(system, to, message);
+    (void)teff_yield();
+    if (is_own_pid(system, to))
+        return teffi_process_send_here(system, to, message);
     if (!route->send)
         return TEFF_E_UNAVAILABLE;
     teff_event event = *message;
@@ -107,11 +124,14 @@ teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const 
 {
     if (event->kind == TEFF_EVENT_CANCEL)
         return teff_process_cancel(system, pid);
-    return event->kind == TEFF_EVENT_MESSAGE ? send_here(system, pid, event) : TEFF_E_INVALID;
+    return event->kind == TEFF_EVENT_MESSAGE ? teffi_process_send_here(system, pid, event)
+                                             : TEFF_E_INVALID;
 }
 
-/* The stripe's lock keeps the life from ending between the look and the push. */
-static void signal_locked(teff_process *p, uint32_t bits)
+/* ---- signals ---- */
+
+/* Stripe's lock held, so that the life cannot end between the check and the push. */
+static void push_signal_locked(teff_process *p, uint32_t bits)
 {
     const uint32_t queued = TEFFI_SIGNAL_CANCEL | TEFFI_SIGNAL_KILL | TEFFI_SIGNAL_POKE;
     if (bits & TEFFI_SIGNAL_CANCEL && p->signals & TEFFI_SIGNAL_CANCELLED)
@@ -134,18 +154,18 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
     /* acquire, as in teffi_process_find */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;
     if (alive)
-        signal_locked(p, bits);
+        push_signal_locked(p, bits);
     pthread_mutex_unlock(teffi_stripe(p));
     if (!alive)
         return TEFF_E_CLOSED;
-    teffi_process_woken(p);
+    teffi_process_wake(p);
     return TEFF_OK;
 }
 
 teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 {
     const teffi_pid_route *route = &system->route;
-    if (is_here(system, pid))
+    if (is_own_pid(system, pid))
         return teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL);
     teff_event event = {.kind = TEFF_EVENT_CANCEL};
     return route->send ? route->send(route->arg, pid, &event) : TEFF_E_UNAVAILABLE;

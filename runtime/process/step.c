@@ -1,9 +1,40 @@
-/* step.c - one step: which events it gets, what it decided, what happens with its commands.
- * Way:     process.c -> [gather -> ops->step -> decided] -> yield dispatch | the next status
- * Threads: the process's turn, on the worker's stack or the process's fiber. */
-#include "process/process.h"
+/* step.c - gather events -> ops->step -> apply its decision -> dispatch its commands. */
+#include "process/turn.h"
 
-static teff_err decide(teff_step *out, teffi_next status)
+#include <string.h>
+#include "memory/pool.h"
+#include "process/system.h"
+
+/* ---- the arguments of init, copied by spawn and upgrade ---- */
+
+teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
+{
+    size_t name = method ? strlen(method) : 0;
+    size_t at = (name + 1 + 15) / 16 * 16;
+    size_t bytes_len = at + len;
+    teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
+    if (!start)
+        return NULL;
+    start->bytes_len = bytes_len;
+    if (name)
+        memcpy(start->bytes, method, name);
+    start->bytes[name] = 0;
+    if (len)
+        memcpy(start->bytes + at, input, len);
+    start->input = len ? start->bytes + at : NULL;
+    start->len = len;
+    return start;
+}
+
+void teffi_start_free(teffi_start *start)
+{
+    if (start)
+        teffi_pool_put(start, sizeof *start + start->bytes_len);
+}
+
+/* ---- decisions ---- */
+
+static teff_err set_decision(teff_step *out, teffi_next status)
 {
     out->status = status;
     out->decided = true;
@@ -13,29 +44,29 @@ static teff_err decide(teff_step *out, teffi_next status)
 
 teff_err teff_step_done(teff_step *out)
 {
-    (void)decide(out, TEFFI_STATUS_IDLE);
+    (void)set_decision(out, TEFFI_STATUS_IDLE);
     out->done = true;
     return TEFF_OK;
 }
 
 teff_err teff_step_continue(teff_step *out)
 {
-    return decide(out, TEFFI_STATUS_CONTINUE);
+    return set_decision(out, TEFFI_STATUS_CONTINUE);
 }
 
 teff_err teff_step_block(teff_step *out)
 {
-    return decide(out, TEFFI_STATUS_BLOCK);
+    return set_decision(out, TEFFI_STATUS_BLOCK);
 }
 
 teff_err teff_step_idle(teff_step *out)
 {
-    return decide(out, TEFFI_STATUS_IDLE);
+    return set_decision(out, TEFFI_STATUS_IDLE);
 }
 
 teff_err teffi_step_retry(teff_step *out)
 {
-    return decide(out, TEFFI_STATUS_RETRY);
+    return set_decision(out, TEFFI_STATUS_RETRY);
 }
 
 teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *self,
@@ -50,19 +81,19 @@ teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *se
     out->upgrade = ops;
     out->upgrade_self = self;
     out->upgrade_start = start;
-    return decide(out, TEFFI_STATUS_START);
+    return set_decision(out, TEFFI_STATUS_START);
 }
 
-teff_err teff_step_yield(teff_step *out, uint32_t command, uint64_t tag, const void *data,
-                         size_t len)
+teff_err teff_step_command(teff_step *out, uint32_t kind, uint64_t tag, const void *data,
+                           size_t len)
 {
     teff_err err;
-    (void)teff_reschedule();
-    teffi_yield *yield = teffi_yield_new(out->process, command, tag, data, len, &err);
-    if (!yield)
+    (void)teff_yield();
+    teffi_command *command = teffi_command_new(out->process, kind, tag, data, len, &err);
+    if (!command)
         return err;
-    *out->last = yield;
-    out->last = &yield->next;
+    *out->last = command;
+    out->last = &command->next;
     return TEFF_OK;
 }
 
@@ -74,19 +105,20 @@ teff_process *teff_step_process(teff_step *out)
 /* ---- around the step ---- */
 
 typedef struct batch {
-    teffi_events given; /* the nodes behind events, where they have any */
+    teffi_events given; /* the nodes of events; a cancel has none */
     uint32_t n;
     teff_event events[TEFFI_STEP_MAX];
 } batch;
 
-static void give(batch *b, teffi_event *event)
+static void batch_append(batch *b, teffi_event *event)
 {
     b->events[b->n++] = event->event;
     teffi_events_push(&b->given, event);
 }
 
-/* Cancel, completions and timers before messages; a step that is repeated gets what it had. */
-static void gather(teff_process *p, const teff_process_ops *ops, batch *b)
+/* Cancel, completions and timers come before messages; a retried step gets the same events
+ * again. */
+static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
     uint32_t max = ops->step_max && ops->step_max < TEFFI_STEP_MAX ? ops->step_max : TEFFI_STEP_MAX;
@@ -98,49 +130,41 @@ static void gather(teff_process *p, const teff_process_ops *ops, batch *b)
         max = p->status == TEFFI_STATUS_RETRY ? 1 : max;
     }
     while (b->n < max && (event = teffi_events_pop(&p->urgent)))
-        give(b, event);
+        batch_append(b, event);
     while (b->n < max && p->status != TEFFI_STATUS_BLOCK && (event = teffi_events_pop(&p->mail)))
-        give(b, event);
+        batch_append(b, event);
 }
 
-static void give_back(teff_process *p, batch *b)
+/* The event, if there was one (step_max is 1), becomes the first of its list again. */
+static void put_event_back(teff_process *p, batch *b)
 {
-    p->retry_n = 0;
-    while (b->given.head) {
-        teffi_event *event = teffi_events_pop(&b->given);
-        teffi_events *list = event->item.kind == TEFFI_ITEM_MESSAGE ? &p->mail : &p->urgent;
-        teffi_events rest = *list;
-        *list = (teffi_events){0};
-        teffi_events_push(list, event);
-        list->head->item.next = rest.head ? &rest.head->item : NULL;
-        list->tail = rest.head ? rest.tail : list->tail;
-        p->retry_n++;
-    }
+    teffi_event *event = teffi_events_pop(&b->given);
+    p->retry_n = event != NULL;
+    if (!event)
+        return;
+    teffi_events *list = event->item.kind == TEFFI_ITEM_MESSAGE ? &p->mail : &p->urgent;
+    event->item.next = list->head ? &list->head->item : NULL;
+    list->head = event;
+    list->tail = list->tail ? list->tail : event;
 }
 
-static void used(teff_process *p, batch *b)
+static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
 {
-    teffi_event *event;
-    while ((event = teffi_events_pop(&b->given)))
-        teffi_event_free(p, event);
-}
-
-static void send_commands(teff_process *p, teff_step *out, bool drop)
-{
-    teffi_yield *yield = out->first;
+    teffi_command *command = out->first;
     *out->last = NULL;
-    while (yield) {
-        teffi_yield *next = yield->next;
+    while (command) {
+        teffi_command *next = command->next;
+        p->n_commands -= drop;
         if (drop)
-            teffi_yield_drop(p, yield);
+            teffi_command_free(command);
         else
-            teffi_yield_dispatch(p, yield);
-        yield = next;
+            teffi_command_dispatch(p, command);
+        command = next;
     }
 }
 
-/* The PID, the mailbox, timers and yields under way are the process's and stay. */
-static void upgrade(teff_process *p, const teff_step *out)
+/* Replace ops and self; the PID, the mailbox, timers and commands in flight stay. */
+static void upgrade_process(teff_process *p, const teff_step *out)
 {
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
     if (old->close)
@@ -151,20 +175,31 @@ static void upgrade(teff_process *p, const teff_step *out)
     atomic_store_explicit(&p->group.priority, out->upgrade->priority, memory_order_relaxed);
 }
 
-static void settle(teff_process *p, teff_step *out, teff_err err)
+static void apply_decision(teff_process *p, teff_step *out, teff_err err)
 {
     p->over = err || out->done;
-    p->err = (uint16_t)err;
+    p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
     if (!out->decided)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
-    if (out->status == TEFFI_STATUS_BLOCK && !p->n_yields && !p->timers)
+    if (out->status == TEFFI_STATUS_BLOCK && !p->n_commands && !p->timers)
         out->status = TEFFI_STATUS_IDLE;
     p->status = (uint8_t)out->status;
     if (!p->over && out->status == TEFFI_STATUS_START)
-        upgrade(p, out);
+        upgrade_process(p, out);
     else
         teffi_start_free(out->upgrade_start);
-    send_commands(p, out, err != TEFF_OK);
+    dispatch_commands(p, out, err != TEFF_OK);
+}
+
+/* Events are added to the counters in batches, and when the turn ends. in: n, at most
+ * TEFFI_STEP_MAX. */
+static void count_events(teff_process *p, unsigned n)
+{
+    p->given = (uint8_t)(p->given + n);
+    if (p->given < TEFFI_STEP_MAX)
+        return;
+    teffi_process_count(p, 0, p->given, 0);
+    p->given = 0;
 }
 
 void teffi_process_step(teff_process *p)
@@ -173,14 +208,14 @@ void teffi_process_step(teff_process *p)
     batch b __attribute__((uninitialized)); /* 3 KiB that need no zeroes */
     b.n = 0;
     b.given = (teffi_events){0};
-    gather(p, ops, &b);
+    gather_events(p, ops, &b);
     p->poked = false;
     teff_step out = {.process = p, .last = &out.first};
     teff_err err = ops->step(p->self, b.events, b.n, &out);
-    teffi_process_given(p, b.n);
+    count_events(p, b.n);
     if (!err && out.status == TEFFI_STATUS_RETRY)
-        give_back(p, &b);
+        put_event_back(p, &b);
     else
-        used(p, &b);
-    settle(p, &out, err);
+        teffi_events_free(p, &b.given);
+    apply_decision(p, &out, err);
 }

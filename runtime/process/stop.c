@@ -1,48 +1,74 @@
-/* stop.c - the end of a system: ask, wait, force, say what was forced.
- * Way:     stop -> [cancel to all ... deadline ... kill to the rest] -> ended -> free
- * Threads: one thread outside; processes end on their workers and wake it.
- * Clean-up may be asynchronous: workers go on until the executor is freed, whatever the queues
- * hold, so a process that waits for a yield while it cleans up is served until the deadline. */
-#include <stdlib.h>
-#include "process/process.h"
+/* stop.c - stop a system: cancel all processes, wait, kill the rest. Workers run until the executor
+ * is freed, so a process may still use commands while it cleans up. */
+#include "process/system.h"
+
+#include "process/send.h"
 
 enum { STOP_MS = 10000, FORCED_MS = 1000 };
 
-/* out: how many got it. */
+/* out: the number of processes that received the signal. */
 static uint32_t signal_all(teff_process_system *system, uint32_t bits)
 {
-    uint32_t told = 0;
-    uint32_t slots = atomic_load_explicit(&system->n_slots, memory_order_acquire);
-    for (uint32_t i = 0; i < slots; i++) {
-        teff_process *p = teffi_process_at(system, i | TEFFI_PROCESS_BIT);
+    uint32_t n = 0;
+    teff_process *p;
+    for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++) {
         uint32_t now = atomic_load_explicit(&p->generation, memory_order_relaxed);
-        told += teffi_process_signal(system, teffi_process_pid_of(p, now), bits) == TEFF_OK;
+        n += teffi_process_signal(system, teffi_process_pid_of(p, now), bits) == TEFF_OK;
     }
-    return told;
+    return n;
+}
+
+void teffi_stoppers_wake(teff_process_system *system)
+{
+    pthread_mutex_lock(&system->lock);
+    for (teffi_stopper *s = system->stoppers; s; s = s->next)
+        teffi_parker_wake(&s->parker);
+    pthread_mutex_unlock(&system->lock);
+}
+
+static void stopper_add(teff_process_system *system, teffi_stopper *stopper)
+{
+    pthread_mutex_lock(&system->lock);
+    stopper->next = system->stoppers;
+    system->stoppers = stopper;
+    pthread_mutex_unlock(&system->lock);
+}
+
+static void stopper_remove(teff_process_system *system, teffi_stopper *stopper)
+{
+    pthread_mutex_lock(&system->lock);
+    teffi_stopper **at = &system->stoppers;
+    while (*at != stopper)
+        at = &(*at)->next;
+    *at = stopper->next;
+    pthread_mutex_unlock(&system->lock);
 }
 
 static void wait_for_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
+    teffi_stopper stopper = {.next = NULL};
     uint64_t now;
+    stopper_add(system, &stopper);
     while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
         if (exec->ops->park)
             exec->ops->park(exec);
         else
-            teffi_parker_wait(&system->stopper, until_ns - now);
+            teffi_parker_wait(&stopper.parker, until_ns - now);
     }
+    stopper_remove(system, &stopper);
 }
 
-/* Short: none of them waits for anything. */
+/* Spin: a spawn does not block. */
 static void wait_for_spawns(teff_process_system *system)
 {
     for (uint32_t i = 0; i < system->n_cells; i++)
-        while (atomic_load_explicit(&system->cells[i].spawned, memory_order_seq_cst) >=
-               TEFFI_SPAWNING)
+        while (atomic_load_explicit(&system->cells[i].spawned, memory_order_seq_cst) %
+               TEFFI_SPAWNED)
             teffi_thread_yield();
 }
 
-static void force(teff_process_system *system, teff_stop_report *report)
+static void force_rest(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
     report->forced = signal_all(system, TEFFI_SIGNAL_KILL);
@@ -54,43 +80,17 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
                                   teff_stop_report *report)
 {
     teff_stop_report own;
+    teffi_exec_must_be_outside(system->exec, "teff_process_system_stop");
     if (!report)
         report = &own;
     *report = (teff_stop_report){0};
     uint64_t now = teffi_now(system->exec->platform);
-    /* Who spawned before is published and gets its cancel; who comes later is refused. */
+    /* Processes spawned before this store get a cancel; later spawns are refused. */
     atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
     wait_for_spawns(system);
     report->told = signal_all(system, TEFFI_SIGNAL_CANCEL);
     wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
     if (teffi_processes_alive(system))
-        force(system, report);
+        force_rest(system, report);
     return report->forced ? TEFF_E_TIMEOUT : TEFF_OK;
-}
-
-void teffi_process_system_drop(teff_process_system *system)
-{
-    if (!system)
-        return;
-    uint32_t slots = atomic_load_explicit(&system->n_slots, memory_order_relaxed);
-    for (uint32_t i = 0; i < slots; i += TEFFI_PROCESS_CHUNK)
-        free(teffi_process_at(system, i | TEFFI_PROCESS_BIT));
-    for (unsigned i = 0; i < TEFFI_STRIPES; i++)
-        pthread_mutex_destroy(&system->stripes[i]);
-    pthread_mutex_destroy(&system->lock);
-    free(system->chunks);
-    free(system->cells);
-    free(system->own_platform);
-    free(system);
-}
-
-void teff_process_system_free(teff_process_system *system)
-{
-    if (!system)
-        return;
-    if (teffi_processes_alive(system))
-        (void)teff_process_system_stop(system, 0, NULL);
-    if (system->own_platform)
-        system->exec->ops->free(system->exec);
-    teffi_process_system_drop(system);
 }

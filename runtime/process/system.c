@@ -1,46 +1,34 @@
-/* system.c - a system of processes: its making, and how processes come into it.
- * Way:     a program | a silo -> [new, spawn] -> pid -> the process's group
- * Threads: new, handler, route before anything runs; spawn from anywhere. */
+/* system.c - systems of processes: options, memory, spawn. */
+#include "process/system.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "base/pool.h"
-#include "process/process.h"
+#include "base/options.h"
+#include "process/send.h"
+#include "process/turn.h"
+#include "sched/exec.h"
 
 enum {
     PROCESSES_MAX = 1000000,
     MAILBOX_MAX = 10000,
-    MAILBOX_LIMIT = 1 << 22, /* what the load word can count, with room for many senders at once */
-    YIELDS_MAX = 1024
+    MAILBOX_LIMIT = 1 << 22, /* send.h counts to 1 << 24: many senders may exceed it at once */
+    COMMANDS_MAX = 1024
 };
 
 static const uint64_t mailbox_bytes = 64ull << 20, mailbox_bytes_limit = 1ull << 38;
 
-teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
+static bool take_options(teff_process_options *to, const teff_process_options *from, char *text)
 {
-    size_t name = method ? strlen(method) : 0;
-    size_t at = (name + 1 + 15) / 16 * 16;
-    size_t bytes_len = at + len;
-    teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
-    if (!start)
-        return NULL;
-    start->bytes_len = bytes_len;
-    if (name)
-        memcpy(start->bytes, method, name);
-    start->bytes[name] = 0;
-    if (len)
-        memcpy(start->bytes + at, input, len);
-    start->input = len ? start->bytes + at : NULL;
-    start->len = len;
-    return start;
+    return teffi_options_take(to, sizeof *to, from, "teff_process_options", text);
 }
 
-void teffi_start_free(teffi_start *start)
+static teff_err refuse_options(const teffi_platform *platform, const char *text)
 {
-    if (start)
-        teffi_pool_put(start, sizeof *start + start->bytes_len);
+    teffi_logf(&platform->log, TEFF_LOG_ERROR, "%s", text);
+    return TEFF_E_INVALID;
 }
 
-static void set_defaults(teff_process_options *opt)
+static void set_default_options(teff_process_options *opt)
 {
     if (!opt->processes_max)
         opt->processes_max = PROCESSES_MAX;
@@ -48,11 +36,11 @@ static void set_defaults(teff_process_options *opt)
         opt->mailbox_max = MAILBOX_MAX;
     if (!opt->mailbox_bytes)
         opt->mailbox_bytes = mailbox_bytes;
-    if (!opt->yields_max)
-        opt->yields_max = YIELDS_MAX;
+    if (!opt->commands_max)
+        opt->commands_max = COMMANDS_MAX;
 }
 
-static bool in_range(const teff_process_options *opt)
+static bool options_are_in_range(const teff_process_options *opt)
 {
     return opt->processes_max < TEFFI_PROCESS_BIT && opt->mailbox_max <= MAILBOX_LIMIT &&
            opt->mailbox_bytes <= mailbox_bytes_limit;
@@ -65,13 +53,10 @@ static teff_process_system *system_new(teffi_exec *exec, const teff_process_opti
         return NULL;
     system->opt = *opt;
     system->exec = exec;
-    size_t n_chunks = (opt->processes_max + TEFFI_PROCESS_CHUNK - 1) / TEFFI_PROCESS_CHUNK;
-    system->chunks = calloc(n_chunks, sizeof *system->chunks);
     system->n_cells = exec->workers + 1;
     size_t cells_bytes = system->n_cells * sizeof *system->cells;
     system->cells = aligned_alloc(_Alignof(teffi_cell), cells_bytes);
-    if (!system->chunks || !system->cells) {
-        free(system->chunks);
+    if (!system->cells || !teffi_slots_init(system)) {
         free(system->cells);
         free(system);
         return NULL;
@@ -86,12 +71,28 @@ static teff_process_system *system_new(teffi_exec *exec, const teff_process_opti
 teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *opt,
                                  teff_process_system **system)
 {
-    teff_process_options filled = opt ? *opt : (teff_process_options){0};
-    set_defaults(&filled);
-    if (!in_range(&filled))
+    teff_process_options filled;
+    char text[TEFF_TEXT_MAX];
+    if (!take_options(&filled, opt, text))
+        return refuse_options(exec->platform, text);
+    filled.sched = NULL; /* used by make_executor() only; the caller keeps it */
+    set_default_options(&filled);
+    if (!options_are_in_range(&filled))
         return TEFF_E_INVALID;
     *system = system_new(exec, &filled);
     return *system ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static teff_err make_executor(const teffi_platform *platform, const teff_process_options *given,
+                              teffi_exec **exec)
+{
+    char text[TEFF_TEXT_MAX];
+    teff_process_options opt;
+    teff_sched_options sched;
+    teff_sched_hooks hooks;
+    if (!take_options(&opt, given, text) || !teffi_sched_take(&sched, &hooks, opt.sched, text))
+        return refuse_options(platform, text);
+    return teffi_exec_real_new(platform, opt.workers, &sched, exec);
 }
 
 teff_err teff_process_system_new(const teff_process_options *opt, teff_process_system **system)
@@ -100,9 +101,8 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
     teffi_platform *platform = calloc(1, sizeof *platform);
     if (!platform)
         return TEFF_E_NOMEM;
-    teffi_platform_real(platform, TEFFI_WARN);
-    teff_err err =
-        teffi_exec_real_new(platform, opt ? opt->workers : 0, opt ? &opt->sched : NULL, &exec);
+    teffi_platform_real(platform, TEFF_LOG_WARN);
+    teff_err err = make_executor(platform, opt, &exec);
     if (!err && (err = teffi_process_system_on(exec, opt, system)))
         exec->ops->free(exec);
     if (err) {
@@ -113,15 +113,37 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
     return TEFF_OK;
 }
 
-void teffi_process_route(teff_process_system *system, const teffi_pid_route *route)
+void teffi_process_system_drop(teff_process_system *system)
 {
-    system->route = *route;
+    if (!system)
+        return;
+    teffi_slab_fini(&system->slab, NULL);
+    for (unsigned i = 0; i < TEFFI_STRIPES; i++)
+        pthread_mutex_destroy(&system->stripes[i]);
+    pthread_mutex_destroy(&system->lock);
+    free(system->cells);
+    free(system->own_platform);
+    free(system);
 }
 
-/* Everything that a life begins with; the slot's memory keeps the group, the generation and the
- * mailbox's load, which late senders may hold. */
-static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start)
+void teff_process_system_free(teff_process_system *system)
 {
+    if (!system)
+        return;
+    if (system->own_platform) /* else the executor may be freed already */
+        teffi_exec_must_be_outside(system->exec, "teff_process_system_free");
+    if (teffi_processes_alive(system))
+        (void)teff_process_system_stop(system, 0, NULL);
+    if (system->own_platform)
+        system->exec->ops->free(system->exec);
+    teffi_process_system_drop(system);
+}
+
+/* Set all fields of a new life except group, generation and mailbox, which late senders may use. */
+static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start)
+{
+    if (teffi_group_state_of(&p->group) != TEFFI_GROUP_COMPLETE) /* the first life in this slot */
+        teffi_group_init(&p->group, p->system->exec, &teffi_process_group_ops);
     atomic_store_explicit(&p->ops, ops, memory_order_relaxed);
     atomic_store_explicit(&p->turns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);
@@ -134,7 +156,7 @@ static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi
     p->wait = NULL;
     p->again.kind = TEFFI_ITEM_AGAIN;
     p->signal.kind = TEFFI_ITEM_SIGNAL;
-    p->n_yields = 0;
+    p->n_commands = 0;
     p->err = TEFF_OK;
     p->status = TEFFI_STATUS_START;
     p->gathered = p->retry_n = p->given = 0;
@@ -142,15 +164,15 @@ static void fill(teff_process *p, const teff_process_ops *ops, void *self, teffi
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
 
-/* From the new generation on the process can be found, so all of it is there before. Its group
- * takes items from the reuse on; init waits for the again item. */
-static void publish(teff_process *p, teff_pid *pid)
+/* Senders can find the process once the generation is stored, so all other fields are set before.
+ * The again item starts the process. */
+static void publish_process(teff_process *p, teff_pid *pid)
 {
-    p->signals = 0; /* nobody else looks before the generation says so */
+    p->signals = 0; /* no other thread reads it before the generation is stored */
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     /* release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation, generation, memory_order_release);
-    if (pid) /* before it runs: its own functions may read it there */
+    if (pid) /* before it runs: its functions may read *pid */
         *pid = teffi_process_pid_of(p, generation);
     if (teffi_group_state_of(&p->group) == TEFFI_GROUP_COMPLETE)
         teffi_group_reuse(&p->group);
@@ -167,19 +189,19 @@ teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops 
         return TEFF_E_NOMEM;
     teff_process *p;
     _Atomic uint64_t *spawned = &teffi_own_cell(system)->spawned;
-    /* seq_cst: either stop sees this one and waits for it, or it sees that stop has begun */
-    atomic_fetch_add_explicit(spawned, TEFFI_SPAWNING + 1, memory_order_seq_cst);
+    /* seq_cst: either stop sees this spawn and waits for it, or this spawn sees `stopping` */
+    atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED + 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
                        ? TEFF_E_CLOSED
                        : teffi_slot_take(system, &p);
     if (!err) {
-        fill(p, ops, self, start);
-        publish(p, pid);
+        init_life(p, ops, self, start);
+        publish_process(p, pid);
     }
-    atomic_fetch_sub_explicit(spawned, TEFFI_SPAWNING + (err ? 1 : 0), memory_order_seq_cst);
+    atomic_fetch_sub_explicit(spawned, 1 + (err ? TEFFI_SPAWNED : 0), memory_order_seq_cst);
     if (err)
         teffi_start_free(start);
     if (err == TEFF_E_CLOSED)
-        teffi_parker_wake(&system->stopper); /* it may have counted this one */
+        teffi_stoppers_wake(system); /* they may have counted this spawn as alive */
     return err;
 }

@@ -1,78 +1,76 @@
-/* timer.c - timers of processes: a node that is timer and event at once.
- * Way:     teff_process_timer -> exec's wheel -> [fire] -> the process's group
- * Threads: set, arrived, drop: the process's turn; fire on some worker.
- * Once cancel says that a timer fires or has fired it is the event's: freed by whoever takes it off
- * the group, in this life or a later one, or by fire itself when the group takes no more. */
-#include <string.h>
-#include "base/pool.h"
-#include "base/queue.h"
-#include "process/process.h"
+/* timer.c - timers of processes. A timer that fires is pushed to the group as an event. The life
+ * that takes it off the group frees it; if the group is COMPLETE, it is freed here. */
+#include "process/events.h"
 
-static void fire(teffi_timer *timer)
+#include <string.h>
+#include "memory/pool.h"
+#include "process/send.h"
+
+static void push_fired(teffi_timer *timer)
 {
-    teffi_ticker *ticker = teffi_container(timer, teffi_ticker, timer);
-    teff_process *p = ticker->process;
-    if (teffi_group_push(&p->group, &ticker->e.item)) {
-        teffi_process_woken(p);
+    teffi_timer_event *t = teffi_container(timer, teffi_timer_event, timer);
+    teff_process *p = t->process;
+    if (teffi_group_push(&p->group, &t->e.item)) {
+        teffi_process_wake(p);
         return;
     }
-    /* acquire: the ended turn's last look at the ticker is over */
+    /* acquire: the ended turn's last use of the timer */
     (void)teffi_group_state_of(&p->group);
-    teffi_pool_put(ticker, sizeof *ticker);
+    teffi_pool_put(t, sizeof *t);
 }
 
-teffi_ticker *teffi_ticker_set(teff_process *p, uint64_t delay_ns, uint64_t tag)
+teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uint64_t tag)
 {
-    teffi_ticker *ticker = teffi_pool_get(sizeof *ticker);
-    if (!ticker)
+    teffi_timer_event *t = teffi_pool_get(sizeof *t);
+    if (!t)
         return NULL;
-    memset(ticker, 0, sizeof *ticker);
+    memset(t, 0, sizeof *t);
     teffi_exec *exec = p->system->exec;
-    ticker->e.item.kind = TEFFI_ITEM_TIMER;
-    ticker->e.generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
-    ticker->e.event = (teff_event){.kind = TEFF_EVENT_TIMER, .tag = tag};
-    ticker->timer.fire = fire;
-    ticker->process = p;
-    ticker->next = p->timers;
+    t->e.item.kind = TEFFI_ITEM_TIMER;
+    t->e.generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
+    t->e.event = (teff_event){.kind = TEFF_EVENT_TIMER, .tag = tag};
+    t->timer.fire = push_fired;
+    t->process = p;
+    t->next = p->timers;
     if (p->timers)
-        p->timers->prev = ticker;
-    p->timers = ticker;
-    exec->ops->timer_set(exec, &ticker->timer, teffi_now(exec->platform) + delay_ns);
-    return ticker;
+        p->timers->prev = t;
+    p->timers = t;
+    exec->ops->timer_set(exec, &t->timer, teffi_now(exec->platform) + delay_ns);
+    return t;
 }
 
-void teffi_ticker_arrived(teff_process *p, teffi_ticker *ticker)
+void teffi_timer_event_arrived(teff_process *p, teffi_timer_event *t)
 {
-    *(ticker->prev ? &ticker->prev->next : &p->timers) = ticker->next;
-    if (ticker->next)
-        ticker->next->prev = ticker->prev;
+    *(t->prev ? &t->prev->next : &p->timers) = t->next;
+    if (t->next)
+        t->next->prev = t->prev;
 }
 
-void teffi_ticker_cancel(teff_process *p, teffi_ticker *ticker)
+void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
 {
     teffi_exec *exec = p->system->exec;
-    if (exec->ops->timer_cancel(exec, &ticker->timer)) {
-        teffi_ticker_arrived(p, ticker);
-        teffi_pool_put(ticker, sizeof *ticker);
+    if (exec->ops->timer_cancel(exec, &t->timer)) {
+        teffi_timer_event_arrived(p, t);
+        teffi_pool_put(t, sizeof *t);
     } else {
-        ticker->muted = true; /* its event is on the way, or in the list already */
+        t->muted = true; /* it is firing, or its event is queued */
     }
 }
 
-void teffi_tickers_drop(teff_process *p)
+void teffi_timer_events_drop(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
-    teffi_ticker *ticker = p->timers;
+    teffi_timer_event *t = p->timers;
     p->timers = NULL;
-    while (ticker) {
-        teffi_ticker *next = ticker->next;
-        if (exec->ops->timer_cancel(exec, &ticker->timer))
-            teffi_pool_put(ticker, sizeof *ticker);
-        ticker = next;
+    while (t) {
+        teffi_timer_event *next = t->next;
+        if (exec->ops->timer_cancel(exec, &t->timer))
+            teffi_pool_put(t, sizeof *t);
+        t = next;
     }
 }
 
 teff_err teff_process_timer(teff_process *me, uint32_t ms, uint64_t tag)
 {
-    return teffi_ticker_set(me, ms * 1000000ull, tag) ? TEFF_OK : TEFF_E_NOMEM;
+    return teffi_timer_event_set(me, ms * 1000000ull, tag) ? TEFF_OK : TEFF_E_NOMEM;
 }

@@ -1,14 +1,12 @@
-/* wait.c - waiting in the middle of a process's own function: on its fiber, or nested.
- * Way:     receive, ask, sleep, pause -> [wait] -> suspend | run others here | sleep
- * Threads: the process's turn. A fiber is resumed by process.c when what it waits for is there.
- * Without a fiber the turn goes on: it takes its own events off the group, runs other groups nested
- * while there are any, then sleeps outside its worker's slot until something is pushed. */
-#include "process/process.h"
+/* wait.c - waiting in the middle of a process's own function.
+ * With a fiber, turn.c resumes it when ready() is true. Without one, the turn takes the process's
+ * events off the group, runs other groups nested while there are any, then hands its processor over
+ * and sleeps until an item is pushed. */
+#include "process/turn.h"
 
-#include <stdlib.h>
-#include "base/bug.h"
+#include "process/system.h"
 
-void teffi_process_again(teff_process *p)
+void teffi_process_push_again(teff_process *p)
 {
     if (p->again_queued)
         return;
@@ -16,24 +14,15 @@ void teffi_process_again(teff_process *p)
     (void)teffi_group_push(&p->group, &p->again);
 }
 
-static bool is_over(teff_process *p, teffi_waiting *w)
+static bool wait_is_over(teff_process *p, teffi_waiting *w)
 {
     return p->forced || w->ready(p, w);
-}
-
-bool teffi_process_take_items(teff_process *p)
-{
-    teffi_item *item = teffi_group_drain(&p->group);
-    bool any = item != NULL;
-    for (; item; item = teffi_group_drain(&p->group))
-        teffi_process_take_in(p, item);
-    return any;
 }
 
 static void sleep_until_item(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
-    /* seq_cst: announced before the last look; pairs with teffi_process_woken after a push */
+    /* seq_cst: stored before the last check; pairs with teffi_process_wake after a push */
     atomic_store_explicit(&p->sleeping, true, memory_order_seq_cst);
     if (!teffi_process_take_items(p)) {
         exec->ops->blocking_begin(exec);
@@ -48,9 +37,9 @@ static void wait_nested(teff_process *p, teffi_waiting *w)
     teffi_exec *exec = p->system->exec;
     for (;;) {
         (void)teffi_process_take_items(p);
-        if (is_over(p, w))
+        if (wait_is_over(p, w))
             return;
-        if (exec->ops->help && exec->ops->help(exec))
+        if (exec->ops->run_nested && exec->ops->run_nested(exec))
             continue;
         if (exec->ops->park)
             exec->ops->park(exec);
@@ -61,9 +50,10 @@ static void wait_nested(teff_process *p, teffi_waiting *w)
 
 teff_err teffi_process_wait(teff_process *p, teffi_waiting *w)
 {
+    teffi_may_suspend();
     p->wait = w;
     if (p->fiber) {
-        while (!is_over(p, w))
+        while (!wait_is_over(p, w))
             teffi_fiber_suspend(p->fiber);
     } else {
         wait_nested(p, w);
@@ -73,7 +63,7 @@ teff_err teffi_process_wait(teff_process *p, teffi_waiting *w)
     return ready ? TEFF_OK : TEFF_E_CLOSED;
 }
 
-/* ---- what run functions wait for ---- */
+/* ---- conditions of run functions ---- */
 
 static bool has_event(teff_process *p, teffi_waiting *w)
 {
@@ -81,24 +71,24 @@ static bool has_event(teff_process *p, teffi_waiting *w)
     return p->cancel || p->urgent.head || p->mail.head;
 }
 
-static bool has_answer(teff_process *p, teffi_waiting *w)
+static bool has_awaited_event(teff_process *p, teffi_waiting *w)
 {
     (void)p;
     return w->answer != NULL;
 }
 
-static bool has_answer_or_cancel(teff_process *p, teffi_waiting *w)
+static bool has_awaited_event_or_cancel(teff_process *p, teffi_waiting *w)
 {
     return w->answer || p->cancel;
 }
 
-static bool was_again(teff_process *p, teffi_waiting *w)
+static bool again_was_taken(teff_process *p, teffi_waiting *w)
 {
     (void)w;
     return !p->again_queued;
 }
 
-static void hold(teff_process *p, teffi_event *event)
+static void hold_event(teff_process *p, teffi_event *event)
 {
     if (p->held)
         teffi_event_free(p, p->held);
@@ -108,8 +98,8 @@ static void hold(teff_process *p, teffi_event *event)
 teff_err teff_process_receive(teff_process *me, teff_event *event)
 {
     teffi_waiting w = {.ready = has_event};
-    (void)teff_reschedule();
-    hold(me, NULL);
+    (void)teff_yield();
+    hold_event(me, NULL);
     teff_err err = teffi_process_wait(me, &w);
     if (err)
         return err;
@@ -119,19 +109,19 @@ teff_err teff_process_receive(teff_process *me, teff_event *event)
         *event = (teff_event){.kind = TEFF_EVENT_CANCEL};
         return TEFF_OK;
     }
-    hold(me, teffi_events_pop(me->urgent.head ? &me->urgent : &me->mail));
+    hold_event(me, teffi_events_pop(me->urgent.head ? &me->urgent : &me->mail));
     *event = ((teffi_event *)me->held)->event;
     return TEFF_OK;
 }
 
-teff_err teff_process_start(teff_process *me, uint32_t command, uint64_t tag, const void *data,
-                            size_t len)
+teff_err teff_process_command(teff_process *me, uint32_t command, uint64_t tag, const void *data,
+                              size_t len)
 {
     teff_err err;
-    (void)teff_reschedule();
-    teffi_yield *yield = teffi_yield_new(me, command, tag, data, len, &err);
-    if (yield)
-        teffi_yield_dispatch(me, yield);
+    (void)teff_yield();
+    teffi_command *c = teffi_command_new(me, command, tag, data, len, &err);
+    if (c)
+        teffi_command_dispatch(me, c);
     return err;
 }
 
@@ -139,16 +129,16 @@ teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, 
                           teff_event *reply)
 {
     teff_err err;
-    teffi_yield *yield = teffi_yield_new(me, command, 0, data, len, &err);
-    if (!yield)
+    teffi_command *c = teffi_command_new(me, command, 0, data, len, &err);
+    if (!c)
         return err;
-    hold(me, NULL);
-    teffi_waiting w = {.ready = has_answer, .blocked = true, .awaits = &yield->e};
-    teffi_yield_dispatch(me, yield);
+    hold_event(me, NULL);
+    teffi_waiting w = {.ready = has_awaited_event, .blocked = true, .awaits = &c->e};
+    teffi_command_dispatch(me, c);
     err = teffi_process_wait(me, &w);
     if (err)
         return err;
-    hold(me, w.answer);
+    hold_event(me, w.answer);
     teffi_process_count(me, 0, 1, 0);
     if (reply)
         *reply = w.answer->event;
@@ -157,25 +147,25 @@ teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, 
 
 teff_err teff_process_sleep(teff_process *me, uint32_t ms)
 {
-    teffi_ticker *ticker = teffi_ticker_set(me, ms * 1000000ull, 0);
-    if (!ticker)
+    teffi_timer_event *timer = teffi_timer_event_set(me, ms * 1000000ull, 0);
+    if (!timer)
         return TEFF_E_NOMEM;
-    teffi_waiting w = {.ready = has_answer_or_cancel, .blocked = true, .awaits = &ticker->e};
+    teffi_waiting w = {.ready = has_awaited_event_or_cancel, .blocked = true, .awaits = &timer->e};
     teff_err err = teffi_process_wait(me, &w);
     if (w.answer) {
         teffi_event_free(me, w.answer);
         return TEFF_OK;
     }
-    teffi_ticker_cancel(me, ticker);
+    teffi_timer_event_cancel(me, timer);
     return err ? err : TEFF_E_CANCELLED;
 }
 
-teff_err teff_process_pause(teff_process *me)
+teff_err teff_process_yield(teff_process *me)
 {
     teffi_exec *exec = me->system->exec;
-    teffi_waiting w = {.ready = was_again};
-    if (!me->fiber && exec->ops->help)
-        (void)exec->ops->help(exec);
-    teffi_process_again(me);
+    teffi_waiting w = {.ready = again_was_taken};
+    if (!me->fiber && exec->ops->run_nested)
+        (void)exec->ops->run_nested(exec);
+    teffi_process_push_again(me);
     return teffi_process_wait(me, &w);
 }

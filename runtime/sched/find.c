@@ -1,137 +1,154 @@
-/* find.c - where a worker looks for its next group.
- * Way:     next slot (bounded run) -> own deque -> global queue (one, and a batch) -> steal half
- * Threads: the worker that holds the slot.
- * Source:  the scheduler seeds' order; every 61st pick looks elsewhere first, so nothing starves
- *          behind newest-first work */
-#include <stddef.h>
-#include "sched/worker.h"
+/* find.c - where a worker looks for its next group. Every 61st pick, and one every 10 ms, is a fair
+ * pick: it begins with the oldest work, so that newest-first order starves nothing. */
+#include "sched/find.h"
 
-/* Hand-offs in a row: a chatty pair may have as much as one group's items in one go. Then the
- * oldest of the deque or the global queue gets its turn. */
-enum { HANDOFFS_MAX = 256 };
-enum { FAIR_EVERY = 61 }; /* other picks; a prime, so that it does not fall into step with them */
-enum { ROUNDS_TIGHT = 4, ROUNDS = 16 };
+#include "base/hash.h"
+#include "sched/idle.h"
 
-static teffi_group *newest(teffi_slot *slot)
+/* Picks from the LIFO slot in a row, then a fair pick; as many as one run of a group may handle
+ * items. */
+enum { LIFO_PICKS_MAX = 256 };
+enum { FAIR_EVERY = 61 }; /* picks, without those from the LIFO slot; a prime, as in Go */
+enum { FAIR_MS = 10 };    /* coarse clock; for turns so long that 61 picks take too much time */
+enum {
+    ROUNDS_TIGHT = 4,
+    ROUNDS = 16
+}; /* of a search; the first ones without a yield of the core */
+
+/* ---- own and global queues ---- */
+
+static teffi_group *count_local_pick(teffi_processor *p, teffi_group *group)
 {
-    teffi_group *group = teffi_deque_pop(&slot->deque);
     if (group)
-        teffi_count_add(&slot->counts.local, 1);
+        teffi_counter_add(&p->counters.local, 1);
     return group;
 }
 
-static teffi_group *oldest(teffi_slot *slot)
+static teffi_group *pop_oldest(teffi_processor *p)
 {
     void *group;
-    if (!teffi_deque_steal(&slot->deque, &group, 1))
-        return NULL;
-    teffi_count_add(&slot->counts.local, 1);
-    return group;
+    return teffi_deque_steal(&p->deque, &group, 1) ? count_local_pick(p, group) : NULL;
 }
 
-static teffi_group *global_one(teffi_worker *w)
+static teffi_group *pop_global(teffi_worker *w)
 {
     teffi_group *group;
-    if (!teffi_runqueue_pop(&w->real->queue, &group, 1))
+    if (!teffi_runqueue_pop(&w->sched->queue, &group, 1))
         return NULL;
-    teffi_count_add(&w->slot->counts.global, 1);
+    teffi_counter_add(&w->processor->counters.global, 1);
     return group;
 }
 
-/* batch[1..n) into the deque so that batch[1] is popped first. What has no room goes back. */
-static void keep_rest(teffi_real *real, teffi_slot *slot, teffi_group **batch, unsigned n)
+/* Push batch[1..n) to the deque, so that batch[1] will be popped first. out: batch[0]. */
+static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
 {
+    teffi_processor *p = w->processor;
     for (unsigned i = n; i-- > 1;)
-        if (!teffi_deque_push(&slot->deque, batch[i]))
-            teffi_runqueue_push(&real->queue, batch[i]);
-    (void)teffi_keeps_not(slot);
+        if (!teffi_deque_push(&p->deque, w->batch[i]))
+            teffi_runqueue_push(&w->sched->queue, w->batch[i]);
+    (void)teffi_processor_open(p);
     if (n > 1)
-        teffi_wake_one(real);
-}
-
-/* One to run, and a fair share of the rest. */
-static teffi_group *global_batch(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    unsigned share = teffi_runqueue_count(&real->queue) /
-                     atomic_load_explicit(&real->n_active, memory_order_relaxed);
-    if (share > real->take_max)
-        share = real->take_max;
-    unsigned n = teffi_runqueue_pop(&real->queue, w->batch, 1 + share);
-    if (!n)
-        return NULL;
-    teffi_count_add(&w->slot->counts.global, 1);
-    keep_rest(real, w->slot, w->batch, n);
+        teffi_wake_one(w->sched);
     return w->batch[0];
 }
 
-/* What newest-first work would starve: by turns the global queue and the deque's old end. */
-static teffi_group *fair(teffi_worker *w)
+/* Pop one group to run and, into the deque, this processor's share of the others. */
+static teffi_group *pop_global_batch(teffi_worker *w)
 {
-    bool global_first = w->slot->fairs++ % 2;
-    teffi_group *group = global_first ? global_one(w) : oldest(w->slot);
+    teffi_sched *sched = w->sched;
+    unsigned share = teffi_runqueue_count(&sched->queue) /
+                     atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+    if (share > sched->take_max)
+        share = sched->take_max;
+    unsigned n = teffi_runqueue_pop(&sched->queue, w->batch, 1 + share);
+    if (!n)
+        return NULL;
+    teffi_counter_add(&w->processor->counters.global, 1);
+    return queue_rest_locally(w, n);
+}
+
+/* Pick the oldest work, alternately from the global queue and from the deque. */
+static teffi_group *pick_fair(teffi_worker *w, uint32_t now_ms)
+{
+    teffi_processor *p = w->processor;
+    p->fair_ms = now_ms;
+    bool global_first = p->fair_picks++ % 2;
+    teffi_group *group = global_first ? pop_global(w) : pop_oldest(p);
     if (group)
         return group;
-    return global_first ? oldest(w->slot) : global_one(w);
+    return global_first ? pop_oldest(p) : pop_global(w);
 }
 
-static teffi_group *local(teffi_worker *w)
+static void check_local_batch(teffi_worker *w)
 {
-    teffi_slot *slot = w->slot;
+    teffi_processor *p = w->processor;
+    teffi_batch_verdict verdict =
+        teffi_local_batch_check(&p->batch, w->sched->exec.platform, &w->preemptions);
+    if (verdict == TEFFI_BATCH_NOT_SAMPLED)
+        return;
+    if (verdict == TEFFI_BATCH_SHARED)
+        (void)teffi_processor_open(p);
+    if (teffi_deque_count(&p->deque) && !teffi_processor_is_closed(p))
+        teffi_wake_one(w->sched);
+}
+
+static teffi_group *pick_local(teffi_worker *w)
+{
+    teffi_processor *p = w->processor;
     teffi_group *group;
-    slot->tick++;
-    if (slot->alone.brought)
-        teffi_help_look(w);
-    /* Two that hand over to each other, each with many turns in place, are no more entitled. */
-    slot->handoffs += w->directs_unseen;
-    w->directs_unseen = 0;
-    if (slot->handoffs++ < HANDOFFS_MAX && (group = teffi_slot_take_next(slot)))
+    uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
+    bool fair = now_ms - p->fair_ms >= FAIR_MS;
+    p->tick++;
+    if (p->batch.exists)
+        check_local_batch(w);
+    /* Turns in place count as picks, so that groups cannot use them to extend their hand-offs. */
+    p->lifo_picks += w->direct.unseen;
+    w->direct.unseen = 0;
+    if (!fair && p->lifo_picks++ < LIFO_PICKS_MAX && (group = teffi_processor_take_lifo(p)))
         return group;
-    bool used_up = slot->handoffs > HANDOFFS_MAX;
-    slot->handoffs = 0;
-    if ((used_up || ++slot->picks % FAIR_EVERY == 0) && (group = fair(w)))
+    fair |= p->lifo_picks > LIFO_PICKS_MAX;
+    p->lifo_picks = 0;
+    if ((fair || ++p->picks % FAIR_EVERY == 0) && (group = pick_fair(w, now_ms)))
         return group;
-    return (group = teffi_slot_take_next(slot)) ? group : newest(slot);
+    group = teffi_processor_take_lifo(p);
+    return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));
 }
 
-/* ---- other workers' work ---- */
+/* ---- stealing ---- */
 
-static void count_stolen(teffi_slot *slot, unsigned n)
+/* Items that this processor's workers have handled: what policy/backoff.h compares. */
+static uint64_t items_handled(const teffi_processor *p)
 {
-    teffi_count_add(&slot->counts.stolen, 1);
-    teffi_count_add(&slot->counts.steals, n);
+    return atomic_load_explicit(&p->runs, memory_order_relaxed) +
+           atomic_load_explicit(&p->items, memory_order_relaxed);
 }
 
-static teffi_group *steal_from(teffi_worker *w, teffi_slot *victim)
+static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
 {
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
+    teffi_processor *p = w->processor;
     unsigned n = teffi_deque_steal(&victim->deque, out, TEFFI_STEAL_MAX);
     if (!n)
         return NULL;
     for (unsigned i = 0; i < n; i++)
         w->batch[i] = out[i];
-    count_stolen(w->slot, n);
-    teffi_nap_stole(w, victim);
-    keep_rest(w->real, w->slot, w->batch, n);
-    return w->batch[0];
+    teffi_counter_add(&p->counters.stolen, 1);
+    teffi_counter_add(&p->counters.steals, n);
+    if (!p->backoff.since_ns)
+        teffi_backoff_measure(&p->backoff, victim, items_handled(p) + items_handled(victim),
+                              teffi_now(w->sched->exec.platform));
+    return queue_rest_locally(w, n);
 }
 
-static uint64_t draw(teffi_slot *slot) /* xorshift64 */
+static teffi_group *steal_from_any(teffi_worker *w)
 {
-    slot->rng ^= slot->rng << 13;
-    slot->rng ^= slot->rng >> 7;
-    slot->rng ^= slot->rng << 17;
-    return slot->rng;
-}
-
-static teffi_group *steal(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    unsigned at = (unsigned)(draw(w->slot) % real->n_slots);
-    for (unsigned i = 0; i < real->n_slots; i++, at++) {
-        teffi_slot *victim = &real->slots[at % real->n_slots];
-        /* The deque's line first: it is there from the last round, unless something came. */
-        bool open = victim != w->slot && teffi_deque_count(&victim->deque) && !teffi_keeps(victim);
+    teffi_sched *sched = w->sched;
+    unsigned at = (unsigned)(teffi_random_next(&w->processor->rng) % sched->n_processors);
+    for (unsigned i = 0; i < sched->n_processors; i++, at++) {
+        teffi_processor *victim = &sched->processors[at % sched->n_processors];
+        /* Load the count first: unless it changed, its cache line is still in this core's cache. */
+        bool open = victim != w->processor && teffi_deque_count(&victim->deque) &&
+                    !teffi_processor_is_closed(victim);
         teffi_group *group = open ? steal_from(w, victim) : NULL;
         if (group)
             return group;
@@ -139,13 +156,13 @@ static teffi_group *steal(teffi_worker *w)
     return NULL;
 }
 
-static teffi_group *search(teffi_worker *w)
+static teffi_group *search_all(teffi_worker *w)
 {
     for (unsigned round = 0; round < ROUNDS; round++) {
-        teffi_group *group = global_batch(w);
-        if (group || (group = steal(w)))
+        teffi_group *group = pop_global_batch(w);
+        if (group || (group = steal_from_any(w)))
             return group;
-        if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
+        if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
             return NULL;
         if (round < ROUNDS_TIGHT)
             teffi_cpu_relax();
@@ -155,59 +172,77 @@ static teffi_group *search(teffi_worker *w)
     return NULL;
 }
 
-/* Multilevel: the odds that a pick is not of level 0. */
-static teffi_group *longer(teffi_worker *w)
+/* Sleep if the last steals did not pay (policy/backoff.h). */
+__attribute__((noinline)) static void back_off(teffi_worker *w)
+{
+    const teffi_platform *platform = w->sched->exec.platform;
+    teffi_backoff *b = &w->processor->backoff;
+    if (!b->since_ns)
+        return;
+    uint64_t from = teffi_now(platform), before = items_handled(b->victim);
+    uint64_t ns = teffi_backoff_judge(b, items_handled(w->processor) + before, from);
+    if (!ns)
+        return;
+    teffi_back_off(w, ns, from);
+    teffi_backoff_slept(b, items_handled(b->victim) - before, from, teffi_now(platform));
+}
+
+/* ---- all together ---- */
+
+/* Policy multilevel: with probability 1 - levels->chance, pick a group of level 1 or 2. */
+static teffi_group *pick_longer(teffi_worker *w)
 {
     teffi_group *group;
-    teffi_levels *levels = w->real->levels;
+    teffi_levels *levels = w->sched->levels;
     if (!levels || !atomic_load_explicit(&levels->longer, memory_order_relaxed) ||
-        draw(w->slot) % TEFFI_CHANCE_ONE <
+        teffi_random_next(&w->processor->rng) % TEFFI_CHANCE_ONE <
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
-        !teffi_runqueue_pop_by(&w->real->queue, &group, 1, teffi_levels_pop_longer))
+        !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_longer))
         return NULL;
-    w->slot->tick++;
-    teffi_count_add(&w->slot->counts.global, 1);
+    w->processor->tick++;
+    teffi_counter_add(&w->processor->counters.global, 1);
     return group;
+}
+
+/* The deque is empty, so all groups of the local batch were picked. */
+static void end_local_batch(teffi_processor *p)
+{
+    if (!p->batch.exists)
+        return;
+    p->batch.exists = false;
+    (void)teffi_processor_open(p);
 }
 
 teffi_group *teffi_find_near(teffi_worker *w)
 {
-    teffi_laters_due(w); /* a few turns of others' may take long */
-    teffi_group *group = local(w);
+    teffi_processor *p = w->processor;
+    if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
+        teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
+    teffi_group *group = pick_local(w);
     if (!group) {
-        teffi_help_over(w->slot);
-        group = global_batch(w);
+        end_local_batch(p);
+        group = pop_global_batch(w);
     }
-    /* While others have work, what was put off can wait, and more may come to it. */
-    if (!group && teffi_laters_any(w->slot))
-        group = steal(w);
-    if (!group && teffi_laters_run(w->slot))
-        group = local(w);
+    /* Steal before running deferred work: the later it runs, the more requests it serves. */
+    if (!group && teffi_deferral_exists(&p->deferral))
+        group = steal_from_any(w);
+    if (!group && teffi_deferral_run(&p->deferral))
+        group = pick_local(w);
     return group;
 }
 
 teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
-    teffi_group *group = w->real->special ? longer(w) : NULL;
+    teffi_group *group = w->sched->runs_extended ? pick_longer(w) : NULL;
     if (!group)
         group = teffi_find_near(w);
-    if (!group && teffi_laters_any(w->slot))
-        return NULL; /* put off anew */
+    if (!group && teffi_deferral_exists(&w->processor->deferral))
+        return NULL; /* work was deferred again while deferred work ran */
     if (!group && patient)
-        teffi_nap(w);
+        back_off(w);
     if (!group && teffi_search_begin(w))
-        group = search(w);
+        group = search_all(w);
     if (group && w->searching)
         teffi_search_end(w);
     return group;
-}
-
-bool teffi_any_work(teffi_real *real)
-{
-    if (teffi_runqueue_count(&real->queue))
-        return true;
-    for (unsigned i = 0; i < real->n_slots; i++)
-        if (teffi_deque_count(&real->slots[i].deque) && !teffi_keeps(&real->slots[i]))
-            return true;
-    return false;
 }

@@ -1,737 +1,312 @@
-/* idle.c - who sleeps, who is woken, who holds which slot.
- * Way:     ready -> wake_one -> a parked worker; find (nothing) -> park; blocking -> hand over
- * States:  teffi_worker_state; lists and states under idle_lock
- * Threads: any.
- * Source:  tests/model/park.pml
- *
- * No wake-up is lost, since both sides write, then look (all seq_cst): a pusher makes work visible,
- * then reads idle_word; a worker announces itself in idle_word (one step: searching - 1, idle + 1),
- * then looks at every queue. A pusher that saw a searcher leaves the work to it: the last searcher
- * that stops with success looks at every queue once more and wakes the next. A deque that its slot
- * keeps (help.c) is no queue in this; who lets others in is a pusher. */
-#include <stddef.h>
-#include "base/bug.h"
-#include "base/pool.h"
-#include "sched/worker.h"
+/* idle.c - idle workers: waking, searching, parking. */
+#include "sched/idle.h"
 
-enum { SEARCHING = 1, IDLE = 1 << 16, SEARCHING_MASK = IDLE - 1 };
+#include "sched/scheduler.h"
 
-/* ---- lists, idle_lock held ---- */
+#define SPARE_NS 10000000000u /* a thread that was spare for so long ends */
+/* The longest sleep of a worker that has timers. While the machine is suspended, the timers' clock
+ * advances but a thread's timeout does not: afterwards a timer is late by this at most. */
+#define SLEEP_MAX_NS 2000000000u
+#define MS_NS 1000000u
 
-static void add_first(teffi_worker_list *list, teffi_worker *w)
+void teffi_monitor_wake(teffi_sched *sched)
 {
-    w->prev = NULL;
-    w->next = list->head;
-    *(list->head ? &list->head->prev : &list->tail) = w;
-    list->head = w;
-}
-
-static void add_last(teffi_worker_list *list, teffi_worker *w)
-{
-    w->next = NULL;
-    w->prev = list->tail;
-    *(list->tail ? &list->tail->next : &list->head) = w;
-    list->tail = w;
-}
-
-static void take_out(teffi_worker_list *list, teffi_worker *w)
-{
-    *(w->prev ? &w->prev->next : &list->head) = w->next;
-    *(w->next ? &w->next->prev : &list->tail) = w->prev;
-    w->prev = w->next = NULL;
-}
-
-static void lock(teffi_real *real)
-{
-    pthread_mutex_lock(&real->idle_lock);
-}
-
-static void unlock(teffi_real *real)
-{
-    pthread_mutex_unlock(&real->idle_lock);
-}
-
-/* Into the idle list; parked ones first, since waking them costs less than a hand-over. */
-static void idle_add(teffi_worker *w, teffi_worker_state state)
-{
-    teffi_real *real = w->real;
-    w->state = state;
-    if (state == TEFFI_WORKER_PARKED) {
-        add_first(&real->idle, w);
-        real->n_parked++;
-    } else {
-        add_last(&real->idle, w);
-    }
-    uint32_t change = IDLE - (w->searching ? SEARCHING : 0u);
-    w->searching = false;
-    atomic_fetch_add_explicit(&real->idle_word, change, memory_order_seq_cst);
-}
-
-static void monitor_wake(teffi_real *real)
-{
-    if (!real->monitor_asleep)
+    if (!sched->monitor_asleep)
         return;
-    real->monitor_asleep = false;
-    teffi_warn_tick(real, teffi_now(real->exec.platform));
-    teffi_parker_wake(&real->monitor_parker);
+    sched->monitor_asleep = false;
+    teffi_coarse_ms_set(&sched->exec, (uint32_t)(teffi_now(sched->exec.platform) / MS_NS));
+    teffi_parker_wake(&sched->monitor_parker);
 }
 
-/* Out of the idle list, in another state; searching: as a searcher. */
-static void idle_del(teffi_worker *w, teffi_worker_state state, bool searching)
+/* ---- the idle list ---- */
+
+void teffi_idle_add(teffi_worker *w, teffi_worker_state state)
 {
-    teffi_real *real = w->real;
-    take_out(&real->idle, w);
+    teffi_sched *sched = w->sched;
+    w->state = state;
+    if (state == TEFFI_WORKER_PARKED) { /* first: to wake it is cheaper than a hand-over */
+        teffi_worker_list_push_first(&sched->idle, w);
+        sched->n_parked++;
+    } else {
+        teffi_worker_list_push_last(&sched->idle, w);
+    }
+    uint32_t change = TEFFI_IDLE - (w->searching ? TEFFI_SEARCHING : 0u);
+    w->searching = false;
+    atomic_fetch_add_explicit(&sched->idle_word, change, memory_order_seq_cst);
+}
+
+void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching)
+{
+    teffi_sched *sched = w->sched;
+    teffi_worker_list_remove(&sched->idle, w);
     if (w->state == TEFFI_WORKER_PARKED)
-        real->n_parked--;
+        sched->n_parked--;
     w->state = state;
     w->searching = searching;
-    atomic_fetch_add_explicit(&real->idle_word, (searching ? SEARCHING : 0u) - IDLE,
+    atomic_fetch_add_explicit(&sched->idle_word, (searching ? TEFFI_SEARCHING : 0u) - TEFFI_IDLE,
                               memory_order_seq_cst);
-    monitor_wake(real);
+    teffi_monitor_wake(sched);
 }
 
-static void hold(teffi_worker *w, teffi_slot *slot)
+teffi_processor *teffi_idle_lend(teffi_sched *sched)
 {
-    w->slot = slot;
-    slot->worker = w;
-    /* relaxed: its thread is parked, or is the caller */
-    atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
-}
-
-static teffi_slot *let_go(teffi_worker *w)
-{
-    teffi_slot *slot = w->slot;
-    w->slot = NULL;
-    slot->worker = NULL;
-    (void)teffi_keeps_not(slot);
-    return slot;
-}
-
-static void no_more_waiting(teffi_real *real)
-{
-    if (!real->waiting.head)
-        atomic_fetch_and_explicit(&real->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
-                                  memory_order_relaxed);
-}
-
-static void to_spare(teffi_worker *w)
-{
-    w->state = TEFFI_WORKER_SPARE;
-    add_first(&w->real->spare, w);
-}
-
-/* A slot for the one that has waited longest. */
-static teffi_worker *promote(teffi_real *real, teffi_slot *slot)
-{
-    teffi_worker *heir = real->waiting.head;
-    take_out(&real->waiting, heir);
-    no_more_waiting(real);
-    heir->state = TEFFI_WORKER_RUNNING;
-    hold(heir, slot);
-    return heir;
-}
-
-/* A slot whose worker went into a blocking region gets another thread, as a searcher that is
- * counted already. Without one the slot is free: its work can be stolen. */
-static teffi_worker *staff(teffi_real *real, teffi_slot *slot)
-{
-    teffi_worker *w = real->spare.head;
-    if (w) {
-        take_out(&real->spare, w);
-        w->state = TEFFI_WORKER_RUNNING;
-        w->searching = true;
-        hold(w, slot);
-        return w;
-    }
-    if (teffi_worker_start(real, slot, true))
+    teffi_worker *w = sched->idle.head;
+    if (!w)
         return NULL;
-    if (teffi_slot_in_use(real, slot)) {
-        slot->next_free = real->free_slots;
-        real->free_slots = slot;
-    }
-    atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-    return NULL;
+    bool parked = w->state == TEFFI_WORKER_PARKED;
+    teffi_idle_remove(w, TEFFI_WORKER_OUT, false);
+    if (parked)
+        teffi_worker_make_spare(w);
+    return teffi_processor_release(w);
+}
+
+void teffi_set_running(teffi_worker *w, teffi_processor *p)
+{
+    if (w->state == TEFFI_WORKER_LOST)
+        teffi_worker_list_remove(&w->sched->lost, w);
+    w->state = TEFFI_WORKER_RUNNING;
+    teffi_processor_assign(p, w);
 }
 
 /* ---- waking ---- */
 
-static bool nobody_to_wake(uint32_t word)
+static bool none_needs_waking(uint32_t word)
 {
-    return (word & SEARCHING_MASK) != 0 || word < IDLE;
+    return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
 }
 
-static void wake_slowly(teffi_real *real)
+static void wake_one_locked(teffi_sched *sched)
 {
-    lock(real);
-    teffi_worker *w = real->idle.head;
-    if (real->stopping ||
-        nobody_to_wake(atomic_load_explicit(&real->idle_word, memory_order_seq_cst))) {
-        unlock(real);
-        return;
-    }
-    if (w->state == TEFFI_WORKER_PARKED) {
-        idle_del(w, TEFFI_WORKER_RUNNING, true);
-        teffi_count_add(&w->slot->counts.wakes, 1);
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = sched->idle.head;
+    if (sched->stopping ||
+        none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
+        w = NULL;
+    } else if (w->state == TEFFI_WORKER_PARKED) {
+        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, true);
+        teffi_counter_add(&w->processor->counters.wakes, 1);
     } else {
-        idle_del(w, TEFFI_WORKER_OUT, true);
-        w->searching = false; /* the one that staffs the slot searches */
-        w = staff(real, let_go(w));
+        w = teffi_processor_staff_or_free(sched, teffi_idle_lend(sched));
     }
-    unlock(real);
+    pthread_mutex_unlock(&sched->idle_lock);
     if (w)
         teffi_parker_wake(&w->parker);
 }
 
-void teffi_wake_one(teffi_real *real)
+void teffi_wake_one(teffi_sched *sched)
 {
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
-    if (!nobody_to_wake(atomic_load_explicit(&real->idle_word, memory_order_seq_cst)))
-        wake_slowly(real);
+    if (!none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst)))
+        wake_one_locked(sched);
 }
 
-bool teffi_none_idle(teffi_real *real)
+bool teffi_none_idle(teffi_sched *sched)
 {
-    return !atomic_load_explicit(&real->idle_word, memory_order_relaxed);
+    return !atomic_load_explicit(&sched->idle_word, memory_order_relaxed);
 }
 
 bool teffi_search_begin(teffi_worker *w)
 {
-    teffi_real *real = w->real;
-    uint32_t word = atomic_load_explicit(&real->idle_word, memory_order_relaxed);
-    uint32_t searchers_max = (atomic_load_explicit(&real->n_active, memory_order_relaxed) + 1) / 2;
-    while (!w->searching && (word & SEARCHING_MASK) < searchers_max)
-        w->searching = atomic_compare_exchange_weak_explicit(
-            &real->idle_word, &word, word + SEARCHING, memory_order_seq_cst, memory_order_relaxed);
+    teffi_sched *sched = w->sched;
+    uint32_t word = atomic_load_explicit(&sched->idle_word, memory_order_relaxed);
+    uint32_t searchers_max = (atomic_load_explicit(&sched->n_active, memory_order_relaxed) + 1) / 2;
+    while (!w->searching && (word & TEFFI_SEARCHING_MASK) < searchers_max)
+        w->searching =
+            atomic_compare_exchange_weak_explicit(&sched->idle_word, &word, word + TEFFI_SEARCHING,
+                                                  memory_order_seq_cst, memory_order_relaxed);
     return w->searching;
 }
 
 void teffi_search_end(teffi_worker *w)
 {
-    teffi_real *real = w->real;
+    teffi_sched *sched = w->sched;
     w->searching = false;
     /* seq_cst: a pusher that saw this searcher made its work visible before this step */
-    uint32_t word = atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-    if ((word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real))
-        teffi_wake_one(real);
+    uint32_t word =
+        atomic_fetch_sub_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
+    if ((word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&
+        teffi_processors_have_work(sched))
+        teffi_wake_one(sched);
 }
 
-void teffi_slot_poke(teffi_real *real, teffi_slot *slot)
+/* ---- without a processor; idle_lock held ---- */
+
+/* Are there more threads than active processors? Extra ones run beside turns that block or are
+ * long.
+ */
+static bool has_surplus_threads(const teffi_sched *sched)
 {
-    lock(real);
-    teffi_worker *w = slot->worker;
-    if (w && (w->state == TEFFI_WORKER_PARKED ||
-              atomic_load_explicit(&w->napping, memory_order_seq_cst)))
-        teffi_parker_wake(&w->parker);
-    unlock(real);
+    return atomic_load_explicit(&sched->n_threads, memory_order_relaxed) >
+           atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+}
+
+/* If w was spare for SPARE_NS and there are surplus threads, its thread ends. out: true: it
+ * does. */
+static bool retire_spare(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    if (w->state != TEFFI_WORKER_SPARE || !has_surplus_threads(sched) ||
+        teffi_now(sched->exec.platform) < w->sleeps_until_ns)
+        return false;
+    teffi_worker_list_remove(&sched->spare, w);
+    w->state = TEFFI_WORKER_ENDED;
+    w->next = sched->ended;
+    sched->ended = w;
+    atomic_fetch_sub_explicit(&sched->n_threads, 1, memory_order_relaxed);
+    teffi_monitor_wake(sched); /* the monitor joins the thread */
+    return true;
+}
+
+/* Also sets sleeps_until_ns. out: the longest time to sleep. */
+static uint64_t spare_timeout_ns(teffi_worker *w)
+{
+    bool is_limited = w->state == TEFFI_WORKER_SPARE && has_surplus_threads(w->sched);
+    w->sleeps_until_ns = is_limited ? teffi_now(w->sched->exec.platform) + SPARE_NS : UINT64_MAX;
+    return is_limited ? SPARE_NS : UINT64_MAX;
+}
+
+static bool wait_for_processor_locked(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    uint64_t timeout_ns = spare_timeout_ns(w);
+    while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
+        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower returned its processor */
+            teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
+            break;
+        }
+        pthread_mutex_unlock(&sched->idle_lock);
+        teffi_parker_wait(&w->parker, timeout_ns);
+        pthread_mutex_lock(&sched->idle_lock);
+        if (retire_spare(w))
+            break;
+        timeout_ns = spare_timeout_ns(w);
+    }
+    return w->processor != NULL;
+}
+
+bool teffi_wait_for_processor(teffi_worker *w)
+{
+    pthread_mutex_lock(&w->sched->idle_lock);
+    bool got = wait_for_processor_locked(w);
+    pthread_mutex_unlock(&w->sched->idle_lock);
+    return got;
+}
+
+bool teffi_regain_processor(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    pthread_mutex_lock(&sched->idle_lock);
+    bool ends = sched->stopping || w->state == TEFFI_WORKER_ENDED;
+    teffi_processor *p = ends ? NULL : teffi_processor_take_free(sched);
+    if (p) {
+        teffi_set_running(w, p);
+    } else if (!ends) {
+        if (w->state == TEFFI_WORKER_LOST)
+            teffi_worker_list_remove(&sched->lost, w);
+        teffi_worker_make_spare(w);
+    }
+    bool got = p || (!ends && wait_for_processor_locked(w));
+    pthread_mutex_unlock(&sched->idle_lock);
+    return got;
+}
+
+void teffi_attend(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    if (w->searching)
+        teffi_search_end(w);
+    pthread_mutex_lock(&sched->idle_lock);
+    if (sched->waiting.head && !sched->stopping) {
+        teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
+        teffi_worker_make_spare(w);
+        teffi_parker_wake(&next->parker);
+        (void)wait_for_processor_locked(w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
 }
 
 /* ---- parking ---- */
 
-/* Sleep without a slot until one is given. false: the end. */
-static bool wait_for_slot(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    lock(real);
-    while (w->state != TEFFI_WORKER_RUNNING && !real->stopping) {
-        if (w->state == TEFFI_WORKER_PARKED) { /* by a visitor that went; now it is awake */
-            idle_del(w, TEFFI_WORKER_RUNNING, false);
-            break;
-        }
-        w->sleeps_until_ns = UINT64_MAX;
-        unlock(real);
-        teffi_parker_wait(&w->parker, UINT64_MAX);
-        lock(real);
-    }
-    bool got = w->slot != NULL;
-    unlock(real);
-    return got;
-}
-
 /* idle_lock held. */
-static uint64_t sleep_ns(teffi_worker *w)
+static uint64_t park_timeout_ns(teffi_worker *w)
 {
-    uint64_t due = teffi_wheel_next(&w->slot->wheel);
+    uint64_t due = teffi_wheel_next(&w->processor->wheel);
     w->sleeps_until_ns = due;
     if (due == UINT64_MAX)
         return UINT64_MAX;
-    uint64_t now = teffi_now(w->real->exec.platform);
-    return due > now ? due - now : 0;
+    uint64_t now = teffi_now(w->sched->exec.platform);
+    uint64_t left = due > now ? due - now : 0;
+    return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;
 }
 
-/* Take back the announcement, unless somebody woke this worker or took its slot meanwhile. */
-static teffi_worker_state unpark(teffi_worker *w, bool searching)
+/* Take back the announcement, unless this worker was woken or lost its processor. */
+static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
 {
-    lock(w->real);
+    pthread_mutex_lock(&w->sched->idle_lock);
     if (w->state == TEFFI_WORKER_PARKED)
-        idle_del(w, TEFFI_WORKER_RUNNING, searching);
+        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
     teffi_worker_state state = w->state;
-    unlock(w->real);
+    pthread_mutex_unlock(&w->sched->idle_lock);
     return state;
 }
 
 void teffi_park(teffi_worker *w)
 {
-    teffi_real *real = w->real;
-    lock(real);
-    if (real->stopping || real->waiting.head || !teffi_slot_in_use(real, w->slot)) {
-        unlock(real);
+    teffi_sched *sched = w->sched;
+    pthread_mutex_lock(&sched->idle_lock);
+    if (sched->stopping || sched->waiting.head || !teffi_processor_is_active(sched, w->processor)) {
+        pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop attends, or leaves the slot */
+        return; /* the loop calls teffi_attend or teffi_scale_leave, or ends */
     }
-    idle_add(w, TEFFI_WORKER_PARKED);
-    teffi_count_add(&w->slot->counts.parks, 1);
-    uint64_t timeout_ns = sleep_ns(w); /* after announcing: a timer set later pokes */
-    unlock(real);
-    bool found = teffi_any_work(real);
-    if (!found) {
-        teffi_pool_idle();
+    teffi_idle_add(w, TEFFI_WORKER_PARKED);
+    teffi_counter_add(&w->processor->counters.parks, 1);
+    /* Load the next timer after idle_add: a timer that is set later pokes w. */
+    uint64_t timeout_ns = park_timeout_ns(w);
+    pthread_mutex_unlock(&sched->idle_lock);
+    bool found = teffi_processors_have_work(sched);
+    if (!found)
         teffi_parker_wait(&w->parker, timeout_ns);
-    }
-    if (unpark(w, found) == TEFFI_WORKER_RUNNING)
+    if (leave_parked(w, found) == TEFFI_WORKER_RUNNING)
         return;
-    /* The slot is another's now. What was found may have been left to this worker. */
+    /* Another worker has the processor now. The work that was found still needs a worker: pushers
+     * may have relied on this one. */
     if (found)
-        teffi_wake_one(real);
-    (void)wait_for_slot(w);
+        teffi_wake_one(sched);
+    (void)teffi_wait_for_processor(w);
 }
 
-/* ---- blocking regions and slots ---- */
+/* ---- back-off ---- */
 
-static teffi_slot *slot_of_idle(teffi_real *real)
+void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
 {
-    teffi_worker *w = real->idle.head;
-    if (!w)
-        return NULL;
-    if (w->state == TEFFI_WORKER_PARKED) {
-        idle_del(w, TEFFI_WORKER_SPARE, false);
-        to_spare(w);
-    } else {
-        idle_del(w, TEFFI_WORKER_OUT, false);
-    }
-    return let_go(w);
-}
-
-void teffi_attend(teffi_worker *w)
-{
-    teffi_real *real = w->real;
+    teffi_sched *sched = w->sched;
     if (w->searching)
         teffi_search_end(w);
-    lock(real);
-    teffi_worker *heir = real->waiting.head;
-    if (!heir || real->stopping) {
-        unlock(real);
+    /* seq_cst: before the load of attention; pairs with teffi_back_off_end */
+    atomic_fetch_add_explicit(&sched->n_backing_off, 1, memory_order_seq_cst);
+    /* seq_cst: before the loads below; pairs with teffi_processor_poke, after a timer was set */
+    atomic_store_explicit(&w->backing_off, true, memory_order_seq_cst);
+    uint64_t due = teffi_wheel_next(&w->processor->wheel);
+    if (due < now + ns)
+        ns = due > now ? due - now : 0;
+    if (ns && !atomic_load_explicit(&sched->attention, memory_order_seq_cst))
+        teffi_parker_wait(&w->parker, ns);
+    atomic_store_explicit(&w->backing_off, false, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&sched->n_backing_off, 1, memory_order_relaxed);
+}
+
+void teffi_back_off_end(teffi_sched *sched)
+{
+    /* seq_cst: after the work was made visible for which back-off is ended */
+    if (!atomic_load_explicit(&sched->n_backing_off, memory_order_seq_cst))
         return;
+    pthread_mutex_lock(&sched->idle_lock);
+    for (unsigned i = 0; i < sched->n_processors; i++) {
+        teffi_worker *w = sched->processors[i].worker;
+        if (w && atomic_load_explicit(&w->backing_off, memory_order_seq_cst))
+            teffi_parker_wake(&w->parker);
     }
-    heir = promote(real, let_go(w));
-    to_spare(w);
-    unlock(real);
-    teffi_parker_wake(&heir->parker);
-    (void)wait_for_slot(w);
-}
-
-static teffi_worker *own_worker(teffi_exec *exec)
-{
-    teffi_worker *w = teffi_worker_self();
-    return w && &w->real->exec == exec ? w : NULL;
-}
-
-static void give(teffi_real *real, teffi_group *group)
-{
-    if (group)
-        teffi_runqueue_push(&real->queue, group);
-}
-
-/* inside, with a slot. */
-static void block(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    (void)teffi_laters_run(w->slot);
-    /* The hand-off must be where others find it. */
-    give(real, teffi_slot_take_next(w->slot));
-    (void)teffi_keeps_not(w->slot);
-    lock(real);
-    /* At the end those that waited have gone on without a slot: none of them is to be given one. */
-    if (real->stopping || !real->waiting.head)
-        idle_add(w, TEFFI_WORKER_BLOCKED);
-    else {
-        teffi_worker *heir = promote(real, let_go(w));
-        w->state = TEFFI_WORKER_OUT;
-        teffi_parker_wake(&heir->parker);
-    }
-    unlock(real);
-    if (teffi_any_work(real))
-        teffi_wake_one(real);
-}
-
-void teffi_blocking_begin(teffi_exec *exec)
-{
-    teffi_worker *w = own_worker(exec);
-    if (!w || w->blocking++)
-        return;
-    /* relaxed: the monitor may see it late */
-    atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
-    uint32_t was = teffi_enter(w);
-    if (!teffi_slot_kept(w))
-        teffi_slot_settle(w);
-    if (w->slot)
-        block(w);
-    teffi_leave(w, was);
-}
-
-static teffi_slot *free_slot(teffi_real *real)
-{
-    teffi_slot *slot = real->free_slots;
-    if (slot)
-        real->free_slots = slot->next_free;
-    return slot;
-}
-
-/* No longer OUT or LOST. */
-static void have_slot(teffi_worker *w, teffi_slot *slot)
-{
-    if (w->state == TEFFI_WORKER_LOST)
-        take_out(&w->real->lost, w);
-    w->state = TEFFI_WORKER_RUNNING;
-    hold(w, slot);
-}
-
-static bool take_slot(teffi_worker *w)
-{
-    teffi_slot *slot = free_slot(w->real);
-    if (!slot)
-        slot = slot_of_idle(w->real);
-    if (!slot)
-        return false;
-    have_slot(w, slot);
-    return true;
-}
-
-static bool without_slot(const teffi_worker *w)
-{
-    return w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST;
-}
-
-/* out: false: there is no slot for it, and its turn had better give way. */
-static bool unblock(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    lock(real);
-    bool have = true;
-    if (w->state == TEFFI_WORKER_BLOCKED) {
-        idle_del(w, TEFFI_WORKER_RUNNING, false);
-    } else if (without_slot(w) && !real->stopping && !take_slot(w)) {
-        have = false;
-        if (teffi_may_give_way(w)) {
-            unlock(real);
-            return false;
-        }
-        if (w->state == TEFFI_WORKER_LOST)
-            take_out(&real->lost, w);
-        w->state = TEFFI_WORKER_WAITING;
-        add_last(&real->waiting, w);
-        atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_WAITING, memory_order_relaxed);
-    }
-    unlock(real);
-    if (!have) {
-        teffi_nap_end(real);
-        (void)wait_for_slot(w);
-    }
-    return true;
-}
-
-void teffi_blocking_end(teffi_exec *exec)
-{
-    teffi_worker *w = own_worker(exec);
-    if (!w || !w->blocking || --w->blocking)
-        return;
-    /* While it waits too: a slot that it is given may not be retaken before it has woken up. */
-    uint32_t was = teffi_enter(w);
-    bool have = unblock(w);
-    atomic_store_explicit(&w->blocked, false, memory_order_relaxed);
-    teffi_leave(w, was); /* before it gives way: it may go on with another worker */
-    if (!have)
-        (void)teffi_give_way(w, false); /* to the global queue; this thread is spare then */
-}
-
-void teff_blocking_begin(void)
-{
-    teffi_worker *w = teffi_worker_self();
-    if (w)
-        teffi_blocking_begin(&w->real->exec);
-}
-
-void teff_blocking_end(void)
-{
-    teffi_worker *w = teffi_worker_self();
-    if (w)
-        teffi_blocking_end(&w->real->exec);
-}
-
-/* ---- turns that take too long ---- */
-
-bool teffi_slot_due(teffi_real *real, teffi_slot *slot)
-{
-    lock(real);
-    teffi_worker *w = slot->worker;
-    bool runs = w && w->state == TEFFI_WORKER_RUNNING;
-    if (runs) {
-        atomic_store_explicit(&w->due, 1, memory_order_relaxed);
-        teffi_preempt(w);
-    }
-    unlock(real);
-    return runs;
-}
-
-void teffi_lost_due(teffi_real *real)
-{
-    lock(real);
-    for (teffi_worker *w = real->lost.head; w && !real->stopping; w = w->next)
-        teffi_preempt(w);
-    unlock(real);
-}
-
-void teffi_slot_settle(teffi_worker *w)
-{
-    /* The monitor decides under this lock. */
-    lock(w->real);
-    unlock(w->real);
-}
-
-/* A thread for a slot that is about to be retaken: one that waits for a slot, a spare one, a new
- * one. NULL: none is to be had; the slot still says who held it. */
-static teffi_worker *heir_for(teffi_real *real, teffi_slot *slot)
-{
-    if (real->waiting.head)
-        return promote(real, slot);
-    atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-    teffi_worker *w = real->spare.head;
-    if (!w) {
-        w = teffi_worker_start(real, slot, true);
-        if (!w)
-            atomic_fetch_sub_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-        return w;
-    }
-    take_out(&real->spare, w);
-    w->state = TEFFI_WORKER_RUNNING;
-    w->searching = true;
-    hold(w, slot);
-    return w;
-}
-
-/* out: w's thread leaves its slot alone from here on, until retaken is cleared. */
-static bool retake(teffi_worker *w, uint64_t turn)
-{
-    /* seq_cst: then the barrier, then the look at inside; see worker.h */
-    atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
-    if (!w->real->exchanges)
-        teffi_barrier_all();
-    /* seq_cst, acquire: pairs with teffi_enter's exchange; all it did with the slot before leave */
-    return !atomic_load_explicit(&w->inside, memory_order_seq_cst) &&
-           atomic_load_explicit(&w->slot->turns, memory_order_relaxed) == turn;
-}
-
-bool teffi_slot_retake(teffi_real *real, teffi_slot *slot, uint64_t turn)
-{
-    teffi_worker *heir = NULL;
-    lock(real);
-    teffi_worker *w = slot->worker;
-    if (w && w->state == TEFFI_WORKER_RUNNING && !real->stopping) {
-        if (retake(w, turn)) {
-            (void)teffi_keeps_not(slot); /* the heir may be in a turn that takes long as well */
-            heir = heir_for(real, slot);
-        }
-        if (heir) {
-            w->slot = NULL;
-            atomic_store_explicit(&w->due, 1, memory_order_relaxed);
-            w->state = TEFFI_WORKER_LOST;
-            add_last(&real->lost, w);
-        } else {
-            slot->worker = w;
-            /* release: pairs with teffi_slot_kept */
-            atomic_store_explicit(&w->retaken, 0, memory_order_release);
-        }
-    }
-    unlock(real);
-    if (heir)
-        teffi_parker_wake(&heir->parker);
-    return heir != NULL;
-}
-
-bool teffi_slot_open(teffi_real *real, teffi_slot *slot, uint64_t turn)
-{
-    teffi_group *next = NULL;
-    lock(real);
-    teffi_worker *w = slot->worker;
-    if (w && w->state == TEFFI_WORKER_RUNNING && !real->stopping) {
-        if (retake(w, turn))
-            next = teffi_slot_take_next(slot);
-        /* release: the emptied hand-off; pairs with teffi_slot_kept */
-        atomic_store_explicit(&w->retaken, 0, memory_order_release);
-    }
-    unlock(real);
-    give(real, next);
-    return next;
-}
-
-bool teffi_slot_regain(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    lock(real);
-    teffi_slot *slot = real->stopping ? NULL : free_slot(real);
-    if (slot) {
-        have_slot(w, slot);
-    } else if (!real->stopping) {
-        if (w->state == TEFFI_WORKER_LOST)
-            take_out(&real->lost, w);
-        to_spare(w);
-    }
-    unlock(real);
-    return slot || wait_for_slot(w);
-}
-
-/* ---- a visitor (visit.c) ---- */
-
-bool teffi_slot_borrow(teffi_worker *visitor)
-{
-    teffi_real *real = visitor->real;
-    lock(real);
-    teffi_worker *host = real->idle.head;
-    bool may = !real->stopping && !real->visited && host && host->state == TEFFI_WORKER_PARKED;
-    if (may) {
-        real->visited = true;
-        idle_del(host, TEFFI_WORKER_SPARE, false);
-        to_spare(host);
-        visitor->state = TEFFI_WORKER_RUNNING;
-        visitor->thread.id = pthread_self();
-        hold(visitor, let_go(host));
-    }
-    unlock(real);
-    return may;
-}
-
-static bool has_work(teffi_slot *slot)
-{
-    return atomic_load_explicit(&slot->next, memory_order_relaxed) ||
-           teffi_deque_count(&slot->deque) ||
-           atomic_load_explicit(&slot->laters, memory_order_relaxed);
-}
-
-/* idle_lock held. out: who is to be woken, NULL: nobody. *asleep: a worker sleeps with it. */
-static teffi_worker *pass_on(teffi_real *real, teffi_slot *slot, bool *asleep)
-{
-    teffi_worker *w = real->spare.head;
-    if (real->waiting.head)
-        return promote(real, slot);
-    if (!w) { /* all others are in turns that take long, without a slot */
-        atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-        return staff(real, slot);
-    }
-    take_out(&real->spare, w);
-    hold(w, slot);
-    if (has_work(slot)) {
-        w->state = TEFFI_WORKER_RUNNING;
-        return w;
-    }
-    *asleep = true;
-    idle_add(w, TEFFI_WORKER_PARKED);
-    /* after announcing: a timer set later pokes */
-    return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;
-}
-
-void teffi_slot_return(teffi_worker *visitor)
-{
-    teffi_real *real = visitor->real;
-    teffi_worker *heir = NULL;
-    bool asleep = false;
-    lock(real);
-    if (visitor->state == TEFFI_WORKER_LOST)
-        take_out(&real->lost, visitor);
-    teffi_slot *slot = visitor->slot ? let_go(visitor) : NULL;
-    visitor->state = TEFFI_WORKER_SPARE;
-    real->visited = false;
-    bool in_use = slot && teffi_slot_in_use(real, slot);
-    teffi_group *next = slot && !in_use ? teffi_slot_take_next(slot) : NULL;
-    if (in_use && !real->stopping)
-        heir = pass_on(real, slot, &asleep);
-    /* A slot that nobody holds now may have kept something. */
-    bool look = asleep || (in_use && !slot->worker && !real->stopping);
-    if (real->stopping)
-        teffi_parker_wake(&real->departed);
-    unlock(real);
-    if (heir)
-        teffi_parker_wake(&heir->parker);
-    give(real, next);
-    if (slot && !in_use)
-        teffi_slot_clear(real, slot);
-    if (look && teffi_any_work(real))
-        teffi_wake_one(real);
-}
-
-/* ---- slots that are used no more, or again (scale.c) ---- */
-
-static void out_of_free(teffi_real *real, const teffi_slot *slot)
-{
-    teffi_slot **at = &real->free_slots;
-    while (*at && *at != slot)
-        at = &(*at)->next_free;
-    if (*at)
-        *at = slot->next_free;
-}
-
-void teffi_slot_vacate(teffi_real *real, teffi_slot *slot)
-{
-    teffi_worker *w = slot->worker;
-    if (!w) {
-        out_of_free(real, slot);
-    } else if (w->state == TEFFI_WORKER_PARKED) {
-        idle_del(w, TEFFI_WORKER_SPARE, false);
-        to_spare(w);
-        (void)let_go(w);
-    } else if (w->state == TEFFI_WORKER_BLOCKED) {
-        idle_del(w, TEFFI_WORKER_OUT, false);
-        (void)let_go(w);
-    }
-}
-
-bool teffi_slot_leave(teffi_worker *w)
-{
-    teffi_real *real = w->real;
-    if (teffi_slot_in_use(real, w->slot))
-        return false;
-    if (w->searching)
-        teffi_search_end(w);
-    lock(real);
-    if (real->stopping || teffi_slot_in_use(real, w->slot)) {
-        unlock(real);
-        return false;
-    }
-    teffi_group *next = teffi_slot_take_next(w->slot);
-    teffi_slot *slot = let_go(w);
-    to_spare(w);
-    unlock(real);
-    give(real, next);
-    teffi_slot_clear(real, slot);
-    (void)wait_for_slot(w);
-    return true;
-}
-
-teffi_worker *teffi_slot_staff(teffi_real *real, teffi_slot *slot)
-{
-    out_of_free(real, slot);
-    monitor_wake(real);
-    atomic_fetch_add_explicit(&real->idle_word, SEARCHING, memory_order_seq_cst);
-    return staff(real, slot);
-}
-
-void teffi_idle_stop(teffi_real *real)
-{
-    lock(real);
-    real->stopping = true;
-    atomic_fetch_or_explicit(&real->attention, TEFFI_ATTEND_STOP, memory_order_relaxed);
-    for (unsigned i = 0; i < real->n_workers; i++)
-        teffi_parker_wake(&real->workers[i]->parker);
-    teffi_parker_wake(&real->visitor.parker);
-    teffi_parker_wake(&real->monitor_parker);
-    unlock(real);
+    pthread_mutex_unlock(&sched->idle_lock);
 }

@@ -1,129 +1,231 @@
-/* monitor.c - a thread that looks after what a busy worker cannot: its hand-off, its timers, and
- * its slot when one turn takes too long.
- * Way:     every 2.5 ms while some worker runs -> [monitor] -> wake_one, wheel_fire, slot_retake
- * Threads: one; sleeps for good once all workers have been parked for a while and what a peak left
- *          behind is given back (trim.c), until one wakes.
- * Source:  Go's sysmon */
-#include "sched/worker.h"
+/* monitor.c - the monitor's tick; it retakes processors by the protocol of retake.h. */
+#include "sched/monitor.h"
+
+#include "memory/pool.h"
+#include "os/pages.h"
+#include "sched/idle.h"
+#include "sched/preempt.h"
+#include "sched/report.h"
+#include "sched/retake.h"
+#include "sched/system.h"
 
 #define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
+#define MS_NS 1000000u
 
-/* A turn of 10 to 12.5 ms has been seen so often in a row: now it is told to give way. If it has
- * not by the next tick, its slot is retaken. */
-enum { DUE_TICKS = 5 };
-enum { QUIET_TICKS = 4 }; /* before sleeping for good: waking the monitor costs the waker 5 us */
+enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
 
-/* The same turn as at the last tick: others get the hand-off, and what the slot keeps. out: there
- * was something. */
-static bool open_next(teffi_real *real, teffi_slot *slot)
+/* A run that is seen at so many ticks in a row has taken 10 to 12.5 ms: its turn gets a preemption
+ * request. At the next tick its processor is retaken. */
+enum { SLICE_TICKS = 5 };
+enum { QUIET_TICKS = 4 }; /* then it sleeps without a timeout; waking it costs the waker 5 us */
+enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims its heap */
+
+/* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
+
+/* idle_lock held. Workers in declared blocking regions need no core. */
+static bool too_many_are_lost(teffi_sched *sched)
 {
-    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
-    if (turns != slot->seen_turns) {
-        slot->seen_turns = turns;
-        slot->seen = 1;
-        slot->told = false;
+    uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+    for (teffi_worker *w = sched->lost.head; w; w = w->next)
+        n += !atomic_load_explicit(&w->blocked, memory_order_relaxed);
+    return n >= (max > LOST_MIN ? max : LOST_MIN);
+}
+
+/* idle_lock held. out: true: w is in that run and does not use its processor until retaken is
+ * cleared. */
+static bool retake_from(teffi_worker *w, uint64_t run)
+{
+    /* seq_cst: then the barrier, then the load of inside */
+    atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
+    if (!w->sched->enter_exchanges)
+        teffi_barrier_all();
+    /* seq_cst, acquire: pairs with teffi_enter's exchange, and with teffi_leave */
+    return !atomic_load_explicit(&w->inside, memory_order_seq_cst) &&
+           atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
+}
+
+/* idle_lock held. */
+static teffi_worker *running_worker(teffi_sched *sched, const teffi_processor *p)
+{
+    teffi_worker *w = p->worker;
+    return w && w->state == TEFFI_WORKER_RUNNING && !sched->stopping ? w : NULL;
+}
+
+bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run)
+{
+    teffi_worker *next = NULL;
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = running_worker(sched, p);
+    if (w && !too_many_are_lost(sched)) {
+        if (retake_from(w, run)) {
+            (void)teffi_processor_open(p); /* the next worker may run a long turn as well */
+            next = sched->waiting.head ? teffi_processor_assign_waiting(sched, p)
+                                       : teffi_processor_staff(sched, p);
+        }
+        if (next) {
+            w->processor = NULL;
+            atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
+            w->state = TEFFI_WORKER_LOST;
+            teffi_worker_list_push_last(&sched->lost, w);
+        } else {
+            p->worker = w;
+            /* release: pairs with teffi_kept */
+            atomic_store_explicit(&w->retaken, 0, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (next)
+        teffi_parker_wake(&next->parker);
+    return next != NULL;
+}
+
+/* If p's worker is still in that run, move the group in p's LIFO slot to the global queue. out:
+ * true: there was one; the caller calls teffi_wake_one. */
+static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
+{
+    teffi_group *group = NULL;
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = running_worker(sched, p);
+    if (w) {
+        if (retake_from(w, run))
+            group = teffi_processor_take_lifo(p);
+        /* release: the emptied slot; pairs with teffi_kept */
+        atomic_store_explicit(&w->retaken, 0, memory_order_release);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (group)
+        teffi_runqueue_push(&sched->queue, group);
+    return group != NULL;
+}
+
+/* ---- the tick ---- */
+
+/* If the worker is in the same run as at the last tick, let others take its LIFO slot and its local
+ * batch. out: true: there was work. */
+static bool open_if_long_run(teffi_sched *sched, teffi_processor *p)
+{
+    uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
+    if (run != p->seen_run) {
+        p->seen_run = run;
+        p->seen_ticks = 1;
+        p->yield_requested = false;
         return false;
     }
-    slot->seen += slot->seen < DUE_TICKS;
-    bool kept = teffi_keeps_not(slot);
-    /* relaxed: looked at once more */
-    bool next = atomic_load_explicit(&slot->next, memory_order_relaxed);
-    return (next && teffi_slot_open(real, slot, turns)) || kept;
+    p->seen_ticks += p->seen_ticks < SLICE_TICKS;
+    bool opened = teffi_processor_open(p);
+    /* relaxed: a hint; retake_lifo checks */
+    bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed);
+    return (lifo && retake_lifo(sched, p, run)) || opened;
 }
 
-/* Work that no worker is free to take, or a worker that waits for a slot. */
-static bool others_wait(teffi_real *real)
+/* Is there work that no worker is free to take, or a worker that waits for a processor? */
+static bool processors_are_short(teffi_sched *sched)
 {
-    if (atomic_load_explicit(&real->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
+    if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
         return true;
-    if (!teffi_any_work(real))
+    if (!teffi_processors_have_work(sched))
         return false;
-    /* Where there are idle workers none should be needed, but a wake costs nothing. */
-    teffi_wake_one(real);
-    return teffi_none_idle(real);
+    /* If workers are idle, one should be awake already; waking one again is harmless. */
+    teffi_wake_one(sched);
+    return teffi_none_idle(sched);
 }
 
-static void end_slices(teffi_real *real)
+/* Request preemption of turns that have used their slice; one tick later retake their
+ * processors. */
+static void end_slices(teffi_sched *sched)
 {
     bool looked = false;
-    for (unsigned i = 0; i < real->n_slots; i++) {
-        teffi_slot *slot = &real->slots[i];
-        if (slot->seen < DUE_TICKS || !teffi_slot_in_use(real, slot))
+    for (unsigned i = 0; i < sched->n_processors; i++) {
+        teffi_processor *p = &sched->processors[i];
+        if (p->seen_ticks < SLICE_TICKS || !teffi_processor_is_active(sched, p))
             continue;
-        if (!looked && !others_wait(real))
+        if (!looked && !processors_are_short(sched))
             return;
         looked = true;
-        if (!slot->told)
-            slot->told = teffi_slot_due(real, slot);
-        else if (teffi_slot_retake(real, slot, slot->seen_turns))
-            slot->seen = 0, slot->told = false;
+        if (!p->yield_requested)
+            p->yield_requested = teffi_preempt_request(sched, p);
+        else if (teffi_retake_processor(sched, p, p->seen_run))
+            p->seen_ticks = 0, p->yield_requested = false;
     }
 }
 
-static void tick(teffi_real *real)
+/* Reclaim a part of what was not used for a while: decommit stacks, free pooled objects.
+ * out: true: there is more. */
+static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 {
-    uint64_t now = teffi_now(real->exec.platform);
+    bool stacks = teffi_fiber_pool_reclaim(sched->exec.fibers, now);
+    if (teffi_sched_system(sched))
+        stacks |= teffi_fiber_pool_reclaim(sched->exec.system_fibers, now);
+    bool objects = teffi_pool_age(now, &sched->reclaimed_bytes);
+    if (!objects && sched->reclaimed_bytes >= HEAP_BYTES) {
+        sched->reclaimed_bytes = 0;
+        teffi_pages_trim_heap();
+    }
+    return stacks || objects;
+}
+
+static void run_tick(teffi_sched *sched)
+{
+    uint64_t now = teffi_now(sched->exec.platform);
     bool opened = false;
-    teffi_warn_tick(real, now);
-    for (unsigned i = 0; i < real->n_slots; i++) {
-        teffi_slot *slot = &real->slots[i];
-        opened |= open_next(real, slot);
-        if (slot->seen > 1)
-            (void)teffi_laters_run(slot); /* its worker is in one turn for long */
-        uint64_t due = teffi_wheel_next(&slot->wheel);
+    teffi_coarse_ms_set(&sched->exec, (uint32_t)(now / MS_NS));
+    for (unsigned i = 0; i < sched->n_processors; i++) {
+        teffi_processor *p = &sched->processors[i];
+        opened |= open_if_long_run(sched, p);
+        if (p->seen_ticks > 1)
+            (void)teffi_deferral_run(&p->deferral); /* its worker is in a long turn */
+        uint64_t due = teffi_wheel_next(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
-            (void)teffi_wheel_fire(&slot->wheel, now);
+            (void)teffi_wheel_fire(&p->wheel, now);
     }
     if (opened) {
-        teffi_wake_one(real);
-        teffi_nap_end(real);
+        teffi_wake_one(sched);
+        teffi_back_off_end(sched);
     }
-    end_slices(real);
-    teffi_lost_due(real);
-    teffi_warn_turns(real, now);
-    real->trims = teffi_trim(real, now);
+    end_slices(sched);
+    teffi_preempt_lost(sched);
+    teffi_watch_turns(sched, now);
+    teffi_refusal_log(sched);
+    teffi_workers_join_ended(sched);
+    sched->reclaims = reclaim_memory(sched, now);
 }
 
-/* Nobody runs, and nothing that is in use is left alone. idle_lock held. */
-static bool all_parked(const teffi_real *real)
+/* Does each active processor have a worker, and are all of them parked? idle_lock held. */
+static bool all_are_parked(const teffi_sched *sched)
 {
-    for (unsigned i = 0; i < real->n_slots; i++) {
-        const teffi_slot *slot = &real->slots[i];
-        if (slot->worker ? slot->worker->state != TEFFI_WORKER_PARKED
-                         : teffi_slot_in_use(real, slot))
+    for (unsigned i = 0; i < sched->n_processors; i++) {
+        const teffi_processor *p = &sched->processors[i];
+        if (p->worker ? p->worker->state != TEFFI_WORKER_PARKED
+                      : teffi_processor_is_active(sched, p))
             return false;
     }
     return true;
 }
 
-/* true: all workers are parked and have been for a while; the next to wake wakes the monitor. */
-static bool fall_asleep(teffi_real *real, unsigned *quiet)
+/* out: true: sleep without a timeout, since all workers have been parked for QUIET_TICKS; the next
+ * worker that wakes wakes the monitor. */
+static bool fall_asleep(teffi_sched *sched, unsigned *quiet)
 {
-    pthread_mutex_lock(&real->idle_lock);
-    *quiet = all_parked(real) && !real->trims ? *quiet + 1 : 0;
-    real->monitor_asleep = *quiet > QUIET_TICKS && !real->stopping;
-    bool asleep = real->monitor_asleep;
+    pthread_mutex_lock(&sched->idle_lock);
+    *quiet = all_are_parked(sched) && !sched->reclaims ? *quiet + 1 : 0;
+    bool asleep = *quiet > QUIET_TICKS && !sched->stopping;
+    sched->monitor_asleep = asleep;
     if (asleep)
-        teffi_warn_sleep(real);
-    pthread_mutex_unlock(&real->idle_lock);
+        teffi_coarse_ms_set(&sched->exec, 0);
+    pthread_mutex_unlock(&sched->idle_lock);
     return asleep;
-}
-
-static bool stopping(teffi_real *real)
-{
-    return atomic_load_explicit(&real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;
 }
 
 void teffi_monitor_main(void *arg)
 {
-    teffi_real *real = arg;
+    teffi_sched *sched = arg;
     unsigned quiet = 0;
-    while (!stopping(real)) {
-        bool asleep = fall_asleep(real, &quiet);
+    while (!teffi_sched_is_stopping(sched)) {
+        bool asleep = fall_asleep(sched, &quiet);
         if (asleep)
             quiet = 0;
-        teffi_parker_wait(&real->monitor_parker, asleep ? UINT64_MAX : TICK_NS);
-        tick(real);
+        teffi_parker_wait(&sched->monitor_parker, asleep ? UINT64_MAX : TICK_NS);
+        run_tick(sched);
     }
 }

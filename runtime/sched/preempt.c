@@ -1,40 +1,70 @@
-/* preempt.c - how is a turn stopped that calls nothing?
- * Way:     monitor -> SIGURG -> [preempt, on the turn's fiber] -> slice.c -> the worker's own stack
- * Threads: the turn's own; the handler runs on the fiber, and may return on another thread.
- * Source:  Go's asynchronous preemption
- *
- * Go stops a turn anywhere, since its compiler knows what may be stopped where. C code may hold a
- * lock or be in the middle of malloc, so it says where it may be stopped: in a region that only
- * computes. The handler suspends the fiber with the signal's frame on it, which holds all
- * registers; when the fiber goes on, the handler returns and the kernel puts them back. Everywhere
- * else a turn that does not give way loses its slot, and the others run beside it.
- *
- * The worker's flag only says that a signal is worth while. What the
- * handler goes by is the fiber's own, which moves with the fiber. */
-#include "sched/worker.h"
+/* preempt.c - a turn yields in its middle.
+ * Threads: the turn's own; the signal handler runs on its fiber and may return on another
+ *          thread. */
+#include "sched/preempt.h"
 
 #include "fiber/sanitize.h"
-#include "platform/interrupt.h"
+#include "os/thread.h"
+#include "sched/scheduler.h"
 
 #ifdef TEFFI_TSAN
-/* ThreadSanitizer delivers a signal at the next call it knows of; a loop has none, and its own
- * bookkeeping would be left in the middle. The slot is retaken instead. */
-enum { WORKS = 0 };
+/* ThreadSanitizer delivers a signal at the next call it knows of. A loop has none, and TSan's own
+ * bookkeeping would be interrupted. The processor is retaken instead. */
+enum { HAS_SIGNALS = 0 };
 #else
-enum { WORKS = 1 };
+enum { HAS_SIGNALS = 1 };
 #endif
+
+bool teffi_turn_may_yield(const teffi_worker *w)
+{
+    const teffi_fiber *fiber = teffi_fiber_current();
+    /* group is NULL while the worker looks for a nested run, on the waiting turn's fiber. */
+    const teffi_group *group = teffi_worker_group(w);
+    return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
+}
+
+/* Not inlined, to keep teff_yield short: each call of a turn runs it, and few yield. */
+__attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
+{
+    teffi_may_suspend();
+    if (!teffi_turn_may_yield(w))
+        return false;
+    teffi_fiber *fiber = teffi_fiber_current();
+    teffi_yielded_turn yielded = {.fiber = fiber, .stays = stays};
+    teffi_group_yield(teffi_worker_group(w), &yielded);
+    teffi_fiber_suspend(fiber);
+    return true;
+}
+
+__attribute__((noinline)) bool teff_yield(void)
+{
+    teffi_may_suspend();
+    teffi_worker *w = teffi_own_worker;
+    /* relaxed: a request that is seen late only delays the yield */
+    if (!w || !atomic_load_explicit(&w->preempt, memory_order_relaxed))
+        return false;
+    return teffi_turn_yield(w, false);
+}
+
+/* ---- by a signal ----
+ *
+ * Go can stop a turn at almost any instruction, since its compiler knows where that is safe. C code
+ * may hold a lock or be inside malloc, so it declares regions that only compute. The handler
+ * suspends the fiber with the signal's frame on it, which holds all registers; when the fiber
+ * resumes, the handler returns and the kernel restores them. The worker's in_region is a hint that
+ * a signal is worth sending; the handler checks the fiber's flag, which moves with the fiber. */
 
 static void on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
     teffi_fiber *fiber = w ? teffi_fiber_current() : NULL;
     if (!fiber || !teffi_fiber_in_region(fiber, __builtin_frame_address(0)) ||
-        !atomic_load_explicit(&w->due, memory_order_relaxed))
+        !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
     teffi_fiber_region(fiber, false);
     atomic_store_explicit(&w->in_region, 0, memory_order_relaxed);
-    teffi_interrupt_leaves();
-    (void)teffi_give_way(w, false);
+    teffi_interrupt_allow();
+    (void)teffi_turn_yield(w, false);
     teffi_interrupt_is_back(context);
     atomic_store_explicit(&teffi_worker_self()->in_region, 1, memory_order_relaxed);
     teffi_fiber_region(fiber, true);
@@ -42,26 +72,48 @@ static void on_interrupt(void *context)
 
 void teffi_preempt_start(void)
 {
-    if (WORKS)
+    if (HAS_SIGNALS)
         teffi_interrupt_install(on_interrupt);
 }
 
 void teffi_preempt_allow(void)
 {
-    if (WORKS)
+    if (HAS_SIGNALS)
         teffi_interrupt_allow();
 }
 
-void teffi_preempt(teffi_worker *w)
+/* idle_lock held. */
+static void interrupt_if_allowed(teffi_worker *w)
 {
     if (atomic_load_explicit(&w->in_region, memory_order_relaxed))
         teffi_interrupt_thread(&w->thread);
 }
 
+bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = p->worker;
+    bool runs = w && w->state == TEFFI_WORKER_RUNNING;
+    if (runs) {
+        atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
+        interrupt_if_allowed(w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    return runs;
+}
+
+void teffi_preempt_lost(teffi_sched *sched)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    for (teffi_worker *w = sched->lost.head; w && !sched->stopping; w = w->next)
+        interrupt_if_allowed(w);
+    pthread_mutex_unlock(&sched->idle_lock);
+}
+
 teff_preemptible teff_preemptible_begin(void)
 {
     teffi_worker *w = teffi_worker_self();
-    if (!WORKS || !w || !teffi_may_give_way(w))
+    if (!HAS_SIGNALS || !w || !teffi_turn_may_yield(w))
         return (teff_preemptible){NULL};
     teffi_fiber *fiber = teffi_fiber_current();
     atomic_store_explicit(&w->in_region, 1, memory_order_relaxed);
@@ -69,12 +121,13 @@ teff_preemptible teff_preemptible_begin(void)
     return (teff_preemptible){fiber};
 }
 
-/* The region's fiber comes with it: to look for it in a thread-local might find another's. */
+/* The fiber comes from region: the turn may have moved since, and a cached thread-local would be
+ * the old thread's. */
 void teff_preemptible_end(teff_preemptible region)
 {
     if (region.turn) {
         teffi_fiber_region(region.turn, false);
         atomic_store_explicit(&teffi_worker_self()->in_region, 0, memory_order_relaxed);
     }
-    (void)teff_reschedule();
+    (void)teff_yield();
 }

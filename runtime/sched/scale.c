@@ -1,67 +1,112 @@
-/* scale.c - how many slots are in use, changed while they work.
- * Way:     a program -> exec ops -> [scale] -> idle.c: slots vacated or staffed; worker loop: left
- * Threads: any. The first n_active slots are in use. An unused one is cleared at once, and again
- *          when its worker has left it after its turn. Who sets a timer late finds that out: the
- *          wheel's lock orders that after the move, and so after the smaller n_active.
- * Source:  yatp's scale_workers and its bug of threads that went on working (tikv/yatp 90) */
-#include "sched/worker.h"
+/* scale.c - how many processors are in use. A deactivated processor is cleared at once, and again
+ * when its worker has left it after its turn. */
+#include "sched/scale.h"
 
-void teffi_slot_move_timers(teffi_real *real, teffi_slot *slot)
+#include "sched/idle.h"
+#include "sched/scheduler.h"
+
+void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
 {
     for (;;) {
-        size_t at = (size_t)(slot - real->slots);
-        uint32_t active = atomic_load_explicit(&real->n_active, memory_order_relaxed);
+        size_t at = (size_t)(p - sched->processors);
+        uint32_t active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
         if (at < active)
             return;
-        teffi_slot *to = &real->slots[at % active];
-        if (teffi_wheel_move(&slot->wheel, &to->wheel))
-            teffi_slot_poke(real, to);
-        slot = to; /* unless that is not used any more by now */
+        teffi_processor *to = &sched->processors[at % active];
+        if (teffi_wheel_move(&p->wheel, &to->wheel))
+            teffi_processor_poke(sched, to);
+        p = to; /* it may have been deactivated meanwhile */
     }
 }
 
-static void move_groups(teffi_real *real, teffi_slot *slot)
+/* Move the deque's groups to the global queue, by stealing, which is safe if the processor is
+ * active again. Its worker, if it still has one, empties the LIFO slot in teffi_scale_leave. */
+static void move_deque(teffi_sched *sched, teffi_processor *p)
 {
     void *out[TEFFI_STEAL_MAX];
-    /* Taken as thieves do, so that it does no harm should the slot be in use again by now. A worker
-     * that still has it has the hand-off too, and gives that away when it leaves. */
-    while (!teffi_slot_in_use(real, slot) && teffi_deque_count(&slot->deque)) {
-        unsigned n = teffi_deque_steal(&slot->deque, out, TEFFI_STEAL_MAX);
+    while (!teffi_processor_is_active(sched, p) && teffi_deque_count(&p->deque)) {
+        unsigned n = teffi_deque_steal(&p->deque, out, TEFFI_STEAL_MAX);
         for (unsigned i = 0; i < n; i++)
-            teffi_runqueue_push(&real->queue, out[i]);
+            teffi_runqueue_push(&sched->queue, out[i]);
     }
 }
 
-void teffi_slot_clear(teffi_real *real, teffi_slot *slot)
+void teffi_scale_clear(teffi_sched *sched, teffi_processor *p)
 {
-    move_groups(real, slot);
-    teffi_slot_move_timers(real, slot);
-    if (teffi_any_work(real))
-        teffi_wake_one(real);
+    move_deque(sched, p);
+    teffi_scale_move_timers(sched, p);
+    if (teffi_processors_have_work(sched))
+        teffi_wake_one(sched);
 }
 
-/* As n_active says now: another thread may change it meanwhile. Should its worker be in a long
- * turn, what is there now need not wait for the turn's end. */
-static void close_slot(teffi_real *real, teffi_slot *slot)
+bool teffi_scale_leave(teffi_worker *w)
 {
-    pthread_mutex_lock(&real->idle_lock);
-    bool unused = !teffi_slot_in_use(real, slot);
-    if (unused)
-        teffi_slot_vacate(real, slot);
-    pthread_mutex_unlock(&real->idle_lock);
-    if (unused)
-        teffi_slot_clear(real, slot);
+    teffi_sched *sched = w->sched;
+    teffi_processor *p = w->processor;
+    if (teffi_processor_is_active(sched, p))
+        return false;
+    if (w->searching)
+        teffi_search_end(w);
+    pthread_mutex_lock(&sched->idle_lock);
+    bool leaves = !sched->stopping && !teffi_processor_is_active(sched, p);
+    teffi_group *group = leaves ? teffi_processor_take_lifo(p) : NULL;
+    if (leaves) {
+        (void)teffi_processor_release(w);
+        teffi_worker_make_spare(w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (group)
+        teffi_runqueue_push(&sched->queue, group);
+    if (leaves) {
+        teffi_scale_clear(sched, p);
+        (void)teffi_wait_for_processor(w);
+    }
+    return leaves;
 }
 
-static bool open_slot(teffi_real *real, teffi_slot *slot)
+/* Take the processor from an idle worker; a running one leaves it in teffi_scale_leave. idle_lock
+ * held. */
+static void vacate_processor(teffi_sched *sched, teffi_processor *p)
+{
+    teffi_worker *w = p->worker;
+    if (!w) {
+        teffi_processor_unlist(sched, p);
+    } else if (w->state == TEFFI_WORKER_PARKED) {
+        teffi_idle_remove(w, TEFFI_WORKER_SPARE, false);
+        teffi_worker_make_spare(w);
+        (void)teffi_processor_release(w);
+    } else if (w->state == TEFFI_WORKER_BLOCKED) {
+        teffi_idle_remove(w, TEFFI_WORKER_OUT, false);
+        (void)teffi_processor_release(w);
+    }
+}
+
+/* Vacate and clear the processor, unless another thread has activated it meanwhile. It is cleared
+ * now, since its worker may be in a long turn. */
+static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    bool unused = !teffi_processor_is_active(sched, p);
+    if (unused)
+        vacate_processor(sched, p);
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (unused)
+        teffi_scale_clear(sched, p);
+}
+
+/* out: false: no thread could be started for it. */
+static bool activate_processor(teffi_sched *sched, teffi_processor *p)
 {
     teffi_worker *w = NULL;
-    pthread_mutex_lock(&real->idle_lock);
-    /* Held still: its worker had not left yet, and keeps it. */
-    if (!real->stopping && teffi_slot_in_use(real, slot) && !slot->worker)
-        w = teffi_slot_staff(real, slot);
-    bool ok = real->stopping || slot->worker || !teffi_slot_in_use(real, slot);
-    pthread_mutex_unlock(&real->idle_lock);
+    pthread_mutex_lock(&sched->idle_lock);
+    bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
+    if (wanted && !p->worker) { /* else its worker has not left it yet, and keeps it */
+        teffi_processor_unlist(sched, p);
+        teffi_monitor_wake(sched);
+        w = teffi_processor_staff_or_free(sched, p);
+    }
+    bool ok = !wanted || p->worker;
+    pthread_mutex_unlock(&sched->idle_lock);
     if (w)
         teffi_parker_wake(&w->parker);
     return ok;
@@ -69,23 +114,18 @@ static bool open_slot(teffi_real *real, teffi_slot *slot)
 
 teff_err teffi_scale(teffi_exec *exec, unsigned n)
 {
-    teffi_real *real = (teffi_real *)(void *)exec;
-    if (n == 0 || n > real->n_slots)
+    teffi_sched *sched = teffi_sched_of(exec);
+    if (n == 0 || n > sched->n_processors)
         return TEFF_E_INVALID;
-    pthread_mutex_lock(&real->idle_lock);
-    bool stopping = real->stopping;
+    pthread_mutex_lock(&sched->idle_lock);
+    bool stopping = sched->stopping;
     if (!stopping)
-        atomic_store_explicit(&real->n_active, n, memory_order_relaxed);
-    pthread_mutex_unlock(&real->idle_lock);
+        atomic_store_explicit(&sched->n_active, n, memory_order_relaxed);
+    pthread_mutex_unlock(&sched->idle_lock);
     bool ok = true;
     for (unsigned i = 0; !stopping && i < n; i++)
-        ok &= open_slot(real, &real->slots[i]);
-    for (unsigned i = n; !stopping && i < real->n_slots; i++)
-        close_slot(real, &real->slots[i]);
+        ok &= activate_processor(sched, &sched->processors[i]);
+    for (unsigned i = n; !stopping && i < sched->n_processors; i++)
+        deactivate_processor(sched, &sched->processors[i]);
     return stopping ? TEFF_E_CLOSED : ok ? TEFF_OK : TEFF_E_IO;
-}
-
-teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n)
-{
-    return exec->ops->scale ? exec->ops->scale(exec, n) : TEFF_E_INVALID;
 }

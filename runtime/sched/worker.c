@@ -1,18 +1,10 @@
-/* worker.c - a thread that runs groups: find, run, requeue; timers on the way.
- * Way:     exec.c starts it -> [worker] -> teffi_group_run -> a group's handle -> teffi_slot_ready
- * Threads: each worker its own; see worker.h. */
+/* worker.c - M: which worker this thread is, lists of workers, their threads. */
 #include "sched/worker.h"
 
 #include <stdlib.h>
 #include "base/bug.h"
-#include "base/local.h"
 #include "base/log.h"
-#include "fiber/fiber.h"
-
-enum { NESTED_MAX = 32 };     /* turns on one stack: each may need some KiB */
-enum { ITEMS_MAX = 256 };     /* of one group in one go */
-enum { CLOCK_EVERY = 16 };    /* passes between two looks at the clock */
-#define QUANTUM_NS 100000000u /* Orleans' activation quantum, 100 ms */
+#include "sched/scheduler.h"
 
 TEFFI_LOCAL teffi_worker *teffi_own_worker;
 
@@ -26,294 +18,158 @@ __attribute__((noinline)) void teffi_worker_become(teffi_worker *w)
     teffi_own_worker = w;
 }
 
-void teffi_slot_ready(teffi_worker *w, teffi_slot *slot, teffi_group *group)
+void teffi_turn_fatal(const teffi_worker *w, const char *rule)
 {
-    /* relaxed: the owner's alone. This worker runs it next, or the monitor gives it to others. */
-    teffi_group *older = atomic_load_explicit(&slot->next, memory_order_relaxed);
-    atomic_store_explicit(&slot->next, group, memory_order_relaxed);
-    if (!older)
-        return;
-    bool own = teffi_deque_push(&slot->deque, older);
-    if (own && w->brings) {
-        teffi_help_later(w);
-        return;
-    }
-    if (!own)
-        teffi_runqueue_push(&w->real->queue, older);
-    (void)teffi_keeps_not(slot);
-    teffi_wake_one(w->real);
+    char who[TEFFI_DESCRIBE_MAX];
+    teffi_running_describe(atomic_load_explicit(&w->running, memory_order_relaxed), who);
+    teffi_fatal_in(who, rule);
 }
 
-void teffi_worker_timers(teffi_worker *w)
+/* ---- lists ---- */
+
+void teffi_worker_list_push_first(teffi_worker_list *list, teffi_worker *w)
 {
-    teffi_slot *slot = w->slot;
-    slot->now_ns = teffi_now(w->real->exec.platform);
-    if (slot->now_ns >= teffi_wheel_next(&slot->wheel))
-        (void)teffi_wheel_fire(&slot->wheel, slot->now_ns);
+    w->prev = NULL;
+    w->next = list->head;
+    *(list->head ? &list->head->prev : &list->tail) = w;
+    list->head = w;
 }
 
-bool teffi_worker_looks(teffi_worker *w)
+void teffi_worker_list_push_last(teffi_worker_list *list, teffi_worker *w)
 {
-    if (w->slot->tick % CLOCK_EVERY != 0)
-        return false;
-    teffi_worker_timers(w);
-    teffi_laters_age(w->slot);
-    return true;
+    w->next = NULL;
+    w->prev = list->tail;
+    *(list->tail ? &list->tail->next : &list->head) = w;
+    list->tail = w;
 }
 
-static bool has_local(teffi_slot *slot)
+void teffi_worker_list_remove(teffi_worker_list *list, teffi_worker *w)
 {
-    return atomic_load_explicit(&slot->next, memory_order_relaxed) ||
-           teffi_deque_count(&slot->deque);
+    *(w->prev ? &w->prev->next : &list->head) = w->next;
+    *(w->next ? &w->next->prev : &list->tail) = w->prev;
+    w->prev = w->next = NULL;
 }
 
-/* A used-up group goes behind everything else. If it is all there is, this worker takes it back at
- * once and nobody need be woken. */
-static void requeue(teffi_worker *w, teffi_group *group)
+void teffi_worker_make_spare(teffi_worker *w)
 {
-    teffi_real *real = w->real;
-    teffi_runqueue_push(&real->queue, group);
-    if (w->slot)
-        teffi_count_add(&w->slot->counts.requeues, 1);
-    if (w->slot && !has_local(w->slot) && teffi_runqueue_count(&real->queue) == 1)
-        w->slot->unannounced = true;
-    else
-        teffi_wake_one(real);
+    w->state = TEFFI_WORKER_SPARE;
+    teffi_worker_list_push_first(&w->sched->spare, w);
 }
 
-/* What nobody was woken for is not taken back at once after all. */
-static void announce(teffi_worker *w)
-{
-    if (!w->slot || !w->slot->unannounced)
-        return;
-    w->slot->unannounced = false;
-    if (teffi_runqueue_count(&w->real->queue))
-        teffi_wake_one(w->real);
-}
+/* ---- threads ---- */
 
-/* A turn has ended or a call into the scheduler needs to know for sure: is w->slot there? */
-void teffi_worker_enters(teffi_worker *w)
+static bool has_room_for_worker(teffi_sched *sched)
 {
-    (void)teffi_enter(w);
-    if (!teffi_slot_kept(w))
-        teffi_slot_settle(w);
-}
-
-void teffi_offer(teffi_worker *w, teffi_group *group)
-{
-    uint32_t was = teffi_enter(w);
-    teffi_slot *slot = teffi_slot_kept(w);
-    if (!slot || !teffi_deque_push(&slot->deque, group))
-        teffi_runqueue_push(&w->real->queue, group);
-    if (slot)
-        (void)teffi_keeps_not(slot);
-    teffi_leave(w, was);
-    teffi_wake_one(w->real);
-}
-
-/* What a turn that gave way wants to be done now that its fiber was left. out: what to run next. */
-static teffi_group *gave_way(teffi_worker *w, teffi_group *group)
-{
-    teffi_group *first = w->first;
-    if (!first) {
-        requeue(w, group);
-        return NULL;
-    }
-    w->first = NULL;
-    teffi_offer(w, group);
-    if (w->slot)
-        return first;
-    teffi_offer(w, first);
-    return NULL;
-}
-
-static void left_alone(teffi_worker *w)
-{
-    void (*after)(void *arg) = w->after;
-    w->after = NULL;
-    after(w->after_arg);
-}
-
-static teffi_group *run_one(teffi_worker *w, teffi_group *group)
-{
-    teffi_slot *slot = w->slot;
-    announce(w);
-    /* Only the owner counts; relaxed: the monitor and thieves compare values only. */
-    uint64_t turns = atomic_load_explicit(&slot->turns, memory_order_relaxed) + 1;
-    atomic_store_explicit(&slot->turns, turns, memory_order_relaxed);
-    uint64_t until_ns = slot->now_ns + QUANTUM_NS;
-    teffi_run_begin(w, group, turns);
-    atomic_store_explicit(&w->due, 0, memory_order_relaxed);
-    teffi_leave(w, 0);
-    unsigned ran = w->real->special ? teffi_turn(w, group, ITEMS_MAX, until_ns)
-                                    : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
-    teffi_worker_enters(w);
-    if (ran > 3 && w->slot) /* the first item of each run is counted by turns */
-        teffi_count_add(&w->slot->items, ran / 2 - 1);
-    teffi_bug_if(w->blocking != 0); /* it ended, or waits, between blocking_begin and _end */
-    teffi_run_end(w, turns);
-    if (w->after)
-        left_alone(w);
-    return ran & 1 ? gave_way(w, group) : NULL;
-}
-
-void teffi_worker_run(teffi_worker *w, teffi_group *group)
-{
-    while (group)
-        group = run_one(w, group);
-}
-
-/* inside, with a slot. */
-static bool help_one(teffi_worker *w)
-{
-    /* What is fired and looked for here is not the waiting turn's. */
-    uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
-    uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
-    bool brings = w->brings;
-    w->brings = false;
-    teffi_worker_timers(w);
-    teffi_group *group = teffi_find(w, false);
-    if (!group && w->searching)
-        teffi_search_end(w);
-    if (group) {
-        teffi_fiber *under = w->under;
-        w->under = teffi_fiber_current();
-        w->nested++;
-        teffi_worker_run(w, group);
-        w->nested--;
-        w->under = under;
-        announce(w);
-    }
-    w->brings = brings;
-    atomic_store_explicit(&w->run, run, memory_order_relaxed);
-    atomic_store_explicit(&w->running, outer, memory_order_release);
-    return group != NULL;
-}
-
-bool teffi_help(teffi_exec *exec)
-{
-    teffi_worker *w = teffi_own_worker;
-    if (!w || &w->real->exec != exec || w->blocking || w->nested == NESTED_MAX)
-        return false;
-    /* Somebody waits for a slot, or the end comes: the turn that waits had better sleep. */
-    if (atomic_load_explicit(&w->real->attention, memory_order_relaxed))
-        return false;
-    uint32_t was = teffi_enter(w);
-    bool helped = teffi_slot_kept(w) && help_one(w);
-    teffi_leave(w, was);
-    return helped;
-}
-
-static bool regain(teffi_worker *w)
-{
-    teffi_thread_pauses(w);
-    bool have = teffi_slot_regain(w);
-    teffi_thread_resumes(w);
-    return have;
-}
-
-/* Nothing to do, or no slot to do it with. */
-static void rest(teffi_worker *w)
-{
-    teffi_thread_pauses(w);
-    if (!teffi_slot_leave(w))
-        teffi_park(w);
-    teffi_thread_resumes(w);
-}
-
-static void leave(teffi_worker *w)
-{
-    teffi_thread_pauses(w);
-    (void)teffi_slot_leave(w);
-    teffi_thread_resumes(w);
-}
-
-static void loop(teffi_worker *w)
-{
-    while (w->slot || regain(w)) {
-        if (atomic_load_explicit(&w->real->attention, memory_order_relaxed)) {
-            if (atomic_load_explicit(&w->real->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP)
-                return;
-            teffi_thread_pauses(w);
-            teffi_attend(w);
-            teffi_thread_resumes(w);
-            continue;
-        }
-        if (teffi_worker_looks(w) && !teffi_slot_in_use(w->real, w->slot)) {
-            teffi_laters_end(w);
-            leave(w);
-            continue;
-        }
-        teffi_group *group = teffi_find(w, true);
-        if (group) {
-            teffi_worker_run(w, group);
-            continue;
-        }
-        if (w->slot && teffi_laters_any(w->slot))
-            continue;
-        rest(w);
-        if (w->slot)
-            teffi_worker_timers(w);
-    }
-}
-
-static void worker_main(void *arg)
-{
-    teffi_worker *w = arg;
-    teffi_worker_become(w);
-    teffi_fiber_thread_enter(w->real->exec.fibers);
-    teffi_preempt_allow();
-    teffi_thread_began(w);
-    loop(w);
-    teffi_thread_ends(w);
-    teffi_fiber_thread_leave();
-    teffi_worker_become(NULL);
-}
-
-static bool room_for_one(teffi_real *real)
-{
-    if (real->n_workers < real->workers_room)
+    if (sched->n_workers < sched->workers_room)
         return true;
-    unsigned room = real->workers_room ? real->workers_room * 2 : 16;
-    teffi_worker **more = realloc(real->workers, room * sizeof *more);
+    unsigned room = sched->workers_room ? sched->workers_room * 2 : 16;
+    teffi_worker **more = realloc(sched->workers, room * sizeof *more);
     if (!more)
         return false;
-    real->workers = more;
-    real->workers_room = room;
+    sched->workers = more;
+    sched->workers_room = room;
     return true;
 }
 
-static teffi_worker *refuse(teffi_real *real, const char *why)
+/* Without a thread. Workers are freed with the scheduler only: they are read without a lock. */
+static teffi_worker *worker_new(teffi_sched *sched)
 {
-    if (!real->told_limit)
-        teffi_logf(&real->exec.platform->log, TEFFI_ERROR,
-                   "no thread for work that waits beside blocking calls: %s (%u threads run)", why,
-                   real->n_workers);
-    real->told_limit = true;
+    teffi_worker *w = has_room_for_worker(sched) ? calloc(1, sizeof *w) : NULL;
+    if (!w)
+        return NULL;
+    w->sched = sched;
+    w->number = sched->n_workers;
+    atomic_init(&w->inside, 1);
+    sched->workers[sched->n_workers++] = w;
+    return w;
+}
+
+static teffi_worker *worker_take_vacant(teffi_sched *sched)
+{
+    teffi_worker *w = sched->vacant;
+    if (w)
+        sched->vacant = w->next;
+    return w;
+}
+
+static void worker_make_vacant(teffi_worker *w)
+{
+    w->state = TEFFI_WORKER_VACANT;
+    w->next = w->sched->vacant;
+    w->sched->vacant = w;
+}
+
+static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
+{
+    if (!sched->refused_once) /* relaxed: a constant text */
+        atomic_store_explicit(&sched->refusal, why, memory_order_relaxed);
+    sched->refused_once = true;
     return NULL;
 }
 
-teffi_worker *teffi_worker_start(teffi_real *real, teffi_slot *slot, bool searching)
+teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool searching)
 {
-    if (real->n_workers == real->threads_max)
-        return refuse(real, "the limit, teff_sched_options.threads_max, is reached");
-    if (!room_for_one(real))
-        return refuse(real, "memory is out");
-    teffi_worker *w = calloc(1, sizeof *w);
-    if (!w)
-        return refuse(real, "memory is out");
-    w->real = real;
-    w->number = real->n_workers;
+    uint32_t threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed);
+    if (threads == sched->threads_max)
+        return refuse_thread(sched, "the limit, teff_sched_options.threads_max, is reached");
+    teffi_worker *w = worker_take_vacant(sched);
+    if (!w && !(w = worker_new(sched)))
+        return refuse_thread(sched, "memory is out");
     w->searching = searching;
-    atomic_init(&w->inside, 1);
-    w->slot = slot;
-    slot->worker = w;
-    if (teffi_thread_start(&w->thread, "teff-worker", worker_main, w)) {
-        slot->worker = NULL;
-        free(w);
-        return refuse(real, "the system refused to start one");
+    w->processor = p;
+    p->worker = w;
+    if (teffi_thread_start(&w->thread, "teff-worker", sched->worker_main, w)) {
+        p->worker = NULL;
+        w->processor = NULL;
+        worker_make_vacant(w);
+        return refuse_thread(sched, "the system refused to start one");
     }
-    real->workers[real->n_workers++] = w;
-    atomic_store_explicit(&real->threads, real->n_workers, memory_order_relaxed);
+    w->state = TEFFI_WORKER_RUNNING;
+    atomic_store_explicit(&sched->n_threads, threads + 1, memory_order_relaxed);
     return w;
+}
+
+void teffi_workers_join_ended(teffi_sched *sched)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    while (sched->ended) {
+        teffi_worker *w = sched->ended;
+        sched->ended = w->next;
+        pthread_mutex_unlock(&sched->idle_lock);
+        teffi_thread_join(&w->thread); /* a user's hook in it may need the lock */
+        pthread_mutex_lock(&sched->idle_lock);
+        worker_make_vacant(w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+}
+
+void teffi_workers_join_all(teffi_sched *sched)
+{
+    /* n_workers does not change any more; a vacant one has no thread. */
+    for (unsigned i = 0; i < sched->n_workers; i++) {
+        teffi_worker *w = sched->workers[i];
+        pthread_mutex_lock(&sched->idle_lock);
+        bool has_thread = w->state != TEFFI_WORKER_VACANT;
+        pthread_mutex_unlock(&sched->idle_lock);
+        if (has_thread)
+            teffi_thread_join(&w->thread);
+    }
+}
+
+void teffi_workers_free(teffi_sched *sched)
+{
+    for (unsigned i = 0; i < sched->n_workers; i++)
+        free(sched->workers[i]);
+    free(sched->workers);
+}
+
+void teffi_refusal_log(teffi_sched *sched)
+{
+    const char *why = atomic_load_explicit(&sched->refusal, memory_order_relaxed);
+    if (!why)
+        return;
+    atomic_store_explicit(&sched->refusal, NULL, memory_order_relaxed);
+    teffi_logf(&sched->exec.platform->log, TEFF_LOG_ERROR,
+               "no thread for work that waits beside blocking calls: %s (%u threads run)", why,
+               atomic_load_explicit(&sched->n_threads, memory_order_relaxed));
 }

@@ -1,90 +1,114 @@
 /* sqlite.c - engine `sqlite`: one thread, one connection, writes committed in groups.
  * Way:     store/store -> [sqlite] -> sqlite_rows -> SQLite (write-ahead log, synchronous = FULL)
- * States:  submitted -> queue -> reads: answered | writes: waiting -> group -> committed -> done()
- * Threads: submit from any; everything below "own thread" happens on the engine's thread, done()
- *          and hints too. While another process holds the file's write lock, reads go on. */
-#include <errno.h>
+ * States:  submitted -> queue -> read: done() | write: waiting -> group -> committed -> done()
+ *          A read runs after the waiting writes of the same row.
+ * Threads: submit from any; everything else, also done(), on the engine's own thread. Reads
+ *          continue while another process holds the file's write lock. */
+#include "store/engine.h"
+
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include "store/sqlite.h"
-#include "store/watch.h"
+#include "base/hash.h"
+#include "os/thread.h"
+#include "store/sqlite_file.h"
 
 enum {
-    QUEUE_MAX = 64 * 1024, /* operations submitted and not done */
-    GROUP_MAX = 1024, /* operations in one transaction: some milliseconds, which a read waits */
-    GROUP_BYTES_MAX = 16 * 1024 * 1024, /* values in one transaction; one op always fits */
-    POLL_MS = 100                       /* how late a hint about another process's commit may be */
+    QUEUE_MAX = 64 * 1024,              /* operations submitted and not done */
+    QUEUE_BYTES_MAX = 64 * 1024 * 1024, /* bytes of values of the writes among them */
+    GROUP_MAX = 1024, /* operations of a transaction: a read waits some milliseconds for it */
+    GROUP_BYTES_MAX = 16 * 1024 * 1024, /* bytes of values of a transaction; one op always fits */
+    ROW_COUNTS = 1024                   /* counters of waiting writes, chosen by the row's hash */
 };
-
-typedef struct op_list {
-    teffi_store_op *head, *tail;
-} op_list;
 
 /* One write in a transaction. */
 typedef struct member {
     teffi_store_op *op;
-    uint64_t etag; /* the last etag given before this op's rows */
+    uint64_t etag; /* the last etag assigned before this op's rows */
 } member;
 
 typedef struct engine {
     teffi_store base;
-    teffi_watch watch;
     pthread_mutex_t lock; /* a leaf */
     pthread_cond_t wake;
     /* guarded by lock */
-    op_list queue;
-    size_t submitted; /* and not done */
+    teffi_queue queue, system; /* system: on the cluster's own tables; taken first, no limit */
+    size_t submitted, submitted_bytes; /* operations not done, and bytes of their values */
     bool closed;
     bool joined;
-    bool look_around; /* who watches has changed */
     /* immutable after init */
-    pthread_t thread;
-    /* own thread */
+    teffi_thread thread;
+    /* owner: the engine's thread */
     teffi_sqlite_file file;
-    op_list writes; /* waiting for a transaction */
-    size_t done;    /* since submitted was last corrected */
-    int busy_tries; /* of the first in writes */
-    bool unknown;   /* the last COMMIT failed in a way that leaves its outcome open */
-    int64_t version;
-    struct timespec poll_at;
+    /* writes: writes waiting for a transaction, and reads that must run after them. reads: reads to
+     * run now. Index [true]: operations on the cluster's own tables, which run first. A row is in
+     * one kind of table, so operations on one row stay in order. */
+    teffi_queue writes[2];
+    teffi_queue reads[2];
+    uint32_t waiting[ROW_COUNTS]; /* number of rows in waiting writes, by the key's hash */
+    size_t done, done_bytes;      /* not yet subtracted from submitted, submitted_bytes */
+    int busy_tries;               /* failed attempts (BUSY) of the first group in writes */
+    bool unknown;                 /* the last COMMIT failed with an unknown outcome */
     member group[GROUP_MAX];
 } engine;
 
-static void push(op_list *list, teffi_store_op *op)
+static teffi_store_op *queued_op(teffi_qnode *node)
 {
-    op->next = NULL;
-    if (list->tail)
-        list->tail->next = op;
-    else
-        list->head = op;
-    list->tail = op;
+    return node ? teffi_container(node, teffi_store_op, node) : NULL;
 }
 
-static teffi_store_op *pop(op_list *list)
+/* ---- rows with waiting writes ---- */
+
+static uint32_t *row_waiting_count(engine *e, const teffi_row *row)
 {
-    teffi_store_op *op = list->head;
-    if (op) {
-        list->head = op->next;
-        if (!list->head)
-            list->tail = NULL;
-        op->next = NULL;
-    }
-    return op;
+    return &e->waiting[teffi_hash64(row->key.data, row->key.len, 0) % ROW_COUNTS];
+}
+
+static bool is_read_op(const teffi_store_op *op)
+{
+    return op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
+}
+
+static void append_write(engine *e, teffi_store_op *op)
+{
+    teffi_queue_push(&e->writes[op->system], &op->node);
+    for (size_t i = 0; i < op->n_rows; i++)
+        ++*row_waiting_count(e, &op->rows[i]);
+}
+
+static void drop_first_write(engine *e, bool system)
+{
+    const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
+    for (size_t i = 0; i < op->n_rows; i++)
+        --*row_waiting_count(e, &op->rows[i]);
+}
+
+static size_t op_value_bytes(const teffi_store_op *op)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < op->n_rows && !is_read_op(op); i++)
+        bytes += op->rows[i].remove ? 0 : op->rows[i].value.len;
+    return bytes;
+}
+
+/* lock held. A write of any size is accepted if no other write is queued. */
+static bool is_queue_full(const engine *e, size_t bytes)
+{
+    return e->submitted >= QUEUE_MAX ||
+           (e->submitted_bytes && bytes && e->submitted_bytes + bytes > QUEUE_BYTES_MAX);
 }
 
 static void sqlite_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
+    size_t bytes = op_value_bytes(op);
     pthread_mutex_lock(&e->lock);
-    bool closed = e->closed, full = e->submitted == QUEUE_MAX;
+    bool closed = e->closed, full = !op->system && is_queue_full(e, bytes);
     if (!closed && !full) {
-        bool first = !e->queue.head;
-        push(&e->queue, op);
+        bool first = !e->queue.head && !e->system.head;
+        teffi_queue_push(op->system ? &e->system : &e->queue, &op->node);
         e->submitted++;
+        e->submitted_bytes += bytes;
         if (first)
             pthread_cond_signal(&e->wake);
         pthread_mutex_unlock(&e->lock);
@@ -94,11 +118,12 @@ static void sqlite_submit(teffi_store *store, teffi_store_op *op)
     if (closed)
         teffi_store_fail(op, TEFF_E_CLOSED, "sqlite: the store is closed");
     else
-        teffi_store_fail(op, TEFF_E_OVERLOADED, "sqlite: %d operations wait", QUEUE_MAX);
+        teffi_store_fail(op, TEFF_E_OVERLOADED, "sqlite: %d operations, or %d bytes, wait",
+                         QUEUE_MAX, QUEUE_BYTES_MAX);
     op->done(op);
 }
 
-static void fail(teffi_store_op *op, int rc)
+static void fail_with_code(teffi_store_op *op, int rc)
 {
     if (teffi_sqlite_is(rc, SQLITE_BUSY))
         teffi_store_fail(op, TEFF_E_IO, "sqlite: locked by another process for too long");
@@ -107,28 +132,29 @@ static void fail(teffi_store_op *op, int rc)
                          sqlite3_errstr(rc), rc);
 }
 
-static void finish(engine *e, teffi_store_op *op)
+static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
+    e->done_bytes += op_value_bytes(op);
     op->done(op);
 }
 
-/* Only the recovery of the log after another process's crash makes a read wait. */
-static void answer(engine *e, teffi_store_op *op)
+/* A read gets BUSY only while the log is recovered after another process's crash. */
+static void run_read(engine *e, teffi_store_op *op)
 {
     int rc = SQLITE_BUSY;
     for (int i = 0; teffi_sqlite_is(rc, SQLITE_BUSY) && i < TEFFI_SQLITE_BUSY_TRIES; i++)
         rc = op->kind == TEFFI_STORE_READ ? teffi_sqlite_read(&e->file, op)
                                           : teffi_sqlite_scan(&e->file, op);
     if (rc != SQLITE_OK)
-        fail(op, rc);
-    finish(e, op);
+        fail_with_code(op, rc);
+    finish_op(e, op);
 }
 
-/* In WAL mode the commit frame is the last thing written and the sync comes after it: when a write
- * failed for want of room, no commit frame is in the log. After any other failure it may be, and a
- * crash now would bring it back to life. */
-static int commit(engine *e)
+/* In WAL mode the commit frame is written last and synced after. If a write failed because the disk
+ * is full, the log has no commit frame. After any other failure it may have one, and recovery after
+ * a crash would then apply the transaction. */
+static int commit_group(engine *e)
 {
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_COMMIT);
     e->unknown = rc != SQLITE_OK && !teffi_sqlite_is(rc, SQLITE_FULL) &&
@@ -153,10 +179,10 @@ static int write_members(engine *e, member *members, size_t n)
     return rc;
 }
 
-/* One transaction over n writes. A conflict of one is found before its first row is written, so
- * that the others' rows stay. out: SQLITE_OK: each op->err tells; else nothing was written, or
- * (e->unknown) perhaps all of it. */
-static int transact(engine *e, member *members, size_t n)
+/* Runs one transaction over n writes. The etags of an op are checked before its first row is
+ * written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set; otherwise nothing
+ * was written or, if e->unknown, perhaps everything. */
+static int run_transaction(engine *e, member *members, size_t n)
 {
     e->unknown = false;
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_BEGIN);
@@ -164,22 +190,22 @@ static int transact(engine *e, member *members, size_t n)
         return rc;
     rc = write_members(e, members, n);
     if (rc == SQLITE_OK)
-        rc = commit(e);
+        rc = commit_group(e);
     if (!sqlite3_get_autocommit(e->file.db))
         teffi_sqlite_run(&e->file, TEFFI_SQL_ROLLBACK);
     return rc;
 }
 
-static void give_etags(const member *m)
+static void set_new_etags(const member *m)
 {
     uint64_t etag = m->etag;
     for (size_t i = 0; i < m->op->n_rows; i++)
         m->op->rows[i].etag = m->op->rows[i].remove ? 0 : ++etag;
 }
 
-/* The end of n writes whose transaction ended with rc. When the outcome is open, it is so for those
- * that met a conflict too: the row in their way may have been another member's. */
-static void settle(engine *e, const member *members, size_t n, int rc)
+/* Completes n writes whose transaction ended with rc. If the outcome is unknown, conflicts are
+ * unknown, too: another member of the group may have caused them. */
+static void settle_members(engine *e, const member *members, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
         teffi_store_op *op = members[i].op;
@@ -187,156 +213,125 @@ static void settle(engine *e, const member *members, size_t n, int rc)
             teffi_store_fail(op, TEFF_E_UNKNOWN, "sqlite: commit: %s (SQLite code %d)",
                              sqlite3_errstr(rc), rc);
         else if (rc != SQLITE_OK)
-            fail(op, rc);
+            fail_with_code(op, rc);
         else if (op->err == TEFF_OK)
-            give_etags(&members[i]);
-        if (op->err == TEFF_OK || op->err == TEFF_E_UNKNOWN)
-            teffi_watch_rows(&e->watch, op->rows, op->n_rows);
-        finish(e, op);
+            set_new_etags(&members[i]);
+        finish_op(e, op);
     }
 }
 
-static int transact_patiently(engine *e, member *one)
+static int run_transaction_with_retries(engine *e, member *one)
 {
     int rc = SQLITE_BUSY;
     for (int i = 0; teffi_sqlite_is(rc, SQLITE_BUSY) && i < TEFFI_SQLITE_BUSY_TRIES; i++)
-        rc = transact(e, one, 1);
+        rc = run_transaction(e, one, 1);
     return rc;
 }
 
-static size_t value_bytes(const teffi_store_op *op)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < op->n_rows; i++)
-        n += op->rows[i].remove ? 0 : op->rows[i].value.len;
-    return n;
-}
-
-/* The first writes that fit into one transaction; they stay in the list until its end is known. */
+/* Collects the first writes that fit into one transaction, up to a read. They stay in the list
+ * until the transaction has ended. */
 static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0;
-    for (teffi_store_op *op = e->writes.head; op && n < GROUP_MAX; op = op->next) {
-        bytes += value_bytes(op);
-        if (n > 0 && bytes > GROUP_BYTES_MAX)
-            break;
-        e->group[n++] = (member){.op = op};
-    }
+    for (int system = 1; system >= 0; system--)
+        for (teffi_store_op *op = queued_op(e->writes[system].head);
+             op && n < GROUP_MAX && !is_read_op(op); op = queued_op(op->node.next)) {
+            bytes += op_value_bytes(op);
+            if (n > 0 && bytes > GROUP_BYTES_MAX)
+                return n;
+            e->group[n++] = (member){.op = op};
+        }
     return n;
 }
 
-/* Commit one group. A group that cannot be written is tried again op by op, so that the one that
- * has no room does not take the others with it. */
+/* Commits one group. If that fails, each op is tried alone, so that an op too large for the disk
+ * does not fail the others. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
-    int rc = transact(e, e->group, n);
+    int rc = run_transaction(e, e->group, n);
     bool busy = teffi_sqlite_is(rc, SQLITE_BUSY);
     if (busy && ++e->busy_tries < TEFFI_SQLITE_BUSY_TRIES)
         return;
     e->busy_tries = 0;
     for (size_t i = 0; i < n; i++)
-        pop(&e->writes);
+        drop_first_write(e, e->group[i].op->system);
     if (rc == SQLITE_OK || busy || e->unknown || n == 1) {
-        settle(e, e->group, n, rc);
+        settle_members(e, e->group, n, rc);
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        rc = transact_patiently(e, &e->group[i]);
-        settle(e, &e->group[i], 1, rc);
+        rc = run_transaction_with_retries(e, &e->group[i]);
+        settle_members(e, &e->group[i], 1, rc);
     }
 }
 
-static void set_poll(engine *e)
+static bool has_waiting_ops(const engine *e)
 {
-    clock_gettime(CLOCK_MONOTONIC, &e->poll_at);
-    e->poll_at.tv_nsec += POLL_MS * 1000000L;
-    if (e->poll_at.tv_nsec >= 1000000000L) {
-        e->poll_at.tv_nsec -= 1000000000L;
-        e->poll_at.tv_sec++;
-    }
+    return e->reads[false].head || e->reads[true].head || e->writes[false].head ||
+           e->writes[true].head;
 }
 
-static bool poll_due(const engine *e)
+/* lock held. Returns at once if operations are waiting, for example a write that got BUSY. */
+static void wait_for_work(engine *e)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > e->poll_at.tv_sec ||
-           (now.tv_sec == e->poll_at.tv_sec && now.tv_nsec >= e->poll_at.tv_nsec);
+    while (!e->queue.head && !e->system.head && !has_waiting_ops(e) && !e->closed)
+        pthread_cond_wait(&e->wake, &e->lock);
 }
 
-/* data_version changes when another connection, of this or another process, has committed. */
-static void poll_others(engine *e)
+static void sort_ops(engine *e, teffi_queue taken)
 {
-    int64_t version = e->version;
-    set_poll(e);
-    if (teffi_sqlite_number(e->file.sql[TEFFI_SQL_VERSION], &version) != SQLITE_OK ||
-        version == e->version)
-        return;
-    e->version = version;
-    teffi_watch_tell(&e->watch, NULL, (teffi_bytes){0});
+    for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
+         op = queued_op(teffi_queue_pop(&taken)))
+        if (!is_read_op(op))
+            append_write(e, op);
+        else if (op->kind == TEFFI_STORE_READ && *row_waiting_count(e, &op->rows[0]))
+            teffi_queue_push(&e->writes[op->system], &op->node);
+        else
+            teffi_queue_push(&e->reads[op->system], &op->node);
 }
 
-/* With the lock: until there is something to do. A write that waits for the file's lock is. */
-static void wait_work(engine *e, bool watching)
-{
-    int rc = 0;
-    while (!e->queue.head && !e->writes.head && !e->closed && !e->look_around && rc == 0)
-        rc = watching ? pthread_cond_timedwait(&e->wake, &e->lock, &e->poll_at)
-                      : pthread_cond_wait(&e->wake, &e->lock);
-    e->look_around = false;
-}
-
-/* Take over what was submitted. out: false: closed, and nothing is left to do. */
-static bool take(engine *e, bool watching, op_list *reads)
+/* Waits for operations and sorts them. out: false: closed, and nothing is left to do. */
+static bool take_submitted(engine *e)
 {
     pthread_mutex_lock(&e->lock);
     e->submitted -= e->done;
-    e->done = 0;
-    wait_work(e, watching);
-    op_list taken = e->queue;
-    e->queue = (op_list){0};
+    e->submitted_bytes -= e->done_bytes;
+    e->done = e->done_bytes = 0;
+    wait_for_work(e);
+    teffi_queue taken = e->queue, system = e->system;
+    e->queue = e->system = (teffi_queue){0};
     bool closed = e->closed;
     pthread_mutex_unlock(&e->lock);
-    for (teffi_store_op *op = pop(&taken); op; op = pop(&taken))
-        push(op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN ? reads : &e->writes, op);
-    return !closed || reads->head || e->writes.head;
+    sort_ops(e, system);
+    sort_ops(e, taken);
+    return !closed || has_waiting_ops(e);
 }
 
-static void *run(void *arg)
+/* Runs all reads of the cluster's own tables, and at most GROUP_MAX others, so that reads delay a
+ * write about as long as a transaction does. */
+static void run_reads(engine *e)
+{
+    teffi_store_op *op;
+    while ((op = queued_op(teffi_queue_pop(&e->reads[true]))))
+        run_read(e, op);
+    for (size_t n = 0; n < GROUP_MAX && (op = queued_op(teffi_queue_pop(&e->reads[false]))); n++)
+        run_read(e, op);
+    for (int system = 1; system >= 0; system--)
+        while (e->writes[system].head && is_read_op(queued_op(e->writes[system].head)))
+            run_read(e, queued_op(teffi_queue_pop(&e->writes[system])));
+}
+
+static void run_engine(void *arg)
 {
     engine *e = arg;
-    op_list reads = {0};
-    set_poll(e);
     for (bool more = true; more;) {
-        bool watching = teffi_watch_any(&e->watch);
-        more = take(e, watching, &reads);
-        for (teffi_store_op *op = pop(&reads); op; op = pop(&reads))
-            answer(e, op);
-        if (e->writes.head)
+        more = take_submitted(e);
+        run_reads(e);
+        if (e->writes[true].head || e->writes[false].head)
             write_group(e);
-        if (watching && poll_due(e))
-            poll_others(e);
     }
     teffi_sqlite_file_close(&e->file);
-    return NULL;
-}
-
-static teff_err sqlite_watch(teffi_store *store, const char *table, teffi_store_hint *hint,
-                             void *arg)
-{
-    engine *e = (engine *)store;
-    pthread_mutex_lock(&e->lock);
-    bool closed = e->closed;
-    pthread_mutex_unlock(&e->lock);
-    if (closed && hint)
-        return TEFF_E_CLOSED;
-    teff_err err = teffi_watch_set(&e->watch, table, hint, arg);
-    pthread_mutex_lock(&e->lock);
-    e->look_around = true;
-    pthread_cond_signal(&e->wake);
-    pthread_mutex_unlock(&e->lock);
-    return err;
 }
 
 static void sqlite_close(teffi_store *store)
@@ -349,48 +344,21 @@ static void sqlite_close(teffi_store *store)
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
     if (join)
-        pthread_join(e->thread, NULL);
+        teffi_thread_join(&e->thread);
 }
 
 static void sqlite_free(teffi_store *store)
 {
     engine *e = (engine *)store;
-    teffi_watch_fini(&e->watch);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
-static void init(engine *e)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->wake, &attr);
-    pthread_condattr_destroy(&attr);
-    pthread_mutex_init(&e->lock, NULL);
-    teffi_watch_init(&e->watch);
-}
-
-/* Signals are for the program's own threads. */
-static int start(engine *e)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&e->thread, NULL, run, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0)
-        pthread_setname_np(e->thread, "teff-sqlite");
-    return rc;
-}
-
 teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text)
 {
     static const teffi_store_ops ops = {
-        .name = "sqlite",
         .submit = sqlite_submit,
-        .watch = sqlite_watch,
         .close = sqlite_close,
         .free = sqlite_free,
     };
@@ -399,18 +367,19 @@ teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text)
         snprintf(text, TEFF_TEXT_MAX, "store: out of memory");
         return TEFF_E_NOMEM;
     }
-    init(e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
     e->base.ops = &ops;
     teff_err err = teffi_sqlite_file_open(&e->file, path, text);
-    int rc = err == TEFF_OK ? start(e) : 0;
-    if (rc != 0) {
-        snprintf(text, TEFF_TEXT_MAX, "store: no thread: %s", strerror(rc));
+    if (err == TEFF_OK) {
+        err = teffi_thread_start(&e->thread, "teff-sqlite", run_engine, e);
+        if (err == TEFF_OK) {
+            *store = &e->base;
+            return TEFF_OK;
+        }
+        snprintf(text, TEFF_TEXT_MAX, "store: the engine's thread could not be started");
         teffi_sqlite_file_close(&e->file);
-        err = TEFF_E_IO;
     }
-    if (err != TEFF_OK)
-        sqlite_free(&e->base);
-    else
-        *store = &e->base;
+    sqlite_free(&e->base);
     return err;
 }

@@ -1,8 +1,9 @@
-/* sqlite_file.c - is this file ours? Opens or makes the file of engine `sqlite`.
- * Way:     store/sqlite -> [sqlite_file] -> SQLite
- * Threads: the opener's, then the engine's own.
- * The file: application id "teff", user_version = the schema's; two tables, see SCHEMA. Another
- * application's file is never written to. */
+/* sqlite_file.c - the file of engine `sqlite`: application id "teff", user_version = the schema's
+ * version, two tables (SCHEMA_ROWS, SCHEMA_ETAGS).
+ * States:  check the path -> open -> identify -> (new: create tables) -> check the schema ->
+ *          prepare */
+#include "store/sqlite_file.h"
+
 #include <errno.h>
 #include <linux/magic.h>
 #include <stdarg.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include "store/sqlite.h"
 
 enum {
     APPLICATION_ID = 0x74656666, /* "teff" */
@@ -27,32 +27,15 @@ enum {
 #define SCHEMA_ETAGS                                                                               \
     "CREATE TABLE etags(id INTEGER PRIMARY KEY, etag INTEGER NOT NULL, sum INTEGER NOT NULL)"
 
-static const char *const statements[TEFFI_SQL_COUNT] = {
-    [TEFFI_SQL_BEGIN] = "BEGIN IMMEDIATE",
-    [TEFFI_SQL_COMMIT] = "COMMIT",
-    [TEFFI_SQL_ROLLBACK] = "ROLLBACK",
-    [TEFFI_SQL_READ] = "SELECT key, etag, sum, value FROM rows WHERE tab = ?1 AND key = ?2",
-    [TEFFI_SQL_PUT] = "INSERT INTO rows(tab, key, etag, sum, value) VALUES(?1, ?2, ?3, ?4, ?5) "
-                      "ON CONFLICT(tab, key) DO UPDATE SET etag = ?3, sum = ?4, value = ?5",
-    [TEFFI_SQL_REMOVE] = "DELETE FROM rows WHERE tab = ?1 AND key = ?2",
-    [TEFFI_SQL_SCAN] = "SELECT key, etag, sum, value FROM rows "
-                       "WHERE tab = ?1 AND key >= ?2 ORDER BY key LIMIT ?3",
-    [TEFFI_SQL_SCAN_TO] = "SELECT key, etag, sum, value FROM rows "
-                          "WHERE tab = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3",
-    [TEFFI_SQL_ETAG] = "SELECT etag, sum FROM etags WHERE id = 1",
-    [TEFFI_SQL_ETAG_PUT] = "INSERT OR REPLACE INTO etags(id, etag, sum) VALUES(1, ?1, ?2)",
-    [TEFFI_SQL_VERSION] = "PRAGMA data_version",
-};
-
-/* What a file says about itself. */
+/* How a file identifies itself. */
 typedef struct identity {
     int64_t application, version, tables;
 } identity;
 
-static teff_err refuse(char *text, teff_err err, const char *path, const char *fmt, ...)
+static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-static teff_err refuse(char *text, teff_err err, const char *path, const char *fmt, ...)
+static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
 {
     va_list args;
     int n = snprintf(text, TEFF_TEXT_MAX, "sqlite:%.300s: ", path);
@@ -62,39 +45,45 @@ static teff_err refuse(char *text, teff_err err, const char *path, const char *f
     return err;
 }
 
-static teff_err refuse_rc(char *text, const char *path, int rc)
+static teff_err refuse_code(char *text, const char *path, int rc)
 {
     if (teffi_sqlite_is(rc, SQLITE_NOTADB))
-        return refuse(text, TEFF_E_MALFORMED, path, "not an SQLite database");
+        return refuse_file(text, TEFF_E_MALFORMED, path, "not an SQLite database");
     if (teffi_sqlite_is(rc, SQLITE_CORRUPT))
-        return refuse(text, TEFF_E_MALFORMED, path, "damaged: %s", sqlite3_errstr(rc));
+        return refuse_file(text, TEFF_E_MALFORMED, path, "damaged: %s", sqlite3_errstr(rc));
     if (teffi_sqlite_is(rc, SQLITE_BUSY))
-        return refuse(text, TEFF_E_IO, path, "locked by another process for too long");
+        return refuse_file(text, TEFF_E_IO, path, "locked by another process for too long");
     if (teffi_sqlite_is(rc, SQLITE_READONLY) || teffi_sqlite_is(rc, SQLITE_CANTOPEN))
-        return refuse(text, TEFF_E_IO, path, "it or its directory is not writable");
-    return refuse(text, teffi_sqlite_err(rc), path, "%s (SQLite code %d)", sqlite3_errstr(rc), rc);
+        return refuse_file(text, TEFF_E_IO, path, "it or its directory is not writable");
+    return refuse_file(text, teffi_sqlite_err(rc), path, "%s (SQLite code %d)", sqlite3_errstr(rc),
+                       rc);
 }
 
-static int ask(sqlite3 *db, const char *question, int64_t *number)
+/* *number: the first column of the first row. out: SQLITE_CORRUPT: there is none, or no integer. */
+static int query_number(sqlite3 *db, const char *question, int64_t *number)
 {
-    sqlite3_stmt *sql;
+    sqlite3_stmt *sql; /* NULL on an error */
     int rc = sqlite3_prepare_v2(db, question, -1, &sql, NULL);
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = teffi_sqlite_number(sql, number);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(sql);
+    if (rc == SQLITE_ROW && sqlite3_column_type(sql, 0) == SQLITE_INTEGER) {
+        *number = sqlite3_column_int64(sql, 0);
+        rc = SQLITE_OK;
+    } else if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
+        rc = SQLITE_CORRUPT;
+    }
     sqlite3_finalize(sql);
     return rc;
 }
 
-/* Does the first column of the answer read as expected? */
-static int ask_text(sqlite3 *db, const char *question, const char *expected, bool *same)
+/* *same: the first column of the first row is the expected text. */
+static int query_is_text(sqlite3 *db, const char *question, const char *expected, bool *same)
 {
     sqlite3_stmt *sql;
     *same = false;
     int rc = sqlite3_prepare_v2(db, question, -1, &sql, NULL);
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(sql);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(sql);
     if (rc == SQLITE_ROW) {
         const unsigned char *answer = sqlite3_column_text(sql, 0);
         *same = answer && strcmp((const char *)answer, expected) == 0;
@@ -104,8 +93,8 @@ static int ask_text(sqlite3 *db, const char *question, const char *expected, boo
     return rc;
 }
 
-/* SQLite's write-ahead log needs memory shared by all who open the file. */
-static bool on_network(const char *path)
+/* SQLite's write-ahead log needs memory shared by all processes that open the file. */
+static bool is_on_network(const char *path)
 {
     static const uint32_t cifs = 0xff534d42u, smb2 = 0xfe534d42u, ceph = 0x00c36400u;
     struct statfs fs;
@@ -116,28 +105,30 @@ static bool on_network(const char *path)
            type == ceph;
 }
 
-/* By stat only: to open and close the file here would drop the locks that SQLite holds on it for
+/* Use stat only: opening and closing the file here would drop the locks that SQLite holds on it for
  * another store of this process. */
-static teff_err check_path(const char *path, char *text)
+static teff_err check_file_path(const char *path, char *text)
 {
     struct stat st;
     if (path[0] == '\0')
-        return refuse(text, TEFF_E_INVALID, path, "a file name is expected");
+        return refuse_file(text, TEFF_E_INVALID, path, "a file name is expected");
     if (strlen(path) > PATH_MAX_BYTES)
-        return refuse(text, TEFF_E_INVALID, path, "file name of over %d bytes", PATH_MAX_BYTES);
+        return refuse_file(text, TEFF_E_INVALID, path, "file name of over %d bytes",
+                           PATH_MAX_BYTES);
     if (stat(path, &st) != 0)
-        return errno == ENOENT ? TEFF_OK : refuse(text, TEFF_E_IO, path, "%s", strerror(errno));
+        return errno == ENOENT ? TEFF_OK
+                               : refuse_file(text, TEFF_E_IO, path, "%s", strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return refuse(text, TEFF_E_IO, path, "is a directory");
+        return refuse_file(text, TEFF_E_IO, path, "is a directory");
     if (!S_ISREG(st.st_mode))
-        return refuse(text, TEFF_E_IO, path, "not a regular file");
+        return refuse_file(text, TEFF_E_IO, path, "not a regular file");
     if (st.st_size > 0 && st.st_size < HEADER_BYTES)
-        return refuse(text, TEFF_E_MALFORMED, path, "not an SQLite database");
+        return refuse_file(text, TEFF_E_MALFORMED, path, "not an SQLite database");
     return TEFF_OK;
 }
 
 /* A relative path gets "./", so that ":memory:" and "file:" are plain names. */
-static teff_err open_file(sqlite3 **db, const char *path, char *text)
+static teff_err open_database(sqlite3 **db, const char *path, char *text)
 {
     char name[PATH_MAX_BYTES + 8];
     snprintf(name, sizeof name, "%s%s", path[0] == '/' ? "" : "./", path);
@@ -145,16 +136,17 @@ static teff_err open_file(sqlite3 **db, const char *path, char *text)
         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
     int rc = sqlite3_open_v2(name, db, flags, NULL);
     if (rc == SQLITE_NOMEM || !*db)
-        return refuse(text, TEFF_E_NOMEM, path, "out of memory");
+        return refuse_file(text, TEFF_E_NOMEM, path, "out of memory");
     if (rc != SQLITE_OK) {
         int error = sqlite3_system_errno(*db);
-        return refuse(text, TEFF_E_IO, path, "cannot be opened: %s",
-                      error ? strerror(error) : sqlite3_errstr(rc));
+        return refuse_file(text, TEFF_E_IO, path, "cannot be opened: %s",
+                           error ? strerror(error) : sqlite3_errstr(rc));
     }
     if (sqlite3_db_readonly(*db, "main") == 1)
-        return refuse(text, TEFF_E_IO, path, "not writable");
-    if (on_network(name))
-        return refuse(text, TEFF_E_REFUSED, path, "on a network file system: one host's disk only");
+        return refuse_file(text, TEFF_E_IO, path, "not writable");
+    if (is_on_network(name))
+        return refuse_file(text, TEFF_E_REFUSED, path,
+                           "on a network file system: one host's disk only");
     sqlite3_extended_result_codes(*db, 1);
     sqlite3_busy_timeout(*db, TEFFI_SQLITE_BUSY_MS);
     sqlite3_db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
@@ -163,55 +155,48 @@ static teff_err open_file(sqlite3 **db, const char *path, char *text)
 }
 
 /* Inside a transaction. */
-static int identify(sqlite3 *db, identity *id)
+static int read_identity(sqlite3 *db, identity *id)
 {
-    int rc = ask(db, "PRAGMA application_id", &id->application);
+    int rc = query_number(db, "PRAGMA application_id", &id->application);
     if (rc == SQLITE_OK)
-        rc = ask(db, "PRAGMA user_version", &id->version);
+        rc = query_number(db, "PRAGMA user_version", &id->version);
     if (rc == SQLITE_OK)
-        rc = ask(db, "SELECT count(*) FROM sqlite_schema", &id->tables);
+        rc = query_number(db, "SELECT count(*) FROM sqlite_schema", &id->tables);
     return rc;
 }
 
-/* The same from one snapshot: another process may be making the tables right now. */
-static int identify_at_once(sqlite3 *db, identity *id)
+/* As read_identity(), in a transaction of its own: another process may be creating the tables. */
+static int read_identity_at_once(sqlite3 *db, identity *id)
 {
     int rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
     if (rc == SQLITE_OK)
-        rc = identify(db, id);
+        rc = read_identity(db, id);
     if (!sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
 
-static bool is_new(const identity *id)
+static bool is_new_file(const identity *id)
 {
     return id->application == 0 && id->version == 0 && id->tables == 0;
 }
 
-/* Several processes may come to a new file at once: who locks it first makes the tables. */
-static int make_tables(sqlite3 *db)
+/* Several processes may open a new file at once: the first one to lock it creates the tables. */
+static int create_tables(sqlite3 *db)
 {
     identity id;
     char sql[1000];
     int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    rc = identify(db, &id);
-    if (rc == SQLITE_OK && is_new(&id)) {
+    rc = read_identity(db, &id);
+    if (rc == SQLITE_OK && is_new_file(&id)) {
         snprintf(sql, sizeof sql,
                  "PRAGMA application_id = %d; PRAGMA user_version = %d; " SCHEMA_ROWS
-                 "; " SCHEMA_ETAGS,
-                 APPLICATION_ID, SCHEMA_VERSION);
+                 "; " SCHEMA_ETAGS "; INSERT INTO etags(id, etag, sum) VALUES(1, 0, %lld)",
+                 APPLICATION_ID, SCHEMA_VERSION, (long long)teffi_sqlite_etag_sum(0));
         rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     }
-    teffi_sqlite_file file = {.db = db};
-    if (rc == SQLITE_OK && is_new(&id))
-        rc = sqlite3_prepare_v2(db, statements[TEFFI_SQL_ETAG_PUT], -1,
-                                &file.sql[TEFFI_SQL_ETAG_PUT], NULL);
-    if (rc == SQLITE_OK && is_new(&id))
-        rc = teffi_sqlite_etag_put(&file, 0);
-    sqlite3_finalize(file.sql[TEFFI_SQL_ETAG_PUT]);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     if (!sqlite3_get_autocommit(db))
@@ -219,9 +204,9 @@ static int make_tables(sqlite3 *db)
     return rc;
 }
 
-static int set_up(sqlite3 *db, bool *good)
+static int set_pragmas(sqlite3 *db, bool *good)
 {
-    int rc = ask_text(db, "PRAGMA journal_mode = WAL", "wal", good);
+    int rc = query_is_text(db, "PRAGMA journal_mode = WAL", "wal", good);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db,
                           "PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON;"
@@ -230,79 +215,80 @@ static int set_up(sqlite3 *db, bool *good)
     return rc;
 }
 
-/* Exactly our tables, word for word: no triggers, no views, no other columns. */
-static int check_schema(sqlite3 *db, bool *good)
+/* The schema must be exactly our two statements: no triggers, no views, no other columns. */
+static int check_schema_is_ours(sqlite3 *db, bool *good)
 {
     int64_t foreign = 0, ours = 0;
-    int rc = ask(db,
-                 "SELECT count(*) FROM sqlite_schema WHERE sql IN ('" SCHEMA_ROWS
-                 "', '" SCHEMA_ETAGS "')",
-                 &ours);
+    int rc = query_number(db,
+                          "SELECT count(*) FROM sqlite_schema WHERE sql IN ('" SCHEMA_ROWS
+                          "', '" SCHEMA_ETAGS "')",
+                          &ours);
     if (rc == SQLITE_OK)
-        rc = ask(db,
-                 "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL "
-                 "AND name NOT LIKE 'sqlite_stat%'",
-                 &foreign);
+        rc = query_number(db,
+                          "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL "
+                          "AND name NOT LIKE 'sqlite_stat%'",
+                          &foreign);
     *good = ours == 2 && foreign == 2;
     return rc;
 }
 
-/* A flipped bit in the index would make a row look missing: no row's checksum can tell that. */
-static int check_whole(sqlite3 *db, bool *good)
+/* A flipped bit in the index would hide a row; checksums of rows cannot detect that. */
+static int check_integrity(sqlite3 *db, bool *good)
 {
     int64_t pages = 0, page_bytes = 0;
-    int rc = ask(db, "PRAGMA page_count", &pages);
+    int rc = query_number(db, "PRAGMA page_count", &pages);
     if (rc == SQLITE_OK)
-        rc = ask(db, "PRAGMA page_size", &page_bytes);
+        rc = query_number(db, "PRAGMA page_size", &page_bytes);
     *good = true;
     if (rc != SQLITE_OK || pages * page_bytes > CHECK_BYTES_MAX)
         return rc;
-    return ask_text(db, "PRAGMA integrity_check(1)", "ok", good);
+    return query_is_text(db, "PRAGMA integrity_check(1)", "ok", good);
 }
 
 static teff_err check_identity(const identity *id, const char *path, char *text)
 {
     if (id->application != APPLICATION_ID)
-        return refuse(text, TEFF_E_REFUSED, path,
-                      "another application's database (application id 0x%llx), left untouched",
-                      (unsigned long long)id->application);
+        return refuse_file(text, TEFF_E_REFUSED, path,
+                           "another application's database (application id 0x%llx), left untouched",
+                           (unsigned long long)id->application);
     if (id->version != SCHEMA_VERSION)
-        return refuse(text, TEFF_E_REFUSED, path, "schema version %lld, this program knows %d",
-                      (long long)id->version, SCHEMA_VERSION);
+        return refuse_file(text, TEFF_E_REFUSED, path, "schema version %lld, this program knows %d",
+                           (long long)id->version, SCHEMA_VERSION);
     return TEFF_OK;
 }
 
-/* *rc is SQLITE_OK when the answer is final, else the reason, which may be worth another try. */
-static teff_err adopt(sqlite3 *db, const char *path, char *text, int *rc)
+/* out: *rc: SQLITE_OK if the result is final, otherwise SQLite's code; on BUSY the caller
+ *      retries. */
+static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     identity id;
     bool good = true;
-    *rc = identify_at_once(db, &id);
-    if (*rc == SQLITE_OK && is_new(&id)) {
-        *rc = make_tables(db);
+    *rc = read_identity_at_once(db, &id);
+    if (*rc == SQLITE_OK && is_new_file(&id)) {
+        *rc = create_tables(db);
         if (*rc == SQLITE_OK)
-            *rc = identify_at_once(db, &id);
+            *rc = read_identity_at_once(db, &id);
     }
     if (*rc != SQLITE_OK)
-        return refuse_rc(text, path, *rc);
+        return refuse_code(text, path, *rc);
     teff_err err = check_identity(&id, path, text);
     if (err != TEFF_OK)
         return err;
-    if ((*rc = set_up(db, &good)) == SQLITE_OK && !good)
-        return refuse(text, TEFF_E_IO, path, "no write-ahead log is possible here");
-    if (*rc == SQLITE_OK && (*rc = check_schema(db, &good)) == SQLITE_OK && !good)
-        return refuse(text, TEFF_E_REFUSED, path, "its tables are not those of a store");
-    if (*rc == SQLITE_OK && (*rc = check_whole(db, &good)) == SQLITE_OK && !good)
-        return refuse(text, TEFF_E_MALFORMED, path, "damaged: its integrity check fails");
-    return *rc == SQLITE_OK ? TEFF_OK : refuse_rc(text, path, *rc);
+    if ((*rc = set_pragmas(db, &good)) == SQLITE_OK && !good)
+        return refuse_file(text, TEFF_E_IO, path, "no write-ahead log is possible here");
+    if (*rc == SQLITE_OK && (*rc = check_schema_is_ours(db, &good)) == SQLITE_OK && !good)
+        return refuse_file(text, TEFF_E_REFUSED, path, "its tables are not those of a store");
+    if (*rc == SQLITE_OK && (*rc = check_integrity(db, &good)) == SQLITE_OK && !good)
+        return refuse_file(text, TEFF_E_MALFORMED, path, "damaged: its integrity check fails");
+    return *rc == SQLITE_OK ? TEFF_OK : refuse_code(text, path, *rc);
 }
 
-static teff_err adopt_patiently(sqlite3 *db, const char *path, char *text)
+static teff_err adopt_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;
     teff_err err = TEFF_OK;
     for (int i = 0; i < TEFFI_SQLITE_BUSY_TRIES; i++) {
-        err = adopt(db, path, text, &rc);
+        err = adopt_database(db, path, text, &rc);
         if (!teffi_sqlite_is(rc, SQLITE_BUSY))
             break;
         sqlite3_sleep(TEFFI_SQLITE_BUSY_MS); /* the change to WAL does not wait by itself */
@@ -310,27 +296,17 @@ static teff_err adopt_patiently(sqlite3 *db, const char *path, char *text)
     return err;
 }
 
-static teff_err prepare(teffi_sqlite_file *file, const char *path, char *text)
-{
-    for (int i = 0; i < TEFFI_SQL_COUNT; i++) {
-        int rc = sqlite3_prepare_v3(file->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT,
-                                    &file->sql[i], NULL);
-        if (rc != SQLITE_OK)
-            return refuse_rc(text, path, rc);
-    }
-    return TEFF_OK;
-}
-
 teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const char *path, char *text)
 {
     memset(file, 0, sizeof *file);
-    teff_err err = check_path(path, text);
+    teff_err err = check_file_path(path, text);
     if (err == TEFF_OK)
-        err = open_file(&file->db, path, text);
+        err = open_database(&file->db, path, text);
     if (err == TEFF_OK)
-        err = adopt_patiently(file->db, path, text);
-    if (err == TEFF_OK)
-        err = prepare(file, path, text);
+        err = adopt_with_retries(file->db, path, text);
+    int rc = err == TEFF_OK ? teffi_sqlite_prepare(file) : SQLITE_OK;
+    if (rc != SQLITE_OK)
+        err = refuse_code(text, path, rc);
     if (err == TEFF_OK)
         text[0] = '\0';
     else

@@ -1,63 +1,22 @@
-/* sqlite_rows.c - rows in SQL: read, scan, check and write, each row with a checksum.
- * Way:     store/sqlite -> [sqlite_rows] -> SQLite
- * Threads: the engine's own.
- * What comes out of the file is not trusted: types and checksum are looked at before use. */
+/* sqlite_rows.c - rows in SQL, each with a checksum. The file is not trusted: types and checksum
+ * are checked before use. */
+#include "store/sqlite_file.h"
+
 #include <string.h>
 #include "base/hash.h"
-#include "store/sqlite.h"
+#include "store/engine.h"
 
 /* Columns of TEFFI_SQL_READ, _SCAN and _SCAN_TO. */
 enum { COL_KEY, COL_ETAG, COL_SUM, COL_VALUE };
 
-enum { ETAG_SUM_SEED = 0x65746167 };
-
-teff_err teffi_sqlite_err(int rc)
-{
-    switch (rc & 0xff) {
-    case SQLITE_OK:
-        return TEFF_OK;
-    case SQLITE_NOMEM:
-        return TEFF_E_NOMEM;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return TEFF_E_MALFORMED;
-    case SQLITE_TOOBIG:
-        return TEFF_E_TOO_LARGE;
-    default:
-        return TEFF_E_IO;
-    }
-}
-
-int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which)
-{
-    sqlite3_stmt *sql = file->sql[which];
-    int rc = sqlite3_step(sql);
-    sqlite3_reset(sql);
-    sqlite3_clear_bindings(sql);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
-int teffi_sqlite_number(sqlite3_stmt *sql, int64_t *number)
-{
-    int rc = sqlite3_step(sql);
-    if (rc == SQLITE_ROW && sqlite3_column_type(sql, 0) == SQLITE_INTEGER) {
-        *number = sqlite3_column_int64(sql, 0);
-        rc = SQLITE_OK;
-    } else if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
-        rc = SQLITE_CORRUPT;
-    }
-    sqlite3_reset(sql);
-    return rc;
-}
-
-static int64_t row_sum(const teffi_row *row)
+static int64_t row_checksum(const teffi_row *row)
 {
     uint64_t sum = teffi_hash64(row->table, strlen(row->table), row->etag);
     sum = teffi_hash64(row->key.data, row->key.len, sum);
     return (int64_t)teffi_hash64(row->value.data, row->value.len, sum);
 }
 
-/* An empty blob has no address, and a NULL address would be an SQL NULL. */
+/* Empty bytes may have a NULL address, which SQLite would store as NULL. */
 static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
 {
     if (bytes.len == 0)
@@ -77,9 +36,9 @@ static teffi_bytes column_bytes(sqlite3_stmt *sql, int column)
     return (teffi_bytes){data, (size_t)sqlite3_column_bytes(sql, column)};
 }
 
-/* Take a row out of the statement's current answer; valid until the next step.
- * out: SQLITE_OK and *good: types and checksum are right; else found has key only. */
-static int take_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
+/* Decodes the statement's current row; valid until the next step.
+ * out: *good: types and checksum are right; otherwise *found has only the key. */
+static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;
     *found = (teffi_row){.table = table, .key = column_bytes(sql, COL_KEY)};
@@ -95,7 +54,7 @@ static int take_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool
     row.etag = (uint64_t)sqlite3_column_int64(sql, COL_ETAG);
     if (row.value.len && !row.value.data)
         return SQLITE_NOMEM;
-    *good = row.etag != 0 && row_sum(&row) == sqlite3_column_int64(sql, COL_SUM);
+    *good = row.etag != 0 && row_checksum(&row) == sqlite3_column_int64(sql, COL_SUM);
     if (*good)
         *found = row;
     return SQLITE_OK;
@@ -107,9 +66,9 @@ static void fail_damaged(teffi_store_op *op, const teffi_row *row)
                      row->table, row->key.len);
 }
 
-/* The row as it stands: SQLITE_ROW with *found and *good, SQLITE_DONE: no such row, or an error.
- * The caller resets the statement when it is through with *found. */
-static int look(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
+/* Reads the committed row. out: SQLITE_ROW with *found and *good; SQLITE_DONE: no such row; or an
+ * error. The caller resets the statement after its last use of *found. */
+static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_READ];
     int rc = bind_row(sql, row);
@@ -119,11 +78,11 @@ static int look(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found,
         rc = sqlite3_step(sql);
     if (rc != SQLITE_ROW)
         return rc;
-    rc = take_row(sql, row->table, found, good);
+    rc = decode_row(sql, row->table, found, good);
     return rc == SQLITE_OK ? SQLITE_ROW : rc;
 }
 
-static void give_row(teffi_store_op *op, const teffi_row *found)
+static void return_row(teffi_store_op *op, const teffi_row *found)
 {
     const void *copy = teff_arena_copy(op->arena, found->value.data, found->value.len);
     if (!copy) {
@@ -138,9 +97,9 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
 {
     teffi_row found;
     bool good;
-    int rc = look(file, &op->rows[0], &found, &good);
+    int rc = find_row(file, &op->rows[0], &found, &good);
     if (rc == SQLITE_ROW && good) {
-        give_row(op, &found);
+        return_row(op, &found);
     } else if (rc == SQLITE_ROW) {
         fail_damaged(op, &op->rows[0]);
     } else if (rc == SQLITE_DONE) {
@@ -151,23 +110,19 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* One row of the answer. out: false ends the scan, op->err or *rc says why. */
-static bool scan_row(sqlite3_stmt *sql, const teffi_row *from, teffi_store_op *op, int *rc)
+/* Appends the current row to the result. out: false: the scan ends; op->err or *rc says why. */
+static bool append_scan_row(sqlite3_stmt *sql, const teffi_row *from, teffi_store_op *op, int *rc)
 {
     teffi_row found;
-    bool good;
-    *rc = take_row(sql, from->table, &found, &good);
+    bool good; /* ignored: a damaged row has only its key, etag 0 */
+    *rc = decode_row(sql, from->table, &found, &good);
     if (*rc != SQLITE_OK)
         return false;
     if (!teffi_store_found(op, from, &found)) {
         teffi_store_fail(op, TEFF_E_NOMEM, "sqlite: a scan of over %zu rows", op->n_found);
         return false;
     }
-    if (!good) {
-        op->n_found--;
-        fail_damaged(op, &op->rows[op->n_found]);
-    }
-    return good;
+    return true;
 }
 
 int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
@@ -181,7 +136,7 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
         rc = bind_bytes(sql, 4, op->to);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(sql);
-    while (rc == SQLITE_ROW && scan_row(sql, from, op, &rc))
+    while (rc == SQLITE_ROW && append_scan_row(sql, from, op, &rc))
         rc = sqlite3_step(sql);
     sqlite3_reset(sql);
     rc = rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
@@ -192,20 +147,20 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Damaged rows are removed by who asks for it with `any`, and never overwritten. */
-static int check_row(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
+/* Only a write with `any` overwrites or removes a damaged row. */
+static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;
     bool good;
-    if (row->any && row->remove)
+    if (row->any)
         return SQLITE_OK;
-    int rc = look(file, row, &found, &good);
+    int rc = find_row(file, row, &found, &good);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)
         return rc;
     if (!good)
         fail_damaged(op, row);
-    else if (!row->any && found.etag != row->etag)
+    else if (found.etag != row->etag)
         op->err = TEFF_E_CONFLICT;
     return SQLITE_OK;
 }
@@ -219,7 +174,7 @@ static int put_row(teffi_sqlite_file *file, const teffi_row *row, uint64_t etag)
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int64(sql, 3, (int64_t)etag);
     if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(sql, 4, row_sum(&fresh));
+        rc = sqlite3_bind_int64(sql, 4, row_checksum(&fresh));
     if (rc == SQLITE_OK)
         rc = bind_bytes(sql, 5, row->value);
     return rc == SQLITE_OK ? teffi_sqlite_run(file, TEFFI_SQL_PUT) : rc;
@@ -235,7 +190,7 @@ int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *et
 {
     int rc = SQLITE_OK;
     for (size_t i = 0; i < op->n_rows; i++) {
-        rc = check_row(file, op, &op->rows[i]);
+        rc = check_row_etag(file, op, &op->rows[i]);
         if (rc != SQLITE_OK || op->err != TEFF_OK)
             return rc;
     }
@@ -244,32 +199,4 @@ int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *et
         rc = row->remove ? remove_row(file, row) : put_row(file, row, ++*etag);
     }
     return rc;
-}
-
-static int64_t etag_sum(uint64_t etag)
-{
-    return (int64_t)teffi_hash64(&etag, sizeof etag, ETAG_SUM_SEED);
-}
-
-int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag)
-{
-    sqlite3_stmt *sql = file->sql[TEFFI_SQL_ETAG];
-    int rc = sqlite3_step(sql);
-    if (rc == SQLITE_ROW) {
-        *etag = (uint64_t)sqlite3_column_int64(sql, 0);
-        rc = etag_sum(*etag) == sqlite3_column_int64(sql, 1) ? SQLITE_OK : SQLITE_CORRUPT;
-    } else if (rc == SQLITE_DONE) {
-        rc = SQLITE_CORRUPT;
-    }
-    sqlite3_reset(sql);
-    return rc;
-}
-
-int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag)
-{
-    sqlite3_stmt *sql = file->sql[TEFFI_SQL_ETAG_PUT];
-    int rc = sqlite3_bind_int64(sql, 1, (int64_t)etag);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_bind_int64(sql, 2, etag_sum(etag));
-    return rc == SQLITE_OK ? teffi_sqlite_run(file, TEFFI_SQL_ETAG_PUT) : rc;
 }

@@ -1,6 +1,4 @@
-/* store.c - the door of every store: limits are checked here, engines are found by address.
- * Way:     grains/state, cluster/membership -> [store] -> memory | sqlite | remote
- * Threads: any. */
+/* store.c - submits operations to a store, after checking the limits. */
 #include "store/store.h"
 
 #include <stdarg.h>
@@ -10,25 +8,13 @@
 #include "base/hash.h"
 #include "store/engine.h"
 
+/* ---- helpers of every engine: errors, the rows of a scan, the order of keys ---- */
+
 int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b)
 {
     size_t n = a.len < b.len ? a.len : b.len;
     int order = n ? memcmp(a.data, b.data, n) : 0;
     return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-bool teffi_table_valid(const char *table)
-{
-    size_t n = 0;
-    if (!table)
-        return false;
-    for (; table[n]; n++) {
-        char c = table[n];
-        bool good = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-        if (!good || n == TEFFI_STORE_TABLE_MAX)
-            return false;
-    }
-    return n > 0;
 }
 
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
@@ -40,8 +26,8 @@ void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     va_end(args);
 }
 
-/* The answer doubles at 16, 32, 64 .. rows: its capacity follows from n_found. */
-static bool answer_room(teffi_store_op *op)
+/* The array of rows doubles at 16, 32, 64 .. rows, so its capacity follows from n_found. */
+static bool reserve_found_rows(teffi_store_op *op)
 {
     size_t n = op->n_found;
     if (n != 0 && (n < 16 || (n & (n - 1)) != 0))
@@ -62,13 +48,29 @@ bool teffi_store_found(teffi_store_op *op, const teffi_row *from, const teffi_ro
     row.value.data = teff_arena_copy(op->arena, found->value.data, found->value.len);
     row.table = op->n_found ? op->rows[0].table
                             : teff_arena_copy(op->arena, from->table, strlen(from->table));
-    if (!row.key.data || !row.value.data || !row.table || !answer_room(op))
+    if (!row.key.data || !row.value.data || !row.table || !reserve_found_rows(op))
         return false;
     op->rows[op->n_found++] = row;
     return true;
 }
 
-static bool check_bytes(teffi_store_op *op, const char *what, teffi_bytes bytes, size_t max)
+/* ---- limits ---- */
+
+static bool is_table_name(const char *table)
+{
+    size_t n = 0;
+    if (!table)
+        return false;
+    for (; table[n]; n++) {
+        char c = table[n];
+        bool good = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+        if (!good || n == TEFFI_STORE_TABLE_MAX)
+            return false;
+    }
+    return n > 0;
+}
+
+static bool check_op_bytes(teffi_store_op *op, const char *what, teffi_bytes bytes, size_t max)
 {
     if (bytes.len > max)
         teffi_store_fail(op, TEFF_E_TOO_LARGE, "%s of %zu bytes: at most %zu", what, bytes.len,
@@ -78,41 +80,34 @@ static bool check_bytes(teffi_store_op *op, const char *what, teffi_bytes bytes,
     return op->err == TEFF_OK;
 }
 
-static bool check_row(teffi_store_op *op, const teffi_row *row)
+static void check_op_row(teffi_store_op *op, const teffi_row *row)
 {
-    if (!teffi_table_valid(row->table)) {
+    if (is_table_name(row->table))
+        (void)check_op_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX);
+    else
         teffi_store_fail(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
                          TEFFI_STORE_TABLE_MAX);
-        return false;
-    }
-    return check_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX);
 }
 
-static bool check_values(teffi_store_op *op)
+static bool check_op_values(teffi_store_op *op)
 {
     size_t sum = 0;
     for (size_t i = 0; i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
         if (row->remove)
             continue;
-        if (!check_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
+        if (!check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
             return false;
         sum += row->value.len;
     }
-    if (sum <= TEFFI_STORE_BATCH_BYTES_MAX)
-        return true;
-    teffi_store_fail(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d", sum,
-                     TEFFI_STORE_BATCH_BYTES_MAX);
-    return false;
+    if (sum > TEFFI_STORE_BATCH_BYTES_MAX)
+        teffi_store_fail(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d", sum,
+                         TEFFI_STORE_BATCH_BYTES_MAX);
+    return op->err == TEFF_OK;
 }
 
-static bool same_row(const teffi_row *a, const teffi_row *b)
-{
-    return strcmp(a->table, b->table) == 0 && teffi_bytes_cmp(a->key, b->key) == 0;
-}
-
-/* Rows are compared by hash first: 256 rows make 32,640 pairs. */
-static bool check_distinct(teffi_store_op *op)
+/* Rows are compared by hash first, because 256 rows make 32,640 pairs. */
+static bool check_op_distinct(teffi_store_op *op)
 {
     uint64_t hash[TEFFI_STORE_BATCH_MAX];
     for (size_t i = 0; i < op->n_rows; i++) {
@@ -120,7 +115,8 @@ static bool check_distinct(teffi_store_op *op)
         hash[i] = teffi_hash64(row->table, strlen(row->table), row->key.len);
         hash[i] = teffi_hash64(row->key.data, row->key.len, hash[i]);
         for (size_t k = 0; k < i; k++)
-            if (hash[k] == hash[i] && same_row(&op->rows[k], row)) {
+            if (hash[k] == hash[i] && strcmp(op->rows[k].table, row->table) == 0 &&
+                teffi_bytes_cmp(op->rows[k].key, row->key) == 0) {
                 teffi_store_fail(op, TEFF_E_INVALID, "rows %zu and %zu of a batch are the same", k,
                                  i);
                 return false;
@@ -129,7 +125,7 @@ static bool check_distinct(teffi_store_op *op)
     return true;
 }
 
-static bool check_count(teffi_store_op *op)
+static bool check_op_rows(teffi_store_op *op)
 {
     size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1;
     if (op->n_rows > max)
@@ -137,32 +133,32 @@ static bool check_count(teffi_store_op *op)
     else if (op->n_rows == 0 || !op->rows)
         teffi_store_fail(op, TEFF_E_INVALID, "an operation without rows");
     for (size_t i = 0; op->err == TEFF_OK && i < op->n_rows; i++)
-        check_row(op, &op->rows[i]);
+        check_op_row(op, &op->rows[i]);
     return op->err == TEFF_OK;
 }
 
-static bool check_scan(teffi_store_op *op)
+static bool check_op_scan(teffi_store_op *op)
 {
     if (op->limit == 0)
         teffi_store_fail(op, TEFF_E_INVALID, "a scan with limit 0");
     else if (op->limit > TEFFI_STORE_SCAN_MAX)
         teffi_store_fail(op, TEFF_E_TOO_LARGE, "a scan of %zu rows: at most %d", op->limit,
                          TEFFI_STORE_SCAN_MAX);
-    return op->err == TEFF_OK && check_bytes(op, "end of a scan", op->to, TEFFI_STORE_KEY_MAX);
+    return op->err == TEFF_OK && check_op_bytes(op, "end of a scan", op->to, TEFFI_STORE_KEY_MAX);
 }
 
-static bool check(teffi_store_op *op)
+static bool check_op(teffi_store_op *op)
 {
     bool asks = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
     if (op->kind < TEFFI_STORE_READ || op->kind > TEFFI_STORE_SCAN)
         teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
     else if (asks && !op->arena)
         teffi_store_fail(op, TEFF_E_INVALID, "a read without an arena");
-    if (op->err != TEFF_OK || !check_count(op))
+    if (op->err != TEFF_OK || !check_op_rows(op))
         return false;
     if (asks)
-        return op->kind == TEFFI_STORE_READ || check_scan(op);
-    return check_values(op) && check_distinct(op);
+        return op->kind == TEFFI_STORE_READ || check_op_scan(op);
+    return check_op_values(op) && check_op_distinct(op);
 }
 
 void teffi_store_submit(teffi_store *store, teffi_store_op *op)
@@ -171,43 +167,14 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
     op->err = TEFF_OK;
     op->text[0] = '\0';
     op->n_found = 0;
-    op->next = NULL;
-    if (check(op))
-        store->ops->submit(store, op);
-    else
+    if (!check_op(op)) {
         op->done(op);
-}
-
-teff_err teffi_store_watch(teffi_store *store, const char *table, teffi_store_hint *hint, void *arg)
-{
-    if (!teffi_table_valid(table))
-        return TEFF_E_INVALID;
-    return store->ops->watch(store, table, hint, arg);
-}
-
-teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
-{
-    static const char sqlite[] = "sqlite:";
-    char ignored[TEFF_TEXT_MAX];
-    text = text ? text : ignored;
-    *store = NULL;
-    text[0] = '\0';
-    if (address && strcmp(address, "memory") == 0) {
-        teff_err err = teffi_memory_open(store);
-        if (err != TEFF_OK)
-            snprintf(text, TEFF_TEXT_MAX, "store: out of memory");
-        return err;
+        return;
     }
-    if (address && strncmp(address, sqlite, sizeof sqlite - 1) == 0)
-        return teffi_sqlite_open(address + sizeof sqlite - 1, store, text);
-    snprintf(text, TEFF_TEXT_MAX, "store '%.200s': \"memory\" or \"sqlite:FILE\" expected",
-             address ? address : "");
-    return TEFF_E_INVALID;
-}
-
-void teffi_store_stop(teffi_store *store)
-{
-    store->ops->close(store);
+    const char *table = op->rows[0].table;
+    op->system =
+        strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
+    store->ops->submit(store, op);
 }
 
 void teffi_store_close(teffi_store *store)
@@ -215,6 +182,5 @@ void teffi_store_close(teffi_store *store)
     if (!store)
         return;
     store->ops->close(store);
-    if (store->ops->free)
-        store->ops->free(store);
+    store->ops->free(store);
 }

@@ -41,7 +41,7 @@ static teff_err say_all(teff_silo *silo)
 int main(void)
 {
     static const hello_greeter_methods methods = {.greet = greet};
-    teff_silo_options options = {.silent = 1};
+    teff_silo_options options = {.size = sizeof options, .silent = 1};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&options, &silo, text);

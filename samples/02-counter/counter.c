@@ -23,7 +23,7 @@ static teff_err ask(teff_ctx *ctx, const char *name, const char *amount)
 int main(int argc, char **argv)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_client_options options = {0};
+    teff_client_options options = {.size = sizeof options};
     teff_client *client;
     if (argc < 3) {
         fprintf(stderr, "usage: %s GATEWAY NAME [AMOUNT]\n", argv[0]);

@@ -65,7 +65,7 @@ static int add_some(teff_ctx *ctx, char **words, size_t n)
     teff_call calls[FAN_OUT];
     teff_err err = TEFF_OK;
     for (size_t i = 0; i < n && !err; i++)
-        err = words_word_add_start(ctx, words[i], words_seen(.times = 1), &calls[i]);
+        err = words_word_add_async(ctx, words[i], words_seen(.times = 1), NULL, &calls[i]);
     if (!err)
         err = teff_await_all(ctx, calls, n);
     if (err)
@@ -134,7 +134,7 @@ static int run(teff_client *client, int n_files, char **files)
 int main(int argc, char **argv)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_client_options options = {0};
+    teff_client_options options = {.size = sizeof options};
     teff_client *client;
     int n = 0;
     if (argc < 3) {

@@ -102,7 +102,7 @@ static void density(bench *b)
 
 static teff_silo *start_silo(const char *seed, bool drives, bool hosts, notes *seen)
 {
-    teff_silo_options opt = {.silent = 1, .seeds = {seed}};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&opt, &silo, text);

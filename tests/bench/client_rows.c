@@ -18,9 +18,9 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 static teff_client *connect_to(bench *b, const char *gateway)
 {
     char text[TEFF_TEXT_MAX] = "";
+    teff_client_options options = {.size = sizeof options, .gateways = {gateway}};
     teff_client *client;
-    teff_err err =
-        teff_client_connect(&(teff_client_options){.gateways = {gateway}}, &client, text);
+    teff_err err = teff_client_connect(&options, &client, text);
     if (err) {
         fprintf(stderr, "bench: a client cannot connect: %s\n", text);
         bench_fatal(NULL, err);

@@ -108,10 +108,10 @@ static times probe_all(teff_ctx *ctx)
     teff_call calls[PROBERS];
     enum { EACH = GRAINS / PROBERS };
     for (int i = 0; i < PROBERS; i++)
-        must(ctx, rows_prober_probe_start(ctx, i,
+        must(ctx, rows_prober_probe_async(ctx, i,
                                           rows_probing(.slot = (uint64_t)i, .n = the_game.calls,
                                                        .first = i * EACH, .grains = EACH),
-                                          &calls[i]));
+                                          NULL, &calls[i]));
     must(ctx, teff_await_all(ctx, calls, PROBERS));
     teff_ctx_reset(ctx);
     size_t n = PROBERS * the_game.calls;
@@ -126,7 +126,7 @@ static teff_silo *start_silo(unsigned workers)
     static const rows_pair_methods pairs = {.play = play, .hit = hit};
     static const rows_called_methods called = {.add = add};
     static const rows_prober_methods probers = {.probe = probe};
-    teff_silo_options opt = {.silent = 1, .workers = workers};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = workers};
     teff_silo *silo;
     must(NULL, teff_silo_new(&opt, &silo, NULL));
     must(NULL, teff_silo_host(silo, rows_pair_type(&pairs, NULL)));

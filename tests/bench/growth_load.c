@@ -144,7 +144,9 @@ teff_silo *load_silo_new(const char *seed, bool calls, bool is_called)
 {
     static const growth_target_methods targets = {.add = add, .put = put};
     static const growth_caller_methods callers = {.run = run, .visit = visit};
-    teff_silo_options opt = {.silent = 1, .seeds = {seed}, .sched.delay_warn_ms = 600000};
+    const teff_sched_options sched = {
+        .size = sizeof sched, .delay_warn_ms = 600000, .stacks_max = 1000000};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}, .sched = &sched};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     load_must(teff_silo_new(&opt, &silo, NULL), "a silo", NULL);

@@ -12,10 +12,10 @@
 #include <teff/process.h>
 #include "base/queue.h"
 #include "guard.teff.h"
-#include "platform/thread.h"
-#include "sched/deque.h"
+#include "os/thread.h"
+#include "sched/queue/deque.h"
 #include "sched/exec.h"
-#include "wire/frame.h"
+#include "message/frame.h"
 
 /* How many times an operation does its work: the mutant's is once more in ten. */
 #ifndef GUARD_EXTRA
@@ -54,7 +54,8 @@ static void on_start(void *arg, uint32_t thread)
 
 const teff_sched_options *guard_sched(void)
 {
-    static const teff_sched_options opt = {.hooks = {.start = on_start}};
+    static const teff_sched_hooks hooks = {.size = sizeof hooks, .start = on_start};
+    static const teff_sched_options opt = {.size = sizeof opt, .hooks = &hooks};
     return &opt;
 }
 
@@ -119,7 +120,7 @@ static void bounce(teffi_group *group, teffi_item *item)
 static void on_exec(const teffi_group_ops *ops, uint64_t n)
 {
     bouncer pair[2] = {0};
-    teffi_platform_real(&platform, TEFFI_ERROR);
+    teffi_platform_real(&platform, TEFF_LOG_ERROR);
     guard_must(teffi_exec_real_new(&platform, 1, guard_sched(), &exec));
     for (int i = 0; i < 2; i++) {
         teffi_group_init(&pair[i].group, exec, ops);
@@ -225,7 +226,7 @@ static teff_err step(void *self, const teff_event *events, size_t n, teff_step *
 void guard_process(uint64_t n)
 {
     static const teff_process_ops ops = {.name = "guard", .step = step};
-    teff_process_options opt = {.workers = 1, .sched = *guard_sched()};
+    teff_process_options opt = {.size = sizeof opt, .workers = 1, .sched = guard_sched()};
     teff_pid pair[2];
     guard_must(teff_process_system_new(&opt, &processes));
     for (int i = 0; i < 2; i++)
@@ -272,7 +273,7 @@ static void decode(void *arg, uint64_t n)
         teffi_msg *msg;
         size_t size;
         guard_must(teffi_frame_peek(f->bytes, f->size, FRAME_MAX, &size, &frame));
-        guard_must(teffi_frame_decode(&frame, NOW_NS, &msg));
+        guard_must(teffi_frame_decode(&frame, NULL, NOW_NS, &msg));
         guard_must(teffi_msg_unpack(msg, &guard__small__descriptor));
         teffi_msg_free(msg);
     }

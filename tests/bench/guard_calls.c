@@ -87,8 +87,8 @@ static void call_queued(void *arg, uint64_t n)
     teff_call calls[HELD];
     for (uint64_t done = 0; done < n; done += HELD) {
         for (uint64_t i = 0; i < HELD; i++)
-            guard_must(guard_target_held_start(t->ctx, 1, guard_small(.number = i, .name = "small"),
-                                               &calls[i]));
+            guard_must(guard_target_held_async(t->ctx, 1, guard_small(.number = i, .name = "small"),
+                                               NULL, &calls[i]));
         guard_must(teff_await_all(t->ctx, calls, HELD));
     }
 }
@@ -99,8 +99,8 @@ static void fan_out(void *arg, uint64_t n)
     teff_call calls[WIDTH];
     for (uint64_t done = 0; done < n; done += WIDTH) {
         for (uint64_t i = 0; i < WIDTH; i++)
-            guard_must(guard_target_add_start(
-                t->ctx, (int64_t)i, guard_small(.number = i, .name = "small"), &calls[i]));
+            guard_must(guard_target_add_async(
+                t->ctx, (int64_t)i, guard_small(.number = i, .name = "small"), NULL, &calls[i]));
         guard_must(teff_await_all(t->ctx, calls, WIDTH));
     }
 }
@@ -142,20 +142,17 @@ static void on_turn(void *arg, uint32_t thread, const void *group)
     (void)group;
 }
 
-static teff_sched_options sched_of(const char *operation)
-{
-    teff_sched_options opt = *guard_sched();
-    if (strstr(operation, "-queued"))
-        opt.hooks.before = opt.hooks.after = on_turn;
-    return opt;
-}
-
 void guard_calls(const char *operation, uint64_t n)
 {
     static const guard_target_methods targets = {.add = add, .note = note, .held = held};
     static const guard_driver_methods drivers = {.run = run, .pass = pass};
-    teff_silo_options opt = {.silent = 1, .workers = 1, .sched = sched_of(operation)};
+    teff_sched_options sched = *guard_sched();
+    teff_sched_hooks hooks = *sched.hooks;
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1, .sched = &sched};
     teff_silo *silo;
+    sched.hooks = &hooks;
+    if (strstr(operation, "-queued"))
+        hooks.before = hooks.after = on_turn;
     guard_must(teff_silo_new(&opt, &silo, NULL));
     guard_must(teff_silo_host(silo, guard_target_type(&targets, NULL)));
     guard_must(teff_silo_host(silo, guard_driver_type(&drivers, NULL)));

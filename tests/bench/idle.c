@@ -14,7 +14,7 @@ enum { SILOS = 3, SETTLE_SECONDS = 3 };
 
 int bench_idle_silo(const char *store)
 {
-    teff_silo_options opt = {.silent = 1, .store = store};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&opt, &silo, text);

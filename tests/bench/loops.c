@@ -37,8 +37,9 @@ static teff_err fan_out(teff_ctx *ctx, const bench_plan *plan)
     teff_err err = TEFF_OK;
     for (uint64_t done = 0; done < plan->n && !err; done += plan->width) {
         for (uint64_t i = 0; i < plan->width && !err; i++)
-            err = bench_target_echo_start(ctx, (int64_t)(plan->first + i),
-                                          bench_small(.number = i, .name = "small"), &calls[i]);
+            err =
+                bench_target_echo_async(ctx, (int64_t)(plan->first + i),
+                                        bench_small(.number = i, .name = "small"), NULL, &calls[i]);
         if (!err)
             err = teff_await_all(ctx, calls, plan->width);
     }
@@ -57,8 +58,9 @@ static teff_err window(teff_ctx *ctx, const bench_plan *plan)
             teff_drop(ctx, &calls[at]);
         }
         if (!err && i < plan->n)
-            err = bench_target_echo_start(ctx, (int64_t)(plan->first + at),
-                                          bench_small(.number = i, .name = "small"), &calls[at]);
+            err = bench_target_echo_async(ctx, (int64_t)(plan->first + at),
+                                          bench_small(.number = i, .name = "small"), NULL,
+                                          &calls[at]);
     }
     return err;
 }
@@ -115,7 +117,7 @@ static teff_err send_blobs(teff_ctx *ctx, const bench_plan *plan)
             err = teff_await_all(ctx, &caught_up, 1);
         teff_drop(ctx, &caught_up);
         if (!err)
-            err = bench_target_noted_start(ctx, key, &caught_up);
+            err = bench_target_noted_async(ctx, key, NULL, &caught_up);
     }
     return err ? err : wait_noted(ctx, key, before + plan->n);
 }

@@ -93,8 +93,8 @@ static teff_err fan_out(teff_ctx *ctx, const bench_plan *plan)
     teff_call calls[TURN_CALLS];
     teff_err err = TEFF_OK;
     for (uint64_t i = 0; i < plan->n && !err; i++)
-        err = bench_target_echo_start(ctx, (int64_t)i, bench_small(.number = i, .name = "small"),
-                                      &calls[i]);
+        err = bench_target_echo_async(ctx, (int64_t)i, bench_small(.number = i, .name = "small"),
+                                      NULL, &calls[i]);
     return err ? err : teff_await_all(ctx, calls, plan->n);
 }
 
@@ -126,7 +126,7 @@ static const bench_driver_methods driver_methods = {.run = drive};
 
 static teff_silo *start_silo(const char *seed, unsigned workers, bool drives, bool hosts)
 {
-    teff_silo_options opt = {.silent = 1, .seeds = {seed}, .workers = workers};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}, .workers = workers};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&opt, &silo, text);
@@ -161,10 +161,10 @@ static uint64_t run(teff_ctx *ctx, const row *r, uint64_t n, uint64_t from)
     if (r->what[0] == 'f')
         each = (each + r->width - 1) / r->width * r->width;
     for (uint64_t i = 0; i < r->callers && !err; i++)
-        err = bench_driver_run_start(ctx, (int64_t)i,
+        err = bench_driver_run_async(ctx, (int64_t)i,
                                      bench_plan(.what = (char *)r->what, .n = each, .first = i,
                                                 .width = r->width, .done = from),
-                                     &calls[i]);
+                                     NULL, &calls[i]);
     if (!err)
         err = teff_await_all(ctx, calls, r->callers);
     if (err)

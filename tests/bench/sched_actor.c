@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/queue.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 
 teffi_platform bench_platform;
 teffi_exec *bench_exec;

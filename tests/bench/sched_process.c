@@ -21,7 +21,7 @@ static void must(teff_err err)
 
 void row_processes_open(unsigned workers)
 {
-    teff_process_options opt = {.workers = workers};
+    teff_process_options opt = {.size = sizeof opt, .workers = workers};
     must(teff_process_system_new(&opt, &processes));
 }
 
@@ -116,7 +116,7 @@ static teff_err count(void *self, const teff_event *events, size_t n, teff_step 
     counting *c = self;
     for (size_t i = 0; i < n; i++)
         c->sum += (int64_t)events[i].tag;
-    for (; c->sum >= c->asked + BURST; c->asked += BURST)
+    for (; c->sum >= c->asked + BURST && c->asked + BURST < c->n; c->asked += BURST)
         tell(c->feeder, (teff_pid){0}, 0);
     if (c->sum < c->n)
         return TEFF_OK;
@@ -127,13 +127,15 @@ static teff_err count(void *self, const teff_event *events, size_t n, teff_step 
 static teff_err feed(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     counting *c = self;
+    (void)events;
     if (n == 0) /* not asked yet */
         return TEFF_OK;
-    if (events[0].kind == TEFF_EVENT_CANCEL)
-        return teff_step_done(out);
     for (int i = 0; i < BURST && c->left > 0; i++, c->left--)
         tell(c->counter, (teff_pid){0}, 1);
-    return TEFF_OK;
+    if (c->left > 0)
+        return TEFF_OK;
+    row_done();
+    return teff_step_done(out);
 }
 
 static const teff_process_ops counter = {.name = "counter", .step = count};
@@ -142,12 +144,11 @@ static const teff_process_ops feeder = {.name = "feeder", .step = feed};
 result row_process_counting(int64_t n)
 {
     counting c = {.left = n, .n = n};
-    row_begin(1);
+    row_begin(2); /* both are through with it */
     c.counter = spawn(&counter, &c);
     c.feeder = spawn(&feeder, &c);
     tell(c.feeder, (teff_pid){0}, 0);
     row_wait();
-    (void)teff_process_cancel(processes, c.feeder);
     return (result){.ops = c.sum};
 }
 

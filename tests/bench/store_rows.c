@@ -164,7 +164,7 @@ static savers savers_open(const folder *f)
     char store[300];
     savers s;
     snprintf(store, sizeof store, "sqlite:%s/grains.db", f->path);
-    teff_silo_options opt = {.silent = 1, .store = store};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store};
     must(NULL, teff_silo_new(&opt, &s.silo, NULL));
     must(NULL, teff_silo_host(s.silo, rows_saver_type(&methods, NULL)));
     must(NULL, teff_silo_start(s.silo, NULL));
@@ -184,8 +184,8 @@ static double savers_run(const savers *s, uint64_t n, uint64_t together)
     static teff_call calls[KEYS_MAX];
     uint64_t begin = bench_now_ns();
     for (uint64_t i = 0; i < together; i++)
-        must(s->ctx,
-             rows_saver_keep_start(s->ctx, (int64_t)i, rows_saving(.n = n / together), &calls[i]));
+        must(s->ctx, rows_saver_keep_async(s->ctx, (int64_t)i, rows_saving(.n = n / together), NULL,
+                                           &calls[i]));
     must(s->ctx, teff_await_all(s->ctx, calls, together));
     teff_ctx_reset(s->ctx);
     return (double)(bench_now_ns() - begin) / 1e9;

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/bug.h"
@@ -115,7 +116,8 @@ int explore_start(const char *name, void (*fn)(void *arg), void *arg)
     t->arg = arg;
     t->fiber = teffi_fiber_new(pool, body, t);
     teffi_bug_if(!t->fiber);
-    t->n_stores = 0;
+    t->top = NULL;
+    t->n_locks = t->n_stores = 0;
     t->priority = UINT32_MAX / 2 + draw32() / 4;
     memset(t->locals, 0, sizeof t->locals);
     set_ready(t, false);
@@ -245,7 +247,7 @@ void explore_run(void)
         ex.switches++;
         ex.hash = teffi_mix64(ex.hash ^ (ex.steps << 8 | (uint64_t)(t - ex.thread)));
         swap_locals(t, true);
-        (void)teffi_fiber_resume(t->fiber);
+        (void)teffi_fiber_resume(t->top ? t->top->fiber : t->fiber);
         swap_locals(t, false);
         ex.current = NULL;
     }
@@ -253,7 +255,67 @@ void explore_run(void)
 
 static void leave(void)
 {
-    teffi_fiber_suspend(ex.current->fiber);
+    explore_thread *t = ex.current;
+    teffi_fiber_suspend(t->top ? t->top->fiber : t->fiber);
+}
+
+/* ---- stacks of turns ---- */
+
+/* The stack that is left is the caller's: the thread itself goes on, on top. */
+static void switch_to(explore_stack *top)
+{
+    explore_thread *t = ex.current;
+    teffi_fiber *left = t->top ? t->top->fiber : t->fiber;
+    t->top = top;
+    chosen = t;
+    teffi_fiber_suspend(left);
+}
+
+static void stack_main(void *arg)
+{
+    explore_stack *s = arg;
+    s->fn(s->arg);
+    explore_thread *t = ex.current; /* maybe another one than began it */
+    s->ended = true;
+    t->top = s->outer;
+    chosen = t;
+}
+
+explore_stack *explore_stack_new(void (*fn)(void *arg), void *arg)
+{
+    explore_stack *s = calloc(1, sizeof *s);
+    teffi_bug_if(!s);
+    *s = (explore_stack){.fiber = teffi_fiber_new(pool, stack_main, s), .fn = fn, .arg = arg};
+    teffi_bug_if(!s->fiber);
+    return s;
+}
+
+bool explore_stack_resume(explore_stack *s)
+{
+    s->outer = ex.current->top;
+    switch_to(s);
+    bool ended = s->ended;
+    if (ended)
+        free(s);
+    return ended;
+}
+
+void explore_may_suspend(const char *at)
+{
+    if (ex.current && ex.current->n_locks)
+        explore_fail("%s: a lock is held where the turn may be suspended", at);
+}
+
+void explore_stack_suspend(explore_stack *s)
+{
+    if (s != ex.current->top)
+        explore_fail("a stack is suspended that does not run here");
+    switch_to(s->outer);
+}
+
+explore_stack *explore_stack_current(void)
+{
+    return ex.current ? ex.current->top : NULL;
 }
 
 void explore_point(const char *at, const char *what)

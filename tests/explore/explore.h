@@ -24,8 +24,19 @@ typedef struct explore_store { /* made, not yet seen by others */
     unsigned size;
 } explore_store;
 
+/* A stack that explored code switches to: a turn's. Fibers cannot nest here, since a virtual thread
+ * is left and resumed by explore_run only: so it resumes the topmost stack of the thread. */
+typedef struct explore_stack {
+    struct teffi_fiber *fiber;
+    void (*fn)(void *arg);
+    void *arg;
+    struct explore_stack *outer; /* while it runs: who resumed it; NULL: the thread's own stack */
+    bool ended;
+} explore_stack;
+
 typedef struct explore_thread {
     struct teffi_fiber *fiber;
+    explore_stack *top; /* what it runs on; NULL: its own stack */
     const char *name;
     void (*fn)(void *arg);
     void *arg;
@@ -34,6 +45,7 @@ typedef struct explore_thread {
     uint64_t due_ns;   /* WAITS: until when at most, UINT64_MAX = for ever */
     bool timed_out;    /* how the last wait ended */
     uint32_t priority; /* the highest runs, unless this schedule is a random walk */
+    unsigned n_locks;  /* that it holds */
     unsigned n_stores; /* of its store buffer, oldest first */
     explore_store store[EXPLORE_BUFFER_MAX];
     char locals[64]; /* what the sources call thread-local, while another thread runs */
@@ -91,6 +103,15 @@ void explore_notify(const void *on);
 /* explore_back_off - the current thread lets all others go first. */
 void explore_back_off(const char *at);
 
+/* explore_stack_new, _resume, _suspend, _current - what fiber.h offers, for explored code. */
+explore_stack *explore_stack_new(void (*fn)(void *arg), void *arg);
+bool explore_stack_resume(explore_stack *stack);
+void explore_stack_suspend(explore_stack *stack);
+explore_stack *explore_stack_current(void);
+
+/* explore_may_suspend - fails when the current thread holds a lock. */
+void explore_may_suspend(const char *at);
+
 /* explore_draw - 0 .. below - 1, from the schedule's seed. */
 uint32_t explore_draw(uint32_t below);
 
@@ -119,7 +140,7 @@ void explore_fence(int order, const char *where);
 void explore_plain(volatile void *at, const void *in, size_t size);
 void explore_free(void *memory);
 
-/* ---- explore_world.c: locks, and what platform/thread.h and fiber/fiber.h offer ---- */
+/* ---- explore_world.c: locks, and what os/thread.h and fiber/fiber.h offer ---- */
 
 typedef struct explore_lock {
     _Atomic uint32_t holder; /* thread number + 1 */
@@ -128,6 +149,9 @@ typedef struct explore_lock {
 void explore_lock_init(void *mutex);
 int explore_lock_take(void *mutex, const char *at);
 int explore_lock_give(void *mutex, const char *at);
+
+/* The clock is ex.now_ns; a line to the log under a lock fails the schedule. */
+extern const struct teffi_platform explore_platform;
 
 /* ---- scenes ---- */
 

@@ -7,8 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include "explore.h"
+#define teffi_may_suspend() explore_may_suspend(EXPLORE_AT)
 #include "fiber/fiber.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 
 #define EXPLORE_TEXT(x) #x
 #define EXPLORE_LINE(x) EXPLORE_TEXT(x)
@@ -98,20 +99,29 @@
 #define pthread_mutex_lock(m) explore_lock_take((m), EXPLORE_AT)
 #define pthread_mutex_unlock(m) explore_lock_give((m), EXPLORE_AT)
 /* Zeroed, an explorer's lock is free too. */
-#define teffi_brief_lock(l) explore_lock_take((l), EXPLORE_AT)
-#define teffi_brief_unlock(l) explore_lock_give((l), EXPLORE_AT)
+#define teffi_spinlock_lock(l) explore_lock_take((l), EXPLORE_AT)
+#define teffi_spinlock_unlock(l) explore_lock_give((l), EXPLORE_AT)
 
 #define teffi_cpu_relax() explore_back_off(EXPLORE_AT)
 #define free(memory) explore_free(memory)
 
-/* Explored groups need no stacks of their own; the real pool is for the explorer. */
+/* Turns run on stacks of the explorer's; the real pool is for those and for virtual threads. */
+#define teffi_fiber_new(pool, fn, arg)                                                             \
+    ((void)(pool), (teffi_fiber *)(void *)explore_stack_new((fn), (arg)))
+#define teffi_fiber_resume(fiber) explore_stack_resume((explore_stack *)(void *)(fiber))
+#define teffi_fiber_suspend(fiber) explore_stack_suspend((explore_stack *)(void *)(fiber))
+#define teffi_fiber_current() ((teffi_fiber *)(void *)explore_stack_current())
+#define teffi_fiber_label(fiber, text) ((void)(fiber))
+#define teffi_fiber_region(fiber, on) ((void)(fiber))
 #define teffi_fiber_pool_new(bytes, max) ((teffi_fiber_pool *)(void *)&ex)
+#define teffi_fiber_pool_reserve(pool) ((void)(pool))
 #define teffi_fiber_pool_free(pool) ((void)(pool))
-#define teffi_fiber_pool_trim(pool, now_ns) ((void)(pool), (void)(now_ns), false)
-#define teffi_fiber_thread_enter(pool) ((void)(pool))
-#define teffi_fiber_thread_visits(pool) ((void)(pool), false)
-#define teffi_fiber_thread_departs() ((void)0)
+#define teffi_fiber_pool_reclaim(pool, now_ns) ((void)(pool), (void)(now_ns), false)
+#define teffi_fiber_thread_enter(pool) ((void)(pool), false)
 #define teffi_fiber_thread_leave() ((void)0)
+
+/* Signals do not come to virtual threads. */
+#define teffi_interrupt_thread(thread) ((void)(thread))
 
 /* Swapped when the virtual thread changes. */
 #undef _Thread_local

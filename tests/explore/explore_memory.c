@@ -254,6 +254,8 @@ int explore_lock_take(void *mutex, const char *at)
         (void)explore_wait(&lock->holder, UINT64_MAX);
     }
     publish(&lock->holder, self(), sizeof lock->holder);
+    if (ex.current)
+        ex.current->n_locks++;
     return 0;
 }
 
@@ -264,5 +266,7 @@ int explore_lock_give(void *mutex, const char *at)
     if (memory_get(&lock->holder, sizeof lock->holder) != self())
         explore_fail("%s: gives back a lock that it does not hold", at);
     store(&lock->holder, 0, sizeof lock->holder, memory_order_release);
+    if (ex.current)
+        ex.current->n_locks--;
     return 0;
 }

@@ -1,11 +1,13 @@
-/* explore_world.c - what platform/thread.h and base/bug.h promise, for virtual threads.
+/* explore_world.c - what os/thread.h and base/bug.h promise, for virtual threads.
  * Way:     explored source -> [world] -> explore_start, explore_wait
  * Threads: as explore.h. These stand in for the real functions of the same names: all of thread.h
  *          must be here, or the linker finds the real ones too. */
 #include <stdlib.h>
 #include "base/bug.h"
 #include "explore.h"
-#include "platform/thread.h"
+#include "os/cpus.h"
+#include "os/platform.h"
+#include "os/thread.h"
 
 teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
                             void *arg)
@@ -78,3 +80,40 @@ void teffi_bug(const char *file, int line, const char *what)
 {
     explore_fail("bug at %s:%d: %s", file, line, what);
 }
+
+void teffi_fatal(const char *why)
+{
+    explore_fail("%s", why);
+}
+
+void teffi_fatal_in(const char *who, const char *rule)
+{
+    explore_fail("%s: %s", who, rule);
+}
+
+/* ---- the platform ---- */
+
+static void on_log(void *arg, teff_log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    explore_note("%s", line);
+    if (ex.current && ex.current->n_locks)
+        explore_fail("a line is written to the log under a lock: %s", line);
+}
+
+static uint64_t mono_ns(void *arg)
+{
+    (void)arg;
+    return ex.now_ns;
+}
+
+static uint64_t random_bits(void *arg)
+{
+    (void)arg;
+    uint64_t high = explore_draw(UINT32_MAX);
+    return high << 32 | explore_draw(UINT32_MAX);
+}
+
+const teffi_platform explore_platform = {
+    .mono_ns = mono_ns, .random = random_bits, .log = {.write = on_log, .level = TEFF_LOG_WARN}};

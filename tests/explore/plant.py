@@ -7,47 +7,51 @@ import sys
 
 PLANTS = {
     # An owner that pops near the top without the CAS, as in a deque whose thieves take one item.
-    "double-steal": ("deque.c",
+    "double-steal": ("sched/queue/deque.c",
                      "#define TEFFI_DEQUE_NEAR TEFFI_STEAL_MAX",
                      "#define TEFFI_DEQUE_NEAR 1"),
     # The owner's CAS leaves top as it was: a thief that read it before takes what is gone.
-    "aba": ("deque.c", "(uint32_t)(top + 1)", "(uint32_t)top"),
+    "aba": ("sched/queue/deque.c", "(uint32_t)(top + 1)", "(uint32_t)top"),
     # Lowering bottom and reading top change places.
-    "weak-pop": ("deque.c",
+    "weak-pop": ("sched/queue/deque.c",
                  "atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst)",
                  "atomic_store_explicit(&deque->bottom, i, memory_order_release)"),
     # Publishing work and looking for sleepers change places.
-    "weak-push": ("deque.c",
+    "weak-push": ("sched/queue/deque.c",
                   "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst)",
                   "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_release)"),
     # A worker parks without another look at the queues.
-    "lost-wakeup": ("idle.c", "bool found = teffi_any_work(real);", "bool found = false;"),
+    "lost-wakeup": ("sched/idle.c", "bool found = teffi_processors_have_work(sched);",
+                    "bool found = false;"),
     # The last searcher takes its group and leaves the rest to nobody.
-    "last-searcher": ("idle.c",
-                      "(word & SEARCHING_MASK) == 1 && word >= IDLE && teffi_any_work(real)",
-                      "(word & SEARCHING_MASK) > UINT16_MAX"),
-    # What a worker had put off makes a group READY, which the worker does not look for any more.
-    "late-work": ("find.c",
-                  "    if (!group && teffi_laters_run(w->slot))\n        group = local(w);\n",
-                  "    if (!group)\n        (void)teffi_laters_run(w->slot);\n"),
-    # What a worker had put off was put off anew, and the worker goes to sleep.
-    "put-off-anew": ("worker.c", "        if (w->slot && teffi_laters_any(w->slot))\n"
-                     "            continue;\n", ""),
-    # A worker blocks and leaves what it had put off to nobody.
-    "held-back": ("idle.c", "    (void)teffi_laters_run(w->slot);\n", ""),
-    # A slot is retaken without the barrier that makes its worker's flag visible.
-    "no-barrier": ("idle.c",
-                   "    if (!w->real->exchanges)\n        teffi_barrier_all();\n", ""),
-    # At the end of its turn a worker goes on with the slot that is just being retaken.
-    "unsettled": ("worker.c",
-                  "    (void)teffi_enter(w);\n    if (!teffi_slot_kept(w))\n"
-                  "        teffi_slot_settle(w);\n",
-                  "    (void)teffi_enter(w);\n"),
-    # A slot is retaken from a worker that was given it and has not woken up yet; it never does.
-    "retaken-asleep": ("idle.c", "uint32_t was = teffi_enter(w);\n    bool have = unblock(w);",
-                       "uint32_t was = 0;\n    bool have = unblock(w);"),
+    "last-searcher": ("sched/idle.c",
+                      "(word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&",
+                      "(word & TEFFI_SEARCHING_MASK) > UINT16_MAX &&"),
+    # Deferred work makes a group READY, which its worker does not look for any more.
+    "late-work": ("sched/find.c",
+                  "    if (!group && teffi_deferral_run(&p->deferral))\n"
+                  "        group = pick_local(w);\n",
+                  "    if (!group)\n        (void)teffi_deferral_run(&p->deferral);\n"),
+    # Work was deferred anew, and the worker parks.
+    "deferred-anew": ("sched/run.c",
+                      "    if (w->processor && teffi_deferral_exists(&w->processor->deferral))\n"
+                      "        return true;\n", ""),
+    # A worker blocks and leaves its deferred work to nobody.
+    "held-back": ("sched/blocking.c",
+                  "    (void)teffi_deferral_run(&w->processor->deferral);\n", ""),
+    # A processor is retaken without the barrier that makes its worker's flag visible.
+    "no-barrier": ("sched/monitor.c",
+                   "    if (!w->sched->enter_exchanges)\n        teffi_barrier_all();\n", ""),
+    # At the end of its turn a worker goes on with the processor that is just being retaken.
+    "unsettled": ("sched/run.c", "        (void)teffi_enter_settled(w);\n",
+                  "        (void)teffi_enter(w);\n"),
+    # A processor is retaken from a worker that was assigned it and has not woken up yet; it never
+    # does.
+    "retaken-asleep": ("sched/blocking.c",
+                       "was = teffi_enter(w);\n    bool has_processor = unblock_worker(w);",
+                       "was = 0;\n    bool has_processor = unblock_worker(w);"),
     # A group goes to rest over an item that has just come.
-    "blind-rest": ("group.c",
+    "blind-rest": ("group/group.c",
                    "    if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, "
                    "memory_order_release,\n"
                    "                                                memory_order_relaxed))\n"
@@ -58,61 +62,93 @@ PLANTS = {
                    "    atomic_store_explicit(&group->word, rest, memory_order_release);\n"
                    "    return true;"),
     # A push finds a running group and queues it a second time.
-    "double-run": ("group.c",
+    "double-run": ("group/group.c",
                    "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;",
                    "        group->exec->ops->ready(group->exec, group);\n"
                    "    } else if (atomic_load_explicit(&group->running, memory_order_relaxed)) {\n"
                    "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;"),
     # A group is queued before the item that made it READY is there.
-    "late-head": ("group.c",
+    "late-head": ("group/group.c",
                   "        group->head = item; /* a resting word holds no items, so item->next is "
                   "NULL */\n"
                   "        group->exec->ops->ready(group->exec, group);",
                   "        group->exec->ops->ready(group->exec, group);\n"
                   "        group->head = item;"),
-    # A turn in place that gave way is left to nobody.
-    "forgotten-turn": ("direct.c",
-                       "    teffi_runqueue_push(&w->real->queue, group);\n", ""),
-    # The hand-off is taken out while its worker may be using it.
-    "grabbed-handoff": ("idle.c",
-                        "        if (retake(w, turn))\n"
-                        "            next = teffi_slot_take_next(slot);",
-                        "        (void)turn;\n        next = teffi_slot_take_next(slot);"),
+    # A batch that was taken back is run by the worker as well, which finds it in its queue.
+    "run-again": ("group/inbound.c", "    if (was == TEFFI_INBOUND_QUEUED) {\n",
+                  "    if (was != TEFFI_INBOUND_IDLE) {\n"),
+    # A turn in place that yielded is left to nobody.
+    "forgotten-turn": ("sched/direct.c", "            teffi_submit_last(w, group);\n",
+                       "            (void)group;\n"),
+    # The LIFO slot is emptied while its worker may be using it.
+    "grabbed-lifo": ("sched/monitor.c",
+                     "        if (retake_from(w, run))\n"
+                     "            group = teffi_processor_take_lifo(p);",
+                     "        (void)run;\n        group = teffi_processor_take_lifo(p);"),
     # A thief whose stealing did not pay never looks again.
-    "endless-nap": ("nap.c", "teffi_parker_wait(&w->parker, nap_ns)",
-                    "teffi_parker_wait(&w->parker, UINT64_MAX)"),
-    # A visitor gives its slot back to a worker that sleeps, and looks at nothing any more.
-    "blind-visitor": ("idle.c", "if (look && teffi_any_work(real))", "if (look && !real)"),
-    # A timer that was set on a visitor's slot is not seen by the worker that sleeps on with it.
-    "overslept": ("idle.c",
-                  "return teffi_wheel_next(&slot->wheel) < w->sleeps_until_ns ? w : NULL;",
+    "endless-back-off": ("sched/idle.c", "teffi_parker_wait(&w->parker, ns)",
+                         "teffi_parker_wait(&w->parker, UINT64_MAX)"),
+    # A borrower returns its processor to a worker that sleeps, and looks at no queue any more.
+    "blind-borrower": ("sched/borrow.c", "if (look && teffi_processors_have_work(sched))",
+                       "if (look && !sched)"),
+    # A timer that was set on a borrowed processor is not seen by the worker that sleeps with it.
+    "overslept": ("sched/borrow.c",
+                  "return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;",
                   "return NULL;"),
-    # A worker blocks and goes on keeping what was brought.
-    "kept-blocked": ("idle.c", "    (void)teffi_keeps_not(w->slot);\n    lock(real);",
-                     "    lock(real);"),
-    # A slot goes to a worker in a turn, with what another one has brought, and keeps it.
-    "kept-let-go": ("idle.c", "    slot->worker = NULL;\n    (void)teffi_keeps_not(slot);\n",
-                    "    slot->worker = NULL;\n"),
-    # What a turn makes READY beside what was brought is kept, and others are woken for it.
-    "kept-pushed": ("worker.c", "    (void)teffi_keeps_not(slot);\n    teffi_wake_one(w->real);\n}",
-                    "    teffi_wake_one(w->real);\n}"),
-    # What others were woken for is kept once something is brought.
-    "kept-again": ("help.c",
-                   "    return !atomic_load_explicit(&slot->keeps, memory_order_relaxed) &&\n"
-                   "           teffi_deque_count(&slot->deque) > 1;",
-                   "    return !slot;"),
-    # A turn that is stuck goes on keeping what was brought, and the monitor looks on.
-    "kept-stuck": ("monitor.c", "bool kept = teffi_keeps_not(slot);", "bool kept = false;"),
-    # The monitor lets others in and tells nobody.
-    "kept-untold": ("monitor.c", "(next && teffi_slot_open(real, slot, turns)) || kept;",
-                    "(next && teffi_slot_open(real, slot, turns)) || (kept && !slot);"),
-    # Its worker lets others in and tells nobody.
-    "kept-unhelped": ("help.c",
-                      "    if (teffi_deque_count(&w->slot->deque) && !teffi_keeps(w->slot))\n"
-                      "        teffi_wake_one(w->real);",
-                      ""),
+    # A worker blocks, and its local batch stays closed.
+    "local-blocked": ("sched/blocking.c",
+                      "    (void)teffi_processor_open(w->processor);\n", ""),
+    # A processor goes to a worker in a turn, with the local batch of another one, still closed.
+    "local-released": ("sched/processor.c",
+                       "    p->worker = NULL;\n    (void)teffi_processor_open(p);\n",
+                       "    p->worker = NULL;\n"),
+    # What a turn makes READY beside a local batch stays closed, and others are woken for it.
+    "local-pushed": ("sched/submit.c",
+                     "            teffi_runqueue_push(&w->sched->queue, group);\n"
+                     "        (void)teffi_processor_open(p);\n",
+                     "            teffi_runqueue_push(&w->sched->queue, group);\n"),
+    # Groups that others were woken for are closed when a local batch is added to them.
+    "local-again": ("sched/submit.c",
+                    "bool shared = !atomic_load_explicit(&p->no_steal, memory_order_relaxed) &&",
+                    "bool shared = !p &&"),
+    # A turn is stuck, its worker's local batch stays closed, and the monitor looks on.
+    "local-stuck": ("sched/monitor.c", "bool opened = teffi_processor_open(p);",
+                    "bool opened = false;"),
+    # The monitor opens a local batch and wakes nobody.
+    "local-untold": ("sched/monitor.c", "(lifo && retake_lifo(sched, p, run)) || opened;",
+                     "(lifo && retake_lifo(sched, p, run)) || (opened && !p);"),
+    # A worker opens its local batch and wakes nobody.
+    "local-unhelped": ("sched/find.c",
+                       "    if (teffi_deque_count(&p->deque) && !teffi_processor_is_closed(p))\n"
+                       "        teffi_wake_one(w->sched);",
+                       ""),
+    # A spare thread's time is over, and it ends although it was assigned a processor meanwhile.
+    "retired-spare": ("sched/idle.c",
+                      "    if (w->state != TEFFI_WORKER_SPARE || !has_surplus_threads(sched) ||",
+                      "    if (!has_surplus_threads(sched) ||"),
+    # A worker that looks elsewhere first takes two groups from the global queue and runs one.
+    "dropped-fair": ("sched/find.c",
+                     "    if (!teffi_runqueue_pop(&w->sched->queue, &group, 1))\n"
+                     "        return NULL;\n",
+                     "    if (!teffi_runqueue_pop(&w->sched->queue, w->batch, 2))\n"
+                     "        return NULL;\n"
+                     "    group = w->batch[0];\n"),
+    # The last part ends before its turn has left its stack, and nobody goes on with the turn.
+    "left-asleep": ("fork/fork.c",
+                    "    join *j = arg;\n    if (count_down(j))\n"
+                    "        teffi_group_go_on(j->turn);",
+                    "    (void)count_down(arg);"),
+    # A system group is queued, and its thread sleeps on.
+    "system-asleep": ("sched/system.c",
+                      "    if (teffi_worker_self() != &system->worker) "
+                      "/* it checks the queue before it sleeps */\n"
+                      "        teffi_parker_wake(&system->worker.parker);\n", ""),
+    # A system group that has used up its share is left to nobody.
+    "system-dropped": ("sched/system.c",
+                       "    if (again)\n        teffi_runqueue_push(&system->queue, group);\n",
+                       "    (void)again;\n"),
     # What came before a group completed is dropped.
-    "dropped-rest": ("group.c", "    *at = rest;", "    (void)rest;"),
+    "dropped-rest": ("group/group.c", "    *at = rest;", "    (void)rest;"),
 }
 
 

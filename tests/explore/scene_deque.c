@@ -1,10 +1,11 @@
 /* scene_deque.c - an owner that pushes and pops, two or three thieves: every item is taken once.
+ * Beside model/deque.pml: the code itself, with growth, index wrap and stores that are seen late.
  * Way:     explore_main -> [scene] -> explored deque.c
  * Threads: as explore.h. */
 #include <string.h>
 #include "base/bug.h"
 #include "explore.h"
-#include "sched/deque.h"
+#include "sched/queue/deque.h"
 
 enum { ITEMS_MAX = 512, THIEVES_MAX = 3 };
 

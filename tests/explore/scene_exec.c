@@ -5,11 +5,18 @@
  * Threads: as explore.h. */
 #include <stdlib.h>
 #include <string.h>
+#include <teff/fork.h>
 #include "base/bug.h"
 #include "base/queue.h"
 #include "explore.h"
-#include "sched/direct.h"
-#include "sched/worker.h"
+#include "group/closure.h"
+#include "fork/fork.h"
+#include "group/direct.h"
+#include "sched/blocking.h"
+#include "sched/borrow.h"
+#include "sched/exec.h"
+#include "sched/scheduler.h"
+#include "sched/system.h"
 
 #define QUIET_NS 60000000u
 
@@ -24,7 +31,8 @@ typedef struct place {
 typedef struct token {
     teffi_item item;
     teffi_timer timer;
-    teffi_later later;
+    teffi_deferred deferred;
+    teffi_inbound batch;     /* of this token alone */
     unsigned source, number; /* which thread outside pushed it first, as which of its own */
     unsigned hops;
     bool fresh;  /* not handled yet */
@@ -32,9 +40,10 @@ typedef struct token {
     place *next; /* where its timer, or what was put off, will push it */
 } token;
 
-typedef struct cabin { /* a group for one visit, freed when it has ended */
+typedef struct cabin { /* a group for one visit, freed when it has ended; maybe on a stack */
     teffi_group group;
     token *guest;
+    teff_join join;
 } cabin;
 
 typedef struct aid { /* what a turn that is stuck waits for */
@@ -52,11 +61,10 @@ typedef struct batch { /* tokens that come together; in a thread outside, then i
 
 static struct { /* a group whose turns run in place only */
     teffi_group group;
-    teffi_gave_way gave;
+    teffi_yielded_turn gave;
     token *guest;
 } room;
 
-static teffi_platform platform;
 static teffi_exec *exec;
 static place places[PLACES];
 static token tokens[TOKENS_MAX];
@@ -64,15 +72,14 @@ static aid aids[AIDS];
 static batch batches[OUTSIDERS];
 static teffi_worker *keepers[PLACES]; /* who brought something to each slot last */
 static unsigned open_aids;            /* of the first ones: others may take them */
-static unsigned n_places, n_tokens, n_arrived, n_cabins, n_batches;
+static unsigned n_places, n_tokens, n_arrived, n_cabins, n_batches, n_submitted;
 static uint32_t plain_of_16, visits_of_4, batches_of_4;
-static bool stuck_used;
-static bool threads_enough; /* there is one more whenever the executor wants one */
+static bool stuck_used, threads_enough; /* there is one more whenever the executor wants one */
 static teffi_parker all_arrived, aided;
 
-static teffi_real *real(void)
+static teffi_sched *sched(void)
 {
-    return (teffi_real *)(void *)exec;
+    return teffi_sched_of(exec);
 }
 
 /* Evicted groups are run at once; here nothing is to be lost. */
@@ -97,10 +104,10 @@ static void on_timer(teffi_timer *timer)
     go_to(t, t->next);
 }
 
-static void on_later(teffi_later *later)
+static void on_deferred(teffi_deferred *work)
 {
-    token *t = teffi_container(later, token, later);
-    if (!t->anew || !exec->ops->put_off(exec, &t->later))
+    token *t = teffi_container(work, token, deferred);
+    if (!t->anew || !exec->ops->defer(exec, &t->deferred))
         go_to(t, t->next);
     t->anew = false;
 }
@@ -121,12 +128,21 @@ static void leave(place *p)
 
 static void block_a_while(void)
 {
-    exec->ops->blocking_begin(exec);
+    bool public = explore_draw(2); /* asks this thread's worker for the executor */
+    if (public)
+        teff_blocking_begin();
+    else
+        exec->ops->blocking_begin(exec);
     for (uint32_t n = explore_draw(4); n > 0; n--)
         explore_back_off("scene");
     if (explore_draw(2))
         (void)explore_wait(&exec, ex.now_ns + explore_draw(3000000));
-    exec->ops->blocking_end(exec);
+    if (public && explore_draw(3) == 0)
+        teffi_blocking_end_all(); /* as a turn that ends here does */
+    else if (public)
+        teff_blocking_end();
+    else
+        exec->ops->blocking_end(exec);
     if (explore_draw(2)) /* with a slot that may have been another's */
         (void)explore_wait(&exec, ex.now_ns + explore_draw(30000000));
 }
@@ -205,13 +221,18 @@ static void push_aids(void *arg)
         (void)teffi_group_push(&aids[i].group, &aids[i].item);
 }
 
-/* What fn makes READY is kept by this worker for a while. */
-static void bring(void (*fn)(void *arg), void *arg)
+/* What this turn makes READY is kept by its worker for a while. */
+static void note_keeper(void)
 {
     teffi_worker *w = teffi_worker_self();
-    if (w->slot) /* it may be about to be retaken, or be kept after all */
-        keepers[w->slot - real()->slots] = w;
-    exec->ops->bring(exec, fn, arg);
+    if (w && w->processor) /* it may be about to be retaken, or be kept after all */
+        keepers[w->processor - sched()->processors] = w;
+}
+
+static void bring(void (*fn)(void *arg), void *arg)
+{
+    note_keeper();
+    teffi_batch_run(exec, fn, arg);
 }
 
 /* The turn waits, on its worker's stack, for groups that it made READY itself: the first lie in
@@ -227,11 +248,12 @@ static void get_stuck(void)
     open_aids = plain.to ? plain.to - 1 : 0;
     bring(push_aids, &rest);
     while (!aids[for_which].done)
-        if (!helps || !exec->ops->help(exec))
+        if (!helps || !exec->ops->run_nested(exec))
             teffi_parker_wait(&aided, UINT64_MAX);
 }
 
 static void hop(token *t);
+static void scale(void);
 
 static void in_cabin(teffi_group *group, teffi_item *item)
 {
@@ -241,6 +263,90 @@ static void in_cabin(teffi_group *group, teffi_item *item)
     hop(c->guest);
 }
 
+/* ---- turns with a stack of their own ---- */
+
+/* As if the monitor had seen this turn for long. */
+static void slice_is_over(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    explore_flush(ex.current);
+    w->preempt = 1;
+    (void)teff_yield();
+}
+
+static void in_part(void *arg)
+{
+    (void)arg;
+    explore_point("scene", "part");
+    if (explore_draw(4) == 0)
+        slice_is_over();
+}
+
+static void fork_and_join(cabin *c)
+{
+    for (uint32_t n = 1 + explore_draw(3); n > 0; n--)
+        teff_fork(&c->join, explore_draw(2) ? TEFF_STEAL_CHILD : TEFF_STEAL_CONTINUATION, in_part,
+                  c);
+    if (explore_draw(4) == 0)
+        slice_is_over();
+    if (explore_draw(4) == 0)
+        teffi_joins_wait(); /* as a turn that ends here does */
+    teff_join_wait(&c->join);
+}
+
+/* As many turns in place as one run may have: then it gives way, if it can. */
+static void visit_often(place *p)
+{
+    teffi_worker *w = teffi_worker_self();
+    (void)teffi_direct_may(exec, false); /* this run's count begins */
+    w->direct.count = TEFFI_DIRECT_MAX - explore_draw(2);
+    visit_by_claim(p);
+    visit_by_claim(p);
+}
+
+static void on_stack(void *arg)
+{
+    cabin *c = arg;
+    switch (explore_draw(6)) {
+    case 0:
+        slice_is_over();
+        break;
+    case 1:
+        fork_and_join(c);
+        break;
+    case 2:
+        block_a_while();
+        break;
+    case 3: {
+        teff_preemptible region = teff_preemptible_begin();
+        explore_point("scene", "region");
+        if (explore_draw(2))
+            (void)explore_wait(c, ex.now_ns + explore_draw(30000000));
+        teff_preemptible_end(region);
+        break;
+    }
+    case 4:
+        visit_often(&places[explore_draw(n_places)]);
+        break;
+    default:
+        break;
+    }
+    hop(c->guest);
+}
+
+static void stack_goes_on(teffi_group *group, teffi_fiber *fiber)
+{
+    if (explore_stack_resume((explore_stack *)(void *)fiber))
+        teffi_group_complete(group);
+}
+
+static void in_cabin_on_stack(teffi_group *group, teffi_item *item)
+{
+    cabin *c = teffi_container(group, cabin, group);
+    (void)item;
+    stack_goes_on(group, (teffi_fiber *)(void *)explore_stack_new(on_stack, c));
+}
+
 static void free_cabin(teffi_group *group)
 {
     n_cabins--;
@@ -248,31 +354,89 @@ static void free_cabin(teffi_group *group)
 }
 
 static const teffi_group_ops cabin_ops = {.handle = in_cabin, .ended = free_cabin};
+static const teffi_group_ops stack_ops = {
+    .handle = in_cabin_on_stack, .ended = free_cabin, .resume = stack_goes_on};
 
 static void go_to_cabin(token *t)
 {
-    cabin *c = malloc(sizeof *c);
+    cabin *c = calloc(1, sizeof *c);
     teffi_bug_if(!c);
     n_cabins++;
     c->guest = t;
-    teffi_group_init(&c->group, exec, &cabin_ops);
+    teffi_group_init(&c->group, exec, explore_draw(2) ? &cabin_ops : &stack_ops);
     (void)teffi_group_push(&c->group, &t->item);
+}
+
+/* ---- closures ---- */
+
+static void on_closure(void *arg)
+{
+    token *t = arg;
+    if (exec->ops->current(exec) != &exec->null)
+        explore_fail("a closure runs in another group");
+    go_to(t, &places[explore_draw(n_places)]);
+}
+
+static void go_by_closure(token *t)
+{
+    if (teffi_closure_push(&exec->null, on_closure, t))
+        explore_fail("a closure was refused");
+}
+
+/* ---- looking ---- */
+
+static void on_line(void *arg, const char *line)
+{
+    (void)arg;
+    explore_note("%s", line);
+}
+
+static void look_around(void)
+{
+    teff_sched_metrics all;
+    teff_sched_worker one[PLACES];
+    exec->ops->dump(exec, on_line, NULL);
+    if (teffi_exec_metrics(exec, &all, one, PLACES) != exec->workers)
+        explore_fail("not all workers are counted");
+    if (exec->ops->worker(exec) > exec->workers)
+        explore_fail("there is no such worker");
+}
+
+static void scale(void)
+{
+    if (teffi_exec_scale(exec, 1 + explore_draw(exec->workers)) == TEFF_E_INVALID)
+        explore_fail("it does not scale");
+}
+
+/* out: false: it fires, or has fired. */
+static bool sets_and_cancels(token *t)
+{
+    exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
+    return explore_draw(4) == 0 && exec->ops->timer_cancel(exec, &t->timer);
 }
 
 /* The token is elsewhere afterwards. */
 static void hop(token *t)
 {
     place *to = &places[explore_draw(n_places)];
-    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(10)) {
+    switch (explore_draw(16) < plain_of_16 ? 0 : explore_draw(12)) {
     case 1:
         t->next = to;
-        exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
+        if (!sets_and_cancels(t))
+            return;
+        break;
+    case 10:
+        go_by_closure(t);
         return;
+    case 11:
+        if (explore_draw(4) == 0)
+            look_around();
+        break;
     case 2:
         block_a_while();
         break;
-    case 3:
-        ex.now_ns += 60000000; /* twice, and the quantum is used up */
+    case 3: /* twice, and the quantum is used up; very long: a share of levels is looked at */
+        ex.now_ns += explore_draw(8) ? 60000000 : 1200000000;
         break;
     case 4:
         go_to_cabin(t);
@@ -283,8 +447,7 @@ static void hop(token *t)
         visit_by_claim(&places[explore_draw(n_places)]);
         break;
     case 7:
-        if (exec->ops->scale(exec, 1 + explore_draw(exec->workers)) == TEFF_E_INVALID)
-            explore_fail("it does not scale");
+        scale();
         break;
     case 6:
         if (!stuck_used && (exec->workers > 1 || threads_enough))
@@ -296,7 +459,7 @@ static void hop(token *t)
     case 9:
         t->next = to;
         t->anew = explore_draw(2); /* before: who does it may be the monitor, at once */
-        if (exec->ops->put_off(exec, &t->later))
+        if (exec->ops->defer(exec, &t->deferred))
             return;
         break;
     default:
@@ -327,8 +490,7 @@ static void on_batch(teffi_group *group, teffi_item *item)
         (void)explore_wait(b, ex.now_ns + explore_draw(30000000));
         break;
     case 3:
-        if (exec->ops->scale(exec, 1 + explore_draw(exec->workers)) == TEFF_E_INVALID)
-            explore_fail("it does not scale");
+        scale();
         break;
     case 4:
         if (!stuck_used && (exec->workers > 1 || threads_enough))
@@ -381,17 +543,28 @@ static void by_timer(token *t, place *to)
     exec->ops->timer_set(exec, &t->timer, ex.now_ns + explore_draw(3000000));
 }
 
-static void throw_one(void *arg)
+static void throw_one(teffi_inbound *batch)
 {
-    token *t = arg;
-    go_to(t, &places[explore_draw(n_places)]);
+    note_keeper();
+    go_to(teffi_container(batch, token, batch), &places[explore_draw(n_places)]);
 }
 
-/* As a transport does: what it brings is run here, if a worker sleeps. */
-static void by_visit(token *t)
+static void count_release(teffi_inbound *batch)
 {
-    if (!exec->ops->visit(exec, throw_one, t))
-        throw_one(t);
+    n_submitted -= batch != NULL;
+}
+
+/* As a transport does; and nobody comes for it in time, perhaps. */
+static void by_inbound(token *t)
+{
+    t->batch.bytes = explore_draw(2) ? TEFFI_INBOUND_SHORT + 1 : 1;
+    t->fresh &= t->batch.bytes == 1; /* others may pass it where it is queued */
+    n_submitted++;
+    exec->ops->inbound(exec, &t->batch);
+    uint64_t late_ns = ex.now_ns + 60000000;
+    if (explore_draw(4) == 0 && teffi_inbound_is_overdue(&t->batch, late_ns) &&
+        teffi_inbound_take_back(&t->batch, late_ns))
+        throw_one(&t->batch);
 }
 
 /* All that this thread has left, from the i-th token on, come together. */
@@ -421,7 +594,7 @@ static void throw_in(void *arg)
             return;
         }
         if (visits_of_4 && explore_draw(4) < visits_of_4)
-            by_visit(&tokens[i]);
+            by_inbound(&tokens[i]);
         else if (explore_draw(16) < plain_of_16)
             go_to(&tokens[i], to);
         else
@@ -431,28 +604,30 @@ static void throw_in(void *arg)
 
 /* In a turn that is stuck: the monitor comes by. Nobody keeps what another one has brought, nor
  * what others were told of. */
-static bool is_kept(const teffi_slot *slot)
+static bool is_kept(const teffi_processor *p)
 {
-    if (!slot->keeps || !slot->worker || slot->worker->state != TEFFI_WORKER_RUNNING)
+    if (!p->no_steal || !p->worker || p->worker->state != TEFFI_WORKER_RUNNING)
         return false;
     for (unsigned i = 0; i < open_aids; i++)
         if (!aids[i].done && teffi_group_state_of(&aids[i].group) == TEFFI_GROUP_READY)
             return false;
-    return slot->worker == keepers[slot - real()->slots];
+    return p->worker == keepers[p - sched()->processors];
 }
 
 /* Called when nobody runs: what is READY now would stay so. The hand-off of a turn that is stuck is
  * another matter: the monitor comes by and opens it. */
 static void look_for_lost(void)
 {
-    if (!exec || real()->stopping || !real()->n_parked)
+    if (!exec || sched()->stopping)
         return;
-    bool work = teffi_runqueue_count(&real()->queue) != 0;
-    for (unsigned i = 0; i < real()->n_slots; i++) {
-        teffi_slot *slot = &real()->slots[i];
-        work |= teffi_deque_count(&slot->deque) != 0 && !is_kept(slot);
-        work |= slot->laters && (!slot->worker || slot->worker->state == TEFFI_WORKER_PARKED);
-        work |= slot->next && slot->worker && slot->worker->state == TEFFI_WORKER_PARKED;
+    teffi_system *system = teffi_sched_system(sched());
+    bool work = system && !system->worker.running && teffi_runqueue_count(&system->queue);
+    work |= sched()->n_parked && teffi_runqueue_count(&sched()->queue);
+    for (unsigned i = 0; sched()->n_parked && i < sched()->n_processors; i++) {
+        teffi_processor *p = &sched()->processors[i];
+        work |= teffi_deque_count(&p->deque) != 0 && !is_kept(p);
+        work |= p->deferral.list && (!p->worker || p->worker->state == TEFFI_WORKER_PARKED);
+        work |= p->lifo && p->worker && p->worker->state == TEFFI_WORKER_PARKED;
     }
     if (work)
         explore_fail("lost wake-up: a worker sleeps beside work");
@@ -465,8 +640,10 @@ static void set_up_groups(void)
     memset(batches, 0, sizeof batches);
     memset(&room, 0, sizeof room);
     teffi_group_init(&room.group, exec, &room_ops);
-    for (unsigned i = 0; i < n_places; i++)
+    for (unsigned i = 0; i < n_places; i++) {
         teffi_group_init(&places[i].group, exec, &place_ops);
+        places[i].group.system = explore_draw(4) == 0;
+    }
     for (unsigned i = 0; i < OUTSIDERS; i++)
         teffi_group_init(&batches[i].group, exec, &batch_ops);
     for (unsigned i = 0; i < AIDS; i++)
@@ -483,7 +660,9 @@ static void set_up_tokens(void)
         t->number = numbers[t->source]++;
         t->hops = 1 + explore_draw(4);
         t->timer.fire = on_timer;
-        t->later.run = on_later;
+        t->deferred.run = on_deferred;
+        t->batch.run = throw_one;
+        t->batch.release = count_release;
         t->fresh = true;
     }
 }
@@ -491,6 +670,7 @@ static void set_up_tokens(void)
 static void draw_policy(teff_sched_options *opt)
 {
     uint32_t draw = explore_draw(8);
+    opt->turn_warn_ms = opt->delay_warn_ms = opt->queue_warn = explore_draw(4) == 0;
     if (draw == 0) {
         *opt = (teff_sched_options){.threads_max = opt->threads_max,
                                     .policy = TEFF_SCHED_PRIORITY,
@@ -510,16 +690,24 @@ static void start_exec(void)
     teff_sched_options opt = {.threads_max = extra ? (workers > 2 ? workers : 2) + extra - 1 : 0};
     teffi_exec *made = NULL;
     draw_policy(&opt);
-    if (teffi_exec_real_new(&platform, workers, &opt, &made))
+    if (teffi_exec_real_new(&explore_platform, workers, &opt, &made) ||
+        (explore_draw(4) && made->ops->system(made)))
         explore_fail("the executor does not start");
     exec = made;
     ex.refuse = explore_draw(4) ? 0 : 8;
     threads_enough = !ex.refuse && !extra;
-    /* Near the picks at which a worker looks elsewhere first. */
+    /* Near the picks at which a worker looks elsewhere first, and at the clock. */
     for (unsigned i = 0; i < workers; i++) {
-        real()->slots[i].tick = 50 + explore_draw(12);
-        real()->slots[i].handoffs = explore_draw(16);
+        sched()->processors[i].tick = explore_draw(16);
+        sched()->processors[i].picks = 61 - explore_draw(12);
+        sched()->processors[i].lifo_picks = 256 - explore_draw(16);
     }
+}
+
+static void never(void *arg)
+{
+    (void)arg;
+    explore_fail("a closure ran that came when the executor had stopped");
 }
 
 static void live(void *arg)
@@ -541,30 +729,25 @@ static void live(void *arg)
             (void)explore_wait(outsiders[i], UINT64_MAX);
     teffi_exec *old = exec;
     exec->ops->stop(exec);
+    if (explore_draw(16) == 0 && teffi_closure_push(&exec->null, never, NULL)) /* it is dropped */
+        explore_fail("a closure was refused");
+    if (explore_draw(16) == 0) { /* it runs here, and goes nowhere */
+        tokens[0].batch.bytes = TEFFI_INBOUND_SHORT + 1;
+        tokens[0].batch.run = count_release;
+        n_submitted += 2;
+        exec->ops->inbound(exec, &tokens[0].batch);
+    }
     exec = NULL;
     old->ops->free(old);
-}
-
-static uint64_t mono_ns(void *arg)
-{
-    (void)arg;
-    return ex.now_ns;
-}
-
-static uint64_t random_bits(void *arg)
-{
-    (void)arg;
-    uint64_t high = explore_draw(UINT32_MAX);
-    return high << 32 | explore_draw(UINT32_MAX);
+    if (n_submitted)
+        explore_fail("%u batches were not released", n_submitted);
 }
 
 static void play(void)
 {
-    platform = (teffi_platform){.mono_ns = mono_ns, .random = random_bits};
     exec = NULL;
-    n_arrived = n_cabins = n_batches = 0;
+    n_arrived = n_cabins = n_batches = n_submitted = open_aids = 0;
     stuck_used = false;
-    open_aids = 0;
     memset(keepers, 0, sizeof keepers);
     memset(&all_arrived, 0, sizeof all_arrived);
     memset(&aided, 0, sizeof aided);

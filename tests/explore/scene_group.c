@@ -223,6 +223,10 @@ static void set_up(void)
     n_places = 1 + explore_draw(GROUPS);
     for (unsigned i = 0; i < n_places; i++) {
         teffi_group_init(&places[i].group, &exec, &group_ops);
+        if (explore_draw(4) == 0) { /* as memory that is used for the first time */
+            teffi_group_init_complete(&places[i].group);
+            teffi_group_reuse(&places[i].group);
+        }
         places[i].lives = explore_draw(4);
     }
 }

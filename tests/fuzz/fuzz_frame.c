@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
-#include "wire/frame.h"
+#include "message/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -16,12 +16,12 @@ static void check_round_trip(const teffi_msg *msg, const uint8_t *data, size_t n
     teffi_bug_if(!again);
     teffi_frame_encode(msg, body_len, now, again);
     teffi_bug_if(memcmp(again, data, n) != 0);
-    teffi_hole hole;
-    if (teffi_msg_hole(msg, 1, &hole)) {
+    teffi_segment segment;
+    if (teffi_msg_segment(msg, 1, &segment)) {
         memset(again, 0, n);
-        size_t before = teffi_frame_encode_around(msg, body_len, &hole, now, again);
-        teffi_bug_if(before + hole.len != n || memcmp(again, data, before) != 0);
-        teffi_bug_if(memcmp(hole.bytes, data + before, hole.len) != 0);
+        size_t before = teffi_frame_encode_around(msg, body_len, &segment, now, again);
+        teffi_bug_if(before + segment.len != n || memcmp(again, data, before) != 0);
+        teffi_bug_if(memcmp(segment.bytes, data + before, segment.len) != 0);
     }
     free(again);
 }
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (teffi_frame_peek(data, n, 65536, &size, &frame) || size == 0 || size > n)
         return 0;
     teffi_bug_if(teffi_frame_payload(&frame, &payload, &len) && payload + len != data + size);
-    if (teffi_frame_decode(&frame, now, &msg) == TEFF_OK) {
+    if (teffi_frame_decode(&frame, NULL, now, &msg) == TEFF_OK) {
         check_round_trip(msg, data, size);
         teffi_msg_free(msg);
     }

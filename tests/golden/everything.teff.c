@@ -4,72 +4,6 @@
 
 #include <string.h>
 
-static size_t teffi_text_size(const char *text)
-{
-    return text != NULL ? strlen(text) + 1 : 1;
-}
-
-static const char *teffi_put_text(char **at, const char *text, size_t size)
-{
-    char *to = *at;
-
-    *at += size;
-    return (const char *)memcpy(to, text != NULL ? text : "", size);
-}
-
-static int teffi_copy_text(teff_arena *arena, const char **text)
-{
-    const char *from = *text != NULL ? *text : "";
-
-    *text = (const char *)teff_arena_copy(arena, from, strlen(from));
-    return *text != NULL;
-}
-
-static int teffi_copy_texts(teff_arena *arena, size_t n, const char ***texts)
-{
-    const char **from = *texts;
-
-    *texts = NULL;
-    if (n == 0) {
-        return 1;
-    }
-    *texts = (const char **)teff_arena_copy(arena, from, n * sizeof *from);
-    for (size_t i = 0; *texts != NULL && i < n; i++) {
-        if (!teffi_copy_text(arena, &(*texts)[i])) {
-            return 0;
-        }
-    }
-    return *texts != NULL;
-}
-
-static int teffi_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes)
-{
-    if (bytes->data == NULL || bytes->len == 0) {
-        bytes->data = NULL;
-        bytes->len = 0;
-        return 1;
-    }
-    bytes->data = (uint8_t *)teff_arena_copy(arena, bytes->data, bytes->len);
-    return bytes->data != NULL;
-}
-
-static int teffi_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list)
-{
-    ProtobufCBinaryData *from = *list;
-
-    *list = NULL;
-    if (n == 0) {
-        return 1;
-    }
-    *list = (ProtobufCBinaryData *)teff_arena_copy(arena, from, n * sizeof *from);
-    for (size_t i = 0; *list != NULL && i < n; i++) {
-        if (!teffi_copy_bytes(arena, &(*list)[i])) {
-            return 0;
-        }
-    }
-    return *list != NULL;
-}
-
 acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *arena,
         const acme_shop_x_v1_http_reply *src, unsigned levels)
 {
@@ -82,9 +16,9 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    n_name = teffi_text_size(src->name);
+    n_name = teff_copy_text_size(arena, src->name);
     size += n_name;
-    n_old = teffi_text_size(src->old);
+    n_old = teff_copy_text_size(arena, src->old);
     size += n_old;
     dst = (acme_shop_x_v1_http_reply *)teff_arena_take(arena, size);
     if (dst == NULL) {
@@ -92,11 +26,12 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__httpreply__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     texts = (char *)(dst + 1);
-    dst->name = teffi_put_text(&texts, src->name, n_name);
-    if (!teffi_copy_bytes(arena, &dst->data)) {
+    dst->name = teff_copy_text_to(&texts, src->name != NULL ? src->name : "", n_name);
+    if (!teff_copy_bytes(arena, &dst->data)) {
         return NULL;
     }
     dst->nums = NULL;
@@ -106,10 +41,10 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
             return NULL;
         }
     }
-    if (!teffi_copy_texts(arena, dst->n_names, &dst->names)) {
+    if (!teff_copy_texts(arena, dst->n_names, &dst->names)) {
         return NULL;
     }
-    if (!teffi_copy_bytes_list(arena, dst->n_blobs, &dst->blobs)) {
+    if (!teff_copy_bytes_list(arena, dst->n_blobs, &dst->blobs)) {
         return NULL;
     }
     if (src->thing != NULL) {
@@ -229,10 +164,10 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
             return NULL;
         }
     }
-    dst->old = teffi_put_text(&texts, src->old, n_old);
+    dst->old = teff_copy_text_to(&texts, src->old != NULL ? src->old : "", n_old);
     switch ((int)src->my_kind_case) {
     case 10: /* text */
-        if (!teffi_copy_text(arena, &dst->text)) {
+        if (!teff_copy_text(arena, &dst->text)) {
             return NULL;
         }
         break;
@@ -243,10 +178,12 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
             if (dst->other == NULL) {
                 return NULL;
             }
+        } else {
+            memset(&dst->my_kind_case, 0, sizeof dst->my_kind_case);
         }
         break;
     case 12: /* raw */
-        if (!teffi_copy_bytes(arena, &dst->raw)) {
+        if (!teff_copy_bytes(arena, &dst->raw)) {
             return NULL;
         }
         break;
@@ -255,7 +192,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     switch ((int)src->_maybe_text_case) {
     case 20: /* maybe_text */
-        if (!teffi_copy_text(arena, &dst->maybe_text)) {
+        if (!teff_copy_text(arena, &dst->maybe_text)) {
             return NULL;
         }
         break;
@@ -270,6 +207,8 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
             if (dst->maybe_thing == NULL) {
                 return NULL;
             }
+        } else {
+            memset(&dst->_maybe_thing_case, 0, sizeof dst->_maybe_thing_case);
         }
         break;
     default:
@@ -277,7 +216,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     }
     switch ((int)src->_maybe_raw_case) {
     case 23: /* maybe_raw */
-        if (!teffi_copy_bytes(arena, &dst->maybe_raw)) {
+        if (!teff_copy_bytes(arena, &dst->maybe_raw)) {
             return NULL;
         }
         break;
@@ -290,7 +229,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
 acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy(teff_arena *arena,
         const acme_shop_x_v1_http_reply *src)
 {
-    return acme_shop_x_v1_http_reply_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_http_reply_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_copy(teff_arena *arena,
@@ -318,8 +257,9 @@ acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_cop
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__httpreply__inner__thing__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     if (src->up != NULL) {
         dst->up = acme_shop_x_v1_http_reply_copy_levels(arena, src->up, levels - 1);
         if (dst->up == NULL) {
@@ -332,7 +272,7 @@ acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_cop
 acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_copy(teff_arena *arena,
         const acme_shop_x_v1_http_reply_inner_thing *src)
 {
-    return acme_shop_x_v1_http_reply_inner_thing_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_http_reply_inner_thing_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_inner_thing_copy(teff_arena *arena,
@@ -356,7 +296,7 @@ acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    n_key = teffi_text_size(src->key);
+    n_key = teff_copy_text_size(arena, src->key);
     size += n_key;
     dst = (acme_shop_x_v1_http_reply_by_name_entry *)teff_arena_take(arena, size);
     if (dst == NULL) {
@@ -364,10 +304,11 @@ acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__httpreply__by_name_entry__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     texts = (char *)(dst + 1);
-    dst->key = teffi_put_text(&texts, src->key, n_key);
+    dst->key = teff_copy_text_to(&texts, src->key != NULL ? src->key : "", n_key);
     if (src->value != NULL) {
         dst->value = acme_shop_x_v1_http_reply_inner_thing_copy_levels(arena, src->value,
         levels - 1);
@@ -381,7 +322,7 @@ acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry
 acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry_copy(teff_arena *arena,
         const acme_shop_x_v1_http_reply_by_name_entry *src)
 {
-    return acme_shop_x_v1_http_reply_by_name_entry_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_http_reply_by_name_entry_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_by_name_entry_copy(teff_arena *arena,
@@ -405,7 +346,7 @@ acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_cop
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    n_value = teffi_text_size(src->value);
+    n_value = teff_copy_text_size(arena, src->value);
     size += n_value;
     dst = (acme_shop_x_v1_http_reply_texts_entry *)teff_arena_take(arena, size);
     if (dst == NULL) {
@@ -413,17 +354,18 @@ acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_cop
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__httpreply__texts_entry__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     texts = (char *)(dst + 1);
-    dst->value = teffi_put_text(&texts, src->value, n_value);
+    dst->value = teff_copy_text_to(&texts, src->value != NULL ? src->value : "", n_value);
     return dst;
 }
 
 acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_copy(teff_arena *arena,
         const acme_shop_x_v1_http_reply_texts_entry *src)
 {
-    return acme_shop_x_v1_http_reply_texts_entry_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_http_reply_texts_entry_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_texts_entry_copy(teff_arena *arena,
@@ -451,9 +393,10 @@ acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_copy_
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__httpreply__raws_entry__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
-    if (!teffi_copy_bytes(arena, &dst->value)) {
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
+    if (!teff_copy_bytes(arena, &dst->value)) {
         return NULL;
     }
     return dst;
@@ -462,7 +405,7 @@ acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_copy_
 acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_copy(teff_arena *arena,
         const acme_shop_x_v1_http_reply_raws_entry *src)
 {
-    return acme_shop_x_v1_http_reply_raws_entry_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_http_reply_raws_entry_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_raws_entry_copy(teff_arena *arena,
@@ -490,14 +433,15 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
     }
     *dst = *src;
     dst->base.descriptor = &acme__shop_x__v1__empty__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     return dst;
 }
 
 acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy(teff_arena *arena, const acme_shop_x_v1_empty *src)
 {
-    return acme_shop_x_v1_empty_copy_levels(arena, src, 32);
+    return acme_shop_x_v1_empty_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_acme_shop_x_v1_empty_copy(teff_arena *arena,
@@ -544,8 +488,7 @@ static teff_err teffi_acme_shop_x_v1_everything_find_invoke(const teff_grain *gr
     acme_shop_x_v1_everything self = teffi_acme_shop_x_v1_everything_self(grain);
 
     if (slots->find == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "acme.shopX.v1.Everything.Find");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->find)(&self, (const acme_shop_x_v1_http_reply *)in, (shop_shared_link *)out);
 }
@@ -557,8 +500,7 @@ static teff_err teffi_acme_shop_x_v1_everything_get_url_invoke(const teff_grain 
     acme_shop_x_v1_everything self = teffi_acme_shop_x_v1_everything_self(grain);
 
     if (slots->get_url == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "acme.shopX.v1.Everything.GetURL");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->get_url)(&self, (const acme_shop_x_v1_empty *)in,
             (acme_shop_x_v1_http_reply_inner_thing *)out);
@@ -572,8 +514,7 @@ static teff_err teffi_acme_shop_x_v1_everything_tell_invoke(const teff_grain *gr
 
     (void)out;
     if (slots->tell == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "acme.shopX.v1.Everything.Tell");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->tell)(&self, (const acme_shop_x_v1_empty *)in);
 }
@@ -587,8 +528,7 @@ static teff_err teffi_acme_shop_x_v1_everything_nothing_invoke(const teff_grain 
     (void)in;
     (void)out;
     if (slots->nothing == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "acme.shopX.v1.Everything.Nothing");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->nothing)(&self);
 }
@@ -651,20 +591,21 @@ teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char
     return err;
 }
 
-teff_err acme_shop_x_v1_everything_find_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                              const acme_shop_x_v1_http_reply *in, teff_call *call)
+teff_err acme_shop_x_v1_everything_find_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
+                                              const acme_shop_x_v1_http_reply *in,
+                                              const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
-                      &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
-                      call);
+    return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
+                          &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
+                          options, call);
 }
 
-teff_err acme_shop_x_v1_everything_find_reply(teff_ctx *ctx, teff_call call, shop_shared_link **out)
+teff_err acme_shop_x_v1_everything_find_await(teff_ctx *ctx, teff_call call, shop_shared_link **out)
 {
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_reply(ctx, call, out != NULL ? &reply : NULL);
+    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (shop_shared_link *)reply;
@@ -697,21 +638,22 @@ teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const c
     return err;
 }
 
-teff_err acme_shop_x_v1_everything_get_url_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                                 const acme_shop_x_v1_empty *in, teff_call *call)
+teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
+                                                 const acme_shop_x_v1_empty *in,
+                                                 const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
-                      &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
-                      call);
+    return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
+                          &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
+                          options, call);
 }
 
-teff_err acme_shop_x_v1_everything_get_url_reply(teff_ctx *ctx, teff_call call,
+teff_err acme_shop_x_v1_everything_get_url_await(teff_ctx *ctx, teff_call call,
                                                  acme_shop_x_v1_http_reply_inner_thing **out)
 {
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_reply(ctx, call, out != NULL ? &reply : NULL);
+    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (acme_shop_x_v1_http_reply_inner_thing *)reply;
@@ -745,18 +687,18 @@ teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key, const c
                     &teffi_acme_shop_x_v1_everything_table[3], NULL, NULL);
 }
 
-teff_err acme_shop_x_v1_everything_nothing_start(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                                 teff_call *call)
+teff_err acme_shop_x_v1_everything_nothing_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
+                                                 const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
-    return teff_start(ctx, &acme_shop_x_v1_everything_info, &to,
-                      &teffi_acme_shop_x_v1_everything_table[3], NULL, call);
+    return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
+                          &teffi_acme_shop_x_v1_everything_table[3], NULL, options, call);
 }
 
-teff_err acme_shop_x_v1_everything_nothing_reply(teff_ctx *ctx, teff_call call)
+teff_err acme_shop_x_v1_everything_nothing_await(teff_ctx *ctx, teff_call call)
 {
-    return teff_reply(ctx, call, NULL);
+    return teff_await(ctx, call, NULL);
 }
 
 teff_err acme_shop_x_v1_everything_nothing_send(teff_ctx *ctx, teff_uuid key, const char *key_text)
@@ -843,8 +785,7 @@ static teff_err teffi_acme_shop_x_v1_tagged_twice_invoke(const teff_grain *grain
     acme_shop_x_v1_tagged self = teffi_acme_shop_x_v1_tagged_self(grain);
 
     if (slots->twice == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "acme.shopX.v1.Tagged.Twice");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->twice)(&self, (const acme_shop_x_v1_empty *)in, (acme_shop_x_v1_empty *)out);
 }
@@ -889,20 +830,22 @@ teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_sh
     return err;
 }
 
-teff_err acme_shop_x_v1_tagged_twice_start(teff_ctx *ctx, teff_uuid key,
-                                           const acme_shop_x_v1_empty *in, teff_call *call)
+teff_err acme_shop_x_v1_tagged_twice_async(teff_ctx *ctx, teff_uuid key,
+                                           const acme_shop_x_v1_empty *in,
+                                           const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
 
-    return teff_start(ctx, &acme_shop_x_v1_tagged_info, &to, &teffi_acme_shop_x_v1_tagged_table[0],
-                      (const ProtobufCMessage *)in, call);
+    return teff_ask_async(ctx, &acme_shop_x_v1_tagged_info, &to,
+                          &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in,
+                          options, call);
 }
 
-teff_err acme_shop_x_v1_tagged_twice_reply(teff_ctx *ctx, teff_call call,
+teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_call call,
                                            acme_shop_x_v1_empty **out)
 {
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_reply(ctx, call, out != NULL ? &reply : NULL);
+    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (acme_shop_x_v1_empty *)reply;

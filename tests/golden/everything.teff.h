@@ -2,6 +2,8 @@
 #ifndef TEFF_GENERATED_everything_2eproto
 #define TEFF_GENERATED_everything_2eproto
 
+#include <teff/errno.h>
+#include <teff/generated.h>
 #include <teff/teff.h>
 
 #include "everything.pb-c.h"
@@ -14,8 +16,8 @@ extern "C" {
 /* ---- messages ---------------------------------------------------------------------------
  * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long as
  * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the
- * message nests deeper than 32; name_copy_levels(), the same with a depth of one's own;
- * name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of one's
+ * own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
 
 /* not here * / nor there / * and no trigraph ? ?/ */
 typedef Acme__ShopX__V1__HTTPReply acme_shop_x_v1_http_reply;
@@ -83,6 +85,366 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy(teff_arena *arena, const acme_sh
 acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
         const acme_shop_x_v1_empty *src, unsigned levels);
 
+/* ---- states -----------------------------------------------------------------------------
+ * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
+ * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, which
+ * moves now and then, an empty one for NULL. Over the state's limit of memory the turn ends:
+ * teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+
+static inline acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply *src)
+{
+    return (acme_shop_x_v1_http_reply *)teff_state_copy(ctx, &acme_shop_x_v1_http_reply_ops,
+            (const ProtobufCMessage *)src);
+}
+static inline void acme_shop_x_v1_http_reply_append_nums(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, int32_t src)
+{
+    teff_state_append(ctx, &dst->nums, &dst->n_nums, &src, sizeof src);
+}
+static inline void acme_shop_x_v1_http_reply_append_names(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const char *src)
+{
+    teff_state_append_text(ctx, &dst->names, &dst->n_names, src);
+}
+static inline void acme_shop_x_v1_http_reply_append_blobs(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, ProtobufCBinaryData src)
+{
+    teff_state_append_bytes(ctx, &dst->blobs, &dst->n_blobs, src);
+}
+static inline acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_append_things(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_inner_thing *src)
+{
+    return (acme_shop_x_v1_http_reply_inner_thing *)teff_state_append_message(ctx, &dst->things,
+            &dst->n_things, &acme_shop_x_v1_http_reply_inner_thing_ops,
+            (const ProtobufCMessage *)src);
+}
+static inline acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_append_by_name(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_by_name_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_by_name_entry *)teff_state_append_message(ctx, &dst->by_name,
+            &dst->n_by_name, &acme_shop_x_v1_http_reply_by_name_entry_ops,
+            (const ProtobufCMessage *)src);
+}
+static inline void acme_shop_x_v1_http_reply_append_kinds(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, Acme__ShopX__V1__Kind src)
+{
+    teff_state_append(ctx, &dst->kinds, &dst->n_kinds, &src, sizeof src);
+}
+static inline void acme_shop_x_v1_http_reply_append_ratios(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, double src)
+{
+    teff_state_append(ctx, &dst->ratios, &dst->n_ratios, &src, sizeof src);
+}
+static inline void acme_shop_x_v1_http_reply_append_flags(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, protobuf_c_boolean src)
+{
+    teff_state_append(ctx, &dst->flags, &dst->n_flags, &src, sizeof src);
+}
+static inline void acme_shop_x_v1_http_reply_append_wide(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, uint64_t src)
+{
+    teff_state_append(ctx, &dst->wide, &dst->n_wide, &src, sizeof src);
+}
+static inline shop_shared_link *acme_shop_x_v1_http_reply_append_links(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const shop_shared_link *src)
+{
+    return (shop_shared_link *)teff_state_append_message(ctx, &dst->links, &dst->n_links,
+            &shop_shared_link_ops, (const ProtobufCMessage *)src);
+}
+static inline acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_append_texts(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_texts_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_texts_entry *)teff_state_append_message(ctx, &dst->texts,
+            &dst->n_texts, &acme_shop_x_v1_http_reply_texts_entry_ops,
+            (const ProtobufCMessage *)src);
+}
+static inline acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_append_raws(teff_ctx *ctx,
+        acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_raws_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_raws_entry *)teff_state_append_message(ctx, &dst->raws,
+            &dst->n_raws, &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
+}
+
+static inline acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply_inner_thing *src)
+{
+    return (acme_shop_x_v1_http_reply_inner_thing *)teff_state_copy(ctx,
+            &acme_shop_x_v1_http_reply_inner_thing_ops, (const ProtobufCMessage *)src);
+}
+
+static inline acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply_by_name_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_by_name_entry *)teff_state_copy(ctx,
+            &acme_shop_x_v1_http_reply_by_name_entry_ops, (const ProtobufCMessage *)src);
+}
+
+static inline acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply_texts_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_texts_entry *)teff_state_copy(ctx,
+            &acme_shop_x_v1_http_reply_texts_entry_ops, (const ProtobufCMessage *)src);
+}
+
+static inline acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_http_reply_raws_entry *src)
+{
+    return (acme_shop_x_v1_http_reply_raws_entry *)teff_state_copy(ctx,
+            &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
+}
+
+static inline acme_shop_x_v1_empty *acme_shop_x_v1_empty_keep(teff_ctx *ctx,
+        const acme_shop_x_v1_empty *src)
+{
+    return (acme_shop_x_v1_empty *)teff_state_copy(ctx, &acme_shop_x_v1_empty_ops,
+            (const ProtobufCMessage *)src);
+}
+
+/* ---- C++ --------------------------------------------------------------------------------
+ * name_with().field(value).list(values, n): a pointer to a new message that lives as long as
+ * the expression, with each of these set, and what says that it is set. */
+#ifdef __cplusplus
+
+struct acme_shop_x_v1_http_reply_with {
+    Acme__ShopX__V1__HTTPReply M;
+    acme_shop_x_v1_http_reply_with() { acme__shop_x__v1__httpreply__init(&M); }
+    operator Acme__ShopX__V1__HTTPReply *() { return &M; }
+    acme_shop_x_v1_http_reply_with &name(decltype(Acme__ShopX__V1__HTTPReply::name) V)
+    {
+        M.name = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &data(decltype(Acme__ShopX__V1__HTTPReply::data) V)
+    {
+        M.data = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &nums(decltype(Acme__ShopX__V1__HTTPReply::nums) V,
+                                         decltype(Acme__ShopX__V1__HTTPReply::n_nums) N)
+    {
+        M.nums = V;
+        M.n_nums = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &names(decltype(Acme__ShopX__V1__HTTPReply::names) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_names) N)
+    {
+        M.names = V;
+        M.n_names = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &blobs(decltype(Acme__ShopX__V1__HTTPReply::blobs) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_blobs) N)
+    {
+        M.blobs = V;
+        M.n_blobs = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &thing(decltype(Acme__ShopX__V1__HTTPReply::thing) V)
+    {
+        M.thing = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &things(decltype(Acme__ShopX__V1__HTTPReply::things) V,
+                                           decltype(Acme__ShopX__V1__HTTPReply::n_things) N)
+    {
+        M.things = V;
+        M.n_things = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &by_name(decltype(Acme__ShopX__V1__HTTPReply::by_name) V,
+                                            decltype(Acme__ShopX__V1__HTTPReply::n_by_name) N)
+    {
+        M.by_name = V;
+        M.n_by_name = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &camelcase(decltype(Acme__ShopX__V1__HTTPReply::camelcase) V)
+    {
+        M.camelcase = V;
+        M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_CAMEL_CASE;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &text(decltype(Acme__ShopX__V1__HTTPReply::text) V)
+    {
+        M.text = V;
+        M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_TEXT;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &other(decltype(Acme__ShopX__V1__HTTPReply::other) V)
+    {
+        M.other = V;
+        M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_OTHER;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &raw(decltype(Acme__ShopX__V1__HTTPReply::raw) V)
+    {
+        M.raw = V;
+        M.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_RAW;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &kinds(decltype(Acme__ShopX__V1__HTTPReply::kinds) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_kinds) N)
+    {
+        M.kinds = V;
+        M.n_kinds = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &flag(decltype(Acme__ShopX__V1__HTTPReply::flag) V)
+    {
+        M.flag = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &ratio(decltype(Acme__ShopX__V1__HTTPReply::ratio) V)
+    {
+        M.ratio = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &ratios(decltype(Acme__ShopX__V1__HTTPReply::ratios) V,
+                                           decltype(Acme__ShopX__V1__HTTPReply::n_ratios) N)
+    {
+        M.ratios = V;
+        M.n_ratios = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &flags(decltype(Acme__ShopX__V1__HTTPReply::flags) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_flags) N)
+    {
+        M.flags = V;
+        M.n_flags = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &wide(decltype(Acme__ShopX__V1__HTTPReply::wide) V,
+                                         decltype(Acme__ShopX__V1__HTTPReply::n_wide) N)
+    {
+        M.wide = V;
+        M.n_wide = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &maybe_text(decltype(Acme__ShopX__V1__HTTPReply::maybe_text) V)
+    {
+        M.maybe_text = V;
+        M._maybe_text_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_TEXT_MAYBE_TEXT;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &maybe_number(decltype(Acme__ShopX__V1__HTTPReply::maybe_number) V)
+    {
+        M.maybe_number = V;
+        M._maybe_number_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_NUMBER_MAYBE_NUMBER;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &maybe_thing(decltype(Acme__ShopX__V1__HTTPReply::maybe_thing) V)
+    {
+        M.maybe_thing = V;
+        M._maybe_thing_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_THING_MAYBE_THING;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &maybe_raw(decltype(Acme__ShopX__V1__HTTPReply::maybe_raw) V)
+    {
+        M.maybe_raw = V;
+        M._maybe_raw_case = ACME__SHOP_X__V1__HTTPREPLY___MAYBE_RAW_MAYBE_RAW;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &link(decltype(Acme__ShopX__V1__HTTPReply::link) V)
+    {
+        M.link = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &links(decltype(Acme__ShopX__V1__HTTPReply::links) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_links) N)
+    {
+        M.links = V;
+        M.n_links = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &texts(decltype(Acme__ShopX__V1__HTTPReply::texts) V,
+                                          decltype(Acme__ShopX__V1__HTTPReply::n_texts) N)
+    {
+        M.texts = V;
+        M.n_texts = N;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_with &raws(decltype(Acme__ShopX__V1__HTTPReply::raws) V,
+                                         decltype(Acme__ShopX__V1__HTTPReply::n_raws) N)
+    {
+        M.raws = V;
+        M.n_raws = N;
+        return *this;
+    }
+};
+
+struct acme_shop_x_v1_http_reply_inner_thing_with {
+    Acme__ShopX__V1__HTTPReply__InnerThing M;
+    acme_shop_x_v1_http_reply_inner_thing_with() { acme__shop_x__v1__httpreply__inner__thing__init(&M); }
+    operator Acme__ShopX__V1__HTTPReply__InnerThing *() { return &M; }
+    acme_shop_x_v1_http_reply_inner_thing_with &kind(decltype(Acme__ShopX__V1__HTTPReply__InnerThing::kind) V)
+    {
+        M.kind = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_inner_thing_with &up(decltype(Acme__ShopX__V1__HTTPReply__InnerThing::up) V)
+    {
+        M.up = V;
+        return *this;
+    }
+};
+
+struct acme_shop_x_v1_http_reply_by_name_entry_with {
+    Acme__ShopX__V1__HTTPReply__ByNameEntry M;
+    acme_shop_x_v1_http_reply_by_name_entry_with() { acme__shop_x__v1__httpreply__by_name_entry__init(&M); }
+    operator Acme__ShopX__V1__HTTPReply__ByNameEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_by_name_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__ByNameEntry::key) V)
+    {
+        M.key = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_by_name_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__ByNameEntry::value) V)
+    {
+        M.value = V;
+        return *this;
+    }
+};
+
+struct acme_shop_x_v1_http_reply_texts_entry_with {
+    Acme__ShopX__V1__HTTPReply__TextsEntry M;
+    acme_shop_x_v1_http_reply_texts_entry_with() { acme__shop_x__v1__httpreply__texts_entry__init(&M); }
+    operator Acme__ShopX__V1__HTTPReply__TextsEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_texts_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__TextsEntry::key) V)
+    {
+        M.key = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_texts_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__TextsEntry::value) V)
+    {
+        M.value = V;
+        return *this;
+    }
+};
+
+struct acme_shop_x_v1_http_reply_raws_entry_with {
+    Acme__ShopX__V1__HTTPReply__RawsEntry M;
+    acme_shop_x_v1_http_reply_raws_entry_with() { acme__shop_x__v1__httpreply__raws_entry__init(&M); }
+    operator Acme__ShopX__V1__HTTPReply__RawsEntry *() { return &M; }
+    acme_shop_x_v1_http_reply_raws_entry_with &key(decltype(Acme__ShopX__V1__HTTPReply__RawsEntry::key) V)
+    {
+        M.key = V;
+        return *this;
+    }
+    acme_shop_x_v1_http_reply_raws_entry_with &value(decltype(Acme__ShopX__V1__HTTPReply__RawsEntry::value) V)
+    {
+        M.value = V;
+        return *this;
+    }
+};
+
+struct acme_shop_x_v1_empty_with {
+    Acme__ShopX__V1__Empty M;
+    acme_shop_x_v1_empty_with() { acme__shop_x__v1__empty__init(&M); }
+    operator Acme__ShopX__V1__Empty *() { return &M; }
+};
+#endif
+
 /* ---- acme.shopX.v1.Everything ---- */
 
 /* Two parts in its key, and every option. */
@@ -94,7 +456,7 @@ typedef struct acme_shop_x_v1_everything {
     void *user; /* as given to acme_shop_x_v1_everything_type */
 } acme_shop_x_v1_everything;
 
-/* What acme.shopX.v1.Everything does: a slot left NULL answers TEFF_E_UNIMPLEMENTED, except
+/* What acme.shopX.v1.Everything does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct acme_shop_x_v1_everything_methods {
     /* Its answer is imported. */
@@ -120,16 +482,18 @@ teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_save(acme_shop_x_v1_everything *self);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_clear(acme_shop_x_v1_everything *self);
 
-/* Calling acme.shopX.v1.Everything. Each method waits for its answer: a grain's turn is suspended, a
- * thread blocks. _start does not wait: teff_await_all, then _reply. _send wants no answer.
- * An answer lives until the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calling acme.shopX.v1.Everything. Each method waits for its response: a grain's turn is
+ * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
+ * _any for many calls; options may be NULL. _send wants no response. A response lives until
+ * the turn ends, or until teff_ctx_reset on a thread's context. */
 
 /* Its answer is imported. */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_http_reply *in, shop_shared_link **out);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_start(teff_ctx *ctx, teff_uuid key,
-        const char *key_text, const acme_shop_x_v1_http_reply *in, teff_call *call);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_reply(teff_ctx *ctx, teff_call call,
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_async(teff_ctx *ctx, teff_uuid key,
+        const char *key_text, const acme_shop_x_v1_http_reply *in, const teff_call_options *options,
+        teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_await(teff_ctx *ctx, teff_call call,
         shop_shared_link **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_http_reply *in);
@@ -137,9 +501,10 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_u
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_empty *in,
         acme_shop_x_v1_http_reply_inner_thing **out);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_start(teff_ctx *ctx, teff_uuid key,
-        const char *key_text, const acme_shop_x_v1_empty *in, teff_call *call);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_reply(teff_ctx *ctx, teff_call call,
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key,
+        const char *key_text, const acme_shop_x_v1_empty *in, const teff_call_options *options,
+        teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_await(teff_ctx *ctx, teff_call call,
         acme_shop_x_v1_http_reply_inner_thing **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_send(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_empty *in);
@@ -150,9 +515,9 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_tell(teff_ctx *ctx, teff_uuid k
 /* said behind it */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key,
         const char *key_text);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing_start(teff_ctx *ctx, teff_uuid key,
-        const char *key_text, teff_call *call);
-TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing_reply(teff_ctx *ctx, teff_call call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing_async(teff_ctx *ctx, teff_uuid key,
+        const char *key_text, const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing_await(teff_ctx *ctx, teff_call call);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_nothing_send(teff_ctx *ctx, teff_uuid key,
         const char *key_text);
 
@@ -165,7 +530,7 @@ typedef struct acme_shop_x_v1_bare {
     void *user; /* as given to acme_shop_x_v1_bare_type */
 } acme_shop_x_v1_bare;
 
-/* What acme.shopX.v1.Bare does: a slot left NULL answers TEFF_E_UNIMPLEMENTED, except
+/* What acme.shopX.v1.Bare does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct acme_shop_x_v1_bare_methods {
     teff_err (*on_activate)(acme_shop_x_v1_bare *self);
@@ -186,7 +551,7 @@ typedef struct acme_shop_x_v1_tagged {
     void *user; /* as given to acme_shop_x_v1_tagged_type */
 } acme_shop_x_v1_tagged;
 
-/* What acme.shopX.v1.Tagged does: a slot left NULL answers TEFF_E_UNIMPLEMENTED, except
+/* What acme.shopX.v1.Tagged does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct acme_shop_x_v1_tagged_methods {
     teff_err (*twice)(acme_shop_x_v1_tagged *self, const acme_shop_x_v1_empty *in,
@@ -202,15 +567,16 @@ extern const teff_type_info acme_shop_x_v1_tagged_info;
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
                                             void *user);
 
-/* Calling acme.shopX.v1.Tagged. Each method waits for its answer: a grain's turn is suspended, a
- * thread blocks. _start does not wait: teff_await_all, then _reply. _send wants no answer.
- * An answer lives until the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calling acme.shopX.v1.Tagged. Each method waits for its response: a grain's turn is
+ * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
+ * _any for many calls; options may be NULL. _send wants no response. A response lives until
+ * the turn ends, or until teff_ctx_reset on a thread's context. */
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key,
         const acme_shop_x_v1_empty *in, acme_shop_x_v1_empty **out);
-TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_start(teff_ctx *ctx, teff_uuid key,
-        const acme_shop_x_v1_empty *in, teff_call *call);
-TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_reply(teff_ctx *ctx, teff_call call,
+TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_async(teff_ctx *ctx, teff_uuid key,
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_call call,
         acme_shop_x_v1_empty **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_tagged_twice_send(teff_ctx *ctx, teff_uuid key,
         const acme_shop_x_v1_empty *in);

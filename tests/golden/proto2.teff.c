@@ -3,38 +3,6 @@
 
 #include <string.h>
 
-static size_t teffi_text_size(const char *text)
-{
-    return text != NULL ? strlen(text) + 1 : 1;
-}
-
-static const char *teffi_put_text(char **at, const char *text, size_t size)
-{
-    char *to = *at;
-
-    *at += size;
-    return (const char *)memcpy(to, text != NULL ? text : "", size);
-}
-
-static int teffi_copy_text(teff_arena *arena, const char **text)
-{
-    const char *from = *text != NULL ? *text : "";
-
-    *text = (const char *)teff_arena_copy(arena, from, strlen(from));
-    return *text != NULL;
-}
-
-static int teffi_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes)
-{
-    if (bytes->data == NULL || bytes->len == 0) {
-        bytes->data = NULL;
-        bytes->len = 0;
-        return 1;
-    }
-    bytes->data = (uint8_t *)teff_arena_copy(arena, bytes->data, bytes->len);
-    return bytes->data != NULL;
-}
-
 old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned levels)
 {
     old_part initial;
@@ -46,7 +14,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
     if (src == NULL || levels == 0) {
         return NULL;
     }
-    n_label = teffi_text_size(src->label);
+    n_label = teff_copy_text_size(arena, src->label);
     size += n_label;
     dst = (old_part *)teff_arena_take(arena, size);
     if (dst == NULL) {
@@ -55,31 +23,32 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
     old__part__init(&initial);
     *dst = *src;
     dst->base.descriptor = &old__part__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     texts = (char *)(dst + 1);
     if (!src->has_number) {
         dst->number = initial.number;
     }
-    if (src->name == NULL) {
+    if (src->name == NULL || src->name == initial.name) {
         dst->name = initial.name;
     } else {
-        if (!teffi_copy_text(arena, &dst->name)) {
+        if (!teff_copy_text(arena, &dst->name)) {
             return NULL;
         }
     }
-    dst->label = teffi_put_text(&texts, src->label, n_label);
+    dst->label = teff_copy_text_to(&texts, src->label != NULL ? src->label : "", n_label);
     if (!src->has_raw) {
         dst->raw = initial.raw;
     } else {
-        if (!teffi_copy_bytes(arena, &dst->raw)) {
+        if (!teff_copy_bytes(arena, &dst->raw)) {
             return NULL;
         }
     }
     if (!src->has_preset) {
         dst->preset = initial.preset;
     } else {
-        if (!teffi_copy_bytes(arena, &dst->preset)) {
+        if (!teff_copy_bytes(arena, &dst->preset)) {
             return NULL;
         }
     }
@@ -89,7 +58,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
             return NULL;
         }
     }
-    if (!teffi_copy_bytes(arena, &dst->data)) {
+    if (!teff_copy_bytes(arena, &dst->data)) {
         return NULL;
     }
     dst->numbers = NULL;
@@ -103,10 +72,10 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
     if (!src->has_size) {
         dst->size = initial.size;
     }
-    if (src->plain == NULL) {
+    if (src->plain == NULL || src->plain == initial.plain) {
         dst->plain = initial.plain;
     } else {
-        if (!teffi_copy_text(arena, &dst->plain)) {
+        if (!teff_copy_text(arena, &dst->plain)) {
             return NULL;
         }
     }
@@ -120,10 +89,12 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
             if (dst->part == NULL) {
                 return NULL;
             }
+        } else {
+            memset(&dst->either_case, 0, sizeof dst->either_case);
         }
         break;
     case 11: /* text */
-        if (!teffi_copy_text(arena, &dst->text)) {
+        if (!teff_copy_text(arena, &dst->text)) {
             return NULL;
         }
         break;
@@ -135,7 +106,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
 
 old_part *old_part_copy(teff_arena *arena, const old_part *src)
 {
-    return old_part_copy_levels(arena, src, 32);
+    return old_part_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_old_part_copy(teff_arena *arena, const ProtobufCMessage *src)

@@ -2,6 +2,8 @@
 #ifndef TEFF_GENERATED_proto2_2eproto
 #define TEFF_GENERATED_proto2_2eproto
 
+#include <teff/errno.h>
+#include <teff/generated.h>
 #include <teff/teff.h>
 
 #include "proto2.pb-c.h"
@@ -13,8 +15,8 @@ extern "C" {
 /* ---- messages ---------------------------------------------------------------------------
  * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long as
  * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the
- * message nests deeper than 32; name_copy_levels(), the same with a depth of one's own;
- * name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of one's
+ * own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
 
 typedef Old__Part old_part;
 #ifndef __cplusplus
@@ -24,6 +26,106 @@ typedef Old__Part old_part;
 extern const teff_message_ops old_part_ops;
 old_part *old_part_copy(teff_arena *arena, const old_part *src);
 old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned levels);
+
+/* ---- states -----------------------------------------------------------------------------
+ * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
+ * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, which
+ * moves now and then, an empty one for NULL. Over the state's limit of memory the turn ends:
+ * teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+
+static inline old_part *old_part_keep(teff_ctx *ctx, const old_part *src)
+{
+    return (old_part *)teff_state_copy(ctx, &old_part_ops, (const ProtobufCMessage *)src);
+}
+static inline void old_part_append_numbers(teff_ctx *ctx, old_part *dst, int32_t src)
+{
+    teff_state_append(ctx, &dst->numbers, &dst->n_numbers, &src, sizeof src);
+}
+
+/* ---- C++ --------------------------------------------------------------------------------
+ * name_with().field(value).list(values, n): a pointer to a new message that lives as long as
+ * the expression, with each of these set, and what says that it is set. */
+#ifdef __cplusplus
+
+struct old_part_with {
+    Old__Part M;
+    old_part_with() { old__part__init(&M); }
+    operator Old__Part *() { return &M; }
+    old_part_with &number(decltype(Old__Part::number) V)
+    {
+        M.number = V;
+        M.has_number = 1;
+        return *this;
+    }
+    old_part_with &name(decltype(Old__Part::name) V)
+    {
+        M.name = V;
+        return *this;
+    }
+    old_part_with &label(decltype(Old__Part::label) V)
+    {
+        M.label = V;
+        return *this;
+    }
+    old_part_with &raw(decltype(Old__Part::raw) V)
+    {
+        M.raw = V;
+        M.has_raw = 1;
+        return *this;
+    }
+    old_part_with &preset(decltype(Old__Part::preset) V)
+    {
+        M.preset = V;
+        M.has_preset = 1;
+        return *this;
+    }
+    old_part_with &next(decltype(Old__Part::next) V)
+    {
+        M.next = V;
+        return *this;
+    }
+    old_part_with &data(decltype(Old__Part::data) V)
+    {
+        M.data = V;
+        return *this;
+    }
+    old_part_with &part(decltype(Old__Part::part) V)
+    {
+        M.part = V;
+        M.either_case = OLD__PART__EITHER_PART;
+        return *this;
+    }
+    old_part_with &text(decltype(Old__Part::text) V)
+    {
+        M.text = V;
+        M.either_case = OLD__PART__EITHER_TEXT;
+        return *this;
+    }
+    old_part_with &numbers(decltype(Old__Part::numbers) V, decltype(Old__Part::n_numbers) N)
+    {
+        M.numbers = V;
+        M.n_numbers = N;
+        return *this;
+    }
+    old_part_with &size(decltype(Old__Part::size) V)
+    {
+        M.size = V;
+        M.has_size = 1;
+        return *this;
+    }
+    old_part_with &plain(decltype(Old__Part::plain) V)
+    {
+        M.plain = V;
+        return *this;
+    }
+    old_part_with &flag(decltype(Old__Part::flag) V)
+    {
+        M.flag = V;
+        M.has_flag = 1;
+        return *this;
+    }
+};
+#endif
 
 #ifdef __cplusplus
 }

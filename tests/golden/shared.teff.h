@@ -2,6 +2,8 @@
 #ifndef TEFF_GENERATED_shared_2eproto
 #define TEFF_GENERATED_shared_2eproto
 
+#include <teff/errno.h>
+#include <teff/generated.h>
 #include <teff/teff.h>
 
 #include "shared.pb-c.h"
@@ -13,8 +15,8 @@ extern "C" {
 /* ---- messages ---------------------------------------------------------------------------
  * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long as
  * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the
- * message nests deeper than 32; name_copy_levels(), the same with a depth of one's own;
- * name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of one's
+ * own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
 
 /* A list by hand: a message that holds itself. */
 typedef Shop__Shared__Link shop_shared_link;
@@ -27,6 +29,40 @@ shop_shared_link *shop_shared_link_copy(teff_arena *arena, const shop_shared_lin
 shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_shared_link *src,
                                                unsigned levels);
 
+/* ---- states -----------------------------------------------------------------------------
+ * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
+ * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, which
+ * moves now and then, an empty one for NULL. Over the state's limit of memory the turn ends:
+ * teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+
+static inline shop_shared_link *shop_shared_link_keep(teff_ctx *ctx, const shop_shared_link *src)
+{
+    return (shop_shared_link *)teff_state_copy(ctx, &shop_shared_link_ops,
+            (const ProtobufCMessage *)src);
+}
+
+/* ---- C++ --------------------------------------------------------------------------------
+ * name_with().field(value).list(values, n): a pointer to a new message that lives as long as
+ * the expression, with each of these set, and what says that it is set. */
+#ifdef __cplusplus
+
+struct shop_shared_link_with {
+    Shop__Shared__Link M;
+    shop_shared_link_with() { shop__shared__link__init(&M); }
+    operator Shop__Shared__Link *() { return &M; }
+    shop_shared_link_with &text(decltype(Shop__Shared__Link::text) V)
+    {
+        M.text = V;
+        return *this;
+    }
+    shop_shared_link_with &next(decltype(Shop__Shared__Link::next) V)
+    {
+        M.next = V;
+        return *this;
+    }
+};
+#endif
+
 /* ---- shop.shared.Lists ---- */
 
 typedef struct shop_shared_lists {
@@ -35,7 +71,7 @@ typedef struct shop_shared_lists {
     void *user; /* as given to shop_shared_lists_type */
 } shop_shared_lists;
 
-/* What shop.shared.Lists does: a slot left NULL answers TEFF_E_UNIMPLEMENTED, except
+/* What shop.shared.Lists does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct shop_shared_lists_methods {
     teff_err (*read)(shop_shared_lists *self, shop_shared_link *out);
@@ -49,13 +85,15 @@ extern const teff_type_info shop_shared_lists_info;
  * out. */
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user);
 
-/* Calling shop.shared.Lists. Each method waits for its answer: a grain's turn is suspended, a
- * thread blocks. _start does not wait: teff_await_all, then _reply. _send wants no answer.
- * An answer lives until the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calling shop.shared.Lists. Each method waits for its response: a grain's turn is
+ * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
+ * _any for many calls; options may be NULL. _send wants no response. A response lives until
+ * the turn ends, or until teff_ctx_reset on a thread's context. */
 
 TEFF_MUST_USE teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **out);
-TEFF_MUST_USE teff_err shop_shared_lists_read_start(teff_ctx *ctx, int64_t key, teff_call *call);
-TEFF_MUST_USE teff_err shop_shared_lists_read_reply(teff_ctx *ctx, teff_call call,
+TEFF_MUST_USE teff_err shop_shared_lists_read_async(teff_ctx *ctx, int64_t key,
+        const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err shop_shared_lists_read_await(teff_ctx *ctx, teff_call call,
         shop_shared_link **out);
 TEFF_MUST_USE teff_err shop_shared_lists_read_send(teff_ctx *ctx, int64_t key);
 

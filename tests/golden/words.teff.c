@@ -15,14 +15,15 @@ words_count *words_count_copy_levels(teff_arena *arena, const words_count *src, 
     }
     *dst = *src;
     dst->base.descriptor = &words__count__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     return dst;
 }
 
 words_count *words_count_copy(teff_arena *arena, const words_count *src)
 {
-    return words_count_copy_levels(arena, src, 32);
+    return words_count_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_words_count_copy(teff_arena *arena, const ProtobufCMessage *src)
@@ -46,14 +47,15 @@ words_seen *words_seen_copy_levels(teff_arena *arena, const words_seen *src, uns
     }
     *dst = *src;
     dst->base.descriptor = &words__seen__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     return dst;
 }
 
 words_seen *words_seen_copy(teff_arena *arena, const words_seen *src)
 {
-    return words_seen_copy_levels(arena, src, 32);
+    return words_seen_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_words_seen_copy(teff_arena *arena, const ProtobufCMessage *src)
@@ -77,14 +79,15 @@ words_total *words_total_copy_levels(teff_arena *arena, const words_total *src, 
     }
     *dst = *src;
     dst->base.descriptor = &words__total__descriptor;
-    dst->base.n_unknown_fields = 0;
-    dst->base.unknown_fields = NULL;
+    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {
+        return NULL;
+    }
     return dst;
 }
 
 words_total *words_total_copy(teff_arena *arena, const words_total *src)
 {
-    return words_total_copy_levels(arena, src, 32);
+    return words_total_copy_levels(arena, src, TEFF_DEPTH_MAX);
 }
 
 static ProtobufCMessage *teffi_words_total_copy(teff_arena *arena, const ProtobufCMessage *src)
@@ -127,8 +130,7 @@ static teff_err teffi_words_word_add_invoke(const teff_grain *grain, const void 
     words_word self = teffi_words_word_self(grain);
 
     if (slots->add == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "words.Word.Add");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->add)(&self, (const words_seen *)in, (words_total *)out);
 }
@@ -141,8 +143,7 @@ static teff_err teffi_words_word_get_invoke(const teff_grain *grain, const void 
 
     (void)in;
     if (slots->get == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "words.Word.Get");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->get)(&self, (words_total *)out);
 }
@@ -155,8 +156,7 @@ static teff_err teffi_words_word_poke_invoke(const teff_grain *grain, const void
 
     (void)out;
     if (slots->poke == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "words.Word.Poke");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->poke)(&self, (const words_seen *)in);
 }
@@ -170,8 +170,7 @@ static teff_err teffi_words_word_nop_invoke(const teff_grain *grain, const void 
     (void)in;
     (void)out;
     if (slots->nop == NULL) {
-        return teff_fail(grain->ctx, TEFF_E_UNIMPLEMENTED, "%s is not implemented",
-                         "words.Word.Nop");
+        return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->nop)(&self);
 }
@@ -226,18 +225,19 @@ teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, wo
     return err;
 }
 
-teff_err words_word_add_start(teff_ctx *ctx, const char *key, const words_seen *in, teff_call *call)
+teff_err words_word_add_async(teff_ctx *ctx, const char *key, const words_seen *in,
+                              const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
-    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[1],
-                      (const ProtobufCMessage *)in, call);
+    return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[1],
+                          (const ProtobufCMessage *)in, options, call);
 }
 
-teff_err words_word_add_reply(teff_ctx *ctx, teff_call call, words_total **out)
+teff_err words_word_add_await(teff_ctx *ctx, teff_call call, words_total **out)
 {
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_reply(ctx, call, out != NULL ? &reply : NULL);
+    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -266,17 +266,19 @@ teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
     return err;
 }
 
-teff_err words_word_get_start(teff_ctx *ctx, const char *key, teff_call *call)
+teff_err words_word_get_async(teff_ctx *ctx, const char *key, const teff_call_options *options,
+                              teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
-    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL, call);
+    return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL, options,
+                          call);
 }
 
-teff_err words_word_get_reply(teff_ctx *ctx, teff_call call, words_total **out)
+teff_err words_word_get_await(teff_ctx *ctx, teff_call call, words_total **out)
 {
     ProtobufCMessage *reply = NULL;
-    teff_err err = teff_reply(ctx, call, out != NULL ? &reply : NULL);
+    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -306,16 +308,18 @@ teff_err words_word_nop(teff_ctx *ctx, const char *key)
     return teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, NULL);
 }
 
-teff_err words_word_nop_start(teff_ctx *ctx, const char *key, teff_call *call)
+teff_err words_word_nop_async(teff_ctx *ctx, const char *key, const teff_call_options *options,
+                              teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
-    return teff_start(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, call);
+    return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, options,
+                          call);
 }
 
-teff_err words_word_nop_reply(teff_ctx *ctx, teff_call call)
+teff_err words_word_nop_await(teff_ctx *ctx, teff_call call)
 {
-    return teff_reply(ctx, call, NULL);
+    return teff_await(ctx, call, NULL);
 }
 
 teff_err words_word_nop_send(teff_ctx *ctx, const char *key)

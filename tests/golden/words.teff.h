@@ -2,6 +2,8 @@
 #ifndef TEFF_GENERATED_words_2eproto
 #define TEFF_GENERATED_words_2eproto
 
+#include <teff/errno.h>
+#include <teff/generated.h>
 #include <teff/teff.h>
 
 #include "words.pb-c.h"
@@ -13,8 +15,8 @@ extern "C" {
 /* ---- messages ---------------------------------------------------------------------------
  * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long as
  * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the
- * message nests deeper than 32; name_copy_levels(), the same with a depth of one's own;
- * name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of one's
+ * own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
 
 /* The grain's state. */
 typedef Words__Count words_count;
@@ -44,6 +46,66 @@ extern const teff_message_ops words_total_ops;
 words_total *words_total_copy(teff_arena *arena, const words_total *src);
 words_total *words_total_copy_levels(teff_arena *arena, const words_total *src, unsigned levels);
 
+/* ---- states -----------------------------------------------------------------------------
+ * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
+ * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, which
+ * moves now and then, an empty one for NULL. Over the state's limit of memory the turn ends:
+ * teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+
+static inline words_count *words_count_keep(teff_ctx *ctx, const words_count *src)
+{
+    return (words_count *)teff_state_copy(ctx, &words_count_ops, (const ProtobufCMessage *)src);
+}
+
+static inline words_seen *words_seen_keep(teff_ctx *ctx, const words_seen *src)
+{
+    return (words_seen *)teff_state_copy(ctx, &words_seen_ops, (const ProtobufCMessage *)src);
+}
+
+static inline words_total *words_total_keep(teff_ctx *ctx, const words_total *src)
+{
+    return (words_total *)teff_state_copy(ctx, &words_total_ops, (const ProtobufCMessage *)src);
+}
+
+/* ---- C++ --------------------------------------------------------------------------------
+ * name_with().field(value).list(values, n): a pointer to a new message that lives as long as
+ * the expression, with each of these set, and what says that it is set. */
+#ifdef __cplusplus
+
+struct words_count_with {
+    Words__Count M;
+    words_count_with() { words__count__init(&M); }
+    operator Words__Count *() { return &M; }
+    words_count_with &count(decltype(Words__Count::count) V)
+    {
+        M.count = V;
+        return *this;
+    }
+};
+
+struct words_seen_with {
+    Words__Seen M;
+    words_seen_with() { words__seen__init(&M); }
+    operator Words__Seen *() { return &M; }
+    words_seen_with &times(decltype(Words__Seen::times) V)
+    {
+        M.times = V;
+        return *this;
+    }
+};
+
+struct words_total_with {
+    Words__Total M;
+    words_total_with() { words__total__init(&M); }
+    operator Words__Total *() { return &M; }
+    words_total_with &count(decltype(Words__Total::count) V)
+    {
+        M.count = V;
+        return *this;
+    }
+};
+#endif
+
 /* ---- words.Word ---- */
 
 /* A word and how often it was seen. */
@@ -54,7 +116,7 @@ typedef struct words_word {
     void *user; /* as given to words_word_type */
 } words_word;
 
-/* What words.Word does: a slot left NULL answers TEFF_E_UNIMPLEMENTED, except
+/* What words.Word does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct words_word_methods {
     /* Adds to the count.
@@ -77,30 +139,33 @@ teff_grain_type *words_word_type(const words_word_methods *methods, void *user);
 TEFF_MUST_USE teff_err words_word_save(words_word *self);
 TEFF_MUST_USE teff_err words_word_clear(words_word *self);
 
-/* Calling words.Word. Each method waits for its answer: a grain's turn is suspended, a
- * thread blocks. _start does not wait: teff_await_all, then _reply. _send wants no answer.
- * An answer lives until the turn ends, or until teff_ctx_reset on a thread's context. */
+/* Calling words.Word. Each method waits for its response: a grain's turn is
+ * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or
+ * _any for many calls; options may be NULL. _send wants no response. A response lives until
+ * the turn ends, or until teff_ctx_reset on a thread's context. */
 
 /* Adds to the count.
  * Two lines. */
 TEFF_MUST_USE teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in,
                                       words_total **out);
-TEFF_MUST_USE teff_err words_word_add_start(teff_ctx *ctx, const char *key, const words_seen *in,
-                                            teff_call *call);
-TEFF_MUST_USE teff_err words_word_add_reply(teff_ctx *ctx, teff_call call, words_total **out);
+TEFF_MUST_USE teff_err words_word_add_async(teff_ctx *ctx, const char *key, const words_seen *in,
+                                            const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err words_word_add_await(teff_ctx *ctx, teff_call call, words_total **out);
 TEFF_MUST_USE teff_err words_word_add_send(teff_ctx *ctx, const char *key, const words_seen *in);
 
 TEFF_MUST_USE teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out);
-TEFF_MUST_USE teff_err words_word_get_start(teff_ctx *ctx, const char *key, teff_call *call);
-TEFF_MUST_USE teff_err words_word_get_reply(teff_ctx *ctx, teff_call call, words_total **out);
+TEFF_MUST_USE teff_err words_word_get_async(teff_ctx *ctx, const char *key,
+                                            const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err words_word_get_await(teff_ctx *ctx, teff_call call, words_total **out);
 TEFF_MUST_USE teff_err words_word_get_send(teff_ctx *ctx, const char *key);
 
 TEFF_MUST_USE teff_err words_word_poke(teff_ctx *ctx, const char *key,
                                        const words_seen *in); /* one way */
 
 TEFF_MUST_USE teff_err words_word_nop(teff_ctx *ctx, const char *key);
-TEFF_MUST_USE teff_err words_word_nop_start(teff_ctx *ctx, const char *key, teff_call *call);
-TEFF_MUST_USE teff_err words_word_nop_reply(teff_ctx *ctx, teff_call call);
+TEFF_MUST_USE teff_err words_word_nop_async(teff_ctx *ctx, const char *key,
+                                            const teff_call_options *options, teff_call *call);
+TEFF_MUST_USE teff_err words_word_nop_await(teff_ctx *ctx, teff_call call);
 TEFF_MUST_USE teff_err words_word_nop_send(teff_ctx *ctx, const char *key);
 
 #ifdef __cplusplus

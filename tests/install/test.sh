@@ -51,7 +51,7 @@ expect "$scratch/meson/outside"
 
 echo "== every public header stands alone, in C and in C++"
 for header in "$prefix"/include/teff/*.h; do
-    printf '#include <teff/%s>\n' "$(basename "$header")" > one.c
+    printf '#include <teff/%s>\nint one;\n' "$(basename "$header")" > one.c
     # shellcheck disable=SC2046
     ${CC:-cc} -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags teff) \
         -fsyntax-only one.c

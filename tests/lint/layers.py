@@ -1,28 +1,29 @@
-# layers.py ROOT - each folder includes only itself and the folders below it.
+# layers.py ROOT - each folder includes only itself and the folders below it, and public headers of
+# these folders.
+import os
 import re
 import sys
 
 import source
 
 # Lowest first. A folder may include every folder before it.
-ORDER = ["base", "platform", "fiber", "sched", "process", "wire", "store", "node", "cluster",
-         "silo", "grains"]
+ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "process", "engine",
+         "link", "store", "call", "node", "cluster", "activation", "grains", "directory", "request",
+         "hosting", "silo"]
 
-# Includes that go up all the same: (file, header) and why.
-EXCEPTIONS = {
-    ("runtime/platform/real.c", "sched/exec.h"): "this machine's table names its constructors",
-    ("runtime/platform/real.c", "wire/net.h"): "as above",
-    ("runtime/platform/real.c", "store/store.h"): "as above",
-    ("runtime/process/msg.c", "wire/codec.h"): "a body is scanned before it is unpacked",
-    ("runtime/process/msg.c", "wire/encode.h"): "a body is packed where it leaves",
-}
+# The lowest folder that may include each public header: it, or a folder above, defines what the
+# header declares.
+PUBLIC = {"arena": "memory", "copy": "memory", "engine": "engine", "errno": "fiber",
+          "error": "base", "fork": "fork", "generated": "call", "grain": "call",
+          "limits": "message", "log": "base", "process": "process", "sched": "group",
+          "silo": "silo", "teff": "silo", "version": "base"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def folder_of(path):
     parts = path.split("/")
-    if parts[0] == "runtime" and len(parts) > 2:
+    if parts[0] in ("runtime", "grains") and len(parts) > 2:
         return parts[1]
     return parts[0]
 
@@ -33,42 +34,42 @@ def includes(root, path):
         yield source.line_of(text, match.start()), match.group(1), match.group(2)
 
 
-def check_layered(root, report, path, seen):
-    own = folder_of(path)
+def folder_of_header(header):
+    parts = header.split("/")
+    return PUBLIC.get(parts[-1][:-len(".h")]) if parts[0] == "teff" else parts[0]
+
+
+def check_layered(root, report, path, own):
     for line, quote, header in includes(root, path):
-        target = header.split("/")[0]
-        if quote == "<" or "/" not in header:
+        target = folder_of_header(header)
+        if "/" not in header or (quote == "<" and not header.startswith("teff/")):
             continue
-        if target not in ORDER:
-            report.say(path, line, "%s is in no folder of the runtime" % header)
-        elif ORDER.index(target) <= ORDER.index(own):
-            continue
-        elif (path, header) in EXCEPTIONS:
-            seen.add((path, header))
-        else:
+        if target not in ORDER or own not in ORDER:
+            report.say(path, line, "%s is in no folder of the runtime"
+                       % (header if target not in ORDER else path))
+        elif ORDER.index(target) > ORDER.index(own):
             report.say(path, line, "%s is above %s: %s" % (target, own, header))
 
 
 def check_public(root, report, path, what):
     """Only <teff/...>, generated headers of the same folder, and the system's."""
     for line, quote, header in includes(root, path):
-        if quote == '"' and "/" in header:
+        own_file = os.path.join(root, what, header)
+        if quote == '"' and "/" in header and not os.path.exists(own_file):
             report.say(path, line, "%s sees only the public headers: %s" % (what, header))
 
 
 def main(root):
     report = source.Report()
-    seen = set()
     for path in source.files(root, ".c", ".h", ".S"):
         own = folder_of(path)
         if path.startswith("runtime/include/"):
             check_public(root, report, path, "a public header")
+            check_layered(root, report, path, folder_of_header(path[len("runtime/include/"):]))
         elif own in ORDER:
-            check_layered(root, report, path, seen)
+            check_layered(root, report, path, own)
         elif own in ("codegen", "samples"):
             check_public(root, report, path, own)
-    for path, header in sorted(set(EXCEPTIONS) - seen):
-        report.say(path, 1, "the exception for %s is not needed" % header)
     report.end("layers")
 
 

@@ -25,16 +25,16 @@ KINDS = {"clock": CLOCK, "random": RANDOM, "sleep": SLEEP, "thread": THREAD, "so
 
 # Files that own a part of the world: (path pattern, kinds) and why.
 OWNERS = [
-    (r"runtime/platform/.*", set(KINDS), "the real platform"),
+    (r"runtime/os/.*", set(KINDS), "the real platform"),
     (r"runtime/store/sqlite(_\w+)?\.c", {"clock", "thread", "file"},
      "an engine with a thread of its own; its files are SQLite's"),
-    (r"runtime/fiber/(stack|overflow)\.c", {"environment"}, "page size; the fault handler"),
-    (r"runtime/silo/main\.c", {"environment"}, "waits for the signal that ends a silo program"),
+    (r"runtime/fiber/(stack|thread)\.c", {"environment"}, "page size; the fault handler"),
+    (r"grains/silo/main\.c", {"environment"}, "waits for the signal that ends a silo program"),
 ]
 
 CALL = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(w for k in KINDS.values() for w in k))
 NNG = re.compile(r"#\s*include\s*<nng/")
-NNG_OWNER = re.compile(r"runtime/wire/link\w*\.[ch]$")
+NNG_OWNER = re.compile(r"runtime/link/(conn/)?\w+\.[ch]$")
 
 
 def kind_of(word):

@@ -11,14 +11,20 @@ GOOD = {
     "runtime/base/a.c": "/* a.c - what a does. */\n#include \"base/a.h\"\n\n"
                         "int teffi_a(void)\n{\n    return 1; /* not a time() */\n}\n",
     "runtime/sched/b.c": "/* b.c - what b does. */\n#include \"base/a.h\"\n\n"
-                         "static const char b[] = \"open(\";\n",
-    "runtime/include/teff/a.h": "/* a.h - what a is. */\nTEFF_API int teff_a(void);\n",
+                         "static const char b[] = \"open(\";\n\n"
+                         "int teffi_b(void)\n{\n    return teffi_a();\n}\n",
+    "runtime/sched/b.h": "/* b.h - what b is. */\n",
+    "runtime/sched/report/r.h": "/* r.h - what r is. */\n#include \"sched/b.h\"\n",
+    "codegen/c.h": "/* c.h - what c is. */\n#include \"emit/e.h\"\n",
+    "codegen/emit/e.h": "/* e.h - what e is. */\n",
+    "runtime/include/teff/a.h": "/* a.h - what a is. */\n\n"
+                                "/* teff_a - a. out: one. runs: anywhere. */\n"
+                                "TEFF_API int teff_a(void);\n",
     "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
-    "runtime/platform/real.c": "/* real.c - this machine. */\n#include \"sched/exec.h\"\n"
-                               "#include \"wire/net.h\"\n#include \"store/store.h\"\n",
-    "runtime/process/msg.c": "/* msg.c - messages. */\n#include \"wire/codec.h\"\n"
-                             "#include \"wire/encode.h\"\n",
 }
+GOOD["tests/unit/base/test_a.c"] = "/* test_a.c - x. */\n"
+GOOD["tests/unit/grains/test_both.c"] = "/* test_both.c - x. */\n"
+GOOD["tests/unit/behaviours.txt"] = "grains/test_both.c: x: base/a, sched/b\n"
 GOOD["meson.build"] = "files('%s')\n" % "', '".join(path for path in GOOD if path.endswith(".c"))
 
 LONG = "/* a.c - long. */\nvoid f(void)\n{\n" + "    ;\n" * 71 + "}\n"
@@ -26,21 +32,23 @@ LONG = "/* a.c - long. */\nvoid f(void)\n{\n" + "    ;\n" * 71 + "}\n"
 # lint, file, its text, what must be said
 PLANTED = [
     ("layers", "runtime/base/a.c", "#include \"sched/group.h\"\n", "sched is above base"),
-    ("layers", "runtime/silo/a.c", "#include \"grains/g.h\"\n", "grains is above silo"),
-    ("layers", "runtime/silo/a.c", "#include \"tests/a.h\"\n", "in no folder"),
+    ("layers", "runtime/node/a.c", "#include \"grains/g.h\"\n", "grains is above node"),
+    ("layers", "grains/silo/a.c", "#include \"tests/a.h\"\n", "in no folder"),
+    ("layers", "runtime/base/a.c", "#include <teff/sched.h>\n", "group is above base"),
+    ("layers", "runtime/base/a.c", "#include <teff/new.h>\n", "in no folder"),
+    ("layers", "runtime/include/teff/log.h", "#include <teff/silo.h>\n", "silo is above base"),
     ("layers", "codegen/a.c", "#include \"base/a.h\"\n", "codegen sees only the public"),
     ("layers", "samples/a/a.c", "#include \"silo/silo.h\"\n", "samples sees only the public"),
     ("layers", "runtime/include/teff/a.h", "#include \"base/a.h\"\n", "a public header sees only"),
-    ("layers", "runtime/process/msg.c", "\n", "is not needed"),
     ("seams", "runtime/base/a.c", "int t = time(NULL);\n", "time() goes past the platform (clock)"),
     ("seams", "grains/a.c", "void f(void) { usleep(1); }\n", "(sleep)"),
-    ("seams", "runtime/silo/a.c", "int x = rand ();\n", "(random)"),
+    ("seams", "grains/silo/a.c", "int x = rand ();\n", "(random)"),
     ("seams", "runtime/node/a.c", "int x = pthread_create(0);\n", "(thread)"),
-    ("seams", "runtime/wire/link.c", "int x = socket(1, 2, 3);\n", "(socket)"),
+    ("seams", "runtime/link/net.c", "int x = socket(1, 2, 3);\n", "(socket)"),
     ("seams", "runtime/store/store.c", "int x = open(\"a\", 1);\n", "(file)"),
     ("seams", "runtime/store/sqlite.c", "int x = socket(1, 2, 3);\n", "(socket)"),
-    ("seams", "runtime/silo/silo.c", "char *x = getenv(\"A\");\n", "(environment)"),
-    ("seams", "runtime/silo/silo.c", "#include <nng/nng.h>\n", "nng is the link's"),
+    ("seams", "grains/silo/silo.c", "char *x = getenv(\"A\");\n", "(environment)"),
+    ("seams", "grains/silo/silo.c", "#include <nng/nng.h>\n", "nng is the link's"),
     ("style", "runtime/base/a.c", "int a;\n", "begins without"),
     ("style", "runtime/base/a.c", LONG, "a function of 71 lines"),
     ("style", "runtime/base/a.c", "/* a.c - x. */\n" * 801, "801 lines"),
@@ -51,10 +59,38 @@ PLANTED = [
     ("style", "runtime/base/a.c", "/* a.c - x. */\n/* TO" + "DO: b */\n", "unfinished"),
     ("style", "runtime/base/a.c", "/* a.c - x. */\nchar *a = \"/home" + "/a\";\n", "one machine"),
     ("style", "README.md", "see `/home" + "/me/a`\n", "one machine"),
+    ("style", "runtime/base/a.c", "/* a.c - x. Source: DESIGN" + " section 3 */\n", "not here"),
     ("style", "runtime/base/a.h", "/* a.h - x. */\nint a_do(void);\n", "shared without teffi_"),
     ("style", "runtime/include/teff/a.h", "/* a.h - x. */\nTEFF_API int a_do(void);\n",
      "exported without teff_"),
+    ("docs", "runtime/include/teff/a.h", "/* a.h - x. */\n\nTEFF_API void teff_a(void);\n",
+     "teff_a has no runs"),
+    ("docs", "runtime/include/teff/a.h",
+     "/* a.h - x. */\n\n/* teff_a - a. runs: anywhere. */\nTEFF_API int teff_a(void);\n",
+     "teff_a has no out"),
+    ("docs", "runtime/include/teff/a.h",
+     "/* a.h - x. */\n\n/* teff_a - a. runs: anywhere. */\nTEFF_API void teff_a(int n);\n",
+     "teff_a has no in"),
+    ("docs", "runtime/include/teff/a.h",
+     "/* a.h - x. */\n\n/* teff_a - a. runs: anywhere. */\nTEFF_API teff_err teff_a(void);\n",
+     "teff_a has no errs"),
     ("listed", "runtime/base/lost.c", "/* lost.c - x. */\n", "no meson.build names it"),
+    ("mirror", "tests/unit/base/test_b.c", "/* test_b.c - x. */\n", "mirrors no source"),
+    ("mirror", "tests/unit/sched/test_a.c", "/* test_a.c - x. */\n", "mirrors no source"),
+    ("mirror", "tests/unit/behaviours.txt",
+     "base/test_a.c: x: base/a\ngrains/test_both.c: x: base/a\n", "no row is needed"),
+    ("mirror", "tests/unit/behaviours.txt",
+     "base/test_c.c: x: base/a\ngrains/test_both.c: x: base/a\n", "there is no tests/unit"),
+    ("mirror", "tests/unit/behaviours.txt", "grains/test_both.c: x: grains/b\n",
+     "there is no source grains/b"),
+    ("house", "runtime/base/a.c", "int teffi_a(void)\n{\n    return teffi_b();\n}\n",
+     "are in call cycles"),
+    ("house", "runtime/sched/b.h", "#include \"sched/report/r.h\"\n",
+     "runtime/sched - runtime/sched/report\n"),
+    ("house", "runtime/base/a.h", "#include <teff/a.h>\n#include \"sched/b.h\"\n",
+     "1 pairs of folders include each other, at most 0"),
+    ("house", "codegen/emit/e.h", "#include \"c.h\"\n", "codegen - codegen/emit\n"),
+    ("names", "runtime/base/a.c", "static int run(void)\n{\n    return 1;\n}\n", "one word"),
     ("format", "runtime/base/a.c", "/* a.c - x. */\nint  a;\n", "clang-format would change"),
 ]
 

@@ -12,6 +12,9 @@ COLUMNS_MAX = 100
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # Paths that are somebody's own.
 MACHINE = re.compile(r"(?<![\w.$}])/(home|root|Users|mnt|media|opt|srv|work\w*|tmp)/[\w.-]+")
+# Documents that a reader of the repository cannot open.
+ELSEWHERE = re.compile(r"\b(DESIGN|ORLEANS|PEERS|DEPS|RELIABILITY|PERF|STYLE)\b"
+                       r"(\.md| sections?\b| \d)|[Ss]eed document")
 EXPORTED = re.compile(r"^TEFF_API\s[^;]*?(\w+)\s*\(", re.MULTILINE)
 SHARED = re.compile(r"^(?!static|typedef|#|struct|enum|union|\})[A-Za-z][\w \t*]*?\b(\w+)\s*"
                     r"\([^;{]*\)[^;{=]*;", re.MULTILINE)
@@ -35,7 +38,8 @@ def check_lines(report, path, text):
 
 def check_words(report, path, text):
     for number, line in enumerate(text.split("\n"), 1):
-        for pattern, what in ((UNFINISHED, "unfinished"), (MACHINE, "a path of one machine")):
+        for pattern, what in ((UNFINISHED, "unfinished"), (MACHINE, "a path of one machine"),
+                              (ELSEWHERE, "a document that is not here")):
             match = pattern.search(line)
             if match:
                 report.say(path, number, "%s: %s" % (what, match.group()))

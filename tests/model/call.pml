@@ -1,10 +1,10 @@
-/* call.pml - runtime/node/call.[ch], call_late.[ch]: does each pending call end once, by one, in its
+/* call.pml - runtime/call/call.[ch], deadline.[ch]: does each pending call end once, by one, in its
  * own use, and does one with a deadline end at all when nobody answers?
  * One entry, used USES times by its caller: made, sent, waited for or abandoned, given back. Beside
  * it an answer to the first use, which may come at any time later; a link to A that is lost; a
  * forward of the first use's message to B, however late; the sweep and its timer; and time, which
  * passes once: deadlines are near (due), far (due then) or never. Between two uses the entry's memory
- * may be given back, so that it is zeros (call_space.[ch]); a lock keeps that and the caller apart, so
+ * may be given back, so that it is zeros (memory/slab.[ch]); a lock keeps that and the caller apart, so
  * here the caller does it. One step per atomic operation, and per plain access that others may meet.
  * use is a ghost: what generations must tell apart. */
 
@@ -23,7 +23,7 @@ byte deadline = NEVER;
 byte earliest = NEVER;
 byte now;
 
-byte timer = NEVER; /* call_late's timer_ns */
+byte timer = NEVER; /* deadline.h: timer_ns */
 bool is_set;        /* on the wheel, due at timer */
 bool sweeping;
 byte asked = NEVER;
@@ -181,13 +181,17 @@ inline mark(to)
     }
 }
 
-/* Giving the message to a link is one step under its lock. out: refused */
+/* Giving the message to a link, and the mark, are one step under its lock. out: refused */
 inline give(to)
 {
     atomic {
         refused = to == A && lost_a;
         if
-        :: !refused -> meant = to
+        :: !refused ->
+            meant = to;
+#if !defined(MUTANT_MARK_EARLY) && !defined(MUTANT_MARK_LATE)
+            mark(to)
+#endif
         :: else
         fi
     }
@@ -199,12 +203,12 @@ inline send()
     :: to = A
     :: to = B
     fi;
+#ifdef MUTANT_MARK_EARLY
+    mark(to);
+#endif
+    give(to);
 #ifdef MUTANT_MARK_LATE
-    give(to);
     mark(to);
-#else
-    mark(to);
-    give(to);
 #endif
     if
     :: refused ->
@@ -298,7 +302,8 @@ proctype lost()
     :: gone -> skip
     :: else ->
         if
-        :: atomic { pending && sent == A -> pending = false; took = use } finish(took)
+        :: atomic { pending && sent == A -> assert(meant == A); pending = false; took = use }
+            finish(took)
         :: else
         fi
     fi
@@ -307,25 +312,24 @@ proctype lost()
 proctype forward()
 {
     out;
-#ifdef MUTANT_MARK_ANY_USE
-    if
-    :: generation == 1 -> sent = B
-    :: else
-    fi;
-#else
     atomic {
+        if
+        :: use == 1 -> meant = B
+        :: else
+        fi;
+#ifndef MUTANT_MARK_ANY_USE
         if
         :: generation == 1 && pending -> sent = B
         :: else
         fi
     }
-#endif
-    atomic {
-        if
-        :: use == 1 -> meant = B
-        :: else
-        fi
+#else
     }
+    if
+    :: generation == 1 -> sent = B
+    :: else
+    fi
+#endif
 }
 
 proctype time()

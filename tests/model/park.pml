@@ -1,13 +1,13 @@
-/* park.pml - parking and waking of runtime/sched/{idle,find,worker}.c: is work ever left while
- * somebody sleeps?
+/* park.pml - parking and waking of runtime/sched/{idle,find,run}.c: is work ever left while a worker
+ * sleeps?
  * Three workers, tasks from outside and from turns. A worker takes one task or a batch, whose rest it
  * puts where others find it. A turn may be used up and go back, at first without waking anybody; then
  * a timer may make its worker run something else before. A worker may stay in a turn for ever, as
  * long as one other is left: what is ready must then be run by the others. A worker that found work
  * as it was going to sleep leaves a token that came meanwhile; its next sleep ends early then.
- * Worker 0 may bring a task (help.c): it lies in its deque, and nobody is woken. While the slot keeps
- * it, others pass it by and sleep beside it. They are let in behind any turn, and by the monitor when
- * the turn does not end: keeping is ended, then somebody is woken.
+ * Worker 0 may have a local batch: a task in its deque, for which no worker is woken. While no_steal
+ * is set, others ignore it and sleep. It is cleared after any turn, and by the monitor if the turn
+ * does not end; then a worker is woken.
  * One step per atomic operation; lists under idle_lock are one step with the word they go with. */
 
 #define WORKERS 3
@@ -20,7 +20,7 @@ byte searching, idle;  /* idle_word */
 bool listed[WORKERS];  /* in the idle list */
 bool token[WORKERS];   /* parker */
 byte deque;            /* brought, in worker 0's */
-bool keeps;            /* worker 0's slot */
+bool no_steal;            /* worker 0's processor */
 byte spawned, used_up, timers, brings, ran, stuck;
 
 /* none: nobody to wake. The token comes at once: that a waker is slow is no other than that the woken
@@ -68,17 +68,17 @@ inline let_in()
 {
 #ifdef MUTANT_LET_IN_BEHIND_THE_WAKE
     wake_one();
-    keeps = false
+    no_steal = false
 #else
 #ifdef MUTANT_LOOK_BEFORE_LETTING_IN
     none = searching > 0 || idle == 0;
-    keeps = false;
+    no_steal = false;
     if
     :: none
     :: else -> wake_one()
     fi
 #else
-    keeps = false;
+    no_steal = false;
     wake_one()
 #endif
 #endif
@@ -89,7 +89,7 @@ inline look()
 {
     found = work > 0;
     if
-    :: !found && deque > 0 -> found = !keeps
+    :: !found && deque > 0 -> found = !no_steal
     :: else
     fi
 }
@@ -114,7 +114,7 @@ inline search_end()
     :: !none && work > 0 -> wake_one()
     :: !none && work == 0 && deque > 0 ->
         if
-        :: !keeps -> wake_one()
+        :: !no_steal -> wake_one()
         :: else
         fi
     :: else
@@ -131,9 +131,9 @@ find:
         if
         :: work > 0 -> work--; found = true
         :: work > 1 -> work = work - 2; found = true; goto batch
-        :: deque > 0 && (id == 0 || !keeps) -> deque--; found = true
-        :: work == 0 && (deque == 0 || (id != 0 && keeps)) -> found = false
-        :: unannounced && timers == 0 -> timers++; found = true /* its own slot's, seen by nobody */
+        :: deque > 0 && (id == 0 || !no_steal) -> deque--; found = true
+        :: work == 0 && (deque == 0 || (id != 0 && no_steal)) -> found = false
+        :: unannounced && timers == 0 -> timers++; found = true /* its own processor's, not seen by others */
         fi
     }
     goto found_or_not;
@@ -240,12 +240,12 @@ turn:
     goto turn_end;
 bring:
     deque++;
-    keeps = true;
+    no_steal = true;
 turn_end:
     atomic {
         if
         :: stuck < WORKERS - 1 -> stuck++; goto stays
-        :: id == 0 && keeps && deque > 0 -> goto lets_in
+        :: id == 0 && no_steal && deque > 0 -> goto lets_in
         :: true
         fi
     }
@@ -256,7 +256,7 @@ lets_in:
 stays:
 #ifndef MUTANT_STUCK_AND_KEEPS
     if
-    :: id == 0 && keeps -> let_in()
+    :: id == 0 && no_steal -> let_in()
     :: else
     fi;
 #endif

@@ -1,5 +1,5 @@
-/* reader.pml - runtime/wire/link_reader.c, with its callers in link_recv.c, link_tick.c and
- * node/wait.c, and the parker's two tokens: is each connection's next read always somebody's, and
+/* reader.pml - runtime/link/conn/client_reader.c, with its callers in link/driver.c,
+ * call/wait.c, and the parker's two tokens: is each connection's next read always somebody's, and
  * only one's; does each thread that waits get its answer without the ticker's help; does nobody
  * touch a reader, or a context, that may be gone?
  * Two threads wait for an answer each, one of them ROUNDS times, which comes on either of two

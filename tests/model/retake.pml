@@ -1,6 +1,6 @@
-/* retake.pml - a slot retaken from a turn that takes too long, runtime/sched/{worker.h,idle.c}: do two
- * threads ever use a slot at once, does a turn ever wait for ever?
- * One slot, three workers, the monitor. A worker's stores to its inside flag wait in a buffer of its
+/* retake.pml - a processor retaken from a turn that takes too long, runtime/sched/{retake.h,monitor.c}:
+ * do two threads ever use a processor at once, does a turn ever wait for ever?
+ * One processor, three workers, the monitor. A worker's stores to its inside flag wait in a buffer of its
  * own, as on x86, until they drain, it empties the buffer (unlock, exchange), or a barrier on all
  * threads does. Turns call into the scheduler, and block in declared regions. Where the kernel has no
  * such barrier, entering is an exchange; init chooses. */
@@ -15,14 +15,14 @@ mtype = { RUNNING, PARKED, OUT, WAITING, LOST, SPARE };
 bool exchanges;
 bool lock;                   /* idle_lock; guards: */
 mtype state[WORKERS];
-bool mine[WORKERS];          /* w->slot */
-byte holder = NOBODY;        /* slot->worker */
+bool mine[WORKERS];          /* w->processor */
+byte holder = NOBODY;        /* processor->worker */
 
 bool retaken[WORKERS];
 bool inside[WORKERS];        /* as the others see it */
 chan late[WORKERS] = [3] of { bool };
 byte turns;                  /* begun */
-byte using;                  /* threads that do with the slot what its owner alone may do */
+byte using;                  /* threads that do with the processor what its owner alone may do */
 
 inline flush(i)
 {
@@ -95,12 +95,12 @@ inline promote()
     fi
 }
 
-inline wait_for_slot()
+inline wait_for_processor()
 {
     atomic { !lock && state[id] == RUNNING -> skip } /* its parker wakes it, then it looks */
 }
 
-/* A blocking region: the slot goes to one that waits, or lies free. */
+/* A blocking region: the processor goes to one that waits, or lies free. */
 inline block()
 {
     enter();
@@ -138,7 +138,7 @@ inline block()
         fi;
         flush(id)
     }
-    wait_for_slot();
+    wait_for_processor();
 #ifndef MUTANT_RETAKEN_ASLEEP
     leave()
 #endif
@@ -168,7 +168,7 @@ between: /* inside, and sure of what mine says */
             flush(id)
         }
 end_spare:
-        wait_for_slot();
+        wait_for_processor();
         goto between
     fi;
 

@@ -1,4 +1,4 @@
-/* wait.pml - runtime/node/wait.c, a thread's side, and its parker (runtime/platform/thread.c): does a
+/* wait.pml - runtime/call/wait.c, a thread's side, and its parker (runtime/os/thread.c): does a
  * thread that waits for several ends wake when the last is there, not before, and does nobody touch
  * its context after it may be freed?
  * A thread waits for SIGNALS ends at once, ROUNDS times with the same context, then frees it. Each

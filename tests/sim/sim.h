@@ -1,8 +1,7 @@
 /* sim.h - one thread, one clock, one seed: every choice of a run is drawn here and traced.
  * Way:     world -> [sim] picks a READY group, a delivery, a timer -> the real code -> trace
- * Threads: one. Virtual time moves by what a run of a group costs, or to the next event when
- *          nothing is ready.
- * Source:  DESIGN section 8; RELIABILITY section 5 */
+ * Threads: one. Virtual time advances by the cost of a group's run, or to the next event when no
+ *          group is READY. */
 #ifndef SIM_H
 #define SIM_H
 
@@ -10,8 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "fiber/fiber.h"
-#include "platform/platform.h"
+#include "os/platform.h"
+#include "group/deferred.h"
 #include "sched/exec.h"
+#include "group/inbound.h"
 #include "sim_draw.h"
 #include "sim_trace.h"
 
@@ -20,14 +21,14 @@
 
 typedef struct sim sim;
 
-/* What an event does when it is due; run false: the simulation ends, only free arg. */
+/* An event's function. run false: the simulation ends; only free arg. */
 typedef void sim_fn(sim *s, void *arg, bool run);
 
 typedef struct sim_event {
     uint64_t due_ns, order; /* equal times: in the order in which they were set */
     sim_fn *fn;
     void *arg;
-    teffi_timer *timer; /* of the runtime, instead of fn; its bucket is the place in the heap */
+    teffi_timer *timer; /* of the runtime, instead of fn; its bucket is the index in the heap */
     struct sim_exec *exec;
 } sim_event;
 
@@ -36,20 +37,21 @@ typedef enum sim_plant {
     SIM_PLANT_NONE = 0,
     SIM_PLANT_TWICE,    /* a request is delivered twice */
     SIM_PLANT_REGISTER, /* a registration is confirmed and not made */
-    SIM_PLANT_LOST,     /* an answer is lost, the connection stands */
+    SIM_PLANT_LOST,     /* a response is lost, the connection stays up */
     SIM_PLANT_UNSAVED,  /* a write is acknowledged and not made */
-    SIM_PLANT_HASTY,    /* a silo goes without leaving */
-    SIM_PLANT_RECOVER,  /* an answer to a directory's recovery has lost its entries */
+    SIM_PLANT_HASTY,    /* a silo stops without leaving */
+    SIM_PLANT_RECOVER,  /* a response to a directory's recovery lacks its entries */
     SIM_PLANT_STALE,    /* a row is read as it was before its last write */
     SIM_PLANTS
 } sim_plant;
 
-/* How much goes wrong, in per mille; drawn from the seed. */
+/* Rates of faults in per mille, drawn from the seed. */
 typedef struct sim_faults {
     unsigned store_unknown; /* TEFF_E_UNKNOWN, before or after the write took place */
     unsigned store_slow;    /* an operation takes up to half a second */
     unsigned cuts;          /* not per mille: connections cut in the run */
     unsigned timeouts;      /* calls with a short time limit */
+    unsigned stalls;        /* not per mille: connections that stand still for a while */
 } sim_faults;
 
 /* One node's side of the platform: its own random numbers, its name in the trace. */
@@ -63,14 +65,14 @@ typedef struct sim_node {
 
 struct sim {
     uint64_t seed, now_ns;
-    sim_draw pick, delay, fault;
+    sim_draw pick, delay, fault, stall;
     sim_trace trace;
     sim_faults faults;
     sim_plant plant;
     sim_event *events; /* a heap: the earliest first */
     size_t n_events, events_max;
     uint64_t order;
-    struct sim_ready *ready; /* groups that wait to be run, in no order that matters */
+    struct sim_ready *ready; /* READY groups, in no particular order */
     size_t n_ready, ready_max;
     teffi_fiber_pool *fibers; /* of all nodes */
     struct sim_net *nets;
@@ -79,9 +81,9 @@ struct sim {
     uint64_t store_running;
     void (*after)(void *world); /* looks at the world after each step */
     void *world;
-    bool lenient; /* a living silo was declared dead: who runs twice is told by leases, one day */
+    bool lenient; /* a living silo was declared dead: two activations of a grain are allowed */
     bool broken;
-    char why[400];          /* what was violated first */
+    char why[400];          /* the first violation */
     void (*report)(sim *s); /* of a broken run; does not return */
 };
 
@@ -96,14 +98,14 @@ bool sim_step(sim *s);
 /* sim_at - fn(arg) after delay_ns. */
 void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg);
 
-/* sim_fail - note that something was violated; the run ends. The first one counts. */
+/* sim_fail - a violation: the run ends. Only the first one is kept. */
 void sim_fail(sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* sim_violated - as sim_fail, of what holds while no living silo is declared dead. */
+/* sim_violated - as sim_fail, unless a living silo was declared dead. */
 #define sim_violated(s, ...) ((s)->lenient ? (void)0 : sim_fail((s), __VA_ARGS__))
 
-/* sim_pump - one step for who waits on this stack; a run that is broken, or in which nothing can
- * happen any more, is reported and ends here. */
+/* sim_pump - one step while a caller on this stack waits; a run that is broken, or has no event
+ * left, is reported and ends here. */
 void sim_pump(sim *s, const char *who);
 
 /* sim_platform_init - a node's platform. in: node, lives as long as the simulation. */
@@ -114,6 +116,9 @@ typedef struct sim_exec {
     teffi_exec exec;
     sim_node *node;
     bool stopped;
+    size_t n_ready; /* of its groups */
+    teffi_deferred *_Atomic deferred;
+    teffi_inbound_queue inbound;
 } sim_exec;
 
 teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
@@ -125,15 +130,18 @@ void sim_exec_run(sim *s);
 /* ---- events of timers, in sim.c ---- */
 void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns);
 bool sim_timer_cancel(sim *s, teffi_timer *timer);
-/* sim_timers_drop - an executor goes: its timers fire no more. */
+/* sim_timers_drop - an executor is freed: its timers do not fire any more. */
 void sim_timers_drop(sim *s, const sim_exec *exec);
 
 /* ---- sim_net.c, sim_store.c ---- */
 teff_err sim_net_new(const teffi_platform *platform, const struct teffi_net_options *opt,
                      struct teffi_net **net, char *text);
 void sim_net_fini(sim *s);
-/* sim_net_cut - break one connection: what is in flight is lost, both ends learn of it later. */
+/* sim_net_cut - break one connection: what is in flight may be lost, both ends notice later. */
 void sim_net_cut(sim *s);
+/* sim_net_stall - one direction of a connection is up to 4 s late: less than the timeouts of calls
+ * and connections. */
+void sim_net_stall(sim *s);
 
 teff_err sim_store_open(const teffi_platform *platform, const char *address,
                         struct teffi_store **store, char *text);

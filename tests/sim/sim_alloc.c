@@ -38,7 +38,7 @@ int64_t sim_alloc_live(void)
     return live;
 }
 
-static size_t shift(void)
+static size_t block_shift(void)
 {
     state += 0x9e3779b97f4a7c15u;
     return state ? teffi_mix64(state) % SHIFT_MAX : 0;
@@ -46,7 +46,7 @@ static size_t shift(void)
 
 void *__wrap_malloc(size_t n)
 {
-    void *p = __real_malloc(n + shift());
+    void *p = __real_malloc(n + block_shift());
     live += p != NULL;
     if (p)
         memset(p, fill_byte, n < FILL_MAX ? n : FILL_MAX);
@@ -87,7 +87,7 @@ char *__wrap_strdup(const char *s)
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* Nothing is kept for later here: what is lost or used after its end would hide there. */
+/* Blocks are freed at once: a free list would hide leaks and uses after free. */
 void *__wrap_teffi_pool_get(size_t n)
 {
     return __wrap_malloc(n);

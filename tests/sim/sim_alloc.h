@@ -1,6 +1,6 @@
-/* sim_alloc.h - memory of a run: counted, filled with a pattern, moved by an offset that differs
- * from run to run, so that what depends on addresses or on fresh bytes gives different traces.
- * The linker puts these in the place of malloc and its family (--wrap). */
+/* sim_alloc.h - memory of a run: counted, filled with a pattern, at addresses that differ between
+ * runs, so that code which depends on addresses or fresh bytes gives different traces. The linker
+ * replaces malloc and its family by these (--wrap). */
 #ifndef SIM_ALLOC_H
 #define SIM_ALLOC_H
 

@@ -1,16 +1,18 @@
-/* sim_audit.c - what must hold: counts, views, and rows when all is over.
+/* sim_audit.c - checks of a run: counts of calls, membership views, and rows at its end.
  * Way:     world -> [audit] -> grains, views, the store; against the ledgers */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "cluster/membership.h"
 #include "cluster/view.h"
-#include "node/task.h"
+#include "call/task.h"
+#include "call/wait.h"
 #include "sim_world.h"
 #include "store/engine.h"
-#include "wire/codec.h"
+#include "message/codec.h"
 
-static void compare(sim_world *w, const char *where, sim_kind kind, unsigned key, uint64_t count)
+static void compare_count(sim_world *w, const char *where, sim_kind kind, unsigned key,
+                          uint64_t count)
 {
     const sim_ledger *l = &w->ledger[kind][key];
     if (count > l->acked + l->unknown)
@@ -26,7 +28,7 @@ static void compare(sim_world *w, const char *where, sim_kind kind, unsigned key
 
 /* ---- asking the grains ---- */
 
-static teff_err ask(teff_ctx *ctx, sim_kind kind, unsigned key, uint64_t *count)
+static teff_err ask_count(teff_ctx *ctx, sim_kind kind, unsigned key, uint64_t *count)
 {
     char name[16];
     world_total *total = NULL;
@@ -37,16 +39,16 @@ static teff_err ask(teff_ctx *ctx, sim_kind kind, unsigned key, uint64_t *count)
     return err;
 }
 
-/* Faults have ended: a call may fail for a while yet, not for ever. */
+/* No more faults occur: a call may still fail for a while, but not for ever. */
 static void ask_and_compare(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     enum { TRIES = 10, PAUSE_MS = 500 };
     teff_err err = TEFF_OK;
     uint64_t count;
     for (int i = 0; i < TRIES; i++) {
-        err = ask(ctx, kind, key, &count);
+        err = ask_count(ctx, kind, key, &count);
         if (!err) {
-            compare(w, "asked", kind, key, count);
+            compare_count(w, "asked", kind, key, count);
             return;
         }
         if (sim_calm(w))
@@ -57,7 +59,7 @@ static void ask_and_compare(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned
              teff_error(ctx));
 }
 
-static void audit(teff_ctx *ctx, void *arg)
+static void audit_main(teff_ctx *ctx, void *arg)
 {
     sim_world *w = arg;
     for (unsigned key = 0; key < SIM_KEYS; key++) {
@@ -69,13 +71,13 @@ static void audit(teff_ctx *ctx, void *arg)
 
 void sim_audit_start(sim_world *w, teffi_node *node)
 {
-    if (teffi_task_start(node, audit, w, "audit"))
+    if (teffi_task_start(&node->home, audit_main, w, "audit"))
         sim_fail(&w->s, "no memory for the audit");
 }
 
-/* ---- the store, when all have gone ---- */
+/* ---- the store, after the last silo ---- */
 
-static void done(teffi_store_op *op)
+static void read_is_done(teffi_store_op *op)
 {
     (void)op;
 }
@@ -91,7 +93,7 @@ static size_t row_key(char *buf, sim_kind kind, unsigned key)
     return n + sizeof number;
 }
 
-static uint64_t stored(sim_world *w, sim_kind kind, unsigned key)
+static uint64_t stored_count(sim_world *w, sim_kind kind, unsigned key)
 {
     char buf[64];
     teff_arena arena;
@@ -99,7 +101,7 @@ static uint64_t stored(sim_world *w, sim_kind kind, unsigned key)
     uint64_t count = 0;
     teffi_row row = {.table = "state", .key = {buf, row_key(buf, kind, key)}};
     teffi_store_op op = {
-        .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &arena, .done = done};
+        .kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1, .arena = &arena, .done = read_is_done};
     teffi_arena_init(&arena, NULL, 0, 0);
     teffi_store_submit(w->s.rows, &op);
     if (op.err ||
@@ -114,8 +116,8 @@ static uint64_t stored(sim_world *w, sim_kind kind, unsigned key)
 void sim_audit_store(sim_world *w)
 {
     for (unsigned key = 0; key < SIM_KEYS; key++) {
-        compare(w, "stored", SIM_COUNTER, key, stored(w, SIM_COUNTER, key));
-        compare(w, "stored", SIM_TALLY, key, stored(w, SIM_TALLY, key));
+        compare_count(w, "stored", SIM_COUNTER, key, stored_count(w, SIM_COUNTER, key));
+        compare_count(w, "stored", SIM_TALLY, key, stored_count(w, SIM_TALLY, key));
         for (int kind = 0; kind < SIM_KINDS; kind++)
             if (w->ledger[kind][key].alive_on)
                 sim_violated(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);
@@ -141,7 +143,7 @@ void sim_audit_views(void *world)
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];
         if (place->silo && place->silo->node.membership && !sim_calm(w))
-            w->s.lenient |= teffi_membership_ousted(place->silo->node.membership);
+            w->s.lenient |= place->silo->node.membership->ousted;
         const teffi_view *view = place->silo ? place->silo->node.view : NULL;
         if (!view || view->version == place->view)
             continue;

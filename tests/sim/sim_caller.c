@@ -1,8 +1,9 @@
-/* sim_caller.c - who calls: tasks on clients and silos, each with a drawn series of calls.
+/* sim_caller.c - callers: tasks on clients and silos, each with a drawn series of calls.
  * Way:     world -> [caller] -> generated stubs -> the cluster -> ledger */
 #include <stdlib.h>
 #include "base/bug.h"
-#include "node/task.h"
+#include "call/task.h"
+#include "call/wait.h"
 #include "sim_world.h"
 
 typedef struct caller {
@@ -14,7 +15,16 @@ typedef struct caller {
 sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by)
 {
     w->begun++;
-    return (sim_call){kind, key, by, w->ledger[kind][key].seen};
+    return (sim_call){kind, key, NULL, by, w->ledger[kind][key].seen};
+}
+
+sim_call sim_call_begins_in(sim_silo *place, sim_kind kind, unsigned key, uint64_t by)
+{
+    sim_call call = sim_call_begins(place->world, kind, key, by);
+    call.in = &place->begun;
+    call.in->n++;
+    call.in->by[kind][key] += by;
+    return call;
 }
 
 static void check_total(sim_world *w, const sim_call *call, uint64_t count)
@@ -28,13 +38,16 @@ static void check_total(sim_world *w, const sim_call *call, uint64_t count)
         l->seen = count;
 }
 
-static void failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_err err)
+static void call_failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_err err)
 {
     sim_trace_text(&w->s.trace, w->s.now_ns, "world", teff_err_name(err), teff_error(ctx));
     if (sim_calm(w))
         sim_fail(&w->s, "nothing is wrong, but a call to kind %d key %u ended as %s: %s",
                  call->kind, call->key, teff_err_name(err), teff_error(ctx));
-    if (teff_err_unknown(err) || err == TEFF_E_CANCELLED) {
+    if (err == TEFF_E_TIMEOUT && !w->s.faults.timeouts)
+        sim_fail(&w->s, "nobody tells the caller of kind %d key %u that its call is lost",
+                 call->kind, call->key);
+    if (teff_err_unknown(err)) {
         w->ledger[call->kind][call->key].unknown += call->by;
         w->unknown++;
     } else {
@@ -47,8 +60,12 @@ void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
 {
     w->calls++;
     w->begun--;
+    if (call.in) {
+        call.in->n--;
+        call.in->by[call.kind][call.key] -= call.by;
+    }
     if (err) {
-        failed(w, ctx, &call, err);
+        call_failed(w, ctx, &call, err);
         return;
     }
     w->ledger[call.kind][call.key].acked += call.by;
@@ -77,7 +94,7 @@ static void add_tally(sim_world *w, teff_ctx *ctx, unsigned key)
     sim_call_ended(w, ctx, call, err, total);
 }
 
-static void get(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
+static void call_get(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     char name[16];
     world_total *total = NULL;
@@ -88,8 +105,7 @@ static void get(sim_world *w, teff_ctx *ctx, sim_kind kind, unsigned key)
     sim_call_ended(w, ctx, call, err, total);
 }
 
-/* Nobody tells its end; when nothing is wrong it runs, and the audit comes late enough to
- * see it. */
+/* A one-way call has no response; unless something is wrong it runs before the audit. */
 static void send_tally(sim_world *w, teff_ctx *ctx, unsigned key)
 {
     sim_call call = sim_call_begins(w, SIM_TALLY, key, 1);
@@ -130,7 +146,7 @@ static void call_one(sim_world *w, teff_ctx *ctx)
     else if (which < 12)
         send_tally(w, ctx, key);
     else if (which < 15)
-        get(w, ctx, which == 12 ? SIM_COUNTER : SIM_TALLY, key);
+        call_get(w, ctx, which == 12 ? SIM_COUNTER : SIM_TALLY, key);
     else
         call_relay(w, ctx, key);
 }
@@ -154,5 +170,5 @@ void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place)
     teffi_bug_if(!c);
     *c = (caller){w, place, (unsigned)sim_draw_between(&w->draw, 2, 40)};
     w->callers++;
-    teffi_bug_if(teffi_task_start(node, call_some, c, "caller") != TEFF_OK);
+    teffi_bug_if(teffi_task_start(&node->home, call_some, c, "caller") != TEFF_OK);
 }

@@ -1,11 +1,12 @@
 /* sim_conn.c - one simulated connection: dialled, greeted, up, ended; with the real link's rules.
  * Way:     sim_net -> [sim_conn] -> sim_wire; arriving frames -> [sim_conn] -> the owner's events
- * Source:  runtime/wire/link_greet, link_conn, link_bye, link_events */
+ * Source:  runtime/link/handshake, ending, goodbye, driver */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
 #include "sim_net.h"
+#include "link/conn/receiver.h"
 
 enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
 
@@ -14,9 +15,9 @@ int sim_conn_side(const sim_conn *conn, const sim_net *net)
     return conn->side[SIM_DIALLER].net == net ? SIM_DIALLER : SIM_ACCEPTOR;
 }
 
-/* ---- telling the owner: never from inside its own call ---- */
+/* ---- events of the owner: never from within its own call ---- */
 
-typedef enum tell_kind { TELL_UP, TELL_DOWN, TELL_DONE } tell_kind;
+typedef enum tell_kind { TELL_UP, TELL_DOWN, TELL_DONE, TELL_GONE, TELL_MESSAGE } tell_kind;
 
 typedef struct tell {
     tell_kind kind;
@@ -25,23 +26,35 @@ typedef struct tell {
     sim_peer *peer;
     teff_err err;
     bool was_up;
+    teffi_queue unopened; /* down: handed back to the owner */
+    teffi_msg *msg;
 } tell;
 
-static void tell_down(const tell *t)
+static void tell_down(tell *t)
 {
     sim_net *net = t->side->net;
     if (t->was_up)
         t->peer->ups--;
-    if (!t->side->clean || t->peer->ups == 0)
+    if (t->was_up && (!t->side->clean || t->peer->ups == 0))
         net->events.down(net->arg, &t->side->other, t->side->clean);
+    for (teffi_qnode *at; (at = teffi_queue_pop(&t->unopened));) {
+        teffi_msg *msg = teffi_container(at, teffi_msg, link);
+        if (msg->item.kind == TEFFI_MSG_RESPONSE)
+            sim_conn_break(t->peer->in, net);
+        net->events.unsent(net->arg, &t->side->other, msg);
+    }
 }
 
 static void tell_now(sim *s, void *arg, bool run)
 {
     tell *t = arg;
     sim_net *net = t->side->net;
-    static const char *const names[] = {"up", "down", "dialled"};
-    if (run && !net->freed) {
+    static const char *const names[] = {"up", "down", "dialled", "gone"};
+    if (t->kind == TELL_MESSAGE && run && !net->freed) {
+        net->events.message(net->arg, &t->side->other, t->msg);
+    } else if (t->kind == TELL_MESSAGE) {
+        teffi_msg_free(t->msg);
+    } else if (run && !net->freed) {
         sim_trace_add(&s->trace, s->now_ns, net->node->name, names[t->kind],
                       t->side->other.node.silo, t->kind == TELL_DOWN ? t->side->clean : t->err);
         if (t->kind == TELL_UP) {
@@ -49,21 +62,52 @@ static void tell_now(sim *s, void *arg, bool run)
             net->events.up(net->arg, &t->side->other);
         } else if (t->kind == TELL_DOWN) {
             tell_down(t);
+        } else if (t->kind == TELL_GONE) {
+            net->events.gone(net->arg, &t->side->other);
         } else {
             t->conn->done(t->conn->done_arg, t->err, &t->side->other, t->err ? "no answer" : "");
         }
     }
+    for (teffi_qnode *at; (at = teffi_queue_pop(&t->unopened));)
+        teffi_msg_free(teffi_container(at, teffi_msg, link));
     net->telling--;
+    if (t->peer)
+        t->peer->telling--;
     free(t);
+}
+
+static tell *tell_after(sim_conn *conn, int side, tell_kind kind, teff_err err, bool was_up)
+{
+    tell *t = malloc(sizeof *t);
+    teffi_bug_if(!t);
+    *t = (tell){.kind = kind,
+                .conn = conn,
+                .side = &conn->side[side],
+                .peer = conn->side[side].peer,
+                .err = err,
+                .was_up = was_up};
+    t->side->net->telling++;
+    if (t->peer)
+        t->peer->telling++;
+    sim_at(conn->sim, 0, tell_now, t);
+    return t;
 }
 
 static void tell_later(sim_conn *conn, int side, tell_kind kind, teff_err err, bool was_up)
 {
-    tell *t = malloc(sizeof *t);
-    teffi_bug_if(!t);
-    *t = (tell){kind, conn, &conn->side[side], conn->side[side].peer, err, was_up};
-    t->side->net->telling++;
-    sim_at(conn->sim, 0, tell_now, t);
+    tell *t = tell_after(conn, side, kind, err, was_up);
+    if (kind == TELL_DOWN && side == SIM_DIALLER)
+        teffi_queue_move(&t->unopened, &conn->unopened);
+}
+
+/* In order with the peer's other events, as in the link: its up comes first. */
+static void tell_message(sim_conn *conn, int side_no, teffi_msg *msg)
+{
+    sim_side *side = &conn->side[side_no];
+    if (side->peer && side->peer->telling)
+        tell_after(conn, side_no, TELL_MESSAGE, TEFF_OK, false)->msg = msg;
+    else
+        side->net->events.message(side->net->arg, &side->other, msg);
 }
 
 static void tell_done(sim_conn *conn, teff_err err)
@@ -108,7 +152,7 @@ static void plan_redial(sim_peer *peer, bool failed)
 
 /* ---- the end ---- */
 
-static void detach(sim_conn *conn, sim_side *side, sim_peer *peer)
+static void side_detach(sim_conn *conn, sim_side *side, sim_peer *peer)
 {
     if (peer->in == conn)
         peer->in = NULL;
@@ -118,8 +162,9 @@ static void detach(sim_conn *conn, sim_side *side, sim_peer *peer)
     peer->dial_failed = !side->up;
     if (peer->known && !peer->bye_wanted && !peer->bye_heard && !side->net->leaving)
         plan_redial(peer, !side->up);
-    if (peer->bye_heard && !side->up && peer->in) {
-        /* our answer to the peer's goodbye waited in a queue that found no way */
+    /* A peer that closed after it had read this side's goodbye reads no other one. */
+    if (peer->bye_heard && (!side->up || conn->cut) && peer->in) {
+        /* it carried this side's goodbye, which may not have arrived */
         int mine = sim_conn_side(peer->in, side->net);
         peer->in->side[mine].finished = true;
         sim_wire_send(peer->in, !mine, sim_wire_control(TEFFI_FRAME_BYE_ACK));
@@ -129,14 +174,18 @@ static void detach(sim_conn *conn, sim_side *side, sim_peer *peer)
 static void end_with_peer(sim_conn *conn, int side_no, sim_peer *peer)
 {
     sim_side *side = &conn->side[side_no];
-    bool unsent = side_no == SIM_DIALLER && conn->fill;
+    bool waits = side_no == SIM_DIALLER && conn->unopened.count;
+    bool carries = side_no == SIM_DIALLER || side->other.role == TEFFI_ROLE_CLIENT;
+    bool unsent = waits || (side_no == SIM_DIALLER && conn->fill.head) ||
+                  (carries && conn->side[!side_no].pending.head);
     bool was_up = side->up;
     side->clean = was_up && !side->replaced && (peer->bye_acked || (peer->bye_heard && !unsent));
-    bool lost = unsent && conn->expects && !side->replaced;
-    detach(conn, side, peer);
+    side_detach(conn, side, peer);
+    if (was_up && !side->clean && !side->replaced && !side->with_other)
+        sim_conn_break(peer->in ? peer->in : peer->out, side->net);
     if (peer->bye_wanted && !peer->bye_acked)
         sim_peer_bye(peer);
-    if (was_up || lost)
+    if (was_up || waits)
         tell_later(conn, side_no, TELL_DOWN, TEFF_OK, was_up);
 }
 
@@ -151,15 +200,24 @@ void sim_conn_end(sim_conn *conn, int side_no)
         end_with_peer(conn, side_no, peer);
     side->up = false;
     if (side_no == SIM_DIALLER) {
-        sim_wire_drop(conn->fill);
-        conn->fill = NULL;
-        conn->fill_end = &conn->fill;
         tell_done(conn, TEFF_E_UNREACHABLE);
+    } else if (!peer) {
+        tell_later(conn, side_no, TELL_GONE, TEFF_OK, false);
     }
     if (conn->side[!side_no].net && !conn->cut)
         sim_wire_eof(conn, !side_no);
     if (peer)
         sim_peer_settle(peer);
+}
+
+/* The two connections of a pair of silos break together. */
+void sim_conn_break(sim_conn *conn, const sim_net *net)
+{
+    int mine = conn ? sim_conn_side(conn, net) : SIM_DIALLER;
+    if (!conn || !conn->side[mine].up)
+        return;
+    conn->side[mine].with_other = true;
+    sim_conn_end(conn, mine);
 }
 
 /* ---- up ---- */
@@ -171,8 +229,8 @@ static void come_up(sim_conn *conn, int side_no, sim_peer *peer)
     tell_later(conn, side_no, TELL_UP, TEFF_OK, true);
 }
 
-/* Does a dialler fit to what its earlier connections said? */
-static bool fits(sim_net *net, const sim_conn *conn)
+/* Does this hello agree with those of the dialler's earlier connections? */
+static bool dialler_fits(sim_net *net, const sim_conn *conn)
 {
     const teffi_hello *who = &conn->side[SIM_ACCEPTOR].other;
     sim_peer *same = sim_peer_find(net, who->node);
@@ -185,11 +243,11 @@ static bool fits(sim_net *net, const sim_conn *conn)
     return !net->leaving || (same && (same->in || same->out));
 }
 
-/* The acceptor's last step: the ack has come. */
-static void admit(sim_conn *conn)
+/* The acceptor's last step, after the ack. */
+static void conn_admit(sim_conn *conn)
 {
     sim_side *side = &conn->side[SIM_ACCEPTOR];
-    if (side->net->freed || !fits(side->net, conn)) {
+    if (side->net->freed || !dialler_fits(side->net, conn)) {
         sim_conn_end(conn, SIM_ACCEPTOR);
         return;
     }
@@ -198,12 +256,13 @@ static void admit(sim_conn *conn)
     peer->in = conn;
     peer->in_sequence = conn->sequence;
     peer->bye_heard = false;
-    come_up(conn, SIM_ACCEPTOR, peer);
     if (old) {
         int mine = sim_conn_side(old, side->net);
         old->side[mine].replaced = true;
         sim_conn_end(old, mine);
+        sim_conn_break(peer->out, side->net);
     }
+    come_up(conn, SIM_ACCEPTOR, peer);
 }
 
 static bool take_place(sim_conn *conn, sim_peer *peer)
@@ -218,11 +277,10 @@ static bool take_place(sim_conn *conn, sim_peer *peer)
             return false;
         sim_conn *old = peer->out;
         old->side[SIM_DIALLER].replaced = true;
-        conn->fill = old->fill;
-        conn->fill_end = old->fill ? old->fill_end : &conn->fill;
         conn->side[SIM_DIALLER].finished = old->side[SIM_DIALLER].finished;
-        old->fill = NULL;
-        old->fill_end = &old->fill;
+        for (sim_frame *f; (f = sim_frames_take(&old->fill));)
+            sim_frames_add(&conn->fill, f);
+        teffi_queue_move(&conn->unopened, &old->unopened);
         peer->out = conn;
         sim_conn_end(old, SIM_DIALLER);
     }
@@ -230,8 +288,8 @@ static bool take_place(sim_conn *conn, sim_peer *peer)
     return true;
 }
 
-/* The dialler's last step: the acceptor has answered. */
-static void establish(sim *s, void *arg, bool run)
+/* The dialler's last step, after the acceptor's hello. */
+static void conn_establish(sim *s, void *arg, bool run)
 {
     sim_conn *conn = arg;
     sim_side *side = &conn->side[SIM_DIALLER];
@@ -257,7 +315,7 @@ static void establish(sim *s, void *arg, bool run)
     sim_wire_flush(conn);
 }
 
-static sim_net *listener(sim *s, const char *address)
+static sim_net *find_listener(sim *s, const char *address)
 {
     for (sim_net *net = s->nets; net; net = net->next)
         if (net->listening && !net->freed && strcmp(net->self.address, address) == 0)
@@ -265,17 +323,21 @@ static sim_net *listener(sim *s, const char *address)
     return NULL;
 }
 
-/* The dialler's hello reaches whoever listens there. */
-static void knock(sim *s, void *arg, bool run)
+/* The dialler's hello arrives at the address. */
+static void hello_arrives(sim *s, void *arg, bool run)
 {
     sim_conn *conn = arg;
     char text[TEFF_TEXT_MAX] = "";
     sim_side *dialler = &conn->side[SIM_DIALLER], *acceptor = &conn->side[SIM_ACCEPTOR];
     if (!run || dialler->ended)
         return;
-    sim_net *net = dialler->net->freed ? NULL : listener(s, conn->target);
+    sim_net *net = dialler->net->freed ? NULL : find_listener(s, conn->target);
+    if (net && !net->accepting) { /* the connection waits in the listen queue */
+        sim_at(s, SIM_MS, hello_arrives, conn);
+        return;
+    }
     acceptor->other = dialler->net->self;
-    if (!net || net == dialler->net || !fits(net, conn) || net->self.node.silo == 0 ||
+    if (!net || net == dialler->net || !dialler_fits(net, conn) || net->self.node.silo == 0 ||
         strcmp(net->self.cluster, dialler->net->self.cluster) != 0 ||
         net->events.hello(net->arg, &acceptor->other, text) != TEFF_OK) {
         sim_conn_end(conn, SIM_DIALLER);
@@ -283,8 +345,11 @@ static void knock(sim *s, void *arg, bool run)
     }
     acceptor->net = net;
     dialler->other = net->self;
-    sim_at(s, sim_wire_delay(s), establish, conn);
+    sim_at(s, sim_wire_delay(s), conn_establish, conn);
 }
+
+static void hand_on(teffi_inbound *batch);
+static void batch_release(teffi_inbound *batch);
 
 sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
 {
@@ -292,7 +357,11 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
     sim_conn *conn = calloc(1, sizeof *conn);
     teffi_bug_if(!conn);
     conn->sim = s;
-    conn->fill_end = &conn->fill;
+    for (int i = 0; i < 2; i++) {
+        conn->side[i].write.run = sim_wire_write;
+        conn->side[i].batch.run = hand_on;
+        conn->side[i].batch.release = batch_release;
+    }
     conn->no = s->conns ? s->conns->no + 1 : 1;
     conn->next = s->conns;
     s->conns = conn;
@@ -309,22 +378,18 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
     }
     sim_trace_add(&s->trace, s->now_ns, net->node->name, "dial", conn->no,
                   peer ? peer->id.silo : 0);
-    sim_at(s, sim_wire_delay(s), knock, conn);
+    sim_at(s, sim_wire_delay(s), hello_arrives, conn);
     return conn;
 }
 
 /* ---- frames ---- */
 
-/* What a client says of itself is not believed. */
 static bool admit_client(sim_conn *conn, teffi_msg *msg)
 {
     sim_side *side = &conn->side[SIM_ACCEPTOR];
-    msg->src = side->other.node;
-    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
-    msg->via = side->net->self.node;
-    if (msg->to.slot == TEFFI_SLOT_GRAIN || msg->to.slot >= TEFFI_SLOT_SYSTEM_END)
+    if (teffi_admit_client(msg, side->other.node) == TEFFI_ADMITTED)
         return true;
-    sim_fail(conn->sim, "a client sent a message to system slot %u", msg->to.slot);
+    sim_fail(conn->sim, "a client sent kind %u to slot %u", msg->item.kind, msg->to.slot);
     teffi_msg_free(msg);
     return false;
 }
@@ -343,7 +408,7 @@ static void trace_message(const sim_conn *conn, int side_no, const teffi_msg *ms
                    msg->item.kind == TEFFI_MSG_RESPONSE ? "response" : "request", text);
 }
 
-static void deliver(sim_conn *conn, int side_no, const sim_frame *f)
+static void frame_deliver(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
     sim *s = conn->sim;
@@ -363,7 +428,7 @@ static void deliver(sim_conn *conn, int side_no, const sim_frame *f)
         teffi_msg_free(msg);
         return;
     }
-    side->net->events.message(side->net->arg, &side->other, msg);
+    tell_message(conn, side_no, msg);
 }
 
 static void bye_heard(sim_conn *conn, int side_no)
@@ -390,7 +455,7 @@ static void bye_acked(sim_conn *conn, int side_no)
         sim_conn_end(out, sim_conn_side(out, peer->net));
 }
 
-void sim_conn_arrive(sim_conn *conn, int side_no, const sim_frame *f)
+static void take_frame(sim_conn *conn, int side_no, const sim_frame *f)
 {
     sim_side *side = &conn->side[side_no];
     if (side->ended || side->net->freed)
@@ -398,12 +463,43 @@ void sim_conn_arrive(sim_conn *conn, int side_no, const sim_frame *f)
     if (f->kind == SIM_EOF) {
         sim_conn_end(conn, side_no);
     } else if (f->kind == TEFFI_FRAME_ACK) {
-        admit(conn);
+        conn_admit(conn);
     } else if (f->kind == TEFFI_FRAME_BYE) {
         bye_heard(conn, side_no);
     } else if (f->kind == TEFFI_FRAME_BYE_ACK) {
         bye_acked(conn, side_no);
     } else {
-        deliver(conn, side_no, f);
+        frame_deliver(conn, side_no, f);
     }
+}
+
+static void hand_on(teffi_inbound *batch)
+{
+    sim_side *side = teffi_container(batch, sim_side, batch);
+    for (sim_frame *f; (f = sim_frames_take(&side->received));) {
+        take_frame(f->conn, f->to, f);
+        free(f);
+    }
+    side->is_submitted = false;
+}
+
+/* Connections are freed with the simulation. */
+static void batch_release(teffi_inbound *batch)
+{
+    (void)batch;
+}
+
+void sim_conn_receive(sim_conn *conn, int side_no, sim_frame *frame)
+{
+    sim_side *side = &conn->side[side_no];
+    if (side->ended || side->net->freed) {
+        free(frame);
+        return;
+    }
+    sim_frames_add(&side->received, frame);
+    if (side->is_submitted)
+        return;
+    side->is_submitted = true;
+    side->batch.bytes = side->received.bytes;
+    side->net->exec->ops->inbound(side->net->exec, &side->batch);
 }

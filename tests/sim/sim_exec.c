@@ -2,14 +2,14 @@
  * Way:     group (READY) -> [sim_exec] -> teffi_group_run, for a drawn number of items */
 #include <stdlib.h>
 #include "base/bug.h"
-#include "sched/closure.h"
-#include "sched/direct.h"
-#include "sched/group.h"
+#include "group/closure.h"
+#include "group/direct.h"
+#include "group/group.h"
 #include "sim.h"
 
-enum { ITEMS_MAX = 6, DIRECT_OF_1000 = 750 };
+enum { ITEMS_MAX = 6, DIRECT_OF_1000 = 750, AGED_OF_1000 = 100, BORROWED_MAX = 4 };
 
-static teffi_group *running; /* by the only thread */
+static teffi_group *running; /* on the one thread */
 static unsigned directs_deep;
 
 typedef struct sim_ready {
@@ -17,7 +17,7 @@ typedef struct sim_ready {
     sim_exec *exec;
 } sim_ready;
 
-static void ready(teffi_exec *base, teffi_group *group)
+static void group_ready(teffi_exec *base, teffi_group *group)
 {
     sim_exec *exec = (sim_exec *)base;
     sim *s = exec->node->sim;
@@ -29,21 +29,90 @@ static void ready(teffi_exec *base, teffi_group *group)
         teffi_bug_if(!s->ready);
     }
     s->ready[s->n_ready++] = (sim_ready){group, exec};
+    exec->n_ready++;
 }
 
-void sim_exec_run(sim *s)
+/* A pass ends when no group of exec is READY; else a draw decides. */
+static void end_pass(sim_exec *exec)
 {
-    size_t at = sim_draw_below(&s->pick, s->n_ready);
+    sim *s = exec->node->sim;
+    if (!exec->deferred || (exec->n_ready && !sim_draw_chance(&s->pick, AGED_OF_1000)))
+        return;
+    sim_trace_add(&s->trace, s->now_ns, exec->node->name, "deferred", exec->n_ready, 0);
+    teffi_group *outer = running;
+    running = NULL;
+    teffi_deferred_run_all(&exec->deferred);
+    running = outer;
+}
+
+static void run_at(sim *s, size_t at)
+{
     sim_ready picked = s->ready[at];
     unsigned items = (unsigned)sim_draw_between(&s->pick, 1, ITEMS_MAX);
     s->ready[at] = s->ready[--s->n_ready];
+    picked.exec->n_ready--;
     sim_trace_add(&s->trace, s->now_ns, picked.exec->node->name, "run", at, s->n_ready);
-    teffi_group *outer = running; /* what waits runs the others nested */
+    teffi_group *outer = running; /* a thread that waits runs others nested */
     running = picked.group;
     bool again = teffi_group_run(picked.group, items, 0);
     running = outer;
     if (again)
-        ready(&picked.exec->exec, picked.group);
+        group_ready(&picked.exec->exec, picked.group);
+    end_pass(picked.exec);
+}
+
+void sim_exec_run(sim *s)
+{
+    run_at(s, sim_draw_below(&s->pick, s->n_ready));
+}
+
+/* ---- received batches and deferred work ---- */
+
+static bool defer_work(teffi_exec *base, teffi_deferred *work)
+{
+    sim_exec *exec = (sim_exec *)base;
+    if (!running || running->exec != base || exec->stopped)
+        return false;
+    (void)teffi_deferred_push(&exec->deferred, work);
+    return true;
+}
+
+static void run_batch(teffi_exec *base, teffi_inbound *batch)
+{
+    (void)base;
+    batch->run(batch);
+}
+
+/* The transport's thread borrows a processor of exec. */
+static void run_borrowed(sim_exec *exec)
+{
+    sim *s = exec->node->sim;
+    uint64_t n = sim_draw_between(&s->pick, 1, BORROWED_MAX);
+    for (size_t i = 0; n && i < s->n_ready;) {
+        bool own = s->ready[i].exec == exec;
+        if (own)
+            run_at(s, i);
+        i = own ? 0 : i + 1;
+        n -= own;
+    }
+}
+
+static void submit_batch(teffi_exec *base, teffi_inbound *batch)
+{
+    enum { HERE, BORROWED, QUEUED, CHOICES };
+    sim_exec *exec = (sim_exec *)base;
+    sim *s = exec->node->sim;
+    uint64_t choice = exec->stopped ? HERE : sim_draw_below(&s->pick, CHOICES);
+    sim_trace_add(&s->trace, s->now_ns, exec->node->name, "batch", choice, batch->bytes);
+    if (choice == QUEUED) {
+        batch->bytes = SIZE_MAX; /* the draw decides, not the size */
+        if (teffi_inbound_queue_put(&exec->inbound, batch))
+            return;
+    }
+    batch->run(batch);
+    if (choice == BORROWED)
+        run_borrowed(exec);
+    batch->release(batch);
 }
 
 static void timer_set(teffi_exec *base, teffi_timer *timer, uint64_t due_ns)
@@ -58,18 +127,23 @@ static bool timer_cancel(teffi_exec *base, teffi_timer *timer)
     return sim_timer_cancel(((sim_exec *)base)->node->sim, timer);
 }
 
-static void nothing(teffi_exec *base)
+static void blocking_begin(teffi_exec *base)
+{
+    teffi_deferred_run_all(&((sim_exec *)base)->deferred);
+}
+
+static void blocking_end(teffi_exec *base)
 {
     (void)base;
 }
 
-/* A context of this, the only thread, waits: everything goes on meanwhile. */
-static void park(teffi_exec *base)
+/* A context of the one thread waits: the rest of the simulation runs meanwhile. */
+static void park_thread(teffi_exec *base)
 {
     sim_pump(((sim_exec *)base)->node->sim, ((sim_exec *)base)->node->name);
 }
 
-static teffi_group *current(teffi_exec *base)
+static teffi_group *current_group(teffi_exec *base)
 {
     return running && running->exec == base ? running : NULL;
 }
@@ -80,7 +154,7 @@ static bool direct_may(teffi_exec *base, bool beside)
 {
     (void)beside;
     sim_exec *exec = (sim_exec *)base;
-    return current(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
+    return current_group(base) && directs_deep < TEFFI_DIRECT_DEPTH && !exec->stopped &&
            sim_draw_chance(&exec->node->sim->pick, DIRECT_OF_1000);
 }
 
@@ -101,8 +175,8 @@ static void direct_leave(teffi_exec *base, teffi_group *outer)
     directs_deep--;
 }
 
-/* Slices have no end here. */
-static void direct_gave_way(teffi_exec *base, teffi_group *group)
+/* No slice ends here. */
+static void direct_yielded(teffi_exec *base, teffi_group *group)
 {
     (void)base;
     (void)group;
@@ -110,9 +184,9 @@ static void direct_gave_way(teffi_exec *base, teffi_group *group)
 }
 
 static const teffi_direct_ops direct = {
-    .may = direct_may, .enter = direct_enter, .leave = direct_leave, .gave_way = direct_gave_way};
+    .may = direct_may, .enter = direct_enter, .leave = direct_leave, .yielded = direct_yielded};
 
-static void stop(teffi_exec *base)
+static void exec_stop(teffi_exec *base)
 {
     sim_exec *exec = (sim_exec *)base;
     sim *s = exec->node->sim;
@@ -122,12 +196,15 @@ static void stop(teffi_exec *base)
         if (s->ready[i].exec != exec)
             s->ready[kept++] = s->ready[i];
     s->n_ready = kept;
+    exec->n_ready = 0;
     sim_timers_drop(s, exec);
+    teffi_deferred_run_all(&exec->deferred);
+    teffi_inbound_queue_stop(&exec->inbound);
 }
 
 static void exec_free(teffi_exec *base)
 {
-    stop(base);
+    exec_stop(base);
     teffi_null_fini(base);
     free(base);
 }
@@ -136,15 +213,17 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
                       const teff_sched_options *opt, teffi_exec **out)
 {
     static const teffi_exec_ops ops = {
-        .ready = ready,
+        .ready = group_ready,
         .timer_set = timer_set,
         .timer_cancel = timer_cancel,
-        .blocking_begin = nothing,
-        .blocking_end = nothing,
-        .park = park,
-        .current = current,
+        .defer = defer_work,
+        .inbound = submit_batch,
+        .blocking_begin = blocking_begin,
+        .blocking_end = blocking_end,
+        .park = park_thread,
+        .current = current_group,
         .direct = &direct,
-        .stop = stop,
+        .stop = exec_stop,
         .free = exec_free,
     };
     sim_exec *exec = calloc(1, sizeof *exec);
@@ -155,6 +234,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
     exec->exec = (teffi_exec){.ops = &ops, .platform = platform, .fibers = exec->node->sim->fibers};
     teffi_warn_init(&exec->exec.warn, opt ? opt : &(teff_sched_options){0});
     teffi_null_init(&exec->exec);
+    teffi_inbound_queue_init(&exec->inbound, &exec->exec, run_batch);
     *out = &exec->exec;
     return TEFF_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/bug.h"
+#include "call/wait.h"
 #include "sim_world.h"
 
 void sim_key_name(unsigned key, char name[16])
@@ -21,7 +22,7 @@ static unsigned key_of(const char *name)
     return (unsigned)atoi(name + 1);
 }
 
-/* ---- an activation begins and ends: one at a time ---- */
+/* ---- one activation of a grain at a time ---- */
 
 static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
 {
@@ -51,7 +52,7 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 
 /* ---- turns that exclude each other ---- */
 
-static void enter(sim_silo *place, sim_kind kind, unsigned key)
+static void activation_begins(sim_silo *place, sim_kind kind, unsigned key)
 {
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running++ || l->reading)
@@ -72,15 +73,28 @@ static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ct
     l->reading--;
 }
 
-static void leave(sim_silo *place, sim_kind kind, unsigned key)
+static void activation_ends(sim_silo *place, sim_kind kind, unsigned key)
 {
     ledger_of(place, kind, key)->running--;
 }
 
 /* ---- Counter: saves after each call ---- */
 
+static bool is_bulky(const world_counter *self)
+{
+    return ((sim_silo *)self->user)->world->bulky && key_of(self->key) == 0;
+}
+
+/* In a bulky world the state of counter 0 is large from its first save on. */
 static teff_err counter_activate(world_counter *self)
 {
+    size_t n = self->state->count && is_bulky(self) ? SIM_BALLAST : 0;
+    if (self->state->ballast.len != n)
+        sim_fail(&((sim_silo *)self->user)->world->s, "counter %u has %zu bytes of ballast",
+                 key_of(self->key), self->state->ballast.len);
+    if (is_bulky(self) && !n)
+        self->state->ballast =
+            (ProtobufCBinaryData){SIM_BALLAST, teff_state_alloc(self->ctx, SIM_BALLAST)};
     return begin_life(self->user, SIM_COUNTER, key_of(self->key));
 }
 
@@ -94,13 +108,15 @@ static teff_err counter_deactivate(world_counter *self, teff_reason why)
 static teff_err counter_add(world_counter *self, const world_step *in, world_total *out)
 {
     unsigned key = key_of(self->key);
-    enter(self->user, SIM_COUNTER, key);
+    activation_begins(self->user, SIM_COUNTER, key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
     out->count = self->state->count;
     teff_err err = world_counter_save(self);
-    leave(self->user, SIM_COUNTER, key);
+    if (err && !teff_err_unknown(err))
+        self->state->count -= in->by; /* or the next save would write it */
+    activation_ends(self->user, SIM_COUNTER, key);
     if (err == TEFF_E_CONFLICT)
         sim_violated(&((sim_silo *)self->user)->world->s, "counter %u: somebody else saved", key);
     return err;
@@ -136,14 +152,14 @@ static teff_err tally_deactivate(world_tally *self, teff_reason why)
 
 static teff_err tally_add(world_tally *self, const world_step *in, world_total *out)
 {
-    enter(self->user, SIM_TALLY, (unsigned)self->key);
+    activation_begins(self->user, SIM_TALLY, (unsigned)self->key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
     out->count = self->state->count;
     if (in->end)
         teff_deactivate(self->ctx);
-    leave(self->user, SIM_TALLY, (unsigned)self->key);
+    activation_ends(self->user, SIM_TALLY, (unsigned)self->key);
     return TEFF_OK;
 }
 
@@ -176,9 +192,9 @@ static void add_up(world_sum *sum, teff_err err)
     sum->failed += err && !teff_err_unknown(err);
 }
 
-/* In every other world relays have neither on_activate nor on_deactivate, as most grains: those
- * begin and end without a fiber. There a turn is what is looked at. */
-static bool bare(const sim_silo *place)
+/* In every other world relays have neither on_activate nor on_deactivate, so they begin and end
+ * without a fiber. There the checks are made in turns. */
+static bool relay_is_bare(const sim_silo *place)
 {
     return place->world->s.seed % 2;
 }
@@ -186,21 +202,21 @@ static bool bare(const sim_silo *place)
 static void relay_enter(sim_silo *place, unsigned key)
 {
     sim_ledger *l = ledger_of(place, SIM_RELAY, key);
-    if (bare(place) && l->alive_on)
+    if (relay_is_bare(place) && l->alive_on)
         sim_violated(&place->world->s, "relay %u: two turns at once", key);
-    if (bare(place))
+    if (relay_is_bare(place))
         l->alive_on = place->no + 1;
-    enter(place, SIM_RELAY, key);
+    activation_begins(place, SIM_RELAY, key);
 }
 
 static void relay_leave(sim_silo *place, unsigned key)
 {
-    leave(place, SIM_RELAY, key);
-    if (bare(place))
+    activation_ends(place, SIM_RELAY, key);
+    if (relay_is_bare(place))
         ledger_of(place, SIM_RELAY, key)->alive_on = 0;
 }
 
-/* So that one is called, or begun, inside another's turn. Always the one before it: no cycle. */
+/* A relay calls the one before it, so there is no cycle; the callee may begin within this turn. */
 static void call_relay_before(teff_ctx *ctx, unsigned key)
 {
     world_sum *sum;
@@ -215,17 +231,17 @@ static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *ou
     world_total *total = NULL;
     relay_enter(place, key_of(self->key));
     for (size_t i = 0; i < in->n_counters; i++) {
-        sim_call call = sim_call_begins(place->world, SIM_COUNTER, key_of(in->counters[i]), 1);
+        sim_call call = sim_call_begins_in(place, SIM_COUNTER, key_of(in->counters[i]), 1);
         teff_err err = world_counter_add(self->ctx, in->counters[i],
                                          world_step(.by = 1, .pause_ms = in->pause_ms), &total);
         sim_call_ended(place->world, self->ctx, call, err, total);
         add_up(out, err);
     }
-    sim_call call = sim_call_begins(place->world, SIM_TALLY, key_of(in->tally), 1);
+    sim_call call = sim_call_begins_in(place, SIM_TALLY, key_of(in->tally), 1);
     teff_err err = world_tally_add(self->ctx, key_of(in->tally), world_step(.by = 1), &total);
     sim_call_ended(place->world, self->ctx, call, err, total);
     add_up(out, err);
-    if (bare(place) && key_of(self->key) > 0)
+    if (relay_is_bare(place) && key_of(self->key) > 0)
         call_relay_before(self->ctx, key_of(self->key));
     relay_leave(place, key_of(self->key));
     return TEFF_OK;
@@ -236,17 +252,21 @@ static teff_err relay_spread(world_relay *self, const world_fan *in, world_sum *
     sim_silo *place = self->user;
     teff_call *calls = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *calls);
     sim_call *begun = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *begun);
+    teff_err *started = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *started);
     for (size_t i = 0; i < in->n_counters; i++) {
-        begun[i] = sim_call_begins(place->world, SIM_COUNTER, key_of(in->counters[i]), 1);
-        teff_err err = world_counter_add_start(
-            self->ctx, in->counters[i], world_step(.by = 1, .pause_ms = in->pause_ms), &calls[i]);
-        if (err)
+        begun[i] = sim_call_begins_in(place, SIM_COUNTER, key_of(in->counters[i]), 1);
+        teff_err err =
+            world_counter_add_async(self->ctx, in->counters[i],
+                                    world_step(.by = 1, .pause_ms = in->pause_ms), NULL, &calls[i]);
+        started[i] = err;
+        if (err && err != TEFF_E_TIMEOUT)
             sim_fail(&place->world->s, "a call could not be started: %s", teff_err_name(err));
     }
     (void)!teff_await_all(self->ctx, calls, in->n_counters);
     for (size_t i = 0; i < in->n_counters; i++) {
         world_total *total = NULL;
-        teff_err err = world_counter_add_reply(self->ctx, calls[i], &total);
+        teff_err err =
+            started[i] ? started[i] : world_counter_add_await(self->ctx, calls[i], &total);
         sim_call_ended(place->world, self->ctx, begun[i], err, total);
         add_up(out, err);
     }
@@ -283,7 +303,7 @@ void sim_grains_init(sim_world *w)
 void sim_grains_host(sim_silo *place)
 {
     const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods,
-                                      bare(place) ? &bare_relay_methods : &relay_methods};
+                                      relay_is_bare(place) ? &bare_relay_methods : &relay_methods};
     for (int i = 0; i < SIM_KINDS; i++) {
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);

@@ -26,7 +26,8 @@ typedef struct totals {
 
 static options opt = {.first = 1, .seeds = 100};
 static totals total;
-static sim_world world; /* large */
+static sim_world world; /* too large for a stack */
+static const char *program;
 
 static double now_s(void)
 {
@@ -35,8 +36,8 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Of a broken run: its parts are left as they are, so the process ends here. */
-static void report(sim *s)
+/* A broken run cannot be freed, so the process ends here. */
+static void report_failure(sim *s)
 {
     fflush(stdout);
     if (opt.plant != SIM_PLANT_NONE) {
@@ -45,19 +46,19 @@ static void report(sim *s)
         _exit(0);
     }
     sim_trace_tail(&s->trace);
-    fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s\n", s->seed,
-            s->why, s->seed, "sim --trace");
+    fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s --trace\n",
+            s->seed, s->why, s->seed, program);
     _exit(1);
 }
 
-static uint64_t run(uint64_t seed)
+static uint64_t run_seed(uint64_t seed)
 {
     int64_t live = sim_alloc_live();
     sim_world_init(&world, seed, opt.plant);
-    world.s.report = report;
+    world.s.report = report_failure;
     world.s.trace.print = opt.trace;
     if (!sim_world_run(&world))
-        report(&world.s);
+        report_failure(&world.s);
     total.runs++;
     total.calls += world.calls;
     total.failed += world.failed;
@@ -68,13 +69,13 @@ static uint64_t run(uint64_t seed)
     sim_world_fini(&world);
     if (sim_alloc_live() != live && opt.plant == SIM_PLANT_NONE) {
         sim_fail(&world.s, "%" PRId64 " blocks of memory were not freed", sim_alloc_live() - live);
-        report(&world.s);
+        report_failure(&world.s);
     }
     return world.s.trace.hash;
 }
 
-/* Where the stack lies differs from process to process: the salt that moves memory about. */
-static void shuffle(int fill)
+/* The stack's address differs between processes: it salts the sizes of blocks. */
+static void shuffle_memory(int fill)
 {
     static uint64_t n;
     char here;
@@ -83,17 +84,17 @@ static void shuffle(int fill)
 
 static void run_twice(uint64_t seed)
 {
-    shuffle(0xa5);
-    uint64_t first = run(seed);
-    shuffle(0x5a);
-    uint64_t second = run(seed);
+    shuffle_memory(0xa5);
+    uint64_t first = run_seed(seed);
+    shuffle_memory(0x5a);
+    uint64_t second = run_seed(seed);
     if (first == second)
         return;
     sim_fail(&world.s, "its two runs differ: %016" PRIx64 ", %016" PRIx64, first, second);
-    report(&world.s);
+    report_failure(&world.s);
 }
 
-/* Seeds that found something once: "seed: what it was". */
+/* Seeds that found a defect once; a line is "seed: the defect". */
 static void run_regressions(const char *path)
 {
     FILE *f = fopen(path, "r");
@@ -135,7 +136,7 @@ static void one_seed(const char *text)
     opt.one = true;
 }
 
-static void parse(int argc, char **argv)
+static void parse_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -167,12 +168,13 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     double start = now_s();
-    parse(argc, argv);
+    program = argv[0];
+    parse_options(argc, argv);
     if (opt.regressions && !opt.one && opt.plant == SIM_PLANT_NONE)
         run_regressions(opt.regressions);
     for (uint64_t i = 0; i < opt.seeds; i++) {
         if (opt.plant != SIM_PLANT_NONE)
-            (void)run(opt.first + i);
+            (void)run_seed(opt.first + i);
         else
             run_twice(opt.first + i);
     }

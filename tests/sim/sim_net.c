@@ -1,6 +1,6 @@
-/* sim_net.c - the simulated transport's functions: to whom may be sent, and how a net goes.
+/* sim_net.c - the simulated transport's functions: peers, sending, shutdown, faults.
  * Way:     node -> [sim_net] -> sim_conn
- * Source:  runtime/wire/net.h; runtime/wire/link_send, link_nodes, link_bye */
+ * Source:  runtime/link/net.h; runtime/link/next_hop, peers, goodbye */
 #include "sim_net.h"
 
 #include <stdio.h>
@@ -67,6 +67,11 @@ static teff_err net_listen(teffi_net *base, const char *address, char *bound, ch
     return TEFF_OK;
 }
 
+static void net_accept(teffi_net *base)
+{
+    ((sim_net *)base)->accepting = true;
+}
+
 static void net_identify(teffi_net *base, teffi_node_id self, const char *address)
 {
     sim_net *net = (sim_net *)base;
@@ -108,6 +113,13 @@ static void net_peer_remove(teffi_net *base, teffi_node_id id, bool clean)
     sim_peer_settle(p);
 }
 
+static void net_peer_left(teffi_net *base, teffi_node_id id)
+{
+    sim_peer *p = sim_peer_find((sim_net *)base, id);
+    if (p)
+        p->left = true;
+}
+
 static void refuse_dial(sim *s, void *arg, bool run);
 
 typedef struct refused {
@@ -144,11 +156,11 @@ static void refuse_dial(sim *s, void *arg, bool run)
 }
 
 /* The connection that carries messages to a node, made when there is none. */
-static teff_err way_to(sim_net *net, teffi_node_id to, sim_conn **conn)
+static teff_err way_to(sim_net *net, teffi_node_id to, bool for_grain, sim_conn **conn)
 {
     sim_peer *p = sim_peer_find(net, to);
     bool client = to.silo & TEFFI_CLIENT_BIT;
-    if (net->leaving || !p || p->bye_heard || p->bye_wanted)
+    if (net->leaving || !p || p->bye_heard || p->bye_wanted || (p->left && for_grain))
         return TEFF_E_CLOSED;
     *conn = client ? p->in : p->out;
     if (*conn)
@@ -165,33 +177,22 @@ static teff_err net_send(teffi_net *base, teffi_node_id to, teffi_msg *msg)
 {
     sim_net *net = (sim_net *)base;
     sim_conn *conn;
-    sim_frame *frame;
-    teff_err err = way_to(net, to, &conn);
+    teff_err err = way_to(net, to, teffi_msg_for_grain(msg), &conn);
+    sim_peer *peer = sim_peer_find(net, to);
+    if (err && msg->item.kind == TEFFI_MSG_RESPONSE && peer && !peer->bye_wanted &&
+        !peer->bye_heard)
+        sim_conn_break(peer->in, net);
     if (err)
         return err;
     int mine = sim_conn_side(conn, net);
     if (conn->side[mine].finished)
         return TEFF_E_CLOSED;
-    err = sim_wire_encode(net, msg, &frame);
-    if (err)
-        return err;
-    if (sim_plant_twice(net->node->sim, msg)) {
-        sim_frame *again;
-        if (sim_wire_encode(net, msg, &again) == TEFF_OK)
-            sim_wire_send(conn, !mine, again);
-    }
-    sim_wire_send(conn, !mine, frame);
-    teffi_msg_free(msg);
-    return TEFF_OK;
+    if (mine == SIM_DIALLER && !conn->side[SIM_DIALLER].up)
+        return sim_wire_wait(conn, msg);
+    return sim_wire_put(conn, mine, msg);
 }
 
-static void net_counters(teffi_net *base, teffi_net_counters *out)
-{
-    (void)base;
-    memset(out, 0, sizeof *out);
-}
-
-/* ---- going ---- */
+/* ---- shutdown ---- */
 
 static bool has_talk(const sim_net *net)
 {
@@ -211,7 +212,7 @@ static void begin_leaving(sim_net *net)
         if (side->net != net || side->ended)
             continue;
         if (!side->peer && mine == SIM_DIALLER) {
-            sim_conn_end(c, mine); /* a dial without a node is of no use now */
+            sim_conn_end(c, mine); /* nobody waits for this dial any more */
         } else if (side->peer) {
             side->peer->bye_wanted = true;
             sim_peer_bye(side->peer);
@@ -248,12 +249,13 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
 {
     static const teffi_net_ops ops = {
         .listen = net_listen,
+        .accept = net_accept,
         .identify = net_identify,
         .peer_add = net_peer_add,
         .peer_remove = net_peer_remove,
+        .peer_left = net_peer_left,
         .dial = net_dial,
         .send = net_send,
-        .counters = net_counters,
         .shutdown = net_shutdown,
         .free = net_free,
     };
@@ -267,6 +269,7 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
     net->self.version_max = TEFFI_PROTOCOL_MAX;
     net->events = *opt->events;
     net->arg = opt->arg;
+    net->exec = opt->exec;
     net->frame_max = opt->frame_max_bytes ? opt->frame_max_bytes : frame_max_default;
     net->next = net->node->sim->nets;
     net->node->sim->nets = net;
@@ -274,11 +277,27 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
     return TEFF_OK;
 }
 
-/* ---- faults, and the end of all ---- */
+/* ---- faults, and the end ---- */
 
 static bool may_cut(const sim_conn *c)
 {
     return !c->cut && c->side[SIM_ACCEPTOR].net && !c->side[0].ended && !c->side[1].ended;
+}
+
+void sim_net_stall(sim *s)
+{
+    uint64_t seen = 0;
+    sim_conn *chosen = NULL;
+    for (sim_conn *c = s->conns; c; c = c->next)
+        if (may_cut(c) && c->side[0].up && c->side[1].up && sim_draw_below(&s->stall, ++seen) == 0)
+            chosen = c;
+    if (!chosen)
+        return;
+    int to = sim_draw_chance(&s->stall, 500);
+    uint64_t until = s->now_ns + sim_draw_below(&s->stall, 4 * SIM_SECOND);
+    sim_trace_add(&s->trace, s->now_ns, chosen->side[to].net->node->name, "stall", chosen->no, 0);
+    if (chosen->side[to].last_due_ns < until)
+        chosen->side[to].last_due_ns = until;
 }
 
 typedef struct noticed {
@@ -286,7 +305,7 @@ typedef struct noticed {
     int side;
 } noticed;
 
-static void notice(sim *s, void *arg, bool run)
+static void notice_loss(sim *s, void *arg, bool run)
 {
     noticed *n = arg;
     (void)s;
@@ -310,9 +329,11 @@ void sim_net_cut(sim *s)
         noticed *n = malloc(sizeof *n);
         teffi_bug_if(!n);
         *n = (noticed){chosen, i};
-        /* a reset is seen at once, a dead line after five heartbeats */
+        /* what has arrived is still read until the peer notices the end */
+        chosen->side[i].deaf = sim_draw_chance(&s->fault, 600);
+        /* a reset is noticed at once, a dead line after five heartbeats */
         bool dead = sim_draw_chance(&s->fault, 300);
-        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice, n);
+        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
     }
 }
 
@@ -321,7 +342,7 @@ void sim_net_fini(sim *s)
     while (s->conns) {
         sim_conn *c = s->conns;
         s->conns = c->next;
-        sim_wire_drop(c->fill);
+        sim_wire_drop(c);
         free(c);
     }
     while (s->nets) {

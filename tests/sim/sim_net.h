@@ -1,13 +1,13 @@
-/* sim_net.h - the inside of the simulated transport: who knows whom, and the connections between.
+/* sim_net.h - the inside of the simulated transport: nodes, their peers, and connections.
  * Way:     sim_net (the seam's functions) -> sim_conn (connections) -> sim_wire (frames under way)
- * It keeps the rules of the real link: a connection a direction between silos, one for a client;
- * messages of one direction keep their order; a goodbye lets what was accepted arrive. */
+ * Rules of the real link: between silos one connection for each direction, for a client one;
+ * messages of one direction keep their order; what was accepted before a goodbye arrives. */
 #ifndef SIM_NET_H
 #define SIM_NET_H
 
 #include "sim.h"
-#include "wire/frame.h"
-#include "wire/net.h"
+#include "message/frame.h"
+#include "link/net.h"
 
 typedef struct sim_net sim_net;
 typedef struct sim_conn sim_conn;
@@ -20,8 +20,8 @@ typedef struct sim_peer { /* a node as one net knows it */
     sim_conn *in, *out;
     uint64_t in_sequence, redial; /* redial: the plan that counts, 0 = none */
     uint32_t backoff_ms;
-    unsigned ups;
-    bool listed, known, dial_failed, bye_wanted, bye_acked, bye_heard;
+    unsigned ups, telling; /* telling: its events on their way to the owner */
+    bool listed, known, dial_failed, bye_wanted, bye_acked, bye_heard, left;
 } sim_peer;
 
 struct sim_net {
@@ -32,10 +32,11 @@ struct sim_net {
     teffi_net_events events;
     void *arg;
     size_t frame_max;
+    teffi_exec *exec; /* gone when the net is freed */
     sim_peer *peers;
     uint64_t sequence;
     unsigned telling; /* events on their way to the owner */
-    bool listening, leaving, freed;
+    bool listening, accepting, leaving, freed;
 };
 
 enum { SIM_DIALLER = 0, SIM_ACCEPTOR = 1 };
@@ -51,14 +52,27 @@ typedef struct sim_frame { /* bytes as the real frame codec wrote them */
 
 enum { SIM_EOF = 255 };
 
+typedef struct sim_frames { /* in order; NULL end: empty */
+    sim_frame *head, **end;
+    size_t bytes;
+} sim_frames;
+
 typedef struct sim_side {
     sim_net *net;
     sim_peer *peer;
     teffi_hello other; /* what the other side says of itself */
     bool up, ended, finished, bye_sent, replaced;
+    bool with_other;      /* ended since the other connection of its pair broke */
+    bool deaf;            /* cut: frames in flight to it are lost */
     bool clean;           /* of the end */
     uint64_t last_due_ns; /* towards this side */
     uint64_t sent_ns;     /* the newest frame towards it */
+    sim_frames pending;   /* towards it, and not written yet */
+    teffi_deferred write; /* of pending, with the other side's executor while is_deferred */
+    bool is_deferred;
+    sim_frames received; /* by it, and not handed on yet */
+    teffi_inbound batch; /* of received, with its executor while is_submitted */
+    bool is_submitted;
 } sim_side;
 
 struct sim_conn {
@@ -66,7 +80,8 @@ struct sim_conn {
     sim *sim;
     uint64_t no, sequence;
     sim_side side[2];
-    sim_frame *fill, **fill_end; /* the dialler's, until it is up */
+    sim_frames fill;      /* the dialler's, until it is up: a goodbye */
+    teffi_queue unopened; /* and messages before it */
     char target[TEFFI_ADDRESS_MAX + 1];
     void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
     void *done_arg;
@@ -76,7 +91,7 @@ struct sim_conn {
 /* ---- sim_net.c ---- */
 sim_peer *sim_peer_find(sim_net *net, teffi_node_id id);
 sim_peer *sim_peer_make(sim_net *net, teffi_node_id id);
-/* sim_peer_settle - forget a peer for which nothing speaks any more. */
+/* sim_peer_settle - unlist a peer that is neither added nor connected. */
 void sim_peer_settle(sim_peer *peer);
 /* sim_peer_bye - BYE on the best connection, if it carries none yet. */
 void sim_peer_bye(sim_peer *peer);
@@ -84,25 +99,40 @@ void sim_peer_bye(sim_peer *peer);
 /* ---- sim_conn.c ---- */
 /* sim_conn_dial - to a peer, or (peer NULL) to an address. */
 sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address);
-/* sim_conn_arrive - a frame has come to one side. */
-void sim_conn_arrive(sim_conn *conn, int side, const sim_frame *frame);
+/* sim_conn_receive - a frame has come to one side, whose executor chooses who hands it on. in:
+ * frame, taken over. */
+void sim_conn_receive(sim_conn *conn, int side, sim_frame *frame);
 /* sim_conn_end - one side closes; the other learns of it. out of the owner: an event later. */
 void sim_conn_end(sim_conn *conn, int side);
-/* sim_conn_side - which side of it is net's? */
+/* sim_conn_break - one side closes because the other connection of the pair broke. NULL allowed. */
+void sim_conn_break(sim_conn *conn, const sim_net *net);
+/* sim_conn_side - the side that is net's. */
 int sim_conn_side(const sim_conn *conn, const sim_net *net);
 
 /* ---- sim_wire.c ---- */
-/* sim_wire_send - a frame on its way to a side; the dialler's wait until it is up. */
+/* sim_wire_control - a control frame of a kind. sim_wire_send - a frame on its way to a side, with
+ * what is pending; the dialler's wait until it is up. */
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame);
 sim_frame *sim_wire_control(uint8_t kind);
-teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **frame);
+/* sim_wire_put - a message as a frame from a side. sim_wire_wait - until the dialler is up.
+ * Both take msg on TEFF_OK only. */
+teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg);
+teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg);
 /* sim_wire_decode - out: false: it does not. */
 bool sim_wire_decode(const sim_net *net, const sim_frame *frame, teffi_msg **msg);
-/* sim_wire_eof - the end of the stream, behind all that was sent to that side. */
+/* sim_wire_eof - the end of the stream, behind all that was written to that side; what is pending
+ * is lost. */
 void sim_wire_eof(sim_conn *conn, int to);
 /* sim_wire_flush - the dialler is up: what waited goes. */
 void sim_wire_flush(sim_conn *conn);
-void sim_wire_drop(sim_frame *list);
+/* sim_frames_add, sim_frames_take (the oldest; NULL: none), sim_frames_drop. */
+void sim_frames_add(sim_frames *frames, sim_frame *frame);
+sim_frame *sim_frames_take(sim_frames *frames);
+void sim_frames_drop(sim_frames *frames);
+/* sim_wire_drop - what waits for the dialler, is pending, or was received. */
+void sim_wire_drop(sim_conn *conn);
+/* sim_wire_write - a side's write: what is pending goes. */
+void sim_wire_write(teffi_deferred *work);
 uint64_t sim_wire_delay(sim *s);
 
 /* ---- sim_plant.c: bugs planted into frames ---- */

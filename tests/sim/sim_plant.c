@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/bug.h"
 #include "cluster.pb-c.h"
-#include "directory.h"
+#include "directory/partition.h"
 #include "sim_net.h"
 
 static bool for_directory(const teffi_msg *msg, uint32_t method)
@@ -19,8 +19,9 @@ bool sim_plant_twice(sim *s, const teffi_msg *msg)
            msg->to.slot == TEFFI_SLOT_GRAIN && sim_draw_chance(&s->fault, 30);
 }
 
-/* Answer in the owner's name, on the connection on which the owner answers. */
-static void answer(sim_conn *conn, int to, const teffi_msg *msg, const ProtobufCMessage *body)
+/* A response in the owner's name, on the connection of the owner's responses. */
+static void answer_as_owner(sim_conn *conn, int to, const teffi_msg *msg,
+                            const ProtobufCMessage *body)
 {
     sim_net *net = conn->side[to].net;
     teffi_msg *response = teffi_msg_new(TEFFI_MSG_RESPONSE);
@@ -29,12 +30,14 @@ static void answer(sim_conn *conn, int to, const teffi_msg *msg, const ProtobufC
     response->to.node = msg->src;
     response->call_slot = msg->call_slot;
     response->call_generation = msg->call_generation;
+    response->call_cookie = msg->call_cookie;
     response->body = (ProtobufCMessage *)(uintptr_t)body;
+    response->borrows = true;
     if (net->base.ops->send(&net->base, msg->src, response))
         teffi_msg_free(response);
 }
 
-static bool confirm(sim_conn *conn, int to, teffi_msg *msg)
+static bool confirm_unmade(sim_conn *conn, int to, teffi_msg *msg)
 {
     Teff__Cluster__DirectoryAnswer a = TEFF__CLUSTER__DIRECTORY_ANSWER__INIT;
     if (teffi_msg_unpack(msg, &teff__cluster__directory_ask__descriptor))
@@ -42,21 +45,28 @@ static bool confirm(sim_conn *conn, int to, teffi_msg *msg)
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     a.view = ask->view;
     a.pid = ask->pid;
-    answer(conn, to, msg, &a.base);
+    answer_as_owner(conn, to, msg, &a.base);
+    return true;
+}
+
+static bool list_nothing(sim_conn *conn, int to, teffi_msg *msg)
+{
+    Teff__Cluster__Recovered nothing = TEFF__CLUSTER__RECOVERED__INIT;
+    if (teffi_msg_unpack(msg, &teff__cluster__recover__descriptor))
+        return false;
+    nothing.view = ((Teff__Cluster__Recover *)msg->body)->view;
+    answer_as_owner(conn, to, msg, &nothing.base);
     return true;
 }
 
 bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg)
 {
     sim *s = conn->sim;
-    static const Teff__Cluster__Recovered nothing = TEFF__CLUSTER__RECOVERED__INIT;
     if (s->plant == SIM_PLANT_LOST)
         return msg->item.kind == TEFFI_MSG_RESPONSE && sim_draw_chance(&s->fault, 10);
     if (s->plant == SIM_PLANT_REGISTER && for_directory(msg, TEFFI_METHOD_REGISTER))
-        return sim_draw_chance(&s->fault, 300) && confirm(conn, to, msg);
-    if (s->plant == SIM_PLANT_RECOVER && for_directory(msg, TEFFI_METHOD_RECOVER)) {
-        answer(conn, to, msg, &nothing.base);
-        return true;
-    }
+        return sim_draw_chance(&s->fault, 300) && confirm_unmade(conn, to, msg);
+    if (s->plant == SIM_PLANT_RECOVER && for_directory(msg, TEFFI_METHOD_RECOVER))
+        return list_nothing(conn, to, msg);
     return false;
 }

@@ -1,6 +1,6 @@
 /* sim_store.c - the store of a run: the real memory engine, late by a drawn time, with faults.
  * Way:     store contract -> [sim_store] -> (delay, fault) -> memory -> (delay) -> done
- * One engine for all silos of a run; a store_open gives a door of its own to it. */
+ * One engine for all silos of a run; each store_open makes a handle of it. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
@@ -11,33 +11,36 @@ typedef struct door {
     teffi_store base;
     sim_node *node;
     uint64_t running;
+    struct running *waiting; /* not begun */
     bool closed;
 } door;
 
 typedef struct running {
+    struct running *next; /* in waiting */
+    uint64_t begins_ns;
     door *door;
     teffi_store_op *op;
     void (*done)(teffi_store_op *op);
 } running;
 
-static bool writes(const teffi_store_op *op)
+static bool op_writes(const teffi_store_op *op)
 {
     return op->kind == TEFFI_STORE_WRITE || op->kind == TEFFI_STORE_BATCH;
 }
 
-static uint64_t delay(sim *s)
+static uint64_t draw_delay(sim *s)
 {
     if (sim_draw_chance(&s->fault, s->faults.store_slow))
         return sim_draw_below(&s->delay, 500 * SIM_MS);
     return sim_draw_between(&s->delay, 5000, SIM_MS);
 }
 
-static void nothing(teffi_store_op *op)
+static void no_done(teffi_store_op *op)
 {
     (void)op;
 }
 
-static void finish(sim *s, void *arg, bool run)
+static void op_finish(sim *s, void *arg, bool run)
 {
     running *r = arg;
     if (run) {
@@ -49,48 +52,78 @@ static void finish(sim *s, void *arg, bool run)
     free(r);
 }
 
-static void unknown(teffi_store_op *op)
+static void op_unknown(teffi_store_op *op)
 {
     teffi_store_fail(op, TEFF_E_UNKNOWN, "the connection broke");
 }
 
-static bool planted(sim *s, const teffi_store_op *op, const char *table)
+static bool op_is_planted(sim *s, const teffi_store_op *op, const char *table)
 {
     return op->n_rows == 1 && strcmp(op->rows[0].table, table) == 0 &&
            sim_draw_chance(&s->fault, 100);
 }
 
-static void operate(sim *s, teffi_store_op *op)
+static void op_run(sim *s, teffi_store_op *op)
 {
-    bool lost = writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
+    bool lost = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
     bool late = lost && sim_draw_chance(&s->fault, 500);
-    if (s->plant == SIM_PLANT_UNSAVED && writes(op) && planted(s, op, "state")) {
+    if (s->plant == SIM_PLANT_UNSAVED && op_writes(op) && op_is_planted(s, op, "state")) {
         op->rows[0].etag++;
         return;
     }
     if (!lost || late)
         s->rows->ops->submit(s->rows, op);
     if (lost)
-        unknown(op);
-    if (s->plant == SIM_PLANT_STALE && op->kind == TEFFI_STORE_READ && planted(s, op, "state")) {
+        op_unknown(op);
+    if (s->plant == SIM_PLANT_STALE && op->kind == TEFFI_STORE_READ &&
+        op_is_planted(s, op, "state")) {
         op->rows[0].value.len = 0;
         op->rows[0].value.data = "";
     }
 }
 
-static void begin(sim *s, void *arg, bool run)
+static void op_begin(sim *s, void *arg, bool run)
 {
     running *r = arg;
     if (!run) {
         free(r);
         return;
     }
-    r->op->done = nothing;
-    operate(s, r->op);
-    sim_at(s, delay(s), finish, r);
+    running **at = &r->door->waiting;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    r->op->done = no_done;
+    op_run(s, r->op);
+    sim_at(s, draw_delay(s), op_finish, r);
 }
 
-static void submit(teffi_store *store, teffi_store_op *op)
+static bool same_row(const teffi_row *a, const teffi_row *b)
+{
+    return strcmp(a->table, b->table) == 0 && a->key.len == b->key.len &&
+           memcmp(a->key.data, b->key.data, a->key.len) == 0;
+}
+
+static bool writes_row(const teffi_store_op *op, const teffi_row *row)
+{
+    for (size_t i = 0; op_writes(op) && i < op->n_rows; i++)
+        if (same_row(&op->rows[i], row))
+            return true;
+    return false;
+}
+
+/* Operations may overtake each other, but a read begins after the writes of its row that were
+ * submitted before it, as the store's contract says. */
+static uint64_t begins_ns(const door *d, const teffi_store_op *op)
+{
+    uint64_t due_ns = d->node->sim->now_ns + draw_delay(d->node->sim);
+    for (const running *r = d->waiting; op->kind == TEFFI_STORE_READ && r; r = r->next)
+        if (r->begins_ns > due_ns && writes_row(r->op, &op->rows[0]))
+            due_ns = r->begins_ns;
+    return due_ns;
+}
+
+static void op_submit(teffi_store *store, teffi_store_op *op)
 {
     door *d = (door *)store;
     sim *s = d->node->sim;
@@ -101,15 +134,10 @@ static void submit(teffi_store *store, teffi_store_op *op)
     }
     running *r = malloc(sizeof *r);
     teffi_bug_if(!r);
-    *r = (running){d, op, op->done};
+    *r = (running){d->waiting, begins_ns(d, op), d, op, op->done};
+    d->waiting = r;
     d->running++;
-    sim_at(s, delay(s), begin, r);
-}
-
-static teff_err watch(teffi_store *store, const char *table, teffi_store_hint *hint, void *arg)
-{
-    door *d = (door *)store;
-    return d->node->sim->rows->ops->watch(d->node->sim->rows, table, hint, arg);
+    sim_at(s, r->begins_ns - s->now_ns, op_begin, r);
 }
 
 static void close_door(teffi_store *store)
@@ -128,7 +156,7 @@ static void free_door(teffi_store *store)
 teff_err sim_store_open(const teffi_platform *platform, const char *address, teffi_store **store,
                         char *text)
 {
-    static const teffi_store_ops ops = {"simulated", submit, watch, close_door, free_door};
+    static const teffi_store_ops ops = {op_submit, close_door, free_door};
     door *d = calloc(1, sizeof *d);
     (void)address;
     (void)text;

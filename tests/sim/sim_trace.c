@@ -15,14 +15,14 @@ static void print_line(FILE *to, const sim_trace_line *l)
         fprintf(to, " %" PRIu64 " %" PRIu64 "\n", l->a, l->b);
 }
 
-static void mix(sim_trace *t, uint64_t x)
+static void hash_mix(sim_trace *t, uint64_t x)
 {
     t->hash = teffi_mix64(t->hash ^ x) + 0x9e3779b97f4a7c15u;
 }
 
 static void mix_text(sim_trace *t, const char *text)
 {
-    mix(t, teffi_hash64(text, strlen(text), 1));
+    hash_mix(t, teffi_hash64(text, strlen(text), 1));
 }
 
 static sim_trace_line *next_line(sim_trace *t, uint64_t now_ns, const char *node, const char *what)
@@ -33,7 +33,7 @@ static sim_trace_line *next_line(sim_trace *t, uint64_t now_ns, const char *node
     l->what = what;
     l->a = l->b = 0;
     l->text[0] = '\0';
-    mix(t, now_ns);
+    hash_mix(t, now_ns);
     mix_text(t, what);
     mix_text(t, node);
     return l;
@@ -45,8 +45,8 @@ void sim_trace_add(sim_trace *t, uint64_t now_ns, const char *node, const char *
     sim_trace_line *l = next_line(t, now_ns, node, what);
     l->a = a;
     l->b = b;
-    mix(t, a);
-    mix(t, b);
+    hash_mix(t, a);
+    hash_mix(t, b);
     if (t->print)
         print_line(stdout, l);
 }

@@ -1,4 +1,4 @@
-/* sim_trace.h - everything that happened, as one hash, with the last lines kept for people.
+/* sim_trace.h - all events of a run as one hash; the last lines are kept as text.
  * Two runs of a seed must give the same hash: nothing in it may be an address. */
 #ifndef SIM_TRACE_H
 #define SIM_TRACE_H

@@ -5,6 +5,8 @@
 #include "base/bug.h"
 #include "sim_net.h"
 
+enum { FLUSH_BYTES = 16 * 1024 }; /* as the link's */
+
 static sim_frame *new_frame(uint8_t kind, size_t len)
 {
     sim_frame *f = malloc(sizeof *f + len);
@@ -20,7 +22,7 @@ sim_frame *sim_wire_control(uint8_t kind)
     return f;
 }
 
-teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **frame)
+static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame **frame)
 {
     size_t size, body_len;
     teff_err err = teffi_frame_size(msg, net->frame_max, &size, &body_len);
@@ -28,33 +30,35 @@ teff_err sim_wire_encode(const sim_net *net, const teffi_msg *msg, sim_frame **f
         return err;
     *frame = new_frame((uint8_t)msg->item.kind, size);
     uint8_t *to = (*frame)->bytes;
-    teffi_hole hole;
-    if (!teffi_msg_hole(msg, 1, &hole)) {
+    teffi_segment segment;
+    if (!teffi_msg_segment(msg, 1, &segment)) {
         teffi_frame_encode(msg, body_len, net->node->sim->now_ns, to);
         return TEFF_OK;
     }
-    /* As the link writes large ones: around their longest bytes. */
-    size_t before = teffi_frame_encode_around(msg, body_len, &hole, net->node->sim->now_ns, to);
-    memmove(to + before + hole.len, to + before, size - hole.len - before);
-    memcpy(to + before, hole.bytes, hole.len);
+    /* As the link sends large messages: their longest bytes are a segment of their own. */
+    size_t before = teffi_frame_encode_around(msg, body_len, &segment, net->node->sim->now_ns, to);
+    memmove(to + before + segment.len, to + before, size - segment.len - before);
+    memcpy(to + before, segment.bytes, segment.len);
     return TEFF_OK;
 }
 
-/* Of an even length: as the link reads large ones, into memory that the message takes over. */
+/* An even length: read as the link reads large frames, into memory that the message keeps. */
 bool sim_wire_decode(const sim_net *net, const sim_frame *f, teffi_msg **msg)
 {
     teffi_frame frame;
     size_t size, room;
     uint64_t now_ns = net->node->sim->now_ns;
-    if (teffi_frame_peek(f->bytes, f->len, net->frame_max, &size, &frame) || size != f->len)
+    bool row = teffi_frame_may_be_row(f->bytes, f->len);
+    size_t max = row && net->frame_max < TEFFI_FRAME_ROW_MAX ? TEFFI_FRAME_ROW_MAX : net->frame_max;
+    if (teffi_frame_peek(f->bytes, f->len, max, &size, &frame) || size != f->len)
         return false;
     if (f->len % 2)
-        return teffi_frame_decode(&frame, now_ns, msg) == TEFF_OK;
+        return teffi_frame_decode(&frame, NULL, now_ns, msg) == TEFF_OK;
     uint8_t *memory = teffi_chunk_new(f->len, &room);
     teffi_bug_if(!memory);
     memcpy(memory, f->bytes, f->len);
     frame.data = memory + TEFFI_FRAME_PREFIX;
-    bool ok = teffi_frame_decode_within(&frame, memory, now_ns, msg) == TEFF_OK;
+    bool ok = teffi_frame_decode(&frame, memory, now_ns, msg) == TEFF_OK;
     if (!ok)
         teffi_chunk_free(memory);
     return ok;
@@ -68,20 +72,49 @@ uint64_t sim_wire_delay(sim *s)
     return sim_draw_between(&s->delay, 20000, 2 * SIM_MS);
 }
 
-static void arrive(sim *s, void *arg, bool run)
+/* ---- frames in order ---- */
+
+void sim_frames_add(sim_frames *frames, sim_frame *frame)
+{
+    frame->next = NULL;
+    *(frames->head ? frames->end : &frames->head) = frame;
+    frames->end = &frame->next;
+    frames->bytes += frame->len;
+}
+
+sim_frame *sim_frames_take(sim_frames *frames)
+{
+    sim_frame *frame = frames->head;
+    if (frame) {
+        frames->head = frame->next;
+        frames->bytes -= frame->len;
+    }
+    return frame;
+}
+
+void sim_frames_drop(sim_frames *frames)
+{
+    for (sim_frame *f; (f = sim_frames_take(frames));)
+        free(f);
+}
+
+/* ---- delivery ---- */
+
+static void frame_arrives(sim *s, void *arg, bool run)
 {
     sim_frame *f = arg;
     (void)s;
-    if (run && !f->conn->cut)
-        sim_conn_arrive(f->conn, f->to, f);
-    free(f);
+    if (run && !f->conn->side[f->to].deaf)
+        sim_conn_receive(f->conn, f->to, f);
+    else
+        free(f);
 }
 
-static void depart(sim_conn *conn, int to, sim_frame *frame)
+static void frame_departs(sim_conn *conn, int to, sim_frame *frame)
 {
     sim *s = conn->sim;
     sim_side *side = &conn->side[to];
-    /* What one turn sends is one write, and mostly one read. */
+    /* What one turn sends is one write, and usually one read. */
     bool together = side->sent_ns == s->now_ns && !sim_draw_chance(&s->delay, 100);
     uint64_t due = together ? side->last_due_ns : s->now_ns + sim_wire_delay(s);
     side->sent_ns = s->now_ns;
@@ -90,42 +123,105 @@ static void depart(sim_conn *conn, int to, sim_frame *frame)
     side->last_due_ns = due;
     frame->conn = conn;
     frame->to = to;
-    sim_at(s, due - s->now_ns, arrive, frame);
+    sim_at(s, due - s->now_ns, frame_arrives, frame);
+}
+
+static void write_pending(sim_side *side)
+{
+    for (sim_frame *f; (f = sim_frames_take(&side->pending));)
+        frame_departs(f->conn, f->to, f);
+}
+
+void sim_wire_write(teffi_deferred *work)
+{
+    sim_side *side = teffi_container(work, sim_side, write);
+    side->is_deferred = false;
+    write_pending(side);
+}
+
+/* out: false: the frame waits until the dialler is up. */
+static bool add_pending(sim_conn *conn, int to, sim_frame *frame)
+{
+    bool up = to == SIM_DIALLER || conn->side[SIM_DIALLER].up;
+    frame->conn = conn;
+    frame->to = to;
+    sim_frames_add(up ? &conn->side[to].pending : &conn->fill, frame);
+    return up;
 }
 
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame)
 {
-    if (to == SIM_DIALLER || conn->side[SIM_DIALLER].up) {
-        depart(conn, to, frame);
+    if (add_pending(conn, to, frame))
+        write_pending(&conn->side[to]);
+}
+
+/* A worker's frames are written together at the end of its pass, as the link's. */
+static void send_coalesced(sim_conn *conn, int to, sim_frame *frame)
+{
+    sim_side *side = &conn->side[to];
+    teffi_exec *exec = conn->side[!to].net->exec;
+    if (!add_pending(conn, to, frame))
         return;
-    }
-    frame->next = NULL;
-    *conn->fill_end = frame;
-    conn->fill_end = &frame->next;
+    if (!side->is_deferred)
+        side->is_deferred = exec->ops->defer(exec, &side->write);
+    if (!side->is_deferred || side->pending.bytes >= FLUSH_BYTES)
+        write_pending(side);
 }
 
 void sim_wire_eof(sim_conn *conn, int to)
 {
-    depart(conn, to, sim_wire_control(SIM_EOF));
+    sim_frames_drop(&conn->side[to].pending);
+    frame_departs(conn, to, sim_wire_control(SIM_EOF));
+}
+
+teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
+{
+    sim_frame *frame, *again;
+    const sim_net *net = conn->side[from].net;
+    teff_err err = encode_frame(net, msg, &frame);
+    if (err)
+        return err;
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        net->events.sent(net->arg, conn->side[from].other.node, msg);
+    if (sim_plant_twice(conn->sim, msg) && encode_frame(net, msg, &again) == TEFF_OK)
+        send_coalesced(conn, !from, again);
+    send_coalesced(conn, !from, frame);
+    teffi_msg_free(msg);
+    return TEFF_OK;
+}
+
+teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg)
+{
+    size_t size, body_len;
+    teff_err err = teffi_frame_size(msg, conn->side[SIM_DIALLER].net->frame_max, &size, &body_len);
+    if (err)
+        return err;
+    teffi_bug_if(!teffi_msg_own(msg));
+    teffi_queue_push(&conn->unopened, &msg->link);
+    return TEFF_OK;
 }
 
 void sim_wire_flush(sim_conn *conn)
 {
-    sim_frame *f = conn->fill;
-    conn->fill = NULL;
-    conn->fill_end = &conn->fill;
-    while (f) {
-        sim_frame *next = f->next;
-        depart(conn, SIM_ACCEPTOR, f);
-        f = next;
+    for (teffi_qnode *at; (at = teffi_queue_pop(&conn->unopened));) {
+        teffi_msg *msg = teffi_container(at, teffi_msg, link);
+        bool late = msg->deadline_ns && conn->sim->now_ns >= msg->deadline_ns;
+        if (late)
+            teffi_msg_free(msg);
+        else
+            teffi_bug_if(sim_wire_put(conn, SIM_DIALLER, msg));
     }
+    for (sim_frame *f; (f = sim_frames_take(&conn->fill));)
+        sim_wire_send(conn, SIM_ACCEPTOR, f);
 }
 
-void sim_wire_drop(sim_frame *list)
+void sim_wire_drop(sim_conn *conn)
 {
-    while (list) {
-        sim_frame *next = list->next;
-        free(list);
-        list = next;
+    for (teffi_qnode *at; (at = teffi_queue_pop(&conn->unopened));)
+        teffi_msg_free(teffi_container(at, teffi_msg, link));
+    sim_frames_drop(&conn->fill);
+    for (int i = 0; i < 2; i++) {
+        sim_frames_drop(&conn->side[i].pending);
+        sim_frames_drop(&conn->side[i].received);
     }
 }

@@ -1,7 +1,6 @@
-/* sim_world.h - a cluster under simulation: its silos, clients and callers, and what must hold.
+/* sim_world.h - a simulated cluster: its silos, clients and callers, and the checks of a run.
  * Way:     main -> [world] schedule from the seed -> silo and client steps in tasks -> audit
- * The ledgers know each grain's calls and whether it lives; they are the world's own memory, no
- * part of the cluster. */
+ * Ledgers record each grain's calls and its activation; the cluster does not see them. */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
 
@@ -16,6 +15,7 @@ enum {
     SIM_KEYS = 6,
     SIM_KINDS = 3,
     SIM_VIEWS = 512,
+    SIM_BALLAST = 1200 * 1024,
 };
 
 typedef enum sim_kind { SIM_COUNTER = 0, SIM_TALLY, SIM_RELAY } sim_kind;
@@ -26,7 +26,7 @@ typedef struct sim_ledger {  /* of one grain */
     unsigned running;        /* turns of methods that exclude each other */
     unsigned reading;        /* turns of read-only methods */
     uint64_t seen;           /* the highest count that an answer has shown */
-    bool loose;              /* a save's outcome was not known: what memory held may be lost */
+    bool loose;              /* the outcome of a save was unknown: its state may be lost */
 } sim_ledger;
 
 typedef enum sim_state {
@@ -39,13 +39,19 @@ typedef enum sim_state {
 
 struct sim_world;
 
-typedef struct sim_silo { /* a place for a silo: it may come and go several times */
+typedef struct sim_begun { /* calls under way of the turns of one silo */
+    uint64_t n, by[SIM_KINDS][SIM_KEYS];
+} sim_begun;
+
+typedef struct sim_silo { /* one silo, which may start and stop several times */
     struct sim_world *world;
     sim_node node;
     unsigned no;
     char address[32];
     teff_silo *silo;
     sim_state state;
+    bool failed; /* to join */
+    sim_begun begun;
     uint64_t view; /* newest seen */
 } sim_silo;
 
@@ -69,14 +75,15 @@ typedef struct sim_world {
     sim_draw draw;
     bool store_faults; /* were drawn, though they may have ended */
     sim_stage stage;
-    uint64_t until_ns; /* of the stage: past it something hangs */
+    uint64_t until_ns; /* of the stage: after it the run hangs */
     unsigned n_silos, n_clients;
     sim_silo silos[SIM_SILOS_MAX];
     sim_client clients[SIM_CLIENTS_MAX];
     sim_ledger ledger[SIM_KINDS][SIM_KEYS];
     teff_type_info info[SIM_KINDS]; /* with drawn idle times */
     uint64_t view_hash[SIM_VIEWS];  /* by version: all silos see the same */
-    bool lent;                      /* the first silo keeps the rows, the others join through it */
+    bool bulky; /* counter 0 has a state larger than a frame of other messages */
+    bool lent;  /* the first silo keeps the rows, the others join through it */
     unsigned callers;
     uint64_t quiet_ns; /* since when all is settled, 0 = it is not */
     unsigned closing;  /* silos within teffi_silo_close */
@@ -90,7 +97,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant);
 bool sim_world_run(sim_world *w);
 void sim_world_fini(sim_world *w);
 
-/* sim_calm - is nothing drawn that may make a call fail? */
+/* sim_calm - no fault was drawn that may make a call fail. */
 bool sim_calm(const sim_world *w);
 
 /* sim_store_fails - may an operation of the store fail, or its outcome not be known? */
@@ -109,11 +116,15 @@ void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place);
 typedef struct sim_call {
     sim_kind kind;
     unsigned key;
-    uint64_t by, floor; /* what others had seen before it began: its answer is not below */
+    sim_begun *in; /* a turn's; NULL: a task's, which outlives none of its calls */
+    uint64_t by,
+        floor; /* floor: the count that others had seen before: the response is not below */
 } sim_call;
 
-/* sim_call_begins - by: what it adds, 0 = it reads. The audit waits until each has ended. */
+/* sim_call_begins - by: what it adds, 0 = it reads. The audit waits until each has ended.
+ * sim_call_begins_in - in a turn on a silo. */
 sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by);
+sim_call sim_call_begins_in(sim_silo *place, sim_kind kind, unsigned key, uint64_t by);
 /* sim_call_ended - with err, or (total not NULL) a count: into the ledger. */
 void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
                     const world_total *total);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/queue.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 #include "sched/exec.h"
 
 enum { GROUPS = 64, TOKENS = 200, HOPS = 3000, OUTSIDERS = 2 };
@@ -267,7 +267,7 @@ int main(int argc, char **argv)
     bool ok = true;
     for (int i = 3; i < argc; i++)
         configure(argv[i], workers);
-    teffi_platform_real(&platform, TEFFI_INFO);
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     do

@@ -8,7 +8,7 @@
 #include <string.h>
 #include "base/hash.h"
 #include "base/queue.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 #include "sched/exec.h"
 #include "torment.h"
 
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
         else
             return usage();
     }
-    teffi_platform_real(&platform, TEFFI_INFO);
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL), begin_ns = teffi_now(&platform);
     if (workers > WORKERS_MAX || teffi_exec_real_new(&platform, workers, NULL, &exec))
         return usage();

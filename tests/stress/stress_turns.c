@@ -8,8 +8,9 @@
 #include <teff/fork.h>
 #include "base/queue.h"
 #include "fiber/fiber.h"
-#include "platform/thread.h"
-#include "sched/worker.h"
+#include "os/thread.h"
+#include "sched/exec.h"
+#include "sched/scheduler.h"
 
 enum { ACTORS = 24, ACTS = 8, LONG_ONE_IN = 64 };
 #define HANG_NS 180000000000u
@@ -75,7 +76,7 @@ static void give_way(bool is_long)
 {
     uint64_t until = teffi_now(&platform) + (is_long ? LONG_NS : 0);
     do
-        atomic_fetch_add_explicit(&gave_way, teff_reschedule(), memory_order_relaxed);
+        atomic_fetch_add_explicit(&gave_way, teff_yield(), memory_order_relaxed);
     while (teffi_now(&platform) < until);
 }
 
@@ -224,7 +225,7 @@ int main(int argc, char **argv)
     teff_sched_options opt = {.policy = argc > 3 && strcmp(argv[3], "multilevel") == 0
                                             ? TEFF_SCHED_MULTILEVEL
                                             : (teff_sched_policy)0};
-    teffi_platform_real(&platform, TEFFI_ERROR);
+    teffi_platform_real(&platform, TEFF_LOG_ERROR);
     if (teffi_exec_real_new(&platform, workers, &opt, &exec) != TEFF_OK)
         return 1;
     uint64_t seed = platform.random(platform.arg) | 1;
@@ -238,7 +239,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "stress_turns: hangs\n");
     exec->ops->free(exec);
     uint64_t wrong = atomic_load(&errors) + (turns_seen() != atomic_load(&pushed));
-    printf("stress_turns: %s: seed %llu, %llu turns, %llu gave way, %llu without a slot, %llu "
+    printf("stress_turns: %s: seed %llu, %llu turns, %llu gave way, %llu without a processor, %llu "
            "forks, %llu errors\n",
            whole && !wrong ? "ok" : "FAILED", (unsigned long long)seed,
            (unsigned long long)atomic_load(&ended), (unsigned long long)atomic_load(&gave_way),

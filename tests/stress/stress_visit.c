@@ -1,14 +1,17 @@
 /* stress_visit.c - few tokens, so that workers sleep most of the time, and threads outside that
- * bring every other hop in as visitors. In turns: timers, blocking regions, turns so long that the
- * slot is retaken, other numbers of workers; and the executor is stopped and made anew all the
- * time. Each hop counts once, no group runs twice at a time, nobody hangs, some do visit.
+ * bring every other hop in as received batches, mostly with a borrowed processor. In turns: timers,
+ * blocking regions, turns so long that the processor is retaken, other numbers of workers; and the
+ * executor is stopped and made anew all the time. Each hop counts once, no group runs twice at a
+ * time, nobody hangs, some batches run with a borrowed processor.
  * usage: stress_visit [seconds [workers]] */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/hash.h"
 #include "base/queue.h"
-#include "platform/thread.h"
+#include "os/thread.h"
+#include "sched/borrow.h"
 #include "sched/exec.h"
+#include "sched/scheduler.h"
 
 enum { GROUPS = 6, TOKENS = 5, HOPS = 2000, OUTSIDERS = 3 };
 #define HANG_NS 180000000000u
@@ -22,6 +25,7 @@ typedef struct place {
 typedef struct token {
     teffi_item item;
     teffi_timer timer;
+    teffi_inbound batch; /* of this token alone */
     uint64_t rng;
     unsigned hops;
     place *next; /* where its timer, or a visitor, will push it */
@@ -59,6 +63,17 @@ static void bring(void *arg)
     go_to(arg);
 }
 
+static void run_batch(teffi_inbound *batch)
+{
+    atomic_fetch_add(exec->ops->worker(exec) ? &visits : &refused, 1);
+    go_to(teffi_container(batch, token, batch));
+}
+
+static void release_batch(teffi_inbound *batch)
+{
+    (void)batch;
+}
+
 static void outsider_main(void *arg)
 {
     outsider *o = arg;
@@ -67,12 +82,8 @@ static void outsider_main(void *arg)
         token *t = atomic_exchange(&o->box, NULL);
         if (!t)
             continue;
-        if (exec->ops->visit(exec, bring, t)) {
-            atomic_fetch_add(&visits, 1);
-        } else {
-            atomic_fetch_add(&refused, 1);
-            bring(t);
-        }
+        t->batch.bytes = t->rng % (2 * TEFFI_INBOUND_SHORT);
+        exec->ops->inbound(exec, &t->batch);
     }
 }
 
@@ -156,6 +167,7 @@ static void prepare(uint64_t seed)
     }
     for (unsigned i = 0; i < TOKENS; i++)
         tokens[i] = (token){.timer.fire = on_timer,
+                            .batch = {.run = run_batch, .release = release_batch},
                             .rng = teffi_mix64(seed + i),
                             .hops = HOPS,
                             .next = &places[i % GROUPS]};
@@ -179,7 +191,7 @@ static void visit_surely(token *t)
 {
     uint64_t end_ns = teffi_now(&platform) + HANG_NS;
     bool did;
-    while (!(did = exec->ops->visit(exec, bring, t)) && teffi_now(&platform) < end_ns)
+    while (!(did = teffi_borrow_run(exec, bring, t)) && teffi_now(&platform) < end_ns)
         teffi_thread_yield();
     if (did)
         atomic_fetch_add(&visits, 1);
@@ -217,7 +229,7 @@ int main(int argc, char **argv)
     unsigned rounds = 0;
     bool ok = true;
     workers_max = argc > 2 ? (unsigned)atoi(argv[2]) : 3;
-    teffi_platform_real(&platform, TEFFI_INFO);
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
     uint64_t seed = platform.random(NULL);
     uint64_t end_ns = teffi_now(&platform) + (uint64_t)(seconds * 1e9);
     do

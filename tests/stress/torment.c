@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/hash.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 
 enum { THREADS_MAX = 256, HELD_MAX = 2 };
 

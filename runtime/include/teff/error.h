@@ -1,10 +1,9 @@
-/* error.h - every way a call or an operation of teff can end.
+/* error.h - all error codes of teff.
  * Way:     the runtime and grain methods -> [teff_err] -> callers, other silos (the wire keeps the
  *          number)
  *
- * One enum, 0 = OK. Three outcomes of a call can be told apart: TEFF_OK ran; the errors that
- * teff_err_unknown() names may or may not have run; every other error says it did not run, or
- * ran and failed in the way the error names. */
+ * A call has one of three outcomes. TEFF_OK: it ran. An error for which teff_err_unknown() is true:
+ * it may have run. Every other error: it did not run, or it ran and failed as the error says. */
 #ifndef TEFF_ERROR_H
 #define TEFF_ERROR_H
 
@@ -21,17 +20,16 @@ typedef enum teff_err {
     TEFF_OK = 0,
     TEFF_E_INVALID = 1,     /* an argument, option or input is not what the docstring asks for */
     TEFF_E_NOMEM = 2,       /* memory is out, or the part's own budget is */
-    TEFF_E_TIMEOUT = 3,     /* no answer before the deadline; the call may have run */
-    TEFF_E_UNREACHABLE = 4, /* the link to the silo broke under the call; it may have run */
-    TEFF_E_UNKNOWN = 5,     /* a store operation whose outcome is not known; read again */
+    TEFF_E_TIMEOUT = 3,     /* no response before the deadline; the call may have run */
+    TEFF_E_UNREACHABLE = 4, /* the link to the silo broke; the call may have run */
+    TEFF_E_UNKNOWN = 5,     /* a store operation may or may not have happened; read again */
     TEFF_E_OVERLOADED = 6,  /* a queue is at its limit; the call did not run */
-    TEFF_E_CANCELLED = 7,   /* given up by the caller or by a stopping silo before it ran */
-    TEFF_E_UNAVAILABLE =
-        8,                /* nobody can take the call now (no silo, stopping, too many forwards) */
-    TEFF_E_NOT_FOUND = 9, /* no such grain type, method, row or process */
-    TEFF_E_UNIMPLEMENTED = 10, /* the grain type is there, the method's slot is NULL */
+    TEFF_E_CANCELLED = 7, /* its silo or client was closed, or teff_cancel_fire; it may have run */
+    TEFF_E_UNAVAILABLE = 8, /* no silo can take the call now (none, stopping, too many forwards) */
+    TEFF_E_NOT_FOUND = 9,   /* no such grain type, method, row or process */
+    TEFF_E_UNIMPLEMENTED = 10, /* the method's slot in the grain type is NULL */
     TEFF_E_TOO_LARGE = 11,     /* over a limit in bytes, depth or fields */
-    TEFF_E_MALFORMED = 12,     /* bytes that do not decode */
+    TEFF_E_MALFORMED = 12,     /* bytes that do not decode, or a text that is not UTF-8 */
     TEFF_E_CONFLICT = 13,      /* the etag or version did not match; nothing was written */
     TEFF_E_EXISTS = 14,        /* already there */
     TEFF_E_REFUSED = 15,       /* the peer is of another cluster, version, role or is not trusted */
@@ -43,13 +41,28 @@ typedef enum teff_err {
     TEFF_E_MAX = 65535
 } teff_err;
 
-/* teff_err_name - the enumerator's name, "TEFF_E_TIMEOUT"; "TEFF_E_USER" from TEFF_E_USER on.
+/* The application's own error code number n, 0 to TEFF_E_MAX - TEFF_E_USER. Its type is teff_err,
+ * so neither C nor C++ warns where it is returned or compared:
+ *     #define BANK_E_NO_FUNDS TEFF_E_USER(1)
+ *     return teff_fail(self->ctx, BANK_E_NO_FUNDS, "%s has no such sum", self->key);
+ *     if (err == BANK_E_NO_FUNDS) ...
+ * A switch over such codes must switch over (int)err, as the enum does not list them. */
+#ifdef __cplusplus
+#define TEFF_E_USER(n) (static_cast<teff_err>(TEFF_E_USER + (n)))
+#else
+#define TEFF_E_USER(n) ((teff_err)(TEFF_E_USER + (n)))
+#endif
+
+/* teff_err_name - the enumerator's name, "TEFF_E_TIMEOUT"; "user error 1" for TEFF_E_USER(1).
+ * in:   err, any number.
  * out:  a static string, never NULL.
  * runs: anywhere. */
 TEFF_API const char *teff_err_name(teff_err err);
 
 /* teff_err_unknown - may the call have run although it failed?
- * out:  non-zero for TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE and TEFF_E_UNKNOWN. */
+ * in:   err, any number.
+ * out:  non-zero for TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN and TEFF_E_CANCELLED.
+ * runs: anywhere. */
 TEFF_API int teff_err_unknown(teff_err err);
 
 #ifdef __cplusplus

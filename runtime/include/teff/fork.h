@@ -1,7 +1,8 @@
-/* fork.h - fork and join inside a turn: parts of one computation on several workers.
- * Way:     a turn -> [fork] -> runtime/sched/fork -> any worker -> join -> the same turn
+/* fork.h - fork and join inside a turn: parts of one computation run on several workers.
+ * Way:     a turn -> [fork] -> runtime/fork -> any worker -> join -> the same turn
  * Threads: a join belongs to the turn that forks; parts run anywhere.
- * Source:  Cilk's spawn and sync; the seed document about Go's scheduler */
+ * Source:  Frigo, Leiserson and Randall: The implementation of the Cilk-5 multithreaded language,
+ *          1998 */
 #ifndef TEFF_FORK_H
 #define TEFF_FORK_H
 
@@ -22,27 +23,30 @@ extern "C" {
 #endif
 
 typedef enum teff_steal {
-    /* f runs at once; what comes after the fork waits in this worker's queue, where others may
-     * steal it. When nobody does, everything runs in the order of plain calls: e, f, g. */
+    /* f runs at once. The code after the fork is queued on this worker, where others may steal it.
+     * Without a theft everything runs in the order of plain calls: e, f, g. */
     TEFF_STEAL_CONTINUATION = 0,
-    /* f waits in the queue, where others may steal it, and this turn goes on: e, g, f. */
+    /* f is queued, where other workers may steal it, and this turn continues: e, g, f. */
     TEFF_STEAL_CHILD = 1
 } teff_steal;
 
 typedef struct teff_join { /* zeroed = nothing forked */
-    uint64_t inside[2];
+    uint64_t inside[3];
 } teff_join;
 
-/* teff_fork - let fn(arg) run beside what comes next.
- * in:   join, until teff_join_wait has returned; arg, borrowed as long.
- * runs: in a turn with a stack of its own (see teff_reschedule), and in a part. Elsewhere, and when
- *       memory is out, fn is simply called. The turn may go on in another thread. fn computes, and
- *       may call what teff/sched.h and this header have; it is no turn: a context of the forking
- *       turn is not its to use. */
+/* teff_fork - run fn(arg) in parallel with the code after the fork.
+ * in:   join and arg, borrowed until teff_join_wait has returned.
+ * runs: in a turn with a fiber (see teff_yield), and in a forked part. Elsewhere, and when memory
+ *       is out, fn is called directly. The turn may continue on another thread. fn may call the
+ *       functions of teff/sched.h and of this header. It is not a turn: it must not use the forking
+ *       turn's context. */
 TEFF_API void teff_fork(teff_join *join, teff_steal how, void (*fn)(void *arg), void *arg);
 
-/* teff_join_wait - until all that was forked on join has returned; its effects are seen. Others run
- * on this worker meanwhile, but nothing else of the same grain or process. join is as new then. */
+/* teff_join_wait - wait until all parts forked on join have returned; their writes are visible
+ * then. Other groups run on this worker meanwhile, but nothing else of the same grain or process.
+ * join can be used again.
+ * in:   join, the one passed to teff_fork.
+ * runs: in the turn that forked. */
 TEFF_API void teff_join_wait(teff_join *join);
 
 #ifdef __cplusplus

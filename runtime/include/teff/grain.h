@@ -1,14 +1,16 @@
-/* grain.h - what generated code and grain code need: keys, descriptions of types, calls.
- * Way:     x.proto -> protoc-gen-teff -> x.teff.[ch] -> [this contract] -> grains/
- * Threads: descriptions are constant; a teff_ctx belongs to one turn or one thread. */
+/* grain.h - for the code of grains and of callers: keys, contexts, pending calls, state. The
+ * functions that generated code calls are in generated.h.
+ * Way:     methods, callers -> [grain] -> grains/
+ * Threads: a teff_ctx belongs to one turn or one thread. */
 #ifndef TEFF_GRAIN_H
 #define TEFF_GRAIN_H
 
-#include <errno.h>
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <teff/arena.h>
 #include <teff/error.h>
+#include <teff/limits.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,69 +18,74 @@ extern "C" {
 
 /* ---- keys ------------------------------------------------------------------------------- */
 
+/* The bytes in the order of the text: 00112233-4455-6677-8899-aabbccddeeff begins with 0x00, 0x11
+ * (RFC 9562, section 4: most significant byte first). Windows GUIDs have the bytes of their first
+ * three parts in reverse order and must be converted. */
 typedef struct teff_uuid {
     uint8_t bytes[16];
 } teff_uuid;
 
-typedef enum teff_key_kind {
-    TEFF_KEY_STRING = 1, /* UTF-8, 1 .. TEFF_KEY_MAX bytes */
-    TEFF_KEY_INT64 = 2,
-    TEFF_KEY_UUID = 3,
-    TEFF_KEY_INT64_STRING = 4, /* compound: a number and a name */
-    TEFF_KEY_UUID_STRING = 5
-} teff_key_kind;
-
-#define TEFF_KEY_MAX 1024 /* bytes of a key's text */
-
-/* A grain's key as the caller gives it; text is borrowed. Which members count is told by kind. */
-typedef struct teff_key {
-    teff_key_kind kind;
-    const char *text;
-    int64_t number;
-    teff_uuid uuid;
-} teff_key;
-
 /* ---- contexts --------------------------------------------------------------------------- */
 
-/* Who is calling: a turn of a grain (self->ctx), or a thread outside (teff_silo_ctx,
- * teff_client_ctx). Calls on a turn's context suspend the turn; on a thread's they block it. */
+/* The caller: a turn of a grain (self->ctx), or a thread outside (teff_silo_ctx, teff_client_ctx).
+ * Calls on a turn's context suspend the turn; calls on a thread's context block the thread. */
 typedef struct teff_ctx teff_ctx;
 
 /* teff_error - the text of the last error on this context.
- * out:  "" when there was none; valid until the next call on ctx. */
+ * in:   ctx, borrowed.
+ * out:  "" if there was no error; valid until the next call on ctx.
+ * runs: in ctx's turn or thread. */
 TEFF_API const char *teff_error(const teff_ctx *ctx);
 
-/* teff_fail - end a method with an error and a text: return teff_fail(self->ctx, code, "...").
- * in:   err, not TEFF_OK; fmt as for printf; the text is cut at 511 bytes.
- * out:  err. */
+/* teff_fail - set the error's text; for return teff_fail(self->ctx, code, "...") in a method.
+ * in:   err, not TEFF_OK, your own as TEFF_E_USER(n); fmt as for printf; the text is cut at 511
+ *       bytes. Arguments may be teff_error(ctx): teff_fail(ctx, err, "order: %s", teff_error(ctx)).
+ * out:  err. What a method returns beyond TEFF_E_MAX ends its call as TEFF_E_FAILED.
+ * runs: in ctx's turn or thread.
+ * errs: only err itself. */
 TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teff_alloc, teff_strdup - memory of this turn: zeroed; freed when the method has returned and
- * its answer was copied (on a thread's context: at teff_ctx_reset).
- * out:  never NULL: a process without memory stops. */
+ * its response was copied (on a thread's context: at teff_ctx_reset).
+ * in:   n, bytes. s, borrowed, copied.
+ * out:  never NULL. Over TEFF_TURN_MEMORY_MAX, or when the system is out of memory, the turn ends
+ *       at once: the method does not return, nothing is unwound (its locks and C++ objects are not
+ *       released), and its caller gets TEFF_E_NOMEM. Forked parts are waited for. If the grain has
+ *       state, its activation ends too, because the state may be half changed: its other turns end
+ *       in the same way, on_deactivate is not called, and the next call loads the saved state. On a
+ *       thread's context the process aborts.
+ * runs: in ctx's turn or thread. */
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_ctx_timeout - how long later calls on ctx wait for an answer.
- * in:   ms; 0 = each method's own timeout (30 s unless its option says otherwise). */
+/* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is never
+ * later than the deadline of the turn's own caller; after that a call ends at once as
+ * TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
+ * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
+ * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
 
-/* teff_post - run fn(arg) soon, without waiting for it.
- * in:   ctx, a turn's: fn runs as work of the same grain, never at the same time as a step of its
- *       turns, behind what the grain has queued. A thread's: fn runs on the silo's or client's
- *       workers in no context, one after another with all that was posted so.
- * runs: fn on a worker's stack; it must not wait. Once, unless the silo is closed before.
+/* teff_post - queue a closure, fn(arg), without waiting for it.
+ * in:   ctx, a turn's: fn runs in the grain's group, after the work that is queued there, and never
+ *       at the same time as a turn of the grain. A thread's: fn runs on the silo's or client's
+ *       workers, one after another with all other closures of threads.
+ * runs: fn runs once, on a worker's stack, unless the silo closes before. It must not wait. It must
+ *       not use the turn's context or memory, since the turn may have ended, nor the grain's state,
+ *       which the runtime may move or free between turns. To change the state send the grain a
+ *       message.
  * errs: TEFF_E_NOMEM, TEFF_E_CLOSED: it will not run.
  * from: Orleans ClosureWorkItem. */
 TEFF_API TEFF_MUST_USE teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg);
 
-/* teff_ctx_mark, teff_ctx_forget - what a long loop keeps its memory small with: forget drops the
- * answers and allocations that ctx gave out since mark.
+/* teff_ctx_mark, teff_ctx_forget - limit the memory of a long loop: forget frees all responses and
+ * allocations of ctx since the mark.
  *     teff_mark mark = teff_ctx_mark(ctx);
- *     for (...) { ... calls, answers ...; teff_ctx_forget(ctx, mark); }
- * in:   mark, of this context, in this turn and since its last reset; marks taken since are void.
- * runs: calls started since and still under way are abandoned: their answers are dropped. */
+ *     for (...) { ... calls, responses ...; teff_ctx_forget(ctx, mark); }
+ * in:   mark, of this context, in this turn and since its last reset. forget makes marks that were
+ *       taken after this one invalid.
+ * out:  mark: a value, the position of ctx's memory and calls now.
+ * runs: in ctx's turn or thread. forget abandons pending calls that began after the mark. */
 typedef struct teff_mark {
     void *at[3];
     size_t used;
@@ -87,31 +94,16 @@ typedef struct teff_mark {
 TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
 TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
 
-/* teff_ctx_reset - forget every answer and allocation of a thread's context.
- * in:   ctx, a thread's; on a turn's context it does nothing. Answers got before are gone. */
+/* teff_ctx_reset - free all responses and allocations of a thread's context; abandon its calls.
+ * in:   ctx, a thread's; on a turn's context it does nothing.
+ * runs: on ctx's thread. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);
 
-/* teff_ctx_free - end a thread's context. in: ctx, may be NULL. */
+/* teff_ctx_free - end a thread's context. in: ctx, may be NULL.
+ * runs: on ctx's thread. */
 TEFF_API void teff_ctx_free(teff_ctx *ctx);
 
-/* ---- descriptions, written by protoc-gen-teff ------------------------------------------- */
-
-/* A message type as the runtime handles it. */
-typedef struct teff_message_ops {
-    const ProtobufCMessageDescriptor *desc;
-    /* Deep copy into arena; NULL when memory is out. A NULL string or bytes becomes "" or empty. */
-    ProtobufCMessage *(*copy)(teff_arena *arena, const ProtobufCMessage *src);
-} teff_message_ops;
-
-/* What a generated thunk gets: the activation that runs, seen from this turn. */
-typedef struct teff_grain {
-    teff_ctx *ctx;
-    teff_key key;
-    ProtobufCMessage *state; /* NULL for a type without state */
-    void *user;              /* as given to the type's constructor */
-} teff_grain;
-
-/* why an activation ends */
+/* The reason why an activation ends. */
 typedef enum teff_reason {
     TEFF_REASON_IDLE = 1,      /* not used for the type's idle time */
     TEFF_REASON_STOPPING = 2,  /* its silo leaves the cluster */
@@ -119,152 +111,112 @@ typedef enum teff_reason {
     TEFF_REASON_DUPLICATE = 4  /* another activation of the grain is the registered one */
 } teff_reason;
 
-/* teff_method.flags */
-enum {
-    TEFF_METHOD_READ_ONLY = 1,         /* may run beside other read-only methods */
-    TEFF_METHOD_ALWAYS_INTERLEAVE = 2, /* may run beside anything */
-    TEFF_METHOD_ONE_WAY = 4,           /* returns teff.Void; nobody waits */
-    TEFF_METHOD_IDEMPOTENT = 8 /* the runtime may run it again when the outcome is unknown */
-};
-
-typedef struct teff_method {
-    const char *name; /* full: "words.Word.Add" */
-    uint32_t id;      /* explicit, or hashed from the full name; never 0 */
-    uint32_t flags;
-    uint32_t timeout_ms;         /* 0 = the cluster's default, 30 s */
-    const teff_message_ops *in;  /* NULL for teff.Void */
-    const teff_message_ops *out; /* NULL for teff.Void */
-    /* Calls the user's slot; in and out are NULL for teff.Void; *out is initialised. */
-    teff_err (*invoke)(const teff_grain *grain, const void *methods, const ProtobufCMessage *in,
-                       ProtobufCMessage *out);
-} teff_method;
-
-typedef enum teff_placement {
-    TEFF_PLACE_RANDOM = 0,       /* any silo that hosts the type */
-    TEFF_PLACE_PREFER_LOCAL = 1, /* the caller's silo if it hosts the type, else random */
-    TEFF_PLACE_HASH = 2          /* by the key's hash over the silos that host the type */
-} teff_placement;
-
-enum { TEFF_TYPE_REENTRANT = 1 /* every method may interleave with every other */ };
-
-typedef struct teff_type_info {
-    const char *name; /* full service name: "words.Word" */
-    uint32_t id;      /* hashed from the name; never 0 */
-    uint32_t flags;
-    teff_key_kind key_kind;
-    teff_placement placement;
-    uint32_t idle_ms;           /* deactivate after this long unused; 0 = default, 15 min */
-    uint32_t queue_max;         /* requests that may wait at one activation; 0 = default, 10,000 */
-    uint32_t max_message_bytes; /* of one packed request or reply; 0 = the cluster's limit */
-    const teff_message_ops *state; /* NULL: no state */
-    const teff_method *methods;    /* sorted by id, rising */
-    size_t n_methods;
-    /* Call the user's on_activate / on_deactivate; TEFF_OK when the slot is NULL. */
-    teff_err (*activate)(const teff_grain *grain, const void *methods);
-    teff_err (*deactivate)(const teff_grain *grain, const void *methods, teff_reason why);
-    /* Where those slots are in methods, so that nothing is started to find them NULL; 0: not told.
-     */
-    size_t on_activate_at, on_deactivate_at;
-} teff_type_info;
-
 /* A type with its implementation, ready to be given to a silo. */
 typedef struct teff_grain_type teff_grain_type;
 
-/* teff_grain_type_new - bind an implementation to a type.
- * in:   info, constant; methods, the type's generated struct of slots, and user: both borrowed
- *       for as long as a silo hosts the type.
- * out:  owned by the caller until a silo takes it; NULL when memory is out.
- * from: called by the generated <package>_<service>_type(). */
-TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *methods,
-                                              void *user);
+/* teff_grain_type_free - free a type that no silo took. in: type, may be NULL. runs: any thread. */
 TEFF_API void teff_grain_type_free(teff_grain_type *type);
 
-/* teff_grain_type_priority - the higher the earlier, on silos with TEFF_SCHED_PRIORITY; 0 = as
- * others. Where the scheduler limits what waits (teff_sched_options.waiting_max), requests for
- * grains of the lowest are refused as TEFF_E_OVERLOADED instead of waiting; turns under way go on.
- * in:   type, before a silo takes it. */
+/* teff_grain_type_priority - set the priority of a type's grains, on silos with
+ * TEFF_SCHED_PRIORITY: a higher one runs earlier; default 0. Over teff_sched_options.waiting_max,
+ * queued requests to grains of the lowest priority fail with TEFF_E_OVERLOADED; running turns
+ * continue.
+ * in:   type, before a silo takes it.
+ * runs: any thread. */
 TEFF_API void teff_grain_type_priority(teff_grain_type *type, int8_t priority);
 
-/* ---- calls, used by generated stubs ----------------------------------------------------- */
+/* ---- pending calls ---------------------------------------------------------------------- */
 
-/* A call under way; a value, filled in by <method>_start, good until its context's turn ends, is
- * reset, or forgets it. A zeroed one is "none": awaiting it gives TEFF_E_INVALID. */
+/* A handle to a call, filled in by <method>_async. Valid until the turn ends, teff_ctx_reset,
+ * teff_ctx_forget or teff_drop. A zeroed one is "none". */
 typedef struct teff_call {
     struct teffi_call *impl;
 } teff_call;
 
-/* teff_ask - call a method of a grain and wait for its answer.
- * in:   ctx, the caller. key, of type->key_kind, borrowed. in, borrowed, copied or packed before
- *       the return; NULL for teff.Void.
- * out:  *out, when not NULL and the method returns a message: valid until the turn ends, or
- *       teff_ctx_reset on a thread's context.
- * runs: suspends a turn (other requests enter only as admission allows), blocks a thread. From a
- *       turn, an idle grain of the same silo runs its method at once, inside the caller's turn,
- *       which cannot time out before the method waits or returns.
- * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE (outcome unknown); TEFF_E_OVERLOADED,
- *       TEFF_E_UNAVAILABLE, TEFF_E_TOO_LARGE, TEFF_E_INVALID (not run); TEFF_E_NOT_FOUND,
- *       TEFF_E_UNIMPLEMENTED; what the method returned. teff_error(ctx) has the text.
- * from: Orleans GrainReference; ARCHITECTURE "The way of a call". */
-TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type,
-                                         const teff_key *key, const teff_method *method,
-                                         const ProtobufCMessage *in, ProtobufCMessage **out);
+/* Ends many calls at once, from any thread: see teff_cancel_new. */
+typedef struct teff_cancel teff_cancel;
 
-/* teff_start - as teff_ask, without waiting: pair with teff_await_all and teff_reply.
- * out:  *call, set also on an error (the call then has ended with that error).
- * runs: from a turn, the method may have run until it waits, or returned, before this returns. */
-TEFF_API TEFF_MUST_USE teff_err teff_start(teff_ctx *ctx, const teff_type_info *type,
-                                           const teff_key *key, const teff_method *method,
-                                           const ProtobufCMessage *in, teff_call *call);
-
-/* teff_send - one way: no answer, no error from the grain.
- * runs: as teff_start.
- * errs: what keeps the message from leaving: TEFF_E_INVALID, TEFF_E_TOO_LARGE,
- *       TEFF_E_OVERLOADED, TEFF_E_UNAVAILABLE. */
-TEFF_API TEFF_MUST_USE teff_err teff_send(teff_ctx *ctx, const teff_type_info *type,
-                                          const teff_key *key, const teff_method *method,
-                                          const ProtobufCMessage *in);
+/* Options of one call. Zeroed, except size: the defaults of its method and context. */
+typedef struct teff_call_options {
+    size_t size;         /* sizeof(teff_call_options) */
+    uint32_t timeout_ms; /* as teff_ctx_timeout; 0: that function's value, else the method's */
+    teff_cancel *cancel; /* borrowed until the call has ended; NULL: none */
+} teff_call_options;
 
 /* teff_await_all - wait until each of n calls has ended.
- * in:   calls started on this ctx.
- * out:  TEFF_OK, or the error of the first failed call in the array's order; all have ended. */
+ * in:   calls, begun on this ctx, or none.
+ * out:  nothing: take each response with <method>_await, which then does not wait.
+ * runs: suspends a turn once, blocks a thread.
+ * errs: the error of the first failed call in the array's order, after all have ended;
+ *       TEFF_E_INVALID: that call is none. teff_error(ctx) has the text. */
 TEFF_API TEFF_MUST_USE teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n);
 
-/* teff_reply - the end of a call, awaited first when it has not been.
- * out:  *out as in teff_ask; returns the call's own error, its text in teff_error(ctx). */
-TEFF_API TEFF_MUST_USE teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out);
+/* teff_await_any - wait until one of n calls has ended, with or without an error.
+ * in:   calls, begun on this ctx; none ({0}) is skipped. Set a call to none after its response was
+ *       taken, before the next wait.
+ * out:  *index, the first call in the array's order that has ended.
+ * runs: suspends a turn, blocks a thread; returns at once if one has ended.
+ * errs: TEFF_E_INVALID: all are none. <method>_await returns the call's own error. */
+TEFF_API TEFF_MUST_USE teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n,
+                                               size_t *index);
 
-/* teff_drop - this call's answer is not needed any more: its memory is used again at once, where
- * many calls are under way in one long turn. *call is none then. A call under way is abandoned.
- * in:   call, started on this ctx, or none; not one from before a teff_ctx_forget. */
+/* teff_call_ended - has a call ended?
+ * in:   call, begun on ctx.
+ * out:  true: <method>_await will not wait, or the call is none.
+ * runs: in ctx's turn or thread; does not wait. In a turn the value changes only while it waits. */
+TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
+
+/* teff_ctx_fd - a descriptor for an event loop (poll, epoll, libuv) on the context's own thread.
+ * in:   ctx, a thread's; before the first call whose end the loop waits for.
+ * out:  a non-blocking eventfd, owned by the context, closed by teff_ctx_free. It is readable when
+ *       a call has ended since the last read: read 8 bytes, then test each call with
+ *       teff_call_ended. It may be readable without such a call. -1: a turn's context, or out of
+ *       descriptors.
+ * runs: on ctx's thread. Requests of the thread are written within two milliseconds. */
+TEFF_API int teff_ctx_fd(teff_ctx *ctx);
+
+/* teff_cancel_new - an object that ends all calls begun with it (teff_call_options).
+ * out:  owned; NULL: out of memory.
+ * runs: any thread. */
+TEFF_API teff_cancel *teff_cancel_new(void);
+
+/* teff_cancel_fire - end each pending call that was begun with cancel, as TEFF_E_CANCELLED; a sent
+ * request may run all the same. Later calls with it fail with TEFF_E_CANCELLED and do not run. A
+ * second fire does nothing.
+ * in:   cancel. The silos and clients of its calls must not have been freed.
+ * runs: any thread, also a turn's. Does not wait. */
+TEFF_API void teff_cancel_fire(teff_cancel *cancel);
+
+/* teff_cancel_free - free it. in: cancel, may be NULL; no pending call may use it.
+ * runs: any thread. */
+TEFF_API void teff_cancel_free(teff_cancel *cancel);
+
+/* teff_drop - release a call and its response, to save memory in a long turn; *call becomes none. A
+ * pending call is abandoned. An abandoned call is not cancelled, neither here nor in
+ * teff_ctx_forget, teff_ctx_reset, teff_ctx_free or at the end of a turn or client: its request
+ * still runs if it can start before its deadline.
+ * in:   call, begun on this ctx, or none; not one that teff_ctx_forget has released.
+ * runs: in ctx's turn or thread. */
 TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
 
-/* ---- state, used by generated <service>_save and friends -------------------------------- */
+/* ---- state ------------------------------------------------------------------------------ */
 
-/* teff_state_save - write the running activation's state to the store.
- * runs: in a turn of a type with state; suspends it.
- * errs: TEFF_E_CONFLICT (somebody else wrote: the activation is ended, its next call loads
- *       afresh), TEFF_E_UNKNOWN (likewise), TEFF_E_IO, TEFF_E_TOO_LARGE. */
-TEFF_API TEFF_MUST_USE teff_err teff_state_save(teff_ctx *ctx);
-
-/* teff_state_clear - remove the stored row and empty the state in memory. errs: as above. */
-TEFF_API TEFF_MUST_USE teff_err teff_state_clear(teff_ctx *ctx);
-
-/* teff_state_alloc, teff_state_strdup - memory for fields of the state: lives as long as the
- * state; the runtime reclaims what the state no longer points to between turns.
- * out:  never NULL: a process without memory, or with a state of 64 MiB, stops. */
+/* teff_state_alloc, teff_state_strdup - memory for fields of the state: zeroed, valid as long as
+ * the state points to it. The runtime reclaims the rest when no turn of the grain runs; if turns
+ * overlap all the time, new turns are delayed for that, by at most a second.
+ * in:   s, NULL: as "".
+ * out:  never NULL. Over TEFF_STATE_MEMORY_MAX the turn ends, as described at teff_alloc.
+ * runs: in a turn of a type with state; another turn ends with TEFF_E_INVALID. */
 TEFF_API void *teff_state_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_state_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_deactivate - end this activation when its running turns have returned. */
-TEFF_API void teff_deactivate(teff_ctx *ctx);
+/* teff_state_copy_bytes - a copy of src for the state. in, out, runs: as teff_state_strdup. */
+TEFF_API ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src);
 
-/* ---- errno -------------------------------------------------------------------------------
- * A turn may go on in another thread after a call, and compilers cache &errno across calls. In
- * grain code errno is therefore a call that they may not cache. Other thread-local variables are
- * dead across a call. */
-TEFF_API int *teff_errno(void);
-#undef errno
-#define errno (*teff_errno())
+/* teff_deactivate - end this activation after its running turns have returned.
+ * in:   ctx, of a turn of the activation.
+ * runs: in that turn; does not wait. */
+TEFF_API void teff_deactivate(teff_ctx *ctx);
 
 #ifdef __cplusplus
 }

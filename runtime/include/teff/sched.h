@@ -1,11 +1,13 @@
-/* sched.h - how a silo's or a process system's scheduler is set up, and what it has done.
+/* sched.h - options and counters of a silo's or a process system's scheduler; yield, preemption and
+ * blocking calls.
  * Way:     silo or process options -> [sched] -> runtime/sched -> metrics
  * Threads: options are plain data, read when the scheduler starts; the hooks run on its workers.
- * Source:  the scheduler seeds */
+ * Source:  Go's src/runtime/proc.go; yatp's multilevel queue */
 #ifndef TEFF_SCHED_H
 #define TEFF_SCHED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
 
@@ -13,19 +15,21 @@
 extern "C" {
 #endif
 
-/* Called by the threads that run groups (turns of grains, steps of processes), each for itself; any
- * may be NULL. They must not block, call into teff, or wait for one another. thread: 0, 1, ..., the
- * same in all calls of one thread. In the order of a thread's life:
+/* Each thread that runs groups (turns of grains, steps of processes) calls these hooks; any may be
+ * NULL. They must not block, call into teff, or wait for one another. thread: 0, 1, ..., the same
+ * in all calls of one thread. In the order of a thread's life:
  *
  *     start -> (before -> after)* -> pause -> resume -> (before -> after)* -> ... -> end
  *
- * A turn that waits on its worker's own stack may run others meanwhile: before and after nest. */
+ * before and after nest if a turn without a fiber waits: other groups then run on top of it. */
 typedef struct teff_sched_hooks {
+    size_t size; /* sizeof(teff_sched_hooks) */
     void (*start)(void *arg, uint32_t thread);
-    /* Around each run of a group. group only tells one from another: its memory may be gone. */
+    /* Around each run of a group. group is an identifier only: its memory may be gone. The system
+     * thread, which keeps a silo in its cluster, calls no hooks. */
     void (*before)(void *arg, uint32_t thread, const void *group);
     void (*after)(void *arg, uint32_t thread, const void *group);
-    /* Around its sleep when it has found nothing to do, or was left without a core to use. */
+    /* Around each sleep: the thread has found no work, or has no processor. */
     void (*pause)(void *arg, uint32_t thread);
     void (*resume)(void *arg, uint32_t thread);
     void (*end)(void *arg, uint32_t thread);
@@ -35,97 +39,103 @@ typedef struct teff_sched_hooks {
 enum { TEFF_SCHED_LEVELS = 3 };
 
 typedef enum teff_sched_policy {
-    /* What a turn wakes runs next on its worker; the rest in order of arrival. */
+    /* The group that a turn wakes last runs next on the same worker (LIFO slot); the others run in
+     * order of arrival. */
     TEFF_SCHED_SINGLE = 0,
-    /* The same for what has used little run time lately; what has used more waits in levels that
-     * are picked less often, so that it holds up short work less. */
+    /* The same for groups with little recent run time. Groups with more are queued in levels that
+     * are picked less often, so that they delay short work less. */
     TEFF_SCHED_MULTILEVEL = 1,
-    /* By priority, strictly; what waits may be limited. */
+    /* Strictly by priority; the number of READY groups may be limited (waiting_max). */
     TEFF_SCHED_PRIORITY = 2
 } teff_sched_policy;
 
-typedef struct teff_sched_options { /* zeroed = all defaults */
-    /* Threads at most, those that sit in blocking calls included: 2 .. 10,000; 0 = 10,000. At the
-     * limit what is READY waits until a thread comes back, and the log says so. */
+typedef struct teff_sched_options { /* zeroed, except size = all defaults */
+    size_t size;                    /* sizeof(teff_sched_options) */
+    /* Maximum number of threads, including those in blocking calls: 2 to 10,000; 0 = 10,000. At the
+     * limit READY groups wait until a blocking call returns, and the log says so. Turns that run
+     * long outside of blocking calls get at most about twice as many threads as workers. Unused
+     * threads end after 10 s. */
     uint32_t threads_max;
-    /* Workers at most, when their number is changed at run time: up to 1,024; 0 = as many as there
-     * are at the start. */
+    /* Maximum number of stacks of turns and processes that run or wait: 64 to 1,000,000; 0 =
+     * 32,768. Each takes 64 KiB of address space and as much memory as its turn has touched. Over
+     * it calls fail with TEFF_E_OVERLOADED. Tasks that keep a silo in its cluster have others. */
+    uint32_t stacks_max;
+    /* Maximum number of workers after a change at run time: up to 1,024; 0 = the number at the
+     * start. */
     uint32_t workers_max;
     teff_sched_policy policy;
-    /* Multilevel: from how much run time on a group is of level 1 and of level 2, in microseconds,
-     * rising, up to 1,000,000; 0 = 5,000 and 100,000. Every 10 s half of it is forgotten. */
+    /* Multilevel: the run time from which a group is in level 1 and in level 2, in microseconds,
+     * rising, up to 1,000,000; 0 = 5,000 and 100,000. A group's run time is halved every 10 s. */
     uint32_t level_us[TEFF_SCHED_LEVELS - 1];
-    /* Multilevel: the share of run time that level 0 is to have when the others want more: 50 to
-     * 98; 0 = 80. */
+    /* Multilevel: percentage of run time for level 0 while the other levels want more: 50 to 98;
+     * 0 = 80. */
     uint32_t level0_percent;
-    /* Priority: groups that may wait for a worker; 0 = no limit. Over it the least urgent of them
-     * is evicted: what others asked of it is refused as TEFF_E_OVERLOADED instead of waiting. */
+    /* Priority: maximum number of groups that wait for a worker; 0 = no limit. Over it the least
+     * urgent one is evicted: its requests fail with TEFF_E_OVERLOADED. */
     uint32_t waiting_max;
-    teff_sched_hooks hooks;
+    const teff_sched_hooks *hooks; /* borrowed as these options; NULL = none */
     /* When the scheduler warns in the log; at most one line of each kind a second. */
-    uint32_t turn_warn_ms;  /* a turn runs this long without a pause: up to a day; 0 = 1 s */
-    uint32_t delay_warn_ms; /* a work item waited longer for its turn: up to a day; 0 = 10 s */
-    uint32_t queue_warn;    /* more work items wait at one group; 0 = never */
+    uint32_t turn_warn_ms;  /* a turn runs this long without suspending: up to a day; 0 = 1 s */
+    uint32_t delay_warn_ms; /* a work item was queued longer than this: up to a day; 0 = 10 s */
+    uint32_t queue_warn;    /* one group has more queued work items than this; 0 = never */
 } teff_sched_options;
 
-/* What one worker did since the start. Each is a moment's value, read while it grows. */
+/* Counters of one worker since the start. They are read while they grow. */
 typedef struct teff_sched_worker {
-    uint64_t runs;   /* of groups: the next four together */
-    uint64_t next;   /* taken from the hand-off: what the turn before woke last */
-    uint64_t local;  /* from its own queue */
-    uint64_t global; /* from the queue of all workers */
-    uint64_t stolen; /* straight from another worker */
-    uint64_t steals; /* groups taken from other workers, those that it kept for later included */
-    uint64_t parks, wakes; /* it went to sleep; others woke it because there was work */
-    uint64_t requeues;     /* runs that ended because their share was used up */
-    uint64_t level_ns[TEFF_SCHED_LEVELS]; /* run time by level; with multilevel */
+    uint64_t runs;   /* runs of groups: the sum of the next four */
+    uint64_t next;   /* taken from the LIFO slot: the group that the previous turn woke last */
+    uint64_t local;  /* taken from the worker's own queue */
+    uint64_t global; /* taken from the queue of all workers */
+    uint64_t stolen; /* stolen from another worker and run at once */
+    uint64_t steals; /* groups stolen from other workers, including those queued for later */
+    uint64_t parks, wakes; /* times it parked; times another thread unparked it for work */
+    uint64_t requeues;     /* runs that ended because the quantum was used up */
+    uint64_t level_ns[TEFF_SCHED_LEVELS]; /* multilevel: run time by level */
 } teff_sched_worker;
 
 typedef struct teff_sched_metrics {
-    uint32_t workers;     /* how many of teff_sched_worker there are */
-    uint32_t active;      /* of them: in use now, the first ones */
-    uint32_t threads;     /* started so far, those in blocking calls included */
+    uint32_t workers;     /* number of teff_sched_worker elements */
+    uint32_t active;      /* workers in use now: the first ones of the array */
+    uint32_t threads;     /* threads started so far, including those in blocking calls */
     uint32_t ready;       /* groups in the queue of all workers now */
-    double level0_chance; /* with multilevel: that a pick is of level 0, as adapted by now */
-    uint64_t evicted;     /* with priority: groups, over the limit */
+    double level0_chance; /* multilevel: the current probability that a pick is of level 0 */
+    uint64_t evicted;     /* priority: groups evicted over waiting_max */
 } teff_sched_metrics;
 
-/* teff_reschedule - in a long computation: give way when this turn has run for 10 ms and others
- * wait. Every other call of teff's in a turn (calls of grains, send, receive) does the same.
- * out:  true: others were let in before it returned. Cheap when they need not be: 2 ns.
- * runs: anywhere. Only a turn with a stack of its own can give way: any of a grain's, and that of a
- *       process with TEFF_PROCESS_FIBER; elsewhere it returns false, and the others are served by
- *       another thread. The turn goes on as before: nothing else of its grain or process has run,
- *       but it may go on in another thread. Hold no lock of your own. */
-TEFF_API bool teff_reschedule(void);
+/* teff_yield - for long computations: yield if this turn has run for 10 ms and other groups are
+ * READY. Every other call of teff in a turn (calls of grains, send, receive) does the same.
+ * out:  true: other groups ran before it returned. Takes 2 ns if there is nothing to do.
+ * runs: anywhere. Only a turn with a fiber can yield: every turn of a grain, and of a process with
+ *       TEFF_PROCESS_FIBER. Elsewhere it returns false, and another thread runs the other groups.
+ *       Nothing else of the same grain or process runs meanwhile. The turn may continue on another
+ *       thread, so it must hold no lock. */
+TEFF_API bool teff_yield(void);
 
-/* teff_preemptible_begin, teff_preemptible_end - around a computation that calls nothing: between
- * them the turn is stopped wherever it is when its slice is over and others wait, and goes on
- * later, maybe in another thread. Only plain computation may stand between them: no call of teff's,
- * no lock, no malloc, no system call, nothing thread-local (errno too). They do not nest.
- * runs: anywhere; as for teff_reschedule, only a turn with a stack of its own is stopped, the
- *       others just lose their worker's place. Uses SIGURG and some 4 KiB (with AVX-512) of the
- *       stack. */
 typedef struct teff_preemptible {
     void *turn;
 } teff_preemptible;
 
+/* teff_preemptible_begin, teff_preemptible_end - mark a computation that may be preempted at any
+ * instruction when the turn's time slice is over and other groups are READY. It continues later,
+ * maybe on another thread. Between them only plain computation is allowed: no call of teff, no
+ * lock, no malloc, no system call, nothing thread-local (such as errno). They do not nest. If the
+ * turn waits or ends between them, the process aborts with a line that names the turn.
+ * in:   region, what begin returned.
+ * out:  the argument for end.
+ * runs: anywhere. As for teff_yield, only a turn with a fiber is preempted; a turn without one
+ *       loses its processor to another thread. Uses SIGURG and about 4 KiB (with AVX-512) of the
+ *       stack. */
 TEFF_API teff_preemptible teff_preemptible_begin(void);
 TEFF_API void teff_preemptible_end(teff_preemptible region);
 
-/* teff_blocking_begin, teff_blocking_end - around a call that blocks the thread: a system call, a
- * driver, a lock held for long. The worker's place goes to another thread as soon as something is
- * READY; end gets a place again, waiting for one if need be. They nest.
- * runs: in a turn of a grain, process or engine; elsewhere they do nothing. No call of teff's that
- *       waits may stand between them. A turn that blocks without them is noticed after 10 ms. */
+/* teff_blocking_begin, teff_blocking_end - call them around a call that blocks the thread: a system
+ * call, a driver, a lock that is held for long. Another thread takes over the processor as soon as
+ * a group is READY; end waits until this thread has a processor again. They nest.
+ * runs: in a turn of a grain, process or engine; elsewhere they do nothing. If the turn ends
+ *       between them, or calls a function of teff that waits, the process aborts with a line that
+ *       names the turn. The monitor notices a turn that blocks without them after 10 ms. */
 TEFF_API void teff_blocking_begin(void);
 TEFF_API void teff_blocking_end(void);
-
-/* Takes one line of a report, without its newline; it is gone after the return. */
-typedef void teff_line_fn(void *arg, const char *line);
-
-/* teff_line_print - a teff_line_fn. in: file, a FILE *. */
-TEFF_API void teff_line_print(void *file, const char *line);
 
 #ifdef __cplusplus
 }

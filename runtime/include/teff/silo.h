@@ -1,12 +1,16 @@
-/* silo.h - processes that host grains, and programs that call them.
- * Way:     main -> [silo | client] -> runtime/silo -> everything else
- * Threads: any thread may use a silo or client; a context belongs to one thread. */
+/* silo.h - silos, which host grains, and clients, which call grains from other programs.
+ * Way:     main -> [silo | client] -> grains/silo -> everything else
+ * Threads: any thread may use a silo or client; a context belongs to one thread.
+ * Forks:   a child of fork() must not use or free silos and clients of its parent. It may make its
+ *          own only if the parent had made none; otherwise it may only call exec or _exit. */
 #ifndef TEFF_SILO_H
 #define TEFF_SILO_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
 #include <teff/grain.h>
+#include <teff/log.h>
 #include <teff/process.h>
 #include <teff/sched.h>
 
@@ -19,111 +23,188 @@ typedef struct teff_client teff_client;
 
 #define TEFF_SEEDS_MAX 8
 
-typedef struct teff_silo_options {
-    const char *cluster;   /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
+typedef struct teff_silo_options { /* zeroed, except size = all defaults */
+    size_t size;                   /* sizeof(teff_silo_options) */
+    const char *cluster;           /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
     const char *listen;    /* "host:port", "[v6]:port", port 0 = any; NULL = "127.0.0.1:0" */
     const char *advertise; /* how others reach it; NULL = the bound listen address */
     const char *store;     /* "memory", "sqlite:FILE"; NULL = "memory" (with seeds: the seed's) */
     const char *seeds[TEFF_SEEDS_MAX]; /* "host:port" of running silos, NULL-ended; may be empty */
-    uint32_t workers;                  /* worker threads; 0 = one a core */
-    teff_sched_options sched;          /* how they schedule */
+    uint32_t workers;                  /* worker threads; 0 = one per core that
+                                      * affinity and the cgroup's CPU quota allow */
+    const teff_sched_options *sched;   /* of the silo's scheduler; borrowed; NULL = all defaults */
     const char *tls_cert;              /* PEM file: certificate and key; NULL = no TLS */
-    const char *tls_ca;                /* PEM file: who signs peers' certificates; with tls_cert */
-    int insecure;                      /* listen beyond loopback without TLS */
+    const char *tls_ca;                /* PEM file: the CA of peers' certificates; with tls_cert */
+    int insecure;                      /* allow listening beyond loopback without TLS */
     int silent;                        /* log warnings and errors only */
+    /* Limits in bytes. Over one of them a call fails with TEFF_E_OVERLOADED at once; responses are
+     * not refused. 0 = the default; with the defaults a silo fits a container of 1 GiB. */
+    uint64_t message_bytes_max;    /* all messages queued or running here; 0 = 256 MiB */
+    uint32_t grain_bytes_max;      /* requests queued at one grain; 0 = 16 MiB */
+    uint32_t connection_bytes_max; /* unwritten to one peer; 0 = 64 MiB; responses: twice that */
 } teff_silo_options;
 
-/* teff_silo_new - a silo that is not running yet.
- * in:   opt, borrowed, copied; NULL = all defaults.
- * out:  *silo; on an error NULL, and text (when not NULL, of TEFF_TEXT_MAX bytes) says which
- *       option.
+/* teff_silo_new - make a silo; teff_silo_start starts it.
+ * in:   opt, its strings and sched, borrowed, copied; NULL = all defaults.
+ * out:  *silo; on an error NULL, and text (of TEFF_TEXT_MAX bytes, may be NULL) names the option.
+ * runs: any thread.
  * errs: TEFF_E_INVALID, TEFF_E_NOMEM, TEFF_E_IO. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo,
                                               char *text);
 
-/* teff_silo_host - host a grain type. Before teff_silo_start.
- * in:   type, owned: moves to the silo on success.
- * errs: TEFF_E_EXISTS (same name, or another name with the same id), TEFF_E_INVALID. */
+/* teff_silo_host - host a grain type. Before teff_silo_start. On an error the log says why.
+ * in:   type, owned by the silo on success.
+ * runs: any thread.
+ * errs: TEFF_E_EXISTS (same name, or another name with the same id), TEFF_E_INVALID, TEFF_E_NOMEM
+ *       (memory was out when the type was made). */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type);
 
 /* teff_silo_start - listen, join the cluster, serve. Blocks the thread until the silo is active.
- * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT; the silo may be freed.
- *       text as in teff_silo_new. */
+ * in:   silo, not started. text, as in teff_silo_new.
+ * runs: a thread outside.
+ * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT: only teff_silo_free may
+ *       follow. text says why. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
-/* teff_silo_stop - leave the cluster cleanly: grains move, running calls end, then it closes.
- * in:   timeout_ms, after which the rest is dropped; 0 = 30 s.
- * out:  TEFF_OK, or TEFF_E_TIMEOUT when something had to be dropped. Stopping twice is allowed. */
+/* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
+ * the silo closes. A second stop does nothing.
+ * in:   timeout_ms, after which calls and grains that are left are dropped; 0 = 30 s.
+ * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the process.
+ * errs: only TEFF_E_TIMEOUT: something was dropped. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
 
-/* teff_silo_free - stops it first when it runs. in: may be NULL. Free its contexts before. */
+/* teff_silo_free - free a silo; stop it first if it runs.
+ * in:   silo, may be NULL. Its contexts must have been freed.
+ * runs: a thread outside; blocks it while it stops. */
 TEFF_API void teff_silo_free(teff_silo *silo);
 
-/* teff_silo_address - "host:port" that others reach it by; valid while the silo lives. */
+/* teff_silo_address - the silo's "host:port" for other silos and clients.
+ * in:   silo, started.
+ * out:  borrowed, valid until the silo is freed.
+ * runs: any thread. */
 TEFF_API const char *teff_silo_address(const teff_silo *silo);
 
-/* teff_silo_ctx - a context for the calling thread. out: NULL when memory is out. */
+/* teff_silo_ctx - a context for the calling thread; teff_ctx_free frees it.
+ * in:   silo, serving; it must outlive the context.
+ * out:  NULL: out of memory.
+ * runs: any thread; the context is for one thread at a time. */
 TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
 
-/* teff_silo_processes - processes (teff/process.h) on this silo, run by its workers. Their PIDs are
- * good in the whole cluster: teff_process_send and teff_process_cancel of any silo's system reach
- * them; between two processes messages keep their order.
- * in:   silo, serving; opt as for teff_process_system_new, workers and sched do not count.
- * out:  *system, the silo's: stopping the silo stops it first (cancel events, then by force when
- *       half the time is over); never free it. On an error NULL.
- * errs: TEFF_E_CLOSED (not serving), TEFF_E_EXISTS (asked for twice), TEFF_E_INVALID,
+/* teff_silo_processes - make a process system (teff/process.h) that runs on this silo's workers.
+ * Its PIDs are valid in the whole cluster: teff_process_send and teff_process_cancel of every silo
+ * reach them. Messages between two processes keep their order.
+ * in:   silo, serving; opt as for teff_process_system_new; workers and sched are ignored.
+ * out:  *system, owned by the silo: do not free it. Stopping the silo stops it first (cancel
+ *       events, then by force after half of the timeout). On an error NULL.
+ * runs: any thread.
+ * errs: TEFF_E_CLOSED (not serving), TEFF_E_EXISTS (the silo has one), TEFF_E_INVALID,
  *       TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
                                                     const teff_process_options *opt,
                                                     teff_process_system **system);
 
-/* teff_silo_members - how many silos its view of the cluster holds, itself included. */
+/* teff_silo_members - the number of silos in this silo's view of the cluster, including itself.
+ * in:   silo, borrowed.
+ * out:  0: the silo does not serve.
+ * runs: any thread. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
-/* teff_silo_scale - run on n workers from now on: 1 .. as many as there were at first, or
- * sched.workers_max. A worker too many ends its turn; what it had queued and its timers move to the
- * others.
- * runs: any thread, but not beside teff_silo_start or _stop.
- * errs: TEFF_E_INVALID, TEFF_E_CLOSED (it does not run), TEFF_E_IO (no thread was to be had). */
+/* teff_silo_scale - change the number of workers. A removed worker ends its current turn; its queue
+ * and timers move to the others.
+ * in:   n, 1 to teff_sched_options.workers_max (default: the number at the start).
+ * runs: any thread, but not concurrently with teff_silo_start or _stop.
+ * errs: TEFF_E_INVALID, TEFF_E_CLOSED (not running), TEFF_E_IO (a thread could not start). */
 TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
 
-/* teff_silo_sched - what its scheduler did since the start.
- * out:  *all, when not NULL; workers[0..max); returns how many were written; 0 and zeroes while the
- *       silo does not run.
- * runs: any thread, but not beside teff_silo_start or _stop. */
+/* teff_silo_sched - the scheduler's counters since the start.
+ * in:   all, may be NULL; workers, of max elements.
+ * out:  *all, if not NULL; workers[0..max); returns the number of elements written. While the silo
+ *       does not run: 0 and zeroes.
+ * runs: any thread, but not concurrently with teff_silo_start or _stop. */
 TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
                                 teff_sched_worker *workers, size_t max);
 
-/* teff_silo_dump - what the silo does right now, in lines for people: workers and what each runs
- * and for how long, slots, queues, timers, the grains with the longest queues, calls under way.
+/* teff_silo_dump - report the silo's current activity as lines of text: workers, their turns and
+ * run times, processors, queues, timers, the grains with the longest queues, pending calls.
  * in:   fn(arg, line), for example teff_line_print with a FILE *.
- * runs: any thread, while everything runs; holds nothing up. fn runs on the calling thread. */
+ * runs: any thread, without stopping workers. fn runs on the calling thread. */
 TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
- * in:   argv as given to main (--help lists the options); grain types, NULL-ended.
- * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage. */
+ * in:   argv as given to main (--help lists the options); one or more grain types, NULL-ended.
+ * out:  an exit status: 0 stopped cleanly, 1 failed at run time, 2 wrong usage.
+ * runs: main's thread, until the silo has left. */
 TEFF_API int teff_silo_main(int argc, char **argv, teff_grain_type *type, ...)
     __attribute__((sentinel));
 
-typedef struct teff_client_options {
+/* A program's own command-line option, in addition to those of teff_silo_main. */
+typedef struct teff_silo_option {
+    const char *name;  /* "port" for --port; not the name of an option of teff_silo_main */
+    const char *value; /* its value's name in --help, "N" for --port N; NULL: it takes no value */
+    const char *help;  /* its line in --help */
+    /* Called for each occurrence, in the order of the command line. value stays valid; NULL: the
+     * option takes none. Not TEFF_OK: wrong usage; write the reason to text, of TEFF_TEXT_MAX
+     * bytes. */
+    teff_err (*take)(void *arg, const char *value, char *text);
+} teff_silo_option;
+
+/* The part of a silo program besides its grains; its pointers may be NULL. All functions are called
+ * on main's thread. SIGTERM, SIGINT and SIGUSR1 are blocked there before start is called, and so in
+ * threads that start creates: teff_silo_run() handles these signals. */
+typedef struct teff_silo_program {
+    size_t size;                     /* sizeof(teff_silo_program) */
+    const teff_silo_option *options; /* ended by one without a name */
+    /* Called when the silo serves, before "ready" is printed. It may make threads with contexts
+     * (teff_silo_ctx) and call grains; it must not stop or free the silo. A signal that arrives
+     * meanwhile is handled after start. Not TEFF_OK: the silo leaves, and text, of TEFF_TEXT_MAX
+     * bytes, is printed on standard error; start must clean up, since stop is not called. */
+    teff_err (*start)(void *arg, teff_silo *silo, char *text);
+    /* Called once, if start succeeded, before the silo leaves and while it still serves: joins the
+     * program's threads and frees their contexts. If the cluster has declared the silo dead, calls
+     * may fail here. */
+    void (*stop)(void *arg, teff_silo *silo);
+    void *arg; /* passed to take, start and stop */
+} teff_silo_program;
+
+/* teff_silo_run - teff_silo_main with the program's own options, threads and contexts. To end by
+ * itself, the program sends itself SIGTERM: kill(getpid(), SIGTERM).
+ * in:   program, borrowed; NULL: as teff_silo_main.
+ * out:  as teff_silo_main; 2 also when take fails or program->size is not set, 1 when start fails.
+ * runs: main's thread, until the silo has left.
+ * from: Orleans' UseOrleans beside the host's own services. */
+TEFF_API int teff_silo_run(int argc, char **argv, const teff_silo_program *program,
+                           teff_grain_type *type, ...) __attribute__((sentinel));
+
+typedef struct teff_client_options {      /* zeroed, except size and gateways = all defaults */
+    size_t size;                          /* sizeof(teff_client_options) */
     const char *cluster;                  /* as for silos */
     const char *gateways[TEFF_SEEDS_MAX]; /* "host:port" of silos, NULL-ended; at least one */
     const char *tls_cert, *tls_ca;        /* as for silos */
+    /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */
+    uint64_t message_bytes_max;    /* all queued messages, and responses held; 0 = 256 MiB */
+    uint32_t connection_bytes_max; /* unwritten to the gateway; 0 = 64 MiB */
 } teff_client_options;
 
-/* teff_client_connect - a program that is not a silo becomes able to call grains.
- * runs: blocks until one gateway has taken it or all refused, at most 10 s.
- * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM; text as above. */
+/* teff_client_connect - connect a program that is not a silo to a cluster, so that it can call
+ * grains.
+ * in:   opt and its strings, borrowed, copied. text, of TEFF_TEXT_MAX bytes, may be NULL.
+ * out:  *client, owned; on an error NULL, and text says why.
+ * runs: a thread outside; blocks it until a gateway has accepted or all have refused, at most 10 s.
+ * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 
-/* teff_client_ctx - a context for the calling thread. While a single thread of the client's waits,
- * it reads the answers itself; behind many it leaves what comes next until it waits again, or for
- * three milliseconds. out: NULL when memory is out. */
+/* teff_client_ctx - a context for the calling thread; teff_ctx_free frees it. If only one thread of
+ * the client waits, it reads the connection itself; after a large read it defers the next read
+ * until it waits again, for at most three milliseconds.
+ * in:   client, connected; it must outlive the context.
+ * out:  NULL: out of memory.
+ * runs: any thread; the context is for one thread at a time. */
 TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
 
-/* teff_client_free - leaves the cluster. in: may be NULL. Free its contexts before. */
+/* teff_client_free - disconnect and free a client.
+ * in:   client, may be NULL. Its contexts must have been freed.
+ * runs: a thread outside; waits until its connections are closed. */
 TEFF_API void teff_client_free(teff_client *client);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* teff.h - everything a program that uses teff includes. */
+/* teff.h - includes all public headers. */
 #ifndef TEFF_H
 #define TEFF_H
 #include <teff/arena.h>
@@ -6,7 +6,10 @@
 #include <teff/error.h>
 #include <teff/fork.h>
 #include <teff/grain.h>
+#include <teff/limits.h>
+#include <teff/log.h>
 #include <teff/process.h>
 #include <teff/sched.h>
 #include <teff/silo.h>
+#include <teff/version.h>
 #endif

@@ -32,7 +32,7 @@ static teff_err say(teff_silo *silo)
 int main(void)
 {
     static const greet_greeter_methods methods = {.greet = greet};
-    const teff_silo_options options = {.silent = 1};
+    const teff_silo_options options = {.size = sizeof options, .silent = 1};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo = NULL;
     teff_err err = teff_silo_new(&options, &silo, text);

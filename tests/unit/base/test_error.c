@@ -3,17 +3,12 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 /* cmocka comes after these. */
-#include <cmocka.h>
+#include "test.h"
 
 static void every_error_has_its_name(void **state)
 {
     char previous[32] = "";
-    (void)state;
     assert_string_equal(teff_err_name(TEFF_OK), "TEFF_OK");
     for (int i = TEFF_E_INVALID; i <= TEFF_E_DEADLOCK; i++) {
         const char *name = teff_err_name((teff_err)i);
@@ -27,7 +22,6 @@ static void every_error_has_its_name(void **state)
 
 static void numbers_stay(void **state)
 {
-    (void)state;
     assert_int_equal(TEFF_E_TIMEOUT, 3);
     assert_int_equal(TEFF_E_UNKNOWN, 5);
     assert_int_equal(TEFF_E_CONFLICT, 13);
@@ -37,19 +31,22 @@ static void numbers_stay(void **state)
 
 static void user_errors(void **state)
 {
-    (void)state;
-    assert_string_equal(teff_err_name(TEFF_E_USER), "TEFF_E_USER");
-    assert_string_equal(teff_err_name((teff_err)(TEFF_E_USER + 77)), "TEFF_E_USER");
-    assert_string_equal(teff_err_name(TEFF_E_MAX), "TEFF_E_USER");
+    const char *zero = teff_err_name(TEFF_E_USER), *more = teff_err_name(TEFF_E_USER(77));
+    assert_string_equal(zero, "user error 0");
+    assert_string_equal(more, "user error 77");
+    assert_string_equal(teff_err_name(TEFF_E_MAX), "user error 64535");
+    assert_ptr_equal(teff_err_name(TEFF_E_USER), zero); /* and both stay */
+    assert_string_equal(more, "user error 77");
+    assert_int_equal(TEFF_E_USER(0), TEFF_E_USER);
     assert_string_equal(teff_err_name((teff_err)(TEFF_E_USER - 1)), "TEFF_E_INVALID");
     assert_string_equal(teff_err_name((teff_err)(TEFF_E_MAX + 1)), "TEFF_E_INVALID");
 }
 
 static void unknown_outcomes(void **state)
 {
-    (void)state;
     for (int i = TEFF_OK; i <= TEFF_E_DEADLOCK; i++) {
-        int unknown = i == TEFF_E_TIMEOUT || i == TEFF_E_UNREACHABLE || i == TEFF_E_UNKNOWN;
+        int unknown = i == TEFF_E_TIMEOUT || i == TEFF_E_UNREACHABLE || i == TEFF_E_UNKNOWN ||
+                      i == TEFF_E_CANCELLED;
         assert_int_equal(teff_err_unknown((teff_err)i) != 0, unknown);
     }
 }

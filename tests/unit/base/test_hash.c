@@ -3,16 +3,11 @@
 #include "base/hash.h"
 
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 /* cmocka comes after these. */
-#include <cmocka.h>
+#include "test.h"
 
 static void fixed_values(void **state)
 {
-    (void)state;
     assert_int_equal(teffi_hash64("", 0, 0), 0xf52a15e9a9b5e89bu);
     assert_int_equal(teffi_hash64("a", 1, 0), 0x62247e5c0ecf73bu);
     assert_int_equal(teffi_hash64("words/teff", 10, 7), 0xc254b691dba78759u);
@@ -21,21 +16,18 @@ static void fixed_values(void **state)
 
 static void a_word_is_its_bytes(void **state)
 {
-    (void)state;
     for (uint64_t word = 1, seed = 0; seed < 64; word *= 0x9e3779b97f4a7c15u, seed++)
         assert_true(teffi_hash64_word(word, seed) == teffi_hash64(&word, sizeof word, seed));
 }
 
 static void nothing_has_no_address(void **state)
 {
-    (void)state;
     assert_int_equal(teffi_hash64(NULL, 0, 5), teffi_hash64("x", 0, 5));
 }
 
 static void every_bit_counts(void **state)
 {
     unsigned char data[40] = {0};
-    (void)state;
     for (size_t n = 1; n <= sizeof data; n++) {
         uint64_t plain = teffi_hash64(data, n, 3);
         assert_int_not_equal(plain, teffi_hash64(data, n - 1, 3));
@@ -52,7 +44,6 @@ static void every_bit_counts(void **state)
 static void where_it_lies_does_not_matter(void **state)
 {
     char data[64];
-    (void)state;
     for (size_t at = 0; at < 16; at++) {
         memcpy(data + at, "0123456789abcdef0123456789", 26);
         assert_int_equal(teffi_hash64(data + at, 26, 1), 0x7142419212777c14u);
@@ -64,7 +55,6 @@ static void spread(void **state)
 {
     enum { BUCKETS = 64, N = 64 * 1000 };
     unsigned count[BUCKETS] = {0};
-    (void)state;
     for (uint64_t i = 0; i < N; i++)
         count[teffi_hash64(&i, sizeof i, 0) >> 58]++;
     for (size_t i = 0; i < BUCKETS; i++)
@@ -73,7 +63,6 @@ static void spread(void **state)
 
 static void mix_is_a_bijection_on_samples(void **state)
 {
-    (void)state;
     assert_int_equal(teffi_mix64(0), 0);
     for (uint64_t i = 1; i < 5000; i++)
         assert_true(teffi_mix64(i) != teffi_mix64(i - 1) && teffi_mix64(i) != 0);

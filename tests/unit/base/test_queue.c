@@ -1,12 +1,8 @@
 /* test_queue.c - the plain FIFO. */
 #include "base/queue.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 /* cmocka comes after these. */
-#include <cmocka.h>
+#include "test.h"
 
 typedef struct item {
     int number;
@@ -31,7 +27,6 @@ static void first_in_first_out(void **state)
 {
     teffi_queue q = {0};
     item items[5];
-    (void)state;
     for (int round = 0; round < 3; round++) {
         assert_null(teffi_queue_pop(&q));
         push_all(&q, items, 0, 5);
@@ -47,7 +42,6 @@ static void popped_nodes_can_go_back(void **state)
 {
     teffi_queue q = {0};
     item items[3];
-    (void)state;
     push_all(&q, items, 0, 3);
     for (int i = 0; i < 10; i++) {
         teffi_qnode *node = teffi_queue_pop(&q);
@@ -64,7 +58,6 @@ static void move_appends(void **state)
 {
     teffi_queue a = {0}, b = {0};
     item items[6];
-    (void)state;
     teffi_queue_move(&a, &b);
     assert_null(a.head);
     push_all(&b, items, 0, 2);

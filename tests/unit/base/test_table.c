@@ -2,12 +2,8 @@
 #include "base/table.h"
 
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 /* cmocka comes after these. */
-#include <cmocka.h>
+#include "test.h"
 
 enum { N = 2000 };
 
@@ -49,7 +45,6 @@ static void empty_tables(void **state)
     teffi_table t = {0};
     teffi_tnode *next = NULL;
     size_t at = 0;
-    (void)state;
     assert_null(teffi_table_first(&t, 5));
     assert_null(teffi_table_each(&t, &at, &next));
     teffi_table_fini(&t);
@@ -58,7 +53,6 @@ static void empty_tables(void **state)
 static void all_are_found(void **state)
 {
     teffi_table t = {0};
-    (void)state;
     fill(&t);
     for (unsigned i = 0; i < N; i++)
         assert_ptr_equal(find(&t, i), &items[i]);
@@ -70,7 +64,6 @@ static void one_hash_only(void **state)
 {
     teffi_table t = {0};
     unsigned found = 0;
-    (void)state;
     fill(&t);
     for (teffi_tnode *n = teffi_table_first(&t, hash_of(3)); n; n = teffi_table_next(n)) {
         assert_int_equal(n->hash, hash_of(3));
@@ -83,7 +76,6 @@ static void one_hash_only(void **state)
 static void taken_out(void **state)
 {
     teffi_table t = {0};
-    (void)state;
     fill(&t);
     for (unsigned i = 0; i < N; i += 3)
         teffi_table_del(&t, &items[i].node);
@@ -104,7 +96,6 @@ static void walk(void **state)
     teffi_table t = {0};
     teffi_tnode *next = NULL, *n;
     size_t at = 0, met = 0;
-    (void)state;
     fill(&t);
     while ((n = teffi_table_each(&t, &at, &next))) {
         ((item *)n)->seen++;

@@ -2,12 +2,8 @@
 #include "base/utf8.h"
 
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 /* cmocka comes after these. */
-#include <cmocka.h>
+#include "test.h"
 
 enum { LAST = 0x10ffff };
 
@@ -33,7 +29,6 @@ static size_t shortest(uint32_t c)
 static void every_code_point(void **state)
 {
     uint8_t text[4];
-    (void)state;
     for (uint32_t c = 0; c <= LAST; c++) {
         bool surrogate = c >= 0xd800 && c <= 0xdfff;
         if (teffi_utf8_valid(text, encode(c, shortest(c), text)) == surrogate)
@@ -44,7 +39,6 @@ static void every_code_point(void **state)
 static void longer_forms(void **state)
 {
     uint8_t text[4];
-    (void)state;
     for (uint32_t c = 0; c < 0x10000; c++)
         for (size_t len = shortest(c) + 1; len <= 4; len++)
             if (teffi_utf8_valid(text, encode(c, len, text)))
@@ -53,7 +47,6 @@ static void longer_forms(void **state)
 
 static void past_the_end_of_unicode(void **state)
 {
-    (void)state;
     assert_true(valid("\xf4\x8f\xbf\xbf"));
     assert_false(valid("\xf4\x90\x80\x80"));
     for (int lead = 0xf5; lead <= 0xff; lead++) {
@@ -66,7 +59,6 @@ static void past_the_end_of_unicode(void **state)
 static void cut_and_stray(void **state)
 {
     static const char *const whole[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x8c\xbe"};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         const uint8_t *text = (const uint8_t *)whole[i];
         size_t len = strlen(whole[i]);
@@ -85,7 +77,6 @@ static void cut_and_stray(void **state)
 
 static void plain_text(void **state)
 {
-    (void)state;
     assert_true(teffi_utf8_valid(NULL, 0));
     assert_true(valid("teff \xe1\x8c\xa4\xe1\x8d\x8d"));
     assert_true(teffi_utf8_valid((const uint8_t *)"a\0b", 3));

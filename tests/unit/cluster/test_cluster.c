@@ -10,7 +10,6 @@ static lab *l;
 
 static int close_lab(void **state)
 {
-    (void)state;
     lab_close(l);
     return 0;
 }
@@ -30,28 +29,24 @@ static void calls_work_from_each(void)
 
 static void one_silo_serves(void **state)
 {
-    (void)state;
     l = lab_open(1);
     calls_work_from_each();
 }
 
 static void two_silos_around_a_file_serve(void **state)
 {
-    (void)state;
     l = lab_open(2);
     calls_work_from_each();
 }
 
 static void three_silos_around_a_file_serve(void **state)
 {
-    (void)state;
     l = lab_open(3);
     calls_work_from_each();
 }
 
 static void three_silos_by_seed_serve(void **state)
 {
-    (void)state;
     l = lab_open_seeded(3);
     calls_work_from_each();
 }
@@ -59,9 +54,8 @@ static void three_silos_by_seed_serve(void **state)
 static void silos_on_ipv6_serve(void **state)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_silo_options opt = {.silent = 1, .listen = "[::1]:0", .workers = 2};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .listen = "[::1]:0", .workers = 2};
     lab_number *out;
-    (void)state;
     l = calloc(1, sizeof *l);
     assert_non_null(l);
     lab_fresh_store(l->store);
@@ -100,7 +94,8 @@ static void *add_to_each(void *arg)
     teff_call calls[50];
     for (int i = 0; i < KEYS && !c->err; i += 50) {
         for (int k = 0; k < 50 && !c->err; k++)
-            c->err = lab_single_add_start(c->ctx, c->first + i + k, lab_number(.n = 1), &calls[k]);
+            c->err =
+                lab_single_add_async(c->ctx, c->first + i + k, lab_number(.n = 1), NULL, &calls[k]);
         if (!c->err)
             c->err = teff_await_all(c->ctx, calls, 50);
         if (c->err)
@@ -130,7 +125,6 @@ static void first_calls_from_everywhere(int first)
 static void concurrent_first_calls_make_one_activation(void **state)
 {
     enum { ROUNDS = 4 };
-    (void)state;
     l = lab_open(3);
     for (int round = 0; round < ROUNDS; round++)
         first_calls_from_everywhere(round * KEYS);
@@ -146,7 +140,6 @@ static void placements_do_what_they_say(void **state)
     int here[3] = {0};
     lab_text *out;
     char key[40], first[300];
-    (void)state;
     l = lab_open(3);
     for (int i = 0; i < 60; i++) {
         teff_ctx *ctx = l->ctx[i % 3];
@@ -160,12 +153,12 @@ static void placements_do_what_they_say(void **state)
             here[s] += strcmp(first, teff_silo_address(l->silos[s])) == 0;
     }
     for (int s = 0; s < 3; s++)
-        assert_true(here[s] >= 5); /* 20 each on the average */
+        assert_true(here[s] >= 3); /* 20 each on the average; fewer: a chance of 4 in 10^8 */
 }
 
 static teff_silo *rare_silo(lab_record *record, const char *store)
 {
-    teff_silo_options opt = {.silent = 1, .store = store};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_OK);
@@ -181,7 +174,6 @@ static void types_may_live_on_some_silos_only(void **state)
     lab_text *out;
     lab_number *n;
     char key[40];
-    (void)state;
     l = lab_open(2);
     lab_fails(l->ctx[0], lab_rare_where(l->ctx[0], "r", &out), TEFF_E_NOT_FOUND);
     teff_silo *only = rare_silo(&l->record, l->store);
@@ -272,13 +264,11 @@ static void come_and_go_under_load(lab *with, int times)
 
 static void joining_and_leaving_lose_no_call(void **state)
 {
-    (void)state;
     come_and_go_under_load(lab_open(3), 20);
 }
 
 static void joining_and_leaving_by_seed_lose_no_call(void **state)
 {
-    (void)state;
     come_and_go_under_load(lab_open_seeded(3), 10);
 }
 
@@ -288,7 +278,6 @@ static void a_client_changes_its_gateway(void **state)
     _Atomic bool stop = false;
     load loads[2];
     int64_t calls = 0;
-    (void)state;
     l = lab_open(3);
     teff_client *client = lab_client(l, (const int[]){1, 2, -1});
     for (int i = 0; i < 2; i++)
@@ -319,13 +308,13 @@ static void a_restart_on_the_same_address_is_another_incarnation(void **state)
     teff_silo *silo;
     uint32_t last = 0;
     lab_number *out;
-    (void)state;
     l = lab_open(2);
     snprintf(address, sizeof address, "%s", teff_silo_address(l->silos[1]));
     last = l->silos[1]->node.id.incarnation;
     assert_int_equal(lab_remove(l, 1), TEFF_OK);
     for (int i = 0; i < 5; i++) {
-        teff_silo_options opt = {.silent = 1, .store = l->store, .listen = address};
+        teff_silo_options opt = {
+            .size = sizeof opt, .silent = 1, .store = l->store, .listen = address};
         if (start_on(&opt, &silo, text))
             fail_msg("restart %d: %s", i, text);
         assert_true(silo->node.id.incarnation > last);
@@ -342,11 +331,10 @@ static void a_restart_on_the_same_address_is_another_incarnation(void **state)
 static void another_cluster_is_refused(void **state)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_silo_options opt = {.silent = 1, .cluster = "other"};
-    teff_client_options client_opt = {.cluster = "other"};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .cluster = "other"};
+    teff_client_options client_opt = {.size = sizeof client_opt, .cluster = "other"};
     teff_silo *silo;
     teff_client *client;
-    (void)state;
     l = lab_open(1);
     opt.seeds[0] = client_opt.gateways[0] = teff_silo_address(l->silos[0]);
     assert_int_equal(start_on(&opt, &silo, text), TEFF_E_REFUSED);
@@ -363,9 +351,9 @@ static void clusters_may_share_a_file(void **state)
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     lab_number *out;
-    (void)state;
     l = lab_open(2);
-    teff_silo_options opt = {.silent = 1, .cluster = "other", .store = l->store};
+    teff_silo_options opt = {
+        .size = sizeof opt, .silent = 1, .cluster = "other", .store = l->store};
     if (start_on(&opt, &silo, text))
         fail_msg("%s", text);
     teff_ctx *ctx = teff_silo_ctx(silo);
@@ -380,10 +368,9 @@ static void clusters_may_share_a_file(void **state)
 
 static void a_client_without_a_gateway_says_so(void **state)
 {
-    teff_client_options opt = {.gateways = {"127.0.0.1:1"}};
+    teff_client_options opt = {.size = sizeof opt, .gateways = {"127.0.0.1:1"}};
     char text[TEFF_TEXT_MAX] = "";
     teff_client *client;
-    (void)state;
     l = lab_open(1);
     assert_int_equal(teff_client_connect(&opt, &client, text), TEFF_E_UNREACHABLE);
     assert_null(client);

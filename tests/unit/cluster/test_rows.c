@@ -1,10 +1,14 @@
 /* test_rows.c - membership's rows: written and read, and a store whose contents are not as
  * expected. */
+#include <pthread.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cluster.pb-c.h"
+#include "cluster/membership.h"
 #include "cluster/rows.h"
+#include "node/ask.h"
 #include "lab.h"
 
 /* A running silo gives a node with a store; the rows of cluster "dev" are its own. */
@@ -13,7 +17,6 @@ static teff_ctx *ctx;
 
 static int setup(void **state)
 {
-    (void)state;
     l = lab_open(1);
     ctx = l->ctx[0];
     return 0;
@@ -21,7 +24,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     lab_close(l);
     return 0;
 }
@@ -33,12 +35,17 @@ static teffi_bytes key(const char *rest)
     return (teffi_bytes){bytes, (size_t)n};
 }
 
-static void put(const char *rest, const void *data, size_t len)
+static void put_in(const char *table, const char *rest, const void *data, size_t len)
 {
-    teffi_row row = {.table = "membership", .key = key(rest), .value = {data, len}, .any = true};
+    teffi_row row = {.table = table, .key = key(rest), .value = {data, len}, .any = true};
     teffi_store_op op = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
     lab_ok(ctx, teffi_ctx_store(ctx, &op));
+}
+
+static void put(const char *rest, const void *data, size_t len)
+{
+    put_in("membership", rest, data, len);
 }
 
 static void take_out(const char *rest)
@@ -67,7 +74,6 @@ static void what_was_written_is_read(void **state)
 {
     static uint32_t types[] = {4, 9};
     teffi_rows rows, again;
-    (void)state;
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     assert_int_equal(rows.n, 1);
     assert_true(teffi_node_is(rows.rows[0].member.node, l->silos[0]->node.id));
@@ -94,7 +100,6 @@ static void what_was_written_is_read(void **state)
 static void changes_are_in_one_order(void **state)
 {
     teffi_rows a, b;
-    (void)state;
     lab_ok(ctx, teffi_rows_read(ctx, &a));
     lab_ok(ctx, teffi_rows_read(ctx, &b));
     teffi_member_row one = {.member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0}};
@@ -106,117 +111,304 @@ static void changes_are_in_one_order(void **state)
     lab_ok(ctx, teffi_rows_write(ctx, &b, &two, 1));
 }
 
-static void malformed(void)
+/* One row beside the silo's own, which is no member's: it counts as a dead silo's. */
+static void skipped(void)
 {
     teffi_rows rows;
-    lab_fails(ctx, teffi_rows_read(ctx, &rows), TEFF_E_MALFORMED);
-    assert_non_null(strstr(teff_error(ctx), "membership"));
-    assert_non_null(strstr(teff_error(ctx), "dev"));
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    assert_int_equal(rows.junk, 1);
+    for (size_t i = 0; i < rows.n; i++)
+        assert_true(rows.rows[i].dead !=
+                    teffi_node_is(rows.rows[i].member.node, l->silos[0]->node.id));
+    teffi_view *view = teffi_rows_view(ctx, &rows);
+    assert_int_equal(view->n_members, 1);
+    teffi_view_unref(view);
 }
 
-static void rows_that_are_no_members_are_told(void **state)
+static void rows_that_are_no_members_are_skipped(void **state)
 {
     static const uint8_t junk[] = {0xff, 0xff, 0xff, 0x01};
     char long_address[300];
     teffi_rows rows;
-    (void)state;
     memset(long_address, 'a', sizeof long_address);
     memcpy(long_address + 290, ":1", 3);
     put("m00000001", junk, sizeof junk);
-    malformed();
+    skipped();
     put("m00000001", "", 0);
-    malformed();
+    skipped();
     put_member("m00000001", 0x80000001u, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE); /* a client */
-    malformed();
+    skipped();
     put_member("m00000001", 1, 0, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, "no port", TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, "", TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, long_address, TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, "h:1", TEFF__CLUSTER__STATUS__NONE);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, "h:1", 99);
-    malformed();
+    skipped();
     put_member("m00000001", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     assert_int_equal(rows.n, 2);
+    assert_int_equal(rows.junk, 0);
 }
 
 /* A row under another silo's key would let one silo speak for another. */
-static void a_row_under_a_foreign_key_is_told(void **state)
+static void a_row_under_a_foreign_key_is_skipped(void **state)
 {
-    (void)state;
-    put_member("m00000002", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
-    take_out("m00000002");
-    put_member("x", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
-    malformed();
-    take_out("x");
+    static const char *const keys[] = {"m00000002", "x", "", "m0000001", "m0000000g"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        put_member(keys[i], 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
+        skipped();
+        take_out(keys[i]);
+    }
 }
 
-/* Damage does not take a running silo down: it goes on with the view it has, and heals. */
-static void a_running_silo_survives_damage(void **state)
+/* Without the table's version views have no order: this one is not passed over. */
+static void a_damaged_version_row_is_told(void **state)
 {
     static const uint8_t junk[] = {0xff};
-    lab_number *out;
-    teff_silo *silo;
-    char text[TEFF_TEXT_MAX] = "";
-    (void)state;
-    lab *two = lab_open(2);
-    lab *before = l;
-    l = two;
-    ctx = two->ctx[0];
-    put("m00000001", junk, sizeof junk);
-    malformed();
-    teff_silo_options opt = {.silent = 1, .store = two->store};
-    assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_OK);
-    assert_int_equal(teff_silo_start(silo, text), TEFF_E_MALFORMED);
-    assert_non_null(strstr(text, "membership"));
-    teff_silo_free(silo);
-    lab_ok(ctx, lab_account_add(ctx, "a", lab_number(.n = 1), &out));
-    take_out("m00000001");
-    lab_add(two);
-    lab_until(teff_silo_members(two->silos[0]) == 3);
-    ctx = before->ctx[0];
-    l = before;
-    lab_close(two);
+    teffi_rows rows;
+    uint64_t version;
+    put("v", junk, sizeof junk);
+    lab_fails(ctx, teffi_rows_read(ctx, &rows), TEFF_E_MALFORMED);
+    assert_non_null(strstr(teff_error(ctx), "version row of cluster dev"));
+    lab_fails(ctx, teffi_rows_version(ctx, &version), TEFF_E_MALFORMED);
+    put("v", "", 0);
 }
 
-/* Silos on any free port leave a tombstone each: only the newest are kept. */
+static teff_silo *start_with(const teff_silo_options *opt)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo;
+    assert_int_equal(teff_silo_new(opt, &silo, text), TEFF_OK);
+    if (teff_silo_start(silo, text))
+        fail_msg("%s", text);
+    return silo;
+}
+
+static teff_silo *start_at(const char *store, const char *address)
+{
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store, .listen = address};
+    return start_with(&opt);
+}
+
+static void does_not_start(const char *store, const char *says)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo;
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store};
+    assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_OK);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_E_MALFORMED);
+    if (!strstr(text, store) || !strstr(text, says))
+        fail_msg("\"%s\" does not name %s, or say %s", text, store, says);
+    teff_silo_free(silo);
+}
+
+/* As an operator does it. */
+static void remove_members(const char *store)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(store + strlen("sqlite:"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db,
+                                  "DELETE FROM rows WHERE tab IN ('membership', 'alive') AND "
+                                  "hex(substr(key, 1, 4)) = '64657600'", /* dev\0 */
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_true(sqlite3_changes(db) >= 2);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* What the text tells to do helps. */
+static void a_silo_starts_when_a_damaged_version_row_is_removed(void **state)
+{
+    static const uint8_t junk[] = {0xff};
+    char store[512];
+    lab_fresh_store(store);
+    teff_silo *silo = start_at(store, "127.0.0.1:0");
+    ctx = teff_silo_ctx(silo);
+    put("v", junk, sizeof junk);
+    does_not_start(store, "remove the rows of tables membership and alive");
+    teff_ctx_free(ctx);
+    ctx = l->ctx[0];
+    (void)teff_silo_stop(silo, 1);
+    teff_silo_free(silo);
+    does_not_start(store, "remove the rows of tables membership and alive");
+    remove_members(store);
+    silo = start_at(store, "127.0.0.1:0");
+    assert_int_equal(teff_silo_members(silo), 1);
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    teff_silo_free(silo);
+    lab_drop_store(store);
+}
+
+/* Others' rows and its own, in both tables. */
+static void a_silo_starts_whatever_rows_hold(void **state)
+{
+    static const uint8_t junk[] = {0xff};
+    char own[20], address[TEFFI_ADDRESS_MAX + 1];
+    lab_number *out;
+    lab *two = lab_open(2);
+    ctx = two->ctx[0];
+    int added = lab_add(two); /* for an address */
+    uint32_t id = two->silos[added]->node.id.silo;
+    snprintf(address, sizeof address, "%s", teff_silo_address(two->silos[added]));
+    snprintf(own, sizeof own, "m%08x", id);
+    assert_int_equal(lab_remove(two, added), TEFF_OK);
+    put("m00000001", junk, sizeof junk);
+    put("nonsense", junk, sizeof junk);
+    put(own, junk, sizeof junk);
+    put_in("alive", own, junk, sizeof junk);
+    put_in("alive", "m00000001", junk, sizeof junk);
+    teff_silo *silo = start_at(two->store, address);
+    assert_int_equal(silo->node.id.silo, id);
+    lab_until(teff_silo_members(two->silos[0]) == 3);
+    assert_int_equal(teff_silo_members(silo), 3);
+    lab_ok(ctx, lab_account_add(ctx, "a", lab_number(.n = 1), &out));
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    teff_silo_free(silo);
+    lab_close(two);
+    ctx = l->ctx[0];
+}
+
+/* ---- many rows ---- */
+
+enum { MANY = 1234, CHANGES = 60 };
+
+static void change_first_and_last(teff_ctx *mine, uint32_t incarnation)
+{
+    teffi_rows rows;
+    teff_err err = TEFF_E_CONFLICT;
+    teffi_member_row changed[2];
+    while (err == TEFF_E_CONFLICT) {
+        lab_ok(mine, teffi_rows_read(mine, &rows));
+        changed[0] = rows.rows[0];
+        changed[1] = rows.rows[MANY - 1];
+        changed[0].member.node.incarnation = changed[1].member.node.incarnation = incarnation;
+        err = teffi_rows_write(mine, &rows, changed, 2);
+    }
+    lab_ok(mine, err);
+}
+
+static void *change_often(void *arg)
+{
+    for (uint32_t i = 0; i < CHANGES; i++) {
+        change_first_and_last(arg, i + 2);
+        teff_ctx_reset(arg);
+    }
+    return NULL;
+}
+
+/* A thousand are not the end, and what is read in pieces is of one version. */
+static void a_table_of_many_rows_is_read_whole(void **state)
+{
+    pthread_t thread;
+    teffi_rows rows;
+    char rest[20];
+    for (uint32_t i = 1; i <= MANY; i++) {
+        snprintf(rest, sizeof rest, "m%08x", i);
+        put_member(rest, i, 1, "h:1", TEFF__CLUSTER__STATUS__DEAD);
+    }
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    assert_int_equal(rows.n, MANY + 1);
+    assert_int_equal(rows.junk, 0);
+    uint64_t last = rows.version + CHANGES;
+    teff_ctx *other = teff_silo_ctx(l->silos[0]);
+    assert_int_equal(pthread_create(&thread, NULL, change_often, other), 0);
+    while (rows.version < last) {
+        teff_ctx_reset(ctx);
+        teff_err err = teffi_rows_read(ctx, &rows);
+        if (err != TEFF_E_TIMEOUT) { /* it changed too often for us */
+            lab_ok(ctx, err);
+            assert_int_equal(rows.n, MANY + 1);
+            assert_int_equal(rows.rows[0].member.node.incarnation,
+                             rows.rows[MANY - 1].member.node.incarnation);
+        }
+    }
+    pthread_join(thread, NULL);
+    teff_ctx_free(other);
+}
+
+/* ---- silos that are gone ---- */
+
+static size_t alive_rows(void)
+{
+    teffi_row row = {.table = "alive", .key = key("")};
+    teffi_store_op op = {.kind = TEFFI_STORE_SCAN,
+                         .rows = &row,
+                         .n_rows = 1,
+                         .to = key("n"),
+                         .limit = 500,
+                         .arena = &ctx->arena};
+    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    return op.n_found;
+}
+
+static void put_alive(const char *rest, uint32_t incarnation)
+{
+    Teff__Cluster__AliveRow m = TEFF__CLUSTER__ALIVE_ROW__INIT;
+    uint8_t data[20];
+    m.incarnation = incarnation;
+    put_in("alive", rest, data, protobuf_c_message_pack(&m.base, data));
+}
+
+/* Silos on any free port leave a tombstone each: only the newest are kept, and of silos that left
+ * no figure. Their incarnations are not used again. */
 static void old_tombstones_are_forgotten(void **state)
 {
-    enum { DEAD = 60, KEPT_MAX = TEFFI_TOMBSTONES_MAX + 1 };
+    enum { DEAD = 60, KEPT_MAX = TEFFI_TOMBSTONES_MAX + 1, LATE = 0x70000000 };
     teffi_rows rows;
     char rest[20];
     size_t dead = 0;
-    (void)state;
     lab *two = lab_open(2);
     ctx = two->ctx[0];
     for (uint32_t i = 1; i <= DEAD; i++) {
         snprintf(rest, sizeof rest, "m%08x", i);
-        put_member(rest, i, 1000 + i, "h:1", TEFF__CLUSTER__STATUS__DEAD);
+        put_member(rest, i, LATE + i, "h:1", TEFF__CLUSTER__STATUS__DEAD);
+        put_alive(rest, LATE + i);
     }
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(lab_remove(two, lab_add(two)), TEFF_OK);
+    for (int i = 0; i < 3; i++) {
+        int added = lab_add(two);
+        assert_int_equal(lab_remove(two, added), TEFF_OK);
+    }
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
-    for (size_t i = 0; i < rows.n; i++) {
+    for (size_t i = 0; i < rows.n; i++)
         dead += rows.rows[i].dead;
-        if (rows.rows[i].member.node.silo <= DEAD)
-            assert_true(rows.rows[i].member.node.incarnation > 1000 + DEAD - KEPT_MAX);
-    }
     assert_in_range(dead, 1, KEPT_MAX);
+    assert_in_range(alive_rows(), 2, KEPT_MAX + 2);
+    assert_true(rows.forgotten > LATE);
+    int added = lab_add(two);
+    assert_true(two->silos[added]->node.id.incarnation > rows.forgotten);
     lab_close(two);
     ctx = l->ctx[0];
+}
+
+/* Declared dead, and the row is deleted before it looks: it is in no view any more. */
+static void a_silo_whose_row_is_deleted_learns_that_it_is_dead(void **state)
+{
+    teffi_rows rows;
+    lab *two = lab_open(2);
+    teffi_node *node = &two->silos[1]->node;
+    lab_ok(two->ctx[0], teffi_rows_read(two->ctx[0], &rows));
+    for (size_t i = 0; i < rows.n; i++)
+        if (teffi_node_is(rows.rows[i].member.node, node->id)) {
+            teffi_member_row gone = rows.rows[i];
+            gone.dead = gone.forget = true;
+            lab_ok(two->ctx[0], teffi_rows_write(two->ctx[0], &rows, &gone, 1));
+        }
+    assert_false(node->membership->ousted);
+    lab_ok(two->ctx[1], teffi_membership_refresh(two->ctx[1], 0));
+    assert_true(node->membership->ousted);
+    lab_close(two);
 }
 
 static void alive_figures_are_of_one_incarnation(void **state)
 {
     uint64_t figure;
     teffi_node_id id = l->silos[0]->node.id;
-    (void)state;
     lab_ok(ctx, teffi_alive_write(ctx, 12345));
     lab_ok(ctx, teffi_alive_read(ctx, id, &figure));
     assert_true(figure >= 12345);
@@ -226,6 +418,151 @@ static void alive_figures_are_of_one_incarnation(void **state)
     id.silo++;
     lab_ok(ctx, teffi_alive_read(ctx, id, &figure));
     assert_int_equal(figure, 0);
+    /* Only of that one it is removed. */
+    id = l->silos[0]->node.id;
+    lab_ok(ctx, teffi_alive_forget(ctx, (teffi_node_id){id.silo, id.incarnation + 1}));
+    assert_int_equal(alive_rows(), 1);
+    lab_ok(ctx, teffi_alive_forget(ctx, id));
+}
+
+/* ---- rows whose stored bytes are not those that were written ---- */
+
+/* out: of how many rows. */
+static int damage(const char *store, const char *where)
+{
+    sqlite3 *db;
+    char sql[200];
+    snprintf(sql, sizeof sql, "UPDATE rows SET sum = sum + 1 WHERE %s", where);
+    assert_int_equal(sqlite3_open(store + strlen("sqlite:"), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_busy_timeout(db, 10000), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    int n = sqlite3_changes(db);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return n;
+}
+
+static int damage_rest(const char *store, const char *rest)
+{
+    char where[100];
+    snprintf(where, sizeof where, "hex(substr(key, 5)) = hex('%s')", rest);
+    return damage(store, where);
+}
+
+/* How a second silo gets at the rows: from the first, or from the file. */
+static teff_silo *start_second(teff_silo *first, const char *store, const char *address, bool lent)
+{
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .listen = address};
+    if (lent)
+        opt.seeds[0] = teff_silo_address(first);
+    else
+        opt.store = store;
+    return start_with(&opt);
+}
+
+static void expect_rows(size_t n, size_t junk)
+{
+    teffi_rows rows;
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    assert_int_equal(rows.n, n);
+    assert_int_equal(rows.junk, junk);
+}
+
+/* Others' rows and its own, in both tables. */
+static void starts_among_damaged_rows(bool lent)
+{
+    char store[512], own[20], address[TEFFI_ADDRESS_MAX + 1];
+    lab_fresh_store(store);
+    teff_silo *first = start_at(store, "127.0.0.1:0");
+    teff_silo *second = start_second(first, store, "127.0.0.1:0", lent);
+    uint32_t id = second->node.id.silo;
+    snprintf(address, sizeof address, "%s", teff_silo_address(second));
+    snprintf(own, sizeof own, "m%08x", id);
+    assert_int_equal(teff_silo_stop(second, 0), TEFF_OK);
+    teff_silo_free(second);
+    ctx = teff_silo_ctx(first);
+    put_member("m00000001", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
+    put_in("alive", "m00000001", "", 0);
+    put_member("mffffffff", 1, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE); /* behind all silos' */
+    put_in("alive", own, "", 0);
+    assert_int_equal(damage_rest(store, "m00000001"), 2);
+    assert_int_equal(damage_rest(store, "mffffffff"), 1);
+    assert_int_equal(damage_rest(store, own), 2);
+    expect_rows(4, 3);
+    second = start_second(first, store, address, lent);
+    assert_int_equal(second->node.id.silo, id);
+    assert_int_equal(teff_silo_members(second), 2);
+    lab_until(teff_silo_members(first) == 2);
+    expect_rows(4, 2);
+    assert_int_equal(teff_silo_stop(second, 0), TEFF_OK);
+    teff_silo_free(second);
+    teff_ctx_free(ctx);
+    assert_int_equal(teff_silo_stop(first, 0), TEFF_OK);
+    teff_silo_free(first);
+    lab_drop_store(store);
+    ctx = l->ctx[0];
+}
+
+static void a_silo_starts_among_damaged_rows(void **state)
+{
+    starts_among_damaged_rows(false);
+}
+
+static void a_borrower_starts_among_damaged_rows(void **state)
+{
+    starts_among_damaged_rows(true);
+}
+
+/* They count among those of dead silos, and their figures go with them. */
+static void damaged_rows_are_forgotten(void **state)
+{
+    enum { DAMAGED = 60, KEPT_MAX = TEFFI_TOMBSTONES_MAX + 1 };
+    teffi_rows rows;
+    char rest[20];
+    lab *two = lab_open(2);
+    ctx = two->ctx[0];
+    for (uint32_t i = 1; i <= DAMAGED; i++) {
+        snprintf(rest, sizeof rest, "m%08x", i);
+        put_member(rest, i, 1, "h:1", TEFF__CLUSTER__STATUS__DEAD);
+        put_alive(rest, 1);
+    }
+    assert_int_equal(damage(two->store, "hex(substr(key, 5, 7)) = hex('m000000')"), 2 * DAMAGED);
+    for (int i = 0; i < 3; i++) {
+        int added = lab_add(two);
+        assert_int_equal(lab_remove(two, added), TEFF_OK);
+    }
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    assert_in_range(rows.n, 2, KEPT_MAX + 2);
+    assert_in_range(alive_rows(), 2, KEPT_MAX + 2);
+    lab_close(two);
+    ctx = l->ctx[0];
+}
+
+/* A silo is not silent for it. */
+static void a_damaged_figure_is_written_anew(void **state)
+{
+    uint64_t figure;
+    lab *two = lab_open(2);
+    ctx = two->ctx[0];
+    lab_ok(ctx, teffi_alive_write(ctx, 12345));
+    assert_int_equal(damage(two->store, "tab = 'alive'"), 2);
+    lab_ok(ctx, teffi_alive_write(ctx, 12345));
+    lab_ok(ctx, teffi_alive_read(ctx, two->silos[0]->node.id, &figure));
+    assert_true(figure >= 12345);
+    lab_close(two);
+    ctx = l->ctx[0];
+}
+
+/* The text is as for one that does not decode. */
+static void a_version_row_with_a_bad_checksum_is_told(void **state)
+{
+    char store[512];
+    lab_fresh_store(store);
+    teff_silo *silo = start_at(store, "127.0.0.1:0");
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    teff_silo_free(silo);
+    assert_int_equal(damage_rest(store, "v"), 1);
+    does_not_start(store, "remove the rows of tables membership and alive");
+    lab_drop_store(store);
 }
 
 int main(void)
@@ -234,11 +571,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROWS(what_was_written_is_read),
         ROWS(changes_are_in_one_order),
-        ROWS(rows_that_are_no_members_are_told),
-        ROWS(a_row_under_a_foreign_key_is_told),
-        ROWS(a_running_silo_survives_damage),
+        ROWS(rows_that_are_no_members_are_skipped),
+        ROWS(a_row_under_a_foreign_key_is_skipped),
+        ROWS(a_damaged_version_row_is_told),
+        ROWS(a_silo_starts_when_a_damaged_version_row_is_removed),
+        ROWS(a_silo_starts_whatever_rows_hold),
+        ROWS(a_table_of_many_rows_is_read_whole),
         ROWS(old_tombstones_are_forgotten),
+        ROWS(a_silo_whose_row_is_deleted_learns_that_it_is_dead),
         ROWS(alive_figures_are_of_one_incarnation),
+        ROWS(a_silo_starts_among_damaged_rows),
+        ROWS(a_borrower_starts_among_damaged_rows),
+        ROWS(damaged_rows_are_forgotten),
+        ROWS(a_damaged_figure_is_written_anew),
+        ROWS(a_version_row_with_a_bad_checksum_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,70 @@ void *teff_arena_copy(teff_arena *arena, const void *src, size_t n)
     return copy;
 }
 
+void teff_copy_check(teff_arena *arena, const char *text, size_t n)
+{
+    (void)arena;
+    (void)text;
+    (void)n;
+}
+
+int teff_copy_text(teff_arena *arena, const char **text)
+{
+    *text = teff_arena_copy(arena, *text, *text != NULL ? strlen(*text) : 0);
+    return *text != NULL;
+}
+
+int teff_copy_texts(teff_arena *arena, size_t n, const char ***texts)
+{
+    int good;
+
+    *texts = n > 0 ? teff_arena_copy(arena, *texts, n * sizeof **texts) : NULL;
+    good = n == 0 || *texts != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        good = teff_copy_text(arena, &(*texts)[i]);
+    }
+    return good;
+}
+
+int teff_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes)
+{
+    if (bytes->data == NULL || bytes->len == 0) {
+        *bytes = (ProtobufCBinaryData){0, NULL};
+        return 1;
+    }
+    bytes->data = teff_arena_copy(arena, bytes->data, bytes->len);
+    return bytes->data != NULL;
+}
+
+int teff_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list)
+{
+    int good;
+
+    *list = n > 0 ? teff_arena_copy(arena, *list, n * sizeof **list) : NULL;
+    good = n == 0 || *list != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        good = teff_copy_bytes(arena, &(*list)[i]);
+    }
+    return good;
+}
+
+int teff_copy_unknown(teff_arena *arena, ProtobufCMessage *copy)
+{
+    size_t n = copy->n_unknown_fields;
+    bool good;
+
+    copy->unknown_fields =
+        teff_arena_copy(arena, copy->unknown_fields, n * sizeof *copy->unknown_fields);
+    good = copy->unknown_fields != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        ProtobufCMessageUnknownField *field = &copy->unknown_fields[i];
+
+        field->data = teff_arena_copy(arena, field->data, field->len);
+        good = field->data != NULL;
+    }
+    return good;
+}
+
 void fake_arena_fini(teff_arena *arena)
 {
     while (arena->n > 0) {
@@ -65,10 +129,12 @@ teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key
     return ctx->err;
 }
 
-teff_err teff_start(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
-                    const teff_method *method, const ProtobufCMessage *in, teff_call *call)
+teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                        const teff_method *method, const ProtobufCMessage *in,
+                        const teff_call_options *options, teff_call *call)
 {
-    ctx->last = (fake_call){"teff_start", type, *key, method, in, false};
+    (void)options;
+    ctx->last = (fake_call){"teff_ask_async", type, *key, method, in, false};
     call->impl = (struct teffi_call *)ctx;
     return ctx->err;
 }
@@ -80,9 +146,9 @@ teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *ke
     return ctx->err;
 }
 
-teff_err teff_reply(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
+teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
 {
-    ctx->last = (fake_call){.function = "teff_reply", .wants_answer = out != NULL};
+    ctx->last = (fake_call){.function = "teff_await", .wants_answer = out != NULL};
     if (out != NULL && call.impl == (struct teffi_call *)ctx) {
         *out = ctx->answer;
     }

@@ -4,8 +4,9 @@
 #define FAKE_RUNTIME_H
 
 #include <stdbool.h>
+#include <teff/errno.h>
 
-#include <teff/grain.h>
+#include <teff/generated.h>
 
 /* The last call that a stub made. */
 typedef struct fake_call {
@@ -19,7 +20,7 @@ typedef struct fake_call {
 
 struct teff_ctx {
     fake_call last;
-    ProtobufCMessage *answer; /* what teff_ask and teff_reply give */
+    ProtobufCMessage *answer; /* what teff_ask and teff_await give */
     teff_err err;             /* what every call returns */
     char text[TEFF_TEXT_MAX]; /* of teff_fail */
 };

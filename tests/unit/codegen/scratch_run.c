@@ -18,7 +18,6 @@ int run_setup(void **state)
     const char *base = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : P_tmpdir;
     char out[300];
 
-    (void)state;
     snprintf(folder, sizeof folder, "%s/teff-codegen-XXXXXX", base);
     assert_non_null(mkdtemp(folder));
     snprintf(out, sizeof out, "%s/out", folder);
@@ -28,7 +27,6 @@ int run_setup(void **state)
 
 int run_teardown(void **state)
 {
-    (void)state;
     return run("rm -rf \"$PWD\"");
 }
 

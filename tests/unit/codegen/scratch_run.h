@@ -3,13 +3,9 @@
 #ifndef SCRATCH_RUN_H
 #define SCRATCH_RUN_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 /* run_setup, run_teardown - for cmocka: a fresh folder with an empty out/ in it; its removal. */
 int run_setup(void **state);

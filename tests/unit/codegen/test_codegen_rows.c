@@ -45,7 +45,6 @@ static bool answered_with_files(const uint8_t *data, size_t n)
 
 static void row_01_empty_stdin(void **state)
 {
-    (void)state;
     assert_int_equal(run("\"$PLUGIN\" < /dev/null > answer"), 1);
     assert_non_null(strstr(run_output, "protoc-gen-teff: the request is empty"));
     assert_int_equal(run("test ! -s answer"), 0);
@@ -53,7 +52,6 @@ static void row_01_empty_stdin(void **state)
 
 static void row_02_garbage_request(void **state)
 {
-    (void)state;
     assert_int_equal(run("printf 'GET / HTTP/1.1\\r\\n\\r\\n' | \"$PLUGIN\" > answer"), 1);
     assert_non_null(strstr(run_output, "protoc-gen-teff: the request is garbage"));
     assert_int_equal(run("test ! -s answer"), 0);
@@ -65,7 +63,6 @@ static void row_03_truncated_request(void **state)
     uint8_t *request;
     size_t n;
 
-    (void)state;
     run_write("x.proto", good);
     request = run_request("x.proto", &n);
     assert_true(answered_with_files(request, n));
@@ -82,7 +79,6 @@ static void row_03_truncated_request(void **state)
 
 static void row_04_unknown_parameter(void **state)
 {
-    (void)state;
     run_write("x.proto", good);
     assert_int_equal(run_protoc("fast", "x.proto"), 1);
     assert_non_null(strstr(run_output, "parameter: \"fast\" is unknown"));
@@ -98,7 +94,6 @@ static void row_05_no_service(void **state)
 {
     char *header;
 
-    (void)state;
     run_accepted("syntax = \"proto3\";\npackage words;\nmessage Seen { uint64 times = 1; }\n"
                  "service Plain { rpc Add (Seen) returns (Seen); }\n");
     header = run_read("out/x.teff.h", NULL);
@@ -111,7 +106,6 @@ static void row_05_no_service(void **state)
 
 static void row_06_streaming_rpc(void **state)
 {
-    (void)state;
     run_refused(HEAD "message Seen { }\nservice Word { " GRAIN "\n"
                      "  rpc Watch (Seen) returns (stream Seen);\n}\n",
                 "x.proto:6", "words.Word.Watch: streams of messages are not supported");
@@ -122,7 +116,6 @@ static void row_06_streaming_rpc(void **state)
 
 static void row_07_duplicate_grain_type(void **state)
 {
-    (void)state;
     run_refused(HEAD "service Word { " GRAIN " }\nservice Word { " GRAIN " }\n", "x.proto:5",
                 "already defined");
     /* Two names with the same hash. */
@@ -131,29 +124,11 @@ static void row_07_duplicate_grain_type(void **state)
                 "x.proto:5", "ids.S892f0 and ids.S4b28c (x.proto:4) have the same id 0xdc6a210b");
 }
 
-static void keyword_method(const char *rpc, const char *slot)
-{
-    char proto[512];
-    char what[128];
-
-    snprintf(proto, sizeof proto,
-             HEAD "message Seen { }\nservice Word {\n  " GRAIN "\n"
-                  "  rpc %s (Seen) returns (Seen);\n}\n",
-             rpc);
-    snprintf(what, sizeof what, "words.Word.%s becomes %s, a keyword or macro", rpc, slot);
-    run_refused(proto, "x.proto:7", what);
-}
-
+/* Fields and methods get an underscore where protobuf-c gives one; other names are refused. */
 static void row_08_keyword_and_macro_names(void **state)
 {
-    (void)state;
-    keyword_method("Switch", "switch");
-    keyword_method("Namespace", "namespace");
-    keyword_method("Errno", "errno");
-    keyword_method("unix", "unix");
-    keyword_method("Linux", "linux");
-    keyword_method("Stdin", "stdin");
-    keyword_method("ThreadLocal", "thread_local");
+    char *header;
+
     run_refused("syntax = \"proto3\";\nmessage EOF { }\n", "x.proto:2", "EOF becomes EOF");
     run_refused("syntax = \"proto3\";\nmessage NULL { }\n", "x.proto:2", "NULL becomes NULL");
     run_refused("syntax = \"proto3\";\nmessage Int { }\n", "x.proto:2", "Int becomes int");
@@ -164,11 +139,33 @@ static void row_08_keyword_and_macro_names(void **state)
                 "x.proto:4", "words.Seen.errno becomes errno");
     run_refused("syntax = \"proto3\";\npackage words;\nmessage Seen {\n  int32 restrict = 1;\n}\n",
                 "x.proto:4", "words.Seen.restrict becomes restrict");
+    run_refused("syntax = \"proto3\";\npackage words;\nmessage Seen {\n  int32 size_t = 1;\n}\n",
+                "x.proto:4", "words.Seen.size_t becomes size_t, a type");
+    run_accepted("syntax = \"proto2\";\npackage words;\nimport \"teff/grain.proto\";\n"
+                 "enum E { A = 0; }\n"
+                 "message Seen {\n"
+                 "  optional int32 register = 1;\n  optional string default = 2;\n"
+                 "  repeated int32 new = 3;\n  optional E class = 4;\n"
+                 "  oneof which { int32 not_set = 5; string int = 7; Seen char = 12; }\n"
+                 "  optional Seen Delete = 9;\n  repeated Seen static = 10;\n"
+                 "  required string this = 11;\n  repeated string private = 14;\n"
+                 "  optional bytes for = 15;\n}\n"
+                 "service Word {\n  option (teff.grain) = { key: STRING, state: \"Seen\" };\n"
+                 "  rpc Do (Seen) returns (Seen);\n  rpc Delete (Seen) returns (teff.Void);\n"
+                 "  rpc Errno (teff.Void) returns (Seen);\n  rpc unix (Seen) returns (Seen);\n"
+                 "  rpc Save (Seen) returns (Seen);\n  rpc Clear (Seen) returns (Seen);\n"
+                 "  rpc Type (Seen) returns (Seen);\n  rpc Info (Seen) returns (Seen);\n"
+                 "  rpc OnActivate (Seen) returns (Seen);\n}\n");
+    header = run_read("out/x.teff.h", NULL);
+    assert_non_null(strstr(header, "(*delete_)(words_word *self, const words_seen *in)"));
+    assert_non_null(strstr(header, "words_word_delete_(teff_ctx *ctx, "));
+    assert_non_null(strstr(header, "words_word_save(words_word *self)"));
+    assert_non_null(strstr(header, "words_word_save_(teff_ctx *ctx, "));
+    free(header);
 }
 
 static void row_09_names_collide_after_folding(void **state)
 {
-    (void)state;
     run_refused(HEAD "message Seen { }\nservice Word {\n  " GRAIN "\n"
                      "  rpc GetIt (Seen) returns (Seen);\n  rpc get_it (Seen) returns (Seen);\n}\n",
                 "x.proto:8",
@@ -187,6 +184,56 @@ static void row_09_names_collide_after_folding(void **state)
     run_refused(HEAD "message Seen { }\nservice Word {\n  " GRAIN "\n"
                      "  rpc Add (Seen) returns (Seen);\n  rpc AddSend (Seen) returns (Seen);\n}\n",
                 "x.proto:8", "both become words_word_add_send");
+    run_refused(HEAD "message Seen { repeated int32 a = 1; }\nmessage SeenAppendA { }\n",
+                "x.proto:", "both become words_seen_append_a");
+    run_refused(HEAD "message Seen { }\nmessage SeenKeep { }\n", "x.proto:5",
+                "both become words_seen_keep");
+    run_accepted(HEAD "message Seen { repeated int32 a = 1 [deprecated = true]; int32 b = 2; }\n"
+                      "message SeenAppendA { }\nmessage SeenAppendB { }\n");
+}
+
+static void names_that_only_protobuf_c_clashes_over(void **state)
+{
+    run_refused(HEAD "message Seen {\n  oneof which {\n    int32 _not_set = 1;\n  }\n}\n",
+                "x.proto:6",
+                "words.Seen._not_set and words.Seen.which (x.proto:5) both become "
+                "WORDS__SEEN__WHICH__NOT_SET");
+    run_refused(HEAD
+                "message Seen {\n  enum Which { NOT_SET = 0; }\n  oneof which { int32 a = 1; }\n"
+                "}\n",
+                "x.proto:6", "both become WORDS__SEEN__WHICH__NOT_SET");
+    run_refused("syntax = \"proto2\";\nmessage A {\n  optional double d = 1 [default = -inf];\n}\n",
+                "x.proto:3", "protobuf-c cannot write the default -inf");
+    run_refused("syntax = \"proto2\";\nmessage A {\n  optional float d = 1 [default = nan];\n}\n",
+                "x.proto:3", "protobuf-c cannot write the default nan");
+}
+
+/* The header of an import comes along: its grains' names must be others. */
+static void a_grain_clashes_with_an_imported_one(void **state)
+{
+    run_write("y.proto", "syntax = \"proto3\";\npackage words.a;\nimport \"teff/grain.proto\";\n"
+                         "service B { " GRAIN " }\n");
+    run_refused("syntax = \"proto3\";\npackage words;\nimport \"teff/grain.proto\";\n"
+                "import \"y.proto\";\nservice A_B { " GRAIN " }\n",
+                "x.proto:5", "words.A_B and words.a.B (y.proto:4) both become words_a_b");
+}
+
+/* Of somebody else's file, as it is: gRPC services, options of protobuf-c, letters in its name. */
+static void files_of_others(void **state)
+{
+    run_accepted("syntax = \"proto3\";\npackage words;\nimport \"protobuf-c/protobuf-c.proto\";\n"
+                 "message Seen { }\n"
+                 "service Plain {\n  rpc Do (Seen) returns (Seen);\n"
+                 "  rpc Delete (stream Seen) returns (stream Seen);\n}\n");
+    run_write("w\xc3\xb6rter.proto", good);
+    assert_int_equal(run_protoc("", "w\xc3\xb6rter.proto"), 0);
+    run_compiles("w\xc3\xb6rter");
+    assert_int_equal(run("rm -r out && mkdir out"), 0);
+    run_write("x#y.proto", good);
+    assert_int_equal(run_protoc("", "'x#y.proto'"), 1);
+    assert_non_null(
+        strstr(run_output, "x#y.proto:1: the file's name holds a character other than"));
+    assert_true(run_out_empty());
 }
 
 static void row_10_missing_import(void **state)
@@ -196,7 +243,6 @@ static void row_10_missing_import(void **state)
     uint8_t *packed;
     size_t n;
 
-    (void)state;
     run_refused("syntax = \"proto3\";\nimport \"gone.proto\";\n", "gone.proto", "File not found");
     /* The same, from a protoc that does not look. */
     run_write("dep.proto", "syntax = \"proto3\";\npackage dep;\nmessage A { }\n");
@@ -221,7 +267,6 @@ static void row_11_cyclic_imports(void **state)
     uint8_t *packed;
     size_t n;
 
-    (void)state;
     run_write("y.proto", "syntax = \"proto3\";\nimport \"x.proto\";\n");
     run_refused("syntax = \"proto3\";\nimport \"y.proto\";\n", "y.proto", "imports itself");
     run_write("y.proto",
@@ -241,7 +286,6 @@ static void row_11_cyclic_imports(void **state)
 
 static void row_12_proto2_groups(void **state)
 {
-    (void)state;
     run_refused("syntax = \"proto2\";\npackage words;\nmessage Seen {\n"
                 "  optional group Part = 1 { optional int32 n = 1; }\n}\n",
                 "x.proto:4", "groups are not supported, expected a message field");
@@ -299,7 +343,6 @@ static void row_13_ten_thousand_methods(void **state)
     double quarter = best_of_three(request, n);
     double whole;
 
-    (void)state;
     free(request);
     request = service_of(10000, &n);
     whole = best_of_three(request, n);
@@ -316,7 +359,6 @@ static void row_14_paths_that_leave(void **state)
     static const char *const names[] = {"../x.proto",  "a/../../x.proto", "/x.proto", "a/..",
                                         "a\n#x.proto", "a\"x.proto",      ""};
 
-    (void)state;
     run_refused("syntax = \"proto3\";\nimport \"../y.proto\";\n", "x.proto", "..");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Protoc__Request request = PROTOC__REQUEST__INIT;
@@ -341,7 +383,6 @@ static void row_15_write_failure(void **state)
     uint8_t *request;
     size_t n;
 
-    (void)state;
     run_write("x.proto", good);
     request = run_request("x.proto", &n);
     free(request);
@@ -355,7 +396,6 @@ static void row_15_write_failure(void **state)
 
 static void output_is_the_same_every_time(void **state)
 {
-    (void)state;
     run_write("x.proto", good);
     assert_int_equal(run_protoc("emit_lock", "x.proto"), 0);
     assert_int_equal(run("mv out first && mkdir out"), 0);
@@ -368,7 +408,6 @@ static void output_is_the_same_every_time(void **state)
 /* Without a package, the message Add is also a macro add(). */
 static void a_message_named_like_a_method(void **state)
 {
-    (void)state;
     run_accepted("syntax = \"proto3\";\nimport \"teff/grain.proto\";\n"
                  "message Add { }\nmessage OnActivate { }\nservice Sum { " GRAIN
                  " rpc Add (.Add) returns (OnActivate); }\n");
@@ -380,7 +419,6 @@ static void public_imports(void **state)
     char name[32];
     char text[256];
 
-    (void)state;
     run_write("p0.proto", "syntax = \"proto3\";\npackage p;\nmessage State { }\n");
     run_write("q0.proto", "syntax = \"proto3\";\n");
     for (int i = 1; i < 40; i++) {
@@ -402,7 +440,6 @@ static void public_imports(void **state)
 
 static void no_protoc_gen_c(void **state)
 {
-    (void)state;
     run_write("x.proto", good);
     assert_int_equal(run("mkdir -p empty; P=$(command -v \"$PROTOC\"); PATH=$PWD/empty \"$P\" "
                          "--plugin=protoc-gen-teff=\"$PLUGIN\" -I. -I\"$PROTO\" --teff_out=out "
@@ -414,7 +451,6 @@ static void no_protoc_gen_c(void **state)
 
 static void usage(void **state)
 {
-    (void)state;
     assert_int_equal(run("\"$PLUGIN\" --help"), 0);
     assert_non_null(strstr(run_output, "lock=FILE"));
     assert_int_equal(run("\"$PLUGIN\" --version"), 0);
@@ -435,6 +471,9 @@ int main(void)
         ROW(row_07_duplicate_grain_type),
         ROW(row_08_keyword_and_macro_names),
         ROW(row_09_names_collide_after_folding),
+        ROW(names_that_only_protobuf_c_clashes_over),
+        ROW(a_grain_clashes_with_an_imported_one),
+        ROW(files_of_others),
         ROW(row_10_missing_import),
         ROW(row_11_cyclic_imports),
         ROW(row_12_proto2_groups),

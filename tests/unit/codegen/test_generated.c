@@ -5,14 +5,10 @@
 #include "shared.teff.h"
 #include "words.teff.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "test.h"
 
 typedef acme_shop_x_v1_http_reply reply;
 typedef acme_shop_x_v1_http_reply_inner_thing thing;
@@ -22,7 +18,6 @@ static teff_ctx ctx;
 
 static int setup(void **state)
 {
-    (void)state;
     memset(&ctx, 0, sizeof ctx);
     arena.n_max = sizeof arena.blocks / sizeof *arena.blocks;
     return 0;
@@ -30,7 +25,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     fake_arena_fini(&arena);
     return 0;
 }
@@ -121,7 +115,6 @@ static void a_copy_is_deep_and_equal(void **state)
     const reply *src = full();
     reply *copy = acme_shop_x_v1_http_reply_copy(&arena, src);
 
-    (void)state;
     assert_non_null(copy);
     same(src, copy);
     assert_ptr_not_equal(copy->name, src->name);
@@ -149,7 +142,6 @@ static void a_copy_keeps_the_member_of_a_oneof(void **state)
     reply *src = full();
     reply *copy;
 
-    (void)state;
     src->my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_RAW;
     src->raw = BYTES;
     copy = acme_shop_x_v1_http_reply_copy(&arena, src);
@@ -170,14 +162,12 @@ static void a_copy_keeps_the_member_of_a_oneof(void **state)
     assert_int_equal(copy->_maybe_number_case, 21);
 }
 
-static void a_copy_is_without_nulls_and_unknown_fields(void **state)
+static void a_copy_is_without_nulls(void **state)
 {
-    ProtobufCMessageUnknownField unknown = {99, PROTOBUF_C_WIRE_TYPE_VARINT, 1, bytes_abc};
     const char *names[] = {NULL, "x"};
     reply *copy;
-    reply src = {.base = {NULL, 1, &unknown}, .n_names = 2, .names = names, .data = {3, NULL}};
+    reply src = {.n_names = 2, .names = names, .data = {3, NULL}};
 
-    (void)state;
     copy = acme_shop_x_v1_http_reply_copy(&arena, &src);
     assert_non_null(copy);
     assert_string_equal(copy->name, "");
@@ -185,16 +175,63 @@ static void a_copy_is_without_nulls_and_unknown_fields(void **state)
     assert_string_equal(copy->names[1], "x");
     assert_int_equal(copy->data.len, 0);
     assert_null(copy->thing);
-    assert_int_equal(copy->base.n_unknown_fields, 0);
     assert_ptr_equal(copy->base.descriptor, &acme__shop_x__v1__httpreply__descriptor);
     assert_null(acme_shop_x_v1_http_reply_copy(&arena, NULL));
+}
+
+/* Short texts are copied in two pieces, which may overlap. */
+static void a_copy_has_texts_of_any_length(void **state)
+{
+    static const char long_text[] = "0123456789abcdefghij";
+
+    for (size_t n = 0; n < sizeof long_text; n++) {
+        char text[sizeof long_text] = "";
+        reply src = {.name = text}, *copy;
+
+        memcpy(text, long_text, n);
+        copy = acme_shop_x_v1_http_reply_copy(&arena, &src);
+        assert_non_null(copy);
+        assert_string_equal(copy->name, text);
+    }
+}
+
+static void a_copy_keeps_unknown_fields(void **state)
+{
+    ProtobufCMessageUnknownField unknown[] = {{99, PROTOBUF_C_WIRE_TYPE_VARINT, 1, bytes_abc},
+                                              {98, PROTOBUF_C_WIRE_TYPE_64BIT, 0, NULL}};
+    thing inner = {.base = {NULL, 2, unknown}};
+    reply src = {.base = {NULL, 1, unknown}, .thing = &inner};
+    reply *copy = acme_shop_x_v1_http_reply_copy(&arena, &src);
+
+    assert_non_null(copy);
+    assert_int_equal(copy->base.n_unknown_fields, 1);
+    assert_int_equal(copy->thing->base.n_unknown_fields, 2);
+    assert_int_equal(copy->thing->base.unknown_fields[1].tag, 98);
+    assert_ptr_not_equal(copy->base.unknown_fields, unknown);
+    assert_ptr_not_equal(copy->base.unknown_fields[0].data, bytes_abc);
+    assert_int_equal(copy->base.unknown_fields[0].tag, 99);
+    assert_int_equal(copy->base.unknown_fields[0].len, 1);
+    assert_int_equal(copy->base.unknown_fields[0].data[0], 'a');
+}
+
+/* As on the wire: a oneof whose message is NULL, a text that is the default, a missing message. */
+static void a_copy_reads_as_after_the_wire(void **state)
+{
+    reply none = {.my_kind_case = ACME__SHOP_X__V1__HTTPREPLY__MY_KIND_OTHER};
+    old_part initial;
+    old_part *copy;
+
+    assert_int_equal(acme_shop_x_v1_http_reply_copy(&arena, &none)->my_kind_case, 0);
+    old__part__init(&initial);
+    copy = old_part_copy(&arena, &initial);
+    assert_non_null(copy);
+    assert_ptr_equal(copy->name, initial.name);
 }
 
 static void a_copy_stops_at_32_levels(void **state)
 {
     shop_shared_link links[33];
 
-    (void)state;
     for (int i = 0; i < 33; i++) {
         shop__shared__link__init(&links[i]);
         links[i].next = i < 32 ? &links[i + 1] : NULL;
@@ -211,7 +248,6 @@ static void a_copy_without_memory_is_null(void **state)
     const reply *src = full();
     unsigned needed;
 
-    (void)state;
     assert_non_null(acme_shop_x_v1_http_reply_copy(&arena, src));
     needed = arena.n;
     for (unsigned n = 0; n < needed; n++) {
@@ -235,7 +271,6 @@ static void a_proto2_copy_has_the_defaults(void **state)
     uint8_t *bytes = packed(src, &n);
     old_part *wired = old__part__unpack(NULL, n, bytes);
 
-    (void)state;
     assert_non_null(copy);
     assert_non_null(wired);
     assert_int_equal(copy->number, 7);
@@ -262,7 +297,6 @@ static void literals(void **state)
                                               .up = acme_shop_x_v1_http_reply(.name = "up"));
     const words_seen *some = words_seen(.times = 3);
 
-    (void)state;
     assert_ptr_equal(none->base.descriptor, &words__seen__descriptor);
     assert_int_equal(none->times, 0);
     assert_int_equal(some->times, 3);
@@ -275,7 +309,6 @@ static void stubs_ask(void **state)
     words_total *out = NULL;
     const words_seen *in = words_seen(.times = 1);
 
-    (void)state;
     ctx.answer = &total.base;
     assert_int_equal(words_word_add(&ctx, "teff", in, &out), TEFF_OK);
     assert_ptr_equal(out, &total);
@@ -302,15 +335,14 @@ static void stubs_start_reply_and_send(void **state)
     words_total *out = NULL;
     teff_call call;
 
-    (void)state;
     ctx.answer = &total.base;
-    assert_int_equal(words_word_add_start(&ctx, "a", words_seen(), &call), TEFF_OK);
-    assert_string_equal(ctx.last.function, "teff_start");
+    assert_int_equal(words_word_add_async(&ctx, "a", words_seen(), NULL, &call), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_ask_async");
     assert_string_equal(ctx.last.method->name, "words.Word.Add");
-    assert_int_equal(words_word_add_reply(&ctx, call, &out), TEFF_OK);
-    assert_string_equal(ctx.last.function, "teff_reply");
+    assert_int_equal(words_word_add_await(&ctx, call, &out), TEFF_OK);
+    assert_string_equal(ctx.last.function, "teff_await");
     assert_ptr_equal(out, &total);
-    assert_int_equal(words_word_nop_reply(&ctx, call), TEFF_OK);
+    assert_int_equal(words_word_nop_await(&ctx, call), TEFF_OK);
     assert_false(ctx.last.wants_answer);
     assert_int_equal(words_word_get_send(&ctx, "a"), TEFF_OK);
     assert_string_equal(ctx.last.function, "teff_send");
@@ -324,7 +356,6 @@ static void every_kind_of_key(void **state)
     const acme_shop_x_v1_empty *empty = acme_shop_x_v1_empty();
     teff_uuid uuid = {{1, 2, 3}};
 
-    (void)state;
     assert_int_equal(acme_shop_x_v1_tagged_twice(&ctx, uuid, empty, NULL), TEFF_OK);
     assert_int_equal(ctx.last.key.kind, TEFF_KEY_UUID);
     assert_memory_equal(&ctx.last.key.uuid, &uuid, sizeof uuid);
@@ -374,7 +405,6 @@ static void thunks(void **state)
     const teff_grain grain = {&ctx, {TEFF_KEY_STRING, "teff", 0, {{0}}}, &count.base, &arena};
     const teff_type_info *info = &words_word_info;
 
-    (void)state;
     assert_int_equal(method(info, "words.Word.Add")
                          ->invoke(&grain, &methods, &words_seen(.times = 5)->base, &total.base),
                      TEFF_OK);
@@ -385,7 +415,6 @@ static void thunks(void **state)
     assert_string_equal(ctx.last.function, "teff_state_clear");
     assert_int_equal(method(info, "words.Word.Get")->invoke(&grain, &methods, NULL, &total.base),
                      TEFF_E_UNIMPLEMENTED);
-    assert_string_equal(ctx.text, "words.Word.Get is not implemented");
     assert_non_null(words_word_type(&methods, NULL));
 }
 
@@ -405,7 +434,6 @@ static void tables(void **state)
     const teff_type_info *tagged = &acme_shop_x_v1_tagged_info;
     const teff_type_info *word = &words_word_info;
 
-    (void)state;
     assert_int_equal(word->id, fnv("words.Word"));
     assert_int_equal(method(word, "words.Word.Add")->id, fnv("words.Word.Add"));
     assert_int_equal(method(word, "words.Word.Poke")->id, 7);
@@ -439,7 +467,10 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         CASE(a_copy_is_deep_and_equal),
         CASE(a_copy_keeps_the_member_of_a_oneof),
-        CASE(a_copy_is_without_nulls_and_unknown_fields),
+        CASE(a_copy_is_without_nulls),
+        CASE(a_copy_has_texts_of_any_length),
+        CASE(a_copy_keeps_unknown_fields),
+        CASE(a_copy_reads_as_after_the_wire),
         CASE(a_copy_stops_at_32_levels),
         CASE(a_copy_without_memory_is_null),
         CASE(a_proto2_copy_has_the_defaults),

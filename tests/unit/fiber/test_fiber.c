@@ -1,23 +1,20 @@
 /* test_fiber.c - switching, nesting, moving between threads, reuse, limits, overflow reports. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
+#include <fcntl.h>
 #include <fenv.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <teff/grain.h>
+#include <teff/errno.h>
 #include <unistd.h>
 #include "fiber/fiber.h"
-#include "platform/thread.h"
+#include "os/thread.h"
 
 static int setup(void **state)
 {
     *state = teffi_fiber_pool_new(0, 0);
-    teffi_fiber_thread_enter(*state);
+    (void)teffi_fiber_thread_enter(*state);
     return *state ? 0 : -1;
 }
 
@@ -108,21 +105,28 @@ static uintptr_t address_elsewhere(teffi_fiber_pool *pool)
     return (uintptr_t)a[1];
 }
 
-/* While it visits it keeps the stack for itself; then others have it. */
-static void test_a_visitor_keeps_stacks_until_it_departs(void **state)
+/* From enter to leave a thread keeps the stack for itself; then others have it. */
+static void enter_and_leave(void *arg)
 {
     uintptr_t a = 0, b = 0;
-    (void)state;
-    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
+    teffi_fiber_pool *pool = arg;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(teffi_fiber_thread_visits(pool), i == 0);
+        assert_int_equal(teffi_fiber_thread_enter(pool), i == 0);
         assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &a)));
         assert_true(address_elsewhere(pool) != a);
         assert_true(teffi_fiber_resume(teffi_fiber_new(pool, note_address, &b)));
         assert_true(b == a);
-        teffi_fiber_thread_departs();
+        teffi_fiber_thread_leave();
         assert_true(address_elsewhere(pool) == a);
     }
+}
+
+static void test_a_thread_keeps_stacks_until_it_leaves(void **state)
+{
+    teffi_thread thread; /* a new one, which has not entered before */
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
+    assert_int_equal(teffi_thread_start(&thread, "enters", enter_and_leave, pool), TEFF_OK);
+    teffi_thread_join(&thread);
     teffi_fiber_pool_free(pool);
 }
 
@@ -146,7 +150,6 @@ static void test_many_at_once(void **state)
 static void test_limit(void **state)
 {
     int n = 0;
-    (void)state;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(16384, 20);
     teffi_fiber *fiber[20];
     for (unsigned i = 0; i < 20; i++)
@@ -201,15 +204,14 @@ static void test_after_a_peak(void **state)
     static void *at[PEAK];
     uint64_t now_ns = second_ns;
     unsigned calls = 0;
-    (void)state;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, PEAK);
     for (int round = 0; round < 3; round++, now_ns += second_ns) {
         peak(pool, at);
         assert_int_equal(in_memory(at), PEAK);
-        assert_true(teffi_fiber_pool_trim(pool, now_ns)); /* it looks, and sees them there */
+        assert_true(teffi_fiber_pool_reclaim(pool, now_ns)); /* it looks, and sees them there */
         assert_int_equal(in_memory(at), PEAK);
         now_ns += second_ns;
-        while (teffi_fiber_pool_trim(pool, now_ns))
+        while (teffi_fiber_pool_reclaim(pool, now_ns))
             assert_true(++calls < 100);
         assert_in_range(in_memory(at), 1, FREE_MAX);
     }
@@ -221,13 +223,12 @@ static void test_after_a_peak(void **state)
 static void test_no_peak(void **state)
 {
     static void *at[PEAK];
-    (void)state;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, PEAK);
     peak(pool, at);
-    assert_true(teffi_fiber_pool_trim(pool, second_ns));
+    assert_true(teffi_fiber_pool_reclaim(pool, second_ns));
     for (unsigned i = 2; i < 5; i++) {
         peak(pool, at);
-        assert_true(teffi_fiber_pool_trim(pool, i * second_ns));
+        assert_true(teffi_fiber_pool_reclaim(pool, i * second_ns));
         assert_int_equal(in_memory(at), PEAK);
     }
     teffi_fiber_pool_free(pool);
@@ -269,6 +270,36 @@ static void test_rounding_mode_is_the_fibers_own(void **state)
     assert_true(teffi_fiber_resume(fiber));
     assert_true(kept);
     assert_int_equal(fegetround(), FE_TONEAREST);
+}
+
+static void note_rounding(void *arg)
+{
+    *(int *)arg = fegetround();
+    fesetround(FE_DOWNWARD); /* a fiber that ends takes its mode along */
+}
+
+typedef struct rounder {
+    teffi_fiber_pool *pool;
+    int inner, after;
+} rounder;
+
+static void round_up_and_run_another(void *arg)
+{
+    rounder *r = arg;
+    fesetround(FE_UPWARD);
+    (void)teffi_fiber_resume(teffi_fiber_new(r->pool, note_rounding, &r->inner));
+    r->after = fegetround();
+}
+
+static void test_rounding_mode_is_not_inherited(void **state)
+{
+    rounder r = {.pool = *state, .inner = -1, .after = -1};
+    for (int i = 0; i < 3; i++) {
+        assert_true(teffi_fiber_resume(teffi_fiber_new(*state, round_up_and_run_another, &r)));
+        assert_int_equal(r.inner, FE_TONEAREST);
+        assert_int_equal(r.after, FE_UPWARD);
+        assert_int_equal(fegetround(), FE_TONEAREST);
+    }
 }
 
 static void many_locals(void *arg)
@@ -381,7 +412,7 @@ static bool all_done(crew *c)
 static void work(void *arg)
 {
     crew *c = arg;
-    teffi_fiber_thread_enter(c->pool);
+    (void)teffi_fiber_thread_enter(c->pool);
     while (!all_done(c)) {
         mover *m = take(c);
         if (m)
@@ -434,7 +465,7 @@ static int fault(const char *how)
     static char label[] = "words.Word.Add teff";
     volatile uintptr_t nowhere = 16;
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
-    teffi_fiber_thread_enter(pool);
+    (void)teffi_fiber_thread_enter(pool);
     alarm(60);
     if (strcmp(how, "overflow") == 0)
         (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));
@@ -443,13 +474,13 @@ static int fault(const char *how)
     return 0;
 }
 
-/* out: stderr in text; the wait status. */
+/* out: stderr in text, with a '|' behind each write; the wait status. */
 static int run_fault(const char *how, char *text, size_t size)
 {
     int fd[2], status = 0;
     size_t got = 0;
     ssize_t n;
-    assert_int_equal(pipe(fd), 0);
+    assert_int_equal(pipe2(fd, O_DIRECT), 0); /* a read ends where a write did */
     pid_t child = fork();
     if (child == 0) {
         dup2(fd[1], STDERR_FILENO);
@@ -457,8 +488,10 @@ static int run_fault(const char *how, char *text, size_t size)
         _exit(0);
     }
     close(fd[1]);
-    while (got < size - 1 && (n = read(fd[0], text + got, size - 1 - got)) > 0)
+    while (got < size - 2 && (n = read(fd[0], text + got, size - 2 - got)) > 0) {
         got += (size_t)n;
+        text[got++] = '|';
+    }
     text[got] = 0;
     close(fd[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -468,9 +501,9 @@ static int run_fault(const char *how, char *text, size_t size)
 static void test_overflow_names_the_turn(void **state)
 {
     char text[4000];
-    (void)state;
     int status = run_fault("overflow", text, sizeof text);
-    assert_non_null(strstr(text, "stack overflow in words.Word.Add teff"));
+    /* One write, so that lines of other threads stay whole too. */
+    assert_non_null(strstr(text, "teff: stack overflow in words.Word.Add teff\n|"));
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
 }
@@ -479,7 +512,6 @@ static void test_overflow_names_the_turn(void **state)
 static void test_other_faults_are_passed_on(void **state)
 {
     char text[4000];
-    (void)state;
     int status = run_fault("other", text, sizeof text);
     assert_null(strstr(text, "stack overflow"));
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -494,13 +526,14 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_suspend_and_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
-        cmocka_unit_test(test_a_visitor_keeps_stacks_until_it_departs),
+        cmocka_unit_test(test_a_thread_keeps_stacks_until_it_leaves),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
         cmocka_unit_test(test_after_a_peak),
         cmocka_unit_test(test_no_peak),
         cmocka_unit_test_setup_teardown(test_most_of_the_stack_is_usable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rounding_mode_is_the_fibers_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rounding_mode_is_not_inherited, setup, teardown),
         cmocka_unit_test_setup_teardown(test_registers_survive, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stack_is_aligned, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fibers_move_between_threads, setup, teardown),

@@ -1,6 +1,9 @@
 /* acts.c - the grains that run scripts, and their silo.
  * Way:     test_direct*.c -> [acts] -> silo */
+#include "activation/turn.h" /* before acts.h, whose ctx its parameters would hide */
+
 #include "acts.h"
+#include "call/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +16,7 @@ teff_ctx *ctx;
 
 /* ---- the grains ---- */
 
-static teff_err obeys(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+static teff_err run_script(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     world.begun++;
     teff_err err = ((script *)(uintptr_t)in->script)(turn, key, in, out);
@@ -23,12 +26,12 @@ static teff_err obeys(teff_ctx *turn, int64_t key, const direct_act *in, direct_
 
 static teff_err obey_actor(direct_actor *self, const direct_act *in, direct_number *out)
 {
-    return obeys(self->ctx, self->key, in, out);
+    return run_script(self->ctx, self->key, in, out);
 }
 
 static teff_err actor_tell(direct_actor *self, const direct_act *in)
 {
-    return obeys(self->ctx, self->key, in, NULL);
+    return run_script(self->ctx, self->key, in, NULL);
 }
 
 const direct_actor_methods acts_actor = {
@@ -36,21 +39,74 @@ const direct_actor_methods acts_actor = {
 
 static teff_err loose_obey(direct_loose *self, const direct_act *in, direct_number *out)
 {
-    return obeys(self->ctx, self->key, in, out);
+    return run_script(self->ctx, self->key, in, out);
 }
 
 static const direct_loose_methods loose = {.obey = loose_obey};
 
-void acts_open(const teff_silo_options *opt)
+direct_memo *acts_memo(const teff_ctx *turn)
+{
+    return (direct_memo *)teffi_activation_state(teffi_activation_of_turn(turn));
+}
+
+static teff_err run_on_activate(teff_ctx *turn, int64_t key)
+{
+    script *own = world.on_activate;
+    world.activated++;
+    return own ? own(turn, key, direct_act(), NULL) : TEFF_OK;
+}
+
+static teff_err keeper_obey(direct_keeper *self, const direct_act *in, direct_number *out)
+{
+    return run_script(self->ctx, self->key, in, out);
+}
+
+static teff_err keeper_begin(direct_keeper *self)
+{
+    return run_on_activate(self->ctx, self->key);
+}
+
+static teff_err keeper_end(direct_keeper *self, teff_reason why)
+{
+    world.deactivated++;
+    return direct_keeper_save(self);
+}
+
+static const direct_keeper_methods keeper = {
+    .obey = keeper_obey, .on_activate = keeper_begin, .on_deactivate = keeper_end};
+
+static teff_err crowd_obey(direct_crowd *self, const direct_act *in, direct_number *out)
+{
+    return run_script(self->ctx, self->key, in, out);
+}
+
+static teff_err crowd_begin(direct_crowd *self)
+{
+    return run_on_activate(self->ctx, self->key);
+}
+
+static teff_err crowd_end(direct_crowd *self, teff_reason why)
+{
+    world.deactivated++;
+    return direct_crowd_save(self);
+}
+
+static const direct_crowd_methods crowd = {
+    .obey = crowd_obey, .on_activate = crowd_begin, .on_deactivate = crowd_end};
+
+void acts_open(teff_silo_options opt)
 {
     char text[TEFF_TEXT_MAX] = "";
+    opt.size = sizeof opt;
     memset(&world, 0, sizeof world);
     l = calloc(1, sizeof *l);
     assert_non_null(l);
-    if (teff_silo_new(opt, &l->silos[0], text))
+    if (teff_silo_new(&opt, &l->silos[0], text))
         fail_msg("teff_silo_new: %s", text);
     assert_int_equal(teff_silo_host(l->silos[0], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[0], direct_loose_type(&loose, NULL)), TEFF_OK);
+    assert_int_equal(teff_silo_host(l->silos[0], direct_keeper_type(&keeper, NULL)), TEFF_OK);
+    assert_int_equal(teff_silo_host(l->silos[0], direct_crowd_type(&crowd, NULL)), TEFF_OK);
     if (teff_silo_start(l->silos[0], text))
         fail_msg("teff_silo_start: %s", text);
     ctx = l->ctx[0] = teff_silo_ctx(l->silos[0]);
@@ -59,21 +115,18 @@ void acts_open(const teff_silo_options *opt)
 
 int acts_setup(void **state)
 {
-    (void)state;
-    acts_open(&(teff_silo_options){.silent = 1, .store = "memory", .workers = 2});
+    acts_open((teff_silo_options){.silent = 1, .store = "memory", .workers = 2});
     return 0;
 }
 
 int acts_setup_one_worker(void **state)
 {
-    (void)state;
-    acts_open(&(teff_silo_options){.silent = 1, .store = "memory", .workers = 1});
+    acts_open((teff_silo_options){.silent = 1, .store = "memory", .workers = 1});
     return 0;
 }
 
 int acts_teardown(void **state)
 {
-    (void)state;
     world.gate = true;
     lab_close(l);
     return 0;
@@ -106,14 +159,13 @@ static void wait_for_gate(teff_ctx *turn)
 
 uint64_t acts_activations(void)
 {
-    return l->silos[0]->node.grains->catalog.count;
+    return l->silos[0]->node.grains->shards->activations;
 }
 
 /* ---- callees ---- */
 
 teff_err answers(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)turn;
     out->n = in->n + 1;
     out->text = in->text;
     return key ? TEFF_OK : TEFF_E_FAILED;
@@ -121,7 +173,6 @@ teff_err answers(teff_ctx *turn, int64_t key, const direct_act *in, direct_numbe
 
 teff_err fails(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)out;
     return teff_fail(turn, TEFF_E_USER + 3, "%s says grain %d", in->text, (int)key);
 }
 

@@ -5,7 +5,7 @@
 #define TESTS_ACTS_H
 
 #include "direct.teff.h"
-#include "grains.h"
+#include "directory/shard.h"
 #include "lab.h"
 
 typedef teff_err script(teff_ctx *ctx, int64_t key, const direct_act *in, direct_number *out);
@@ -20,18 +20,23 @@ extern struct world {
     _Atomic int held, begun, ended;
     _Atomic int64_t rounds, seen[64];
     _Atomic int disorder, inside, collisions;
+    _Atomic int activated, deactivated; /* of Keeper and Crowd */
+    script *_Atomic on_activate;        /* theirs */
 } world;
 
 extern const direct_actor_methods acts_actor;
 extern lab *l;
 extern teff_ctx *ctx; /* this thread's, of the first silo */
 
-void acts_open(const teff_silo_options *opt);
+void acts_open(teff_silo_options opt);
 int acts_setup(void **state);
 int acts_setup_one_worker(void **state);
 int acts_teardown(void **state);
 
 void acts_sleep_ms(long ms);
+
+/* The state of the grain, a Keeper or Crowd, whose turn it is. */
+direct_memo *acts_memo(const teff_ctx *turn);
 
 /* Groups taken off queues so far; activations of the first silo. */
 uint64_t acts_picks(void);

@@ -58,13 +58,15 @@ teff_silo *lab_silo(lab_record *record, const teff_silo_options *opt)
     return silo;
 }
 
-static int start(lab *l, const teff_silo_options *opt)
+static int start_silo(lab *l, const teff_silo_options *opt)
 {
     char text[TEFF_TEXT_MAX] = "";
     int i = 0;
     while (l->silos[i])
         i++;
     l->silos[i] = lab_silo(&l->record, opt);
+    if (l->more)
+        l->more(l->silos[i]);
     teff_err err = teff_silo_start(l->silos[i], text);
     if (err)
         fail_msg("silo %d: %s: %s", i, teff_err_name(err), text);
@@ -76,12 +78,12 @@ static int start(lab *l, const teff_silo_options *opt)
 
 int lab_add(lab *l)
 {
-    teff_silo_options opt = {.silent = 1, .store = l->store, .workers = 2};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = l->store, .workers = 2};
     if (strcmp(l->store, "seed") == 0) {
         opt.store = NULL;
         opt.seeds[0] = teff_silo_address(l->silos[0]);
     }
-    return start(l, &opt);
+    return start_silo(l, &opt);
 }
 
 static bool all_see(const lab *l, uint32_t n)
@@ -99,8 +101,14 @@ static void wait_all_see(const lab *l)
 
 lab *lab_open(int n)
 {
+    return lab_open_more(n, NULL);
+}
+
+lab *lab_open_more(int n, void (*more)(teff_silo *silo))
+{
     lab *l = calloc(1, sizeof *l);
     assert_non_null(l);
+    l->more = more;
     if (n > 1)
         lab_fresh_store(l->store);
     else
@@ -113,10 +121,10 @@ lab *lab_open(int n)
 
 lab *lab_open_seeded(int n)
 {
-    teff_silo_options opt = {.silent = 1, .workers = 2};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 2};
     lab *l = calloc(1, sizeof *l);
     assert_non_null(l);
-    start(l, &opt);
+    start_silo(l, &opt);
     snprintf(l->store, sizeof l->store, "seed");
     for (int i = 1; i < n; i++)
         lab_add(l);
@@ -147,7 +155,7 @@ void lab_close(lab *l)
 
 teff_client *lab_client(lab *l, const int *gateways)
 {
-    teff_client_options opt = {0};
+    teff_client_options opt = {.size = sizeof opt};
     char text[TEFF_TEXT_MAX] = "";
     teff_client *client;
     for (int i = 0; gateways[i] >= 0; i++)

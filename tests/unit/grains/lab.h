@@ -6,21 +6,25 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-/* cmocka wants these before it */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "test.h"
+#include "call/call.h"
 #include "lab.teff.h"
 #include "silo/silo.h"
 
+static inline bool lab_pending(const teffi_call *call)
+{
+    return teffi_call_is_pending(call->home, call->slot, call->generation);
+}
+
 enum { LAB_SILOS_MAX = 4, LAB_CALLERS = 8, LAB_SINGLES = 4096 };
 
-typedef struct lab_record { /* atomic, all of it */
-    _Atomic bool gate;      /* open: held turns go on */
-    _Atomic int held;       /* turns that wait for the gate */
-    _Atomic int started;    /* turns of Turns, Small and Free */
+typedef struct lab_record {       /* atomic, all of it */
+    _Atomic bool gate;            /* open: held turns go on */
+    _Atomic int held;             /* turns that wait for the gate */
+    _Atomic uint32_t held_due_ms; /* ctx.due_ms of the newest of them */
+    _Atomic int started;          /* turns of Turns, Small and Free */
+    _Atomic int went; /* turns of Relay.Go; went_err: how the newest call in one ended */
+    _Atomic int went_err;
     _Atomic int writing, reading, peeking;
     _Atomic int most_readers, most_peekers, most_writers;
     _Atomic int collisions; /* a writer met another writer or a reader */
@@ -40,11 +44,14 @@ typedef struct lab {
     teff_silo *silos[LAB_SILOS_MAX];
     teff_ctx *ctx[LAB_SILOS_MAX]; /* this thread's, one a silo */
     int n;
+    void (*more)(teff_silo *silo); /* hosts more types; may be NULL */
 } lab;
 
 /* lab_open - n silos around one store: in memory for one, else an SQLite file.
+ * lab_open_more - the same; more hosts the test's own types.
  * lab_open_seeded - the first keeps rows in memory, the others join through it. */
 lab *lab_open(int n);
+lab *lab_open_more(int n, void (*more)(teff_silo *silo));
 lab *lab_open_seeded(int n);
 void lab_close(lab *l);
 

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lab.h"
+#include "call/wait.h"
 
 enum { HOLD_MS = 60000 };
 
 /* ---- turns that are watched ---- */
 
-static void hold(teff_ctx *ctx, lab_record *r)
+static void hold_turn(teff_ctx *ctx, lab_record *r)
 {
+    r->held_due_ms = ctx->due_ms;
     r->held++;
     for (int ms = 0; !r->gate && ms < HOLD_MS; ms++)
         teffi_ctx_sleep(ctx, 1);
@@ -19,7 +21,7 @@ static void hold(teff_ctx *ctx, lab_record *r)
 }
 
 /* Computes and computes; its calls of teff's have nothing to wait for. */
-static void spin(teff_ctx *ctx, lab_record *r)
+static void spin_turn(teff_ctx *ctx, lab_record *r)
 {
     r->held++;
     while (!r->gate) {
@@ -48,9 +50,9 @@ static void do_step(teff_ctx *ctx, lab_record *r, const lab_step *in)
     if (in->suspend)
         teffi_ctx_sleep(ctx, 1);
     if (in->hold)
-        hold(ctx, r);
+        hold_turn(ctx, r);
     if (in->spin)
-        spin(ctx, r);
+        spin_turn(ctx, r);
 }
 
 static void write_step(teff_ctx *ctx, lab_record *r, const lab_step *in)
@@ -241,8 +243,7 @@ static teff_err sleepy_add(lab_sleepy *self, const lab_number *in, lab_number *o
 
 static teff_err sleepy_hold(lab_sleepy *self, const lab_step *in, lab_number *out)
 {
-    (void)in;
-    hold(self->ctx, self->user);
+    hold_turn(self->ctx, self->user);
     out->n = self->state->count;
     return TEFF_OK;
 }
@@ -282,32 +283,57 @@ static teff_err moody_begin(lab_moody *self)
 
 static teff_err moody_ask(lab_moody *self, lab_number *out)
 {
-    (void)self;
     out->n = 1;
     return TEFF_OK;
 }
 
 static teff_err moody_fail(lab_moody *self, const lab_number *in, lab_text *out)
 {
-    (void)out;
     return teff_fail(self->ctx, (teff_err)in->n, "failed with %" PRId64 " at %s", in->n, self->key);
 }
 
-static const lab_moody_methods moody = {
-    .ask = moody_ask, .fail = moody_fail, .on_activate = moody_begin};
+static teff_err moody_wrap(lab_moody *self)
+{
+    char other[100];
+    lab_text *out;
+    snprintf(other, sizeof other, "%.60s, asked", self->key);
+    teff_err err = lab_moody_fail(self->ctx, other, lab_number(.n = TEFF_E_USER(3)), &out);
+    return teff_fail(self->ctx, err, "wrapped: %s", teff_error(self->ctx));
+}
+
+/* A code and no text; below zero, after a call that failed with another one. */
+static teff_err moody_bare(lab_moody *self, const lab_number *in)
+{
+    lab_text *out;
+    teff_err err = in->n < 0 ? lab_moody_fail(self->ctx, "another one",
+                                              lab_number(.n = TEFF_E_NOT_FOUND), &out)
+                             : TEFF_OK;
+    return err ? TEFF_E_USER(4) : (teff_err)in->n;
+}
+
+static const lab_moody_methods moody = {.bare = moody_bare,
+                                        .ask = moody_ask,
+                                        .fail = moody_fail,
+                                        .wrap = moody_wrap,
+                                        .on_activate = moody_begin};
 
 /* ---- calls of grains by grains ---- */
 
 /* The first key is ours; the rest of the path is the next one's. */
 static teff_err relay_go(lab_relay *self, const lab_path *in, lab_number *out)
 {
+    lab_record *r = self->user;
     lab_number *rest;
     out->n = 1;
+    r->went++;
+    if (in->hold)
+        hold_turn(self->ctx, r);
     if (in->n_keys == 0)
         return TEFF_OK;
     teff_ctx_timeout(self->ctx, in->timeout_ms);
     lab_path *path = lab_path(.n_keys = in->n_keys - 1, .keys = in->keys + 1);
     teff_err err = lab_relay_go(self->ctx, in->keys[0], path, &rest);
+    r->went_err = (int)err;
     if (!err)
         out->n += rest->n;
     return err;
@@ -322,13 +348,13 @@ static teff_err relay_fan(lab_relay *self, const lab_plan *in, lab_number *out)
     for (size_t i = 0; i < n; i++) {
         snprintf(key, sizeof key, "%s-%zu", in->prefix, i);
         teff_err err =
-            lab_account_add_start(self->ctx, key, lab_number(.n = (int64_t)i), &calls[i]);
+            lab_account_add_async(self->ctx, key, lab_number(.n = (int64_t)i), NULL, &calls[i]);
         if (err)
             return err;
     }
     teff_err err = teff_await_all(self->ctx, calls, n);
     for (size_t i = 0; i < n && !err; i++) {
-        err = lab_account_add_reply(self->ctx, calls[i], &one);
+        err = lab_account_add_await(self->ctx, calls[i], &one);
         out->n += err ? 0 : one->n;
     }
     return err;
@@ -421,7 +447,6 @@ static teff_err single_begin(lab_single *self)
 static teff_err single_end(lab_single *self, teff_reason why)
 {
     lab_record *r = self->user;
-    (void)why;
     r->deactivated++;
     r->single_live[self->key % LAB_SINGLES]--;
     return TEFF_OK;
@@ -432,7 +457,7 @@ static const lab_single_methods single = {
 
 /* ---- hosting ---- */
 
-static void host(teff_silo *silo, teff_grain_type *type)
+static void host_type(teff_silo *silo, teff_grain_type *type)
 {
     assert_non_null(type);
     assert_int_equal(teff_silo_host(silo, type), TEFF_OK);
@@ -440,22 +465,22 @@ static void host(teff_silo *silo, teff_grain_type *type)
 
 void lab_host_all(teff_silo *silo, lab_record *record)
 {
-    host(silo, lab_turns_type(&turns, record));
-    host(silo, lab_free_type(&freely, record));
-    host(silo, lab_small_type(&small, record));
-    host(silo, lab_account_type(&account, record));
-    host(silo, lab_sleepy_type(&sleepy, record));
-    host(silo, lab_moody_type(&moody, record));
-    host(silo, lab_relay_type(&relay, record));
-    host(silo, lab_ids_type(&ids, record));
-    host(silo, lab_pair_type(&pair, record));
-    host(silo, lab_id_pair_type(&id_pair, record));
-    host(silo, lab_near_type(&near, record));
-    host(silo, lab_hashed_type(&hashed, record));
-    host(silo, lab_single_type(&single, record));
+    host_type(silo, lab_turns_type(&turns, record));
+    host_type(silo, lab_free_type(&freely, record));
+    host_type(silo, lab_small_type(&small, record));
+    host_type(silo, lab_account_type(&account, record));
+    host_type(silo, lab_sleepy_type(&sleepy, record));
+    host_type(silo, lab_moody_type(&moody, record));
+    host_type(silo, lab_relay_type(&relay, record));
+    host_type(silo, lab_ids_type(&ids, record));
+    host_type(silo, lab_pair_type(&pair, record));
+    host_type(silo, lab_id_pair_type(&id_pair, record));
+    host_type(silo, lab_near_type(&near, record));
+    host_type(silo, lab_hashed_type(&hashed, record));
+    host_type(silo, lab_single_type(&single, record));
 }
 
 void lab_host_rare(teff_silo *silo, lab_record *record)
 {
-    host(silo, lab_rare_type(&rare, record));
+    host_type(silo, lab_rare_type(&rare, record));
 }

@@ -1,6 +1,6 @@
 /* test_admission.c - the table of admission.h, every cell, and against mixed company. */
 #include <string.h>
-#include "admission.h"
+#include "activation/admission.h"
 #include "lab.h"
 
 static void pairs(void **state)
@@ -11,7 +11,6 @@ static void pairs(void **state)
         [TEFFI_READ_ONLY] = {false, true, true},
         [TEFFI_FREELY] = {true, true, true},
     };
-    (void)state;
     for (int c = 0; c < 3; c++) {
         for (int beside = 0; beside < 3; beside++) {
             uint32_t running[3] = {0};
@@ -28,7 +27,6 @@ static void pairs(void **state)
 static void every_running_turn_counts(void **state)
 {
     uint32_t running[3] = {[TEFFI_READ_ONLY] = 1, [TEFFI_FREELY] = 9};
-    (void)state;
     assert_false(teffi_may_start(running, TEFFI_EXCLUSIVE));
     assert_true(teffi_may_start(running, TEFFI_READ_ONLY));
     running[TEFFI_READ_ONLY] = 0;
@@ -48,7 +46,6 @@ static teffi_class class_of(const teff_type_info *info, const char *method)
 
 static void options_make_classes(void **state)
 {
-    (void)state;
     assert_int_equal(class_of(&lab_turns_info, "lab.Turns.Write"), TEFFI_EXCLUSIVE);
     assert_int_equal(class_of(&lab_turns_info, "lab.Turns.Note"), TEFFI_EXCLUSIVE);
     assert_int_equal(class_of(&lab_turns_info, "lab.Turns.Read"), TEFFI_READ_ONLY);

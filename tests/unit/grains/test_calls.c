@@ -19,7 +19,6 @@ static place here;
 
 static int setup_one(void **state)
 {
-    (void)state;
     here = (place){.l = lab_open(1)};
     here.ctx = here.l->ctx[0];
     return 0;
@@ -27,7 +26,6 @@ static int setup_one(void **state)
 
 static int setup_two(void **state)
 {
-    (void)state;
     here = (place){.l = lab_open(2)};
     here.ctx = here.l->ctx[0];
     return 0;
@@ -35,7 +33,6 @@ static int setup_two(void **state)
 
 static int setup_client(void **state)
 {
-    (void)state;
     here = (place){.l = lab_open(2)};
     here.client = lab_client(here.l, (const int[]){1, -1});
     here.ctx = teff_client_ctx(here.client);
@@ -44,7 +41,6 @@ static int setup_client(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     here.l->record.gate = true;
     if (here.client) {
         teff_ctx_free(here.ctx);
@@ -80,7 +76,6 @@ static void methods_fail_with_code_and_text(void **state)
                                 TEFF_E_USER + 5, TEFF_E_MAX,     TEFF_E_NOT_FOUND};
     char expected[100];
     lab_text *out;
-    (void)state;
     fresh();
     for (int i = 0; i < SPREAD; i++) {
         int code = codes[(size_t)i % (sizeof codes / sizeof codes[0])];
@@ -92,9 +87,64 @@ static void methods_fail_with_code_and_text(void **state)
     }
 }
 
+/* 65536 was TEFF_OK when it had been cut to 16 bits. */
+static void codes_out_of_range_are_failures(void **state)
+{
+    static const int64_t codes[] = {TEFF_E_MAX + 1, TEFF_E_MAX + 5, 0x7fffffff, -1, -65536};
+    lab_text *out;
+    char text[100];
+    fresh();
+    for (int i = 0; i < SPREAD; i++) {
+        int64_t code = codes[(size_t)i % (sizeof codes / sizeof codes[0])];
+        const char *key = name("moody", i);
+        snprintf(text, sizeof text, "lab.Moody.Fail at %s returned %d, which", key, (int)code);
+        lab_fails(here.ctx, lab_moody_fail(here.ctx, key, lab_number(.n = code), &out),
+                  TEFF_E_FAILED);
+        assert_non_null(strstr(teff_error(here.ctx), text));
+        assert_non_null(strstr(teff_error(here.ctx), "failed with"));
+    }
+}
+
+static void a_bare_code_names_grain_and_method(void **state)
+{
+    char expected[200];
+    fresh();
+    for (int i = 0; i < SPREAD; i++) {
+        const char *key = name("moody", i);
+        snprintf(expected, sizeof expected, "lab.Moody.Bare at %s returned user error 3", key);
+        lab_fails(here.ctx, lab_moody_bare(here.ctx, key, lab_number(.n = TEFF_E_USER(3))),
+                  TEFF_E_USER(3));
+        assert_string_equal(teff_error(here.ctx), expected);
+        snprintf(expected, sizeof expected,
+                 "lab.Moody.Bare at %s returned user error 4 (the last error was: failed with 9 at "
+                 "another one)",
+                 key);
+        lab_fails(here.ctx, lab_moody_bare(here.ctx, key, lab_number(.n = -1)), TEFF_E_USER(4));
+        assert_string_equal(teff_error(here.ctx), expected);
+    }
+}
+
+/* In a turn: what a method that fails says of why. */
+static void texts_can_be_wrapped(void **state)
+{
+    char expected[100];
+    fresh();
+    assert_int_equal(teff_fail(here.ctx, TEFF_E_IO, "%s", "inner"), TEFF_E_IO);
+    assert_int_equal(teff_fail(here.ctx, TEFF_E_IO, "outer: %s", teff_error(here.ctx)), TEFF_E_IO);
+    assert_string_equal(teff_error(here.ctx), "outer: inner");
+    for (int i = 0; i < 200; i++)
+        (void)teff_fail(here.ctx, TEFF_E_IO, "once more: %s", teff_error(here.ctx));
+    assert_int_equal(strlen(teff_error(here.ctx)), TEFF_TEXT_MAX - 1);
+    for (int i = 0; i < SPREAD; i++) {
+        const char *key = name("moody", i);
+        snprintf(expected, sizeof expected, "wrapped: failed with 1003 at %s, asked", key);
+        lab_fails(here.ctx, lab_moody_wrap(here.ctx, key), TEFF_E_USER(3));
+        assert_string_equal(teff_error(here.ctx), expected);
+    }
+}
+
 static void an_empty_slot_is_unimplemented(void **state)
 {
-    (void)state;
     fresh();
     for (int i = 0; i < SPREAD; i++) {
         lab_fails(here.ctx, lab_turns_nothing(here.ctx, name("none", i)), TEFF_E_UNIMPLEMENTED);
@@ -105,7 +155,6 @@ static void an_empty_slot_is_unimplemented(void **state)
 static void a_type_nobody_hosts_is_not_found(void **state)
 {
     lab_text *out;
-    (void)state;
     fresh();
     for (int i = 0; i < SPREAD; i++)
         lab_fails(here.ctx, lab_rare_where(here.ctx, name("rare", i), &out), TEFF_E_NOT_FOUND);
@@ -116,7 +165,6 @@ static void bad_keys_are_told_before_anything_is_sent(void **state)
 {
     static char large[TEFF_KEY_MAX + 2];
     lab_number *out;
-    (void)state;
     fresh();
     memset(large, 'k', TEFF_KEY_MAX + 1);
     lab_fails(here.ctx, lab_turns_write(here.ctx, "", lab_step(), &out), TEFF_E_INVALID);
@@ -136,7 +184,6 @@ static void keys_of_all_kinds_arrive(void **state)
     teff_uuid id = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0}};
     char expected[TEFF_KEY_MAX + 40];
     lab_text *out;
-    (void)state;
     fresh();
     memset(name_1024, 'n', TEFF_KEY_MAX);
     for (uint8_t i = 0; i < SPREAD; i++) {
@@ -157,7 +204,6 @@ static void a_timeout_leaves_the_outcome_open(void **state)
 {
     lab_record *r = fresh();
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 3; i++)
         while (r->started <= i) { /* on a slow machine its time was over before it began */
             lab_fails(here.ctx,
@@ -190,15 +236,15 @@ static void an_expired_request_never_runs(void **state)
     lab_record *r = fresh();
     teff_call held;
     lab_number *out;
-    (void)state;
-    lab_ok(here.ctx, lab_turns_write_start(here.ctx, "expire", lab_step(.hold = true), &held));
+    lab_ok(here.ctx,
+           lab_turns_write_async(here.ctx, "expire", lab_step(.hold = true), NULL, &held));
     lab_until(r->held == 1);
     for (int i = 0; i < 5; i++)
         lab_fails(here.ctx, lab_turns_quick(here.ctx, "expire", lab_step(), &out), TEFF_E_TIMEOUT);
     lab_ok(here.ctx, lab_turns_peek(here.ctx, "expire", lab_step(), &out)); /* they all arrived */
     let_expire();
     r->gate = true;
-    lab_ok(here.ctx, lab_turns_write_reply(here.ctx, held, &out));
+    lab_ok(here.ctx, lab_turns_write_await(here.ctx, held, &out));
     lab_ok(here.ctx, lab_turns_write(here.ctx, "expire", lab_step(), &out));
     assert_int_equal(r->started, 3);
 }
@@ -207,7 +253,6 @@ static void a_context_has_a_timeout_of_its_own(void **state)
 {
     lab_record *r = fresh();
     lab_number *out;
-    (void)state;
     teff_ctx_timeout(here.ctx, 50);
     lab_fails(here.ctx, lab_turns_write(here.ctx, "own", lab_step(.hold = true), &out),
               TEFF_E_TIMEOUT);
@@ -224,15 +269,15 @@ static void a_full_queue_refuses(void **state)
     teff_call calls[5], more[8];
     lab_number *out;
     int refused = 0;
-    (void)state;
-    lab_ok(here.ctx, lab_small_write_start(here.ctx, "full", lab_step(.hold = true), &calls[0]));
+    lab_ok(here.ctx,
+           lab_small_write_async(here.ctx, "full", lab_step(.hold = true), NULL, &calls[0]));
     lab_until(r->held == 1);
     for (int i = 1; i < 5; i++)
-        lab_ok(here.ctx, lab_small_write_start(here.ctx, "full", lab_step(), &calls[i]));
+        lab_ok(here.ctx, lab_small_write_async(here.ctx, "full", lab_step(), NULL, &calls[i]));
     for (int i = 0; i < 8; i++)
-        lab_ok(here.ctx, lab_small_write_start(here.ctx, "full", lab_step(), &more[i]));
+        lab_ok(here.ctx, lab_small_write_async(here.ctx, "full", lab_step(), NULL, &more[i]));
     for (int i = 0; i < 8; i++) {
-        teff_err err = lab_small_write_reply(here.ctx, more[i], &out);
+        teff_err err = lab_small_write_await(here.ctx, more[i], &out);
         assert_int_equal(err, TEFF_E_OVERLOADED);
         assert_non_null(strstr(teff_error(here.ctx), "full"));
         refused++;
@@ -249,7 +294,6 @@ static void large_messages_are_refused(void **state)
 {
     char text[200] = "";
     lab_text *out;
-    (void)state;
     fresh();
     memset(text, 'x', 98);
     lab_ok(here.ctx, lab_small_echo(here.ctx, "large", lab_text(.text = text), &out));
@@ -270,7 +314,6 @@ static void a_frame_has_a_limit(void **state)
     enum { LARGE = 3 * 1024 * 1024 };
     char *text = malloc(LARGE + 1);
     int large = 0;
-    (void)state;
     fresh();
     assert_non_null(text);
     memset(text, 'x', LARGE);
@@ -293,7 +336,6 @@ static void a_failed_activation_is_told_and_tried_again(void **state)
 {
     lab_record *r = fresh();
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 4; i++) {
         r->moody_failures = 2;
         const char *key = name("sulk", i);
@@ -309,7 +351,6 @@ static void a_chain_of_grains_answers(void **state)
 {
     const char *keys[] = {"b", "c", "d", "e", "f", "g", "h", "i"};
     lab_number *out;
-    (void)state;
     fresh();
     for (int i = 0; i < 20; i++)
         lab_ok(here.ctx, lab_relay_go(here.ctx, "a", lab_path(.n_keys = 8, .keys = keys), &out));
@@ -321,7 +362,6 @@ static void a_grain_that_calls_itself_times_out(void **state)
 {
     const char *keys[] = {"self"};
     lab_number *out;
-    (void)state;
     fresh();
     lab_fails(here.ctx,
               lab_relay_go(here.ctx, "self", lab_path(.n_keys = 1, .keys = keys, .timeout_ms = 300),
@@ -334,7 +374,6 @@ static void one_call_fans_out_to_a_thousand(void **state)
 {
     enum { N = 1000 };
     lab_number *out;
-    (void)state;
     fresh();
     lab_ok(here.ctx, lab_relay_fan(here.ctx, "fan", lab_plan(.n = N, .prefix = "leaf"), &out));
     assert_int_equal(out->n, (int64_t)N * (N - 1) / 2);
@@ -345,14 +384,13 @@ static void a_thread_fans_out_too(void **state)
     enum { N = 1000 };
     static teff_call calls[N];
     lab_number *out;
-    (void)state;
     fresh();
     for (int i = 0; i < N; i++)
-        lab_ok(here.ctx, lab_turns_write_start(here.ctx, name("out", i % 100), lab_step(.seq = i),
-                                               &calls[i]));
+        lab_ok(here.ctx, lab_turns_write_async(here.ctx, name("out", i % 100), lab_step(.seq = i),
+                                               NULL, &calls[i]));
     lab_ok(here.ctx, teff_await_all(here.ctx, calls, N));
     for (int i = 0; i < N; i++) {
-        lab_ok(here.ctx, lab_turns_write_reply(here.ctx, calls[i], &out));
+        lab_ok(here.ctx, lab_turns_write_await(here.ctx, calls[i], &out));
         assert_int_equal(out->n, i);
     }
 }
@@ -361,23 +399,21 @@ static void await_all_tells_the_first_failure(void **state)
 {
     teff_call calls[4] = {{NULL}};
     lab_text *out;
-    (void)state;
     fresh();
     for (int i = 0; i < 3; i++)
-        lab_ok(here.ctx, lab_moody_fail_start(here.ctx, name("first", i),
-                                              lab_number(.n = TEFF_E_USER + i), &calls[i]));
+        lab_ok(here.ctx, lab_moody_fail_async(here.ctx, name("first", i),
+                                              lab_number(.n = TEFF_E_USER + i), NULL, &calls[i]));
     lab_fails(here.ctx, teff_await_all(here.ctx, calls, 3), TEFF_E_USER);
     for (int i = 0; i < 3; i++)
-        lab_fails(here.ctx, lab_moody_fail_reply(here.ctx, calls[i], &out),
+        lab_fails(here.ctx, lab_moody_fail_await(here.ctx, calls[i], &out),
                   (teff_err)(TEFF_E_USER + i));
-    lab_fails(here.ctx, lab_moody_fail_reply(here.ctx, calls[3], &out), TEFF_E_INVALID);
+    lab_fails(here.ctx, lab_moody_fail_await(here.ctx, calls[3], &out), TEFF_E_INVALID);
 }
 
 static void one_way_arrives(void **state)
 {
     enum { N = 500 };
     lab_record *r = fresh();
-    (void)state;
     r->notes = 0;
     for (int i = 0; i < N; i++)
         lab_ok(here.ctx, lab_turns_note(here.ctx, name("note", i % SPREAD), lab_step()));
@@ -391,7 +427,6 @@ static void what_one_sends_to_one_keeps_its_order(void **state)
     enum { ROUNDS = 20, EACH = 50 };
     static int life; /* each group of cases has silos of its own; keys differ anyway */
     lab_record *r = fresh();
-    (void)state;
     life++;
     r->notes = r->disorder = 0;
     for (int k = 0; k < LAB_CALLERS; k++)
@@ -406,7 +441,8 @@ static void what_one_sends_to_one_keeps_its_order(void **state)
                 if (i % 3)
                     lab_ok(here.ctx, lab_turns_note(here.ctx, key, &step));
                 else
-                    lab_ok(here.ctx, lab_turns_write_start(here.ctx, key, &step, &calls[n++]));
+                    lab_ok(here.ctx,
+                           lab_turns_write_async(here.ctx, key, &step, NULL, &calls[n++]));
             }
         lab_ok(here.ctx, teff_await_all(here.ctx, calls, n));
         teff_ctx_reset(here.ctx);
@@ -421,10 +457,9 @@ static void calls_may_be_forgotten(void **state)
     lab_record *r = fresh();
     teff_call call;
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 50; i++)
-        lab_ok(here.ctx, lab_turns_read_start(here.ctx, name("forget", i % 5),
-                                              lab_step(.hold = true), &call));
+        lab_ok(here.ctx, lab_turns_read_async(here.ctx, name("forget", i % 5),
+                                              lab_step(.hold = true), NULL, &call));
     lab_until(r->held == 50);
     teff_ctx_reset(here.ctx);
     r->gate = true;
@@ -457,7 +492,6 @@ static void threads_call_at_once(void **state)
 {
     thread threads[6] = {0};
     lab_number *out;
-    (void)state;
     fresh();
     for (int i = 0; i < 6; i++) {
         threads[i].ctx = here.client ? teff_client_ctx(here.client)
@@ -475,6 +509,8 @@ static void threads_call_at_once(void **state)
 
 #define CASES                                                                                      \
     cmocka_unit_test(methods_fail_with_code_and_text),                                             \
+        cmocka_unit_test(codes_out_of_range_are_failures), cmocka_unit_test(texts_can_be_wrapped), \
+        cmocka_unit_test(a_bare_code_names_grain_and_method),                                      \
         cmocka_unit_test(an_empty_slot_is_unimplemented),                                          \
         cmocka_unit_test(a_type_nobody_hosts_is_not_found),                                        \
         cmocka_unit_test(bad_keys_are_told_before_anything_is_sent),                               \

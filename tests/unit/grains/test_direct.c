@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "acts.h"
+#include "call/wait.h"
 
 /* ---- what is handed back ---- */
 
@@ -10,7 +11,6 @@ static teff_err asks_many(teff_ctx *turn, int64_t key, const direct_act *in, dir
 {
     direct_number *got[8];
     char text[20];
-    (void)key;
     for (int64_t i = 0; i < in->n; i++) {
         snprintf(text, sizeof text, "t%d", (int)i);
         teff_err err =
@@ -27,7 +27,6 @@ static void test_answers_come_without_a_queue(void **state)
 {
     enum { CALLS = 900 };
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = 3), &out));
     for (int tries = 0;; tries++) { /* a thread that stood still may send some through the queue */
         uint64_t before = acts_picks();
@@ -44,7 +43,6 @@ static void test_answers_come_without_a_queue(void **state)
 static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     for (int64_t i = 0; i < 300; i++) {
         teff_err err = direct_actor_obey(turn, in->n + i, ACT(answers, .n = i), &got);
         if (err)
@@ -57,7 +55,6 @@ static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, dire
 static void test_a_new_grain_begins_inside_its_callers_turn(void **state)
 {
     direct_number *out;
-    (void)state;
     for (int tries = 0;; tries++) {
         uint64_t picks = acts_picks(), activations = acts_activations();
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_new, .n = 1000 * (tries + 1)), &out));
@@ -74,14 +71,13 @@ static void test_two_callers_begin_a_grain_once(void **state)
 {
     direct_number *out;
     teff_call calls[2];
-    (void)state;
     for (int64_t round = 1; round <= 20; round++) {
         uint64_t activations = acts_activations();
         for (int64_t i = 0; i < 2; i++)
-            lab_ok(ctx, direct_actor_obey_start(ctx, i + 1, ACT(asks_new, .n = round * 1000),
+            lab_ok(ctx, direct_actor_obey_async(ctx, i + 1, ACT(asks_new, .n = round * 1000), NULL,
                                                 &calls[i]));
         for (int i = 0; i < 2; i++) {
-            lab_ok(ctx, direct_actor_obey_reply(ctx, calls[i], &out));
+            lab_ok(ctx, direct_actor_obey_await(ctx, calls[i], &out));
             assert_int_equal(out->n, 300);
         }
         assert_int_equal(acts_activations() - activations, round == 1 ? 302 : 300);
@@ -91,7 +87,6 @@ static void test_two_callers_begin_a_grain_once(void **state)
 static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
     if (err)
         return err;
@@ -104,7 +99,6 @@ static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, 
 static void test_errors_have_code_and_text(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_failing, .text = (char *)"no"), &out));
     assert_int_equal(out->n, TEFF_E_USER + 3);
     assert_string_equal(out->text, "no says grain 100");
@@ -113,7 +107,6 @@ static void test_errors_have_code_and_text(void **state)
 static teff_err asks_sleeping(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     for (int64_t i = 0; i < in->n; i++) {
         script *fn = i % 2 ? sleeps : answers;
         teff_err err =
@@ -128,7 +121,6 @@ static teff_err asks_sleeping(teff_ctx *turn, int64_t key, const direct_act *in,
 static void test_a_callee_may_wait(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_sleeping, .n = 30, .text = (char *)"x"), &out));
     assert_int_equal(out->n, 30);
 }
@@ -139,17 +131,16 @@ static teff_err starts_many(teff_ctx *turn, int64_t key, const direct_act *in, d
     enum { MANY = 60 };
     teff_call calls[MANY];
     direct_number *got;
-    (void)key;
     for (int i = 0; i < MANY; i++) {
         script *fn = i % 3 == 0 ? answers : i % 3 == 1 ? fails : waits;
-        teff_err err =
-            direct_actor_obey_start(turn, FIRST + i, ACT(fn, .n = i, .text = in->text), &calls[i]);
+        teff_err err = direct_actor_obey_async(turn, FIRST + i, ACT(fn, .n = i, .text = in->text),
+                                               NULL, &calls[i]);
         if (err)
             return err;
     }
     (void)!teff_await_all(turn, calls, MANY);
     for (int i = MANY; i-- > 0;) {
-        teff_err err = direct_actor_obey_reply(turn, calls[i], &got);
+        teff_err err = direct_actor_obey_await(turn, calls[i], &got);
         if (i % 3 == 1)
             out->n += err == TEFF_E_USER + 3 && strstr(teff_error(turn), in->text);
         else
@@ -162,23 +153,21 @@ static void test_started_calls_do_not_wait_for_each_other(void **state)
 {
     teff_call call;
     direct_number *out;
-    (void)state;
     for (int i = 0; i < 60; i++)
         lab_ok(ctx, direct_actor_obey(ctx, FIRST + i, RUN(answers), &out));
     for (int round = 0; round < 3; round++) {
         world.gate = false;
-        lab_ok(ctx,
-               direct_actor_obey_start(ctx, 1, ACT(starts_many, .text = (char *)"many"), &call));
+        lab_ok(ctx, direct_actor_obey_async(ctx, 1, ACT(starts_many, .text = (char *)"many"), NULL,
+                                            &call));
         lab_until(world.held == 20);
         world.gate = true;
-        lab_ok(ctx, direct_actor_obey_reply(ctx, call, &out));
+        lab_ok(ctx, direct_actor_obey_await(ctx, call, &out));
         assert_int_equal(out->n, 60);
     }
 }
 
 static teff_err notes(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)out;
     if (in->n % 8 == 0)
         teffi_ctx_sleep(turn, 1);
     world.rounds += key;
@@ -187,8 +176,6 @@ static teff_err notes(teff_ctx *turn, int64_t key, const direct_act *in, direct_
 
 static teff_err tells_many(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)key;
-    (void)out;
     for (int64_t i = 0; i < in->n; i++) {
         teff_err err = direct_actor_tell(turn, FIRST + i % 7, ACT(notes, .n = i));
         if (err)
@@ -201,7 +188,6 @@ static void test_each_one_way_message_runs_once(void **state)
 {
     direct_number *out;
     int64_t sum = 0;
-    (void)state;
     for (int i = 0; i < 1400; i++)
         sum += FIRST + i % 7;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(tells_many, .n = 1400), &out));
@@ -214,7 +200,6 @@ static void test_each_one_way_message_runs_once(void **state)
 static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
     if (err)
         return err;
@@ -229,11 +214,11 @@ static bool times_out_over_its_callee(teff_call *behind)
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_quick, .n = (intptr_t)waits), &out));
     assert_int_equal(out->n, TEFF_E_TIMEOUT);
     int ended = world.ended;
-    lab_ok(ctx, direct_actor_obey_start(ctx, FIRST, RUN(answers), behind));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), NULL, behind));
     lab_until(world.held == 1 || world.ended == ended + 1);
     if (world.held == 1)
         return true;
-    lab_ok(ctx, direct_actor_obey_reply(ctx, *behind, &out));
+    lab_ok(ctx, direct_actor_obey_await(ctx, *behind, &out));
     return false;
 }
 
@@ -241,13 +226,12 @@ static void test_a_callee_outlives_its_caller(void **state)
 {
     direct_number *out;
     teff_call behind;
-    (void)state;
     for (int tries = 0; !times_out_over_its_callee(&behind); tries++)
         assert_true(tries < 1000);
     int ended = world.ended;
     world.gate = true;
     lab_until(world.ended == ended + 2);
-    lab_ok(ctx, direct_actor_obey_reply(ctx, behind, &out));
+    lab_ok(ctx, direct_actor_obey_await(ctx, behind, &out));
 }
 
 static teff_err stands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -259,7 +243,6 @@ static teff_err stands(teff_ctx *turn, int64_t key, const direct_act *in, direct
 static void test_a_late_answer_is_a_timeout(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_quick, .n = (intptr_t)stands), &out));
     assert_int_equal(out->n, TEFF_E_TIMEOUT);
 }
@@ -275,7 +258,6 @@ static teff_err blocks(teff_ctx *turn, int64_t key, const direct_act *in, direct
 static teff_err asks_blocking(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     for (int64_t i = 0; i < in->n; i++) {
         teff_err err = direct_actor_obey(turn, FIRST, ACT(blocks, .n = i), &got);
         if (err)
@@ -300,7 +282,6 @@ static uint32_t skips(const char *method)
 static void test_a_method_that_blocks_goes_through_the_queue(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 1), &out));
     for (int i = 0; i < 1000 && !skips("direct.Actor.Obey"); i++)
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 3), &out));
@@ -345,27 +326,25 @@ static void other_grains_run_beside(script *fn)
     for (int i = 0; i < CALLERS; i++) /* active, all of them */
         lab_ok(ctx, direct_actor_obey(ctx, i + 1, ACT(asks_one, .n = (intptr_t)answers), &out));
     for (int i = 0; i < CALLERS; i++)
-        lab_ok(ctx,
-               direct_actor_obey_start(ctx, i + 1, ACT(asks_one, .n = (intptr_t)fn), &calls[i]));
+        lab_ok(ctx, direct_actor_obey_async(ctx, i + 1, ACT(asks_one, .n = (intptr_t)fn), NULL,
+                                            &calls[i]));
     lab_until(world.held == CALLERS);
     for (int i = 0; i < 20; i++)
         lab_ok(ctx, direct_actor_obey(ctx, 50, RUN(answers), &out));
     world.gate = true;
     for (int i = 0; i < CALLERS; i++) {
-        lab_ok(ctx, direct_actor_obey_reply(ctx, calls[i], &out));
+        lab_ok(ctx, direct_actor_obey_await(ctx, calls[i], &out));
         assert_int_equal(out->n, 1);
     }
 }
 
 static void test_a_callee_gives_way_at_its_calls(void **state)
 {
-    (void)state;
     other_grains_run_beside(spins);
 }
 
 static void test_a_callee_is_preempted_in_a_region(void **state)
 {
-    (void)state;
     other_grains_run_beside(computes);
 }
 

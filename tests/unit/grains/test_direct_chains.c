@@ -5,6 +5,8 @@
 #include <string.h>
 #include <teff/fork.h>
 #include "acts.h"
+#include "directory/location_cache.h"
+#include "call/wait.h"
 
 /* ---- fork inside ---- */
 
@@ -19,7 +21,6 @@ static teff_err forks(teff_ctx *turn, int64_t key, const direct_act *in, direct_
 {
     _Atomic int n = 0;
     teff_join join = {{0}};
-    (void)turn;
     for (int i = 0; i < 6; i++)
         teff_fork(&join, (in->n + i) % 2 ? TEFF_STEAL_CHILD : TEFF_STEAL_CONTINUATION, part, &n);
     teff_join_wait(&join);
@@ -30,7 +31,6 @@ static teff_err forks(teff_ctx *turn, int64_t key, const direct_act *in, direct_
 static teff_err asks_forking(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     for (int64_t i = 0; i < in->n; i++) {
         teff_err err = direct_actor_obey(turn, FIRST, ACT(forks, .n = i), &got);
         if (err)
@@ -43,7 +43,6 @@ static teff_err asks_forking(teff_ctx *turn, int64_t key, const direct_act *in, 
 static void test_a_callee_forks(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_forking, .n = 20), &out));
     assert_int_equal(out->n, 120);
 }
@@ -68,7 +67,6 @@ static teff_err goes_down(teff_ctx *turn, int64_t key, const direct_act *in, dir
 static void test_chains_are_deeper_than_stacks_are_nested(void **state)
 {
     direct_number *out;
-    (void)state;
     for (int i = 0; i < 20; i++) {
         char *text = i % 2 ? (char *)"sleep" : (char *)"";
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(goes_down, .n = 70, .text = text), &out));
@@ -90,7 +88,6 @@ static teff_err asks_back(teff_ctx *turn, int64_t key, const direct_act *in, dir
 static void test_a_cycle_waits_or_enters_as_admission_says(void **state)
 {
     direct_number *out;
-    (void)state;
     for (int i = 0; i < 3; i++) {
         lab_ok(ctx, direct_loose_obey(ctx, 2, ACT(asks_one, .n = (intptr_t)asks_back), &out));
         assert_int_equal(out->n, 1001);
@@ -118,14 +115,13 @@ static teff_err tells_and_asks(teff_ctx *turn, int64_t key, const direct_act *in
                                direct_number *out)
 {
     direct_number *got;
-    (void)out;
     for (int64_t i = 1; i <= in->n; i++) {
         teff_call call;
         teff_err err;
         if (i % 3 == 0)
             err = direct_actor_obey(turn, key + FIRST, ACT(in_order, .n = i), &got);
         else if (i % 7 == 0)
-            err = direct_actor_obey_start(turn, key + FIRST, ACT(in_order, .n = i), &call);
+            err = direct_actor_obey_async(turn, key + FIRST, ACT(in_order, .n = i), NULL, &call);
         else
             err = direct_actor_tell(turn, key + FIRST, ACT(in_order, .n = i));
         if (err)
@@ -138,7 +134,6 @@ static teff_err tells_and_asks(teff_ctx *turn, int64_t key, const direct_act *in
 static void test_nothing_is_overtaken(void **state)
 {
     direct_number *out;
-    (void)state;
     for (int k = 0; k < 20; k++)
         lab_ok(ctx, direct_actor_obey(ctx, k, ACT(tells_and_asks, .n = 60), &out));
     assert_int_equal(world.disorder, 0);
@@ -149,7 +144,6 @@ static void test_nothing_is_overtaken(void **state)
 static teff_err asks_ending(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     for (int64_t i = 0; i < in->n; i++) {
         script *fn = i % 3 ? ends : answers;
         teff_err err =
@@ -165,7 +159,6 @@ static teff_err asks_ending(teff_ctx *turn, int64_t key, const direct_act *in, d
 static void test_a_target_that_ends_is_found_anew(void **state)
 {
     direct_number *out;
-    (void)state;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_ending, .n = 1200, .text = (char *)"e"), &out));
     assert_int_equal(out->n, 1200);
     for (int i = 0; i < 41; i++)
@@ -175,7 +168,6 @@ static void test_a_target_that_ends_is_found_anew(void **state)
 
 static teff_err says_where(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)in;
     out->n = key;
     out->text = teff_strdup(turn, turn->node->address);
     return TEFF_OK;
@@ -184,7 +176,6 @@ static teff_err says_where(teff_ctx *turn, int64_t key, const direct_act *in, di
 static teff_err asks_where(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)key;
     teff_err err = direct_actor_obey(turn, FIRST, ACT(says_where, .n = in->n), &got);
     out->text = err ? NULL : got->text;
     return err;
@@ -197,20 +188,21 @@ static void forget_hints(int64_t key)
     uint8_t bytes[TEFFI_KEY_BYTES_MAX];
     const char *why;
     uint32_t len = teffi_key_encode(TEFF_KEY_INT64, &number, bytes, &why);
-    teffi_ident ident = teffi_ident_of(direct_actor_info.id, bytes, len);
-    for (int i = 0; i < 4; i++)
-        teffi_hint_drop(&l->silos[i / 2]->node.grains->hints, ident.hash, l->silos[i % 2]->node.id);
+    for (int i = 0; i < 4; i++) {
+        teffi_grains *grains = l->silos[i / 2]->node.grains;
+        teffi_ident ident = teffi_ident_of(&grains->secret, direct_actor_info.id, bytes, len);
+        teffi_location_drop(grains->location_cache, ident.hash, l->silos[i % 2]->node.id);
+    }
 }
 
 static void test_a_target_that_moved_is_found_there(void **state)
 {
     char store[512], text[TEFF_TEXT_MAX] = "";
     direct_number *out;
-    (void)state;
     lab_fresh_store(store);
-    acts_open(&(teff_silo_options){.silent = 1, .store = store, .workers = 2});
+    acts_open((teff_silo_options){.silent = 1, .store = store, .workers = 2});
     strcpy(l->store, store);
-    teff_silo_options opt = {.silent = 1, .store = store, .workers = 2};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store, .workers = 2};
     assert_int_equal(teff_silo_new(&opt, &l->silos[1], text), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[1], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_start(l->silos[1], text), TEFF_OK);
@@ -228,7 +220,7 @@ static void test_a_target_that_moved_is_found_there(void **state)
             assert_string_equal(out->text, where);
         }
         lab_ok(from, direct_actor_obey(from, FIRST, RUN(ends), &out));
-        lab_until(acts_activations() + l->silos[1]->node.grains->catalog.count == 1);
+        lab_until(acts_activations() + l->silos[1]->node.grains->shards->activations == 1);
     }
 }
 
@@ -273,11 +265,10 @@ static void test_readers_and_writers_never_meet(void **state)
     enum { CALLERS = 6, CALLS = 150 };
     teff_call calls[CALLERS];
     direct_number *out;
-    (void)state;
     for (int i = 0; i < CALLERS; i++)
-        lab_ok(ctx, direct_actor_obey_start(ctx, i + 1, ACT(mixes, .n = CALLS), &calls[i]));
+        lab_ok(ctx, direct_actor_obey_async(ctx, i + 1, ACT(mixes, .n = CALLS), NULL, &calls[i]));
     for (int i = 0; i < CALLERS; i++) {
-        lab_ok(ctx, direct_actor_obey_reply(ctx, calls[i], &out));
+        lab_ok(ctx, direct_actor_obey_await(ctx, calls[i], &out));
         assert_int_equal(out->n, CALLS);
     }
     assert_int_equal(world.collisions, 0);
@@ -288,8 +279,6 @@ static void test_readers_and_writers_never_meet(void **state)
 static teff_err asks_for_ever(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    (void)in;
-    (void)out;
     while (!world.gate) {
         teff_err err = direct_actor_obey(turn, key + FIRST, RUN(answers), &got);
         if (err)
@@ -302,7 +291,6 @@ static teff_err asks_for_ever(teff_ctx *turn, int64_t key, const direct_act *in,
 /* Comes round by telling itself: a pick each. */
 static teff_err comes_round(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)out;
     world.ended--; /* it is not counted */
     world.begun--;
     world.held++;
@@ -327,8 +315,7 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
 {
     teff_call call;
     direct_number *out;
-    (void)state;
-    lab_ok(ctx, direct_actor_obey_start(ctx, 1, RUN(asks_for_ever), &call));
+    lab_ok(ctx, direct_actor_obey_async(ctx, 1, RUN(asks_for_ever), NULL, &call));
     lab_until(world.rounds > 1000);
     lab_ok(ctx, direct_actor_tell(ctx, 20, RUN(comes_round)));
     lab_until(world.held > 0);
@@ -337,7 +324,7 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
     for (int i = 0; i < 200; i++) /* others, and a timer, are not kept for ever either */
         lab_ok(ctx, direct_actor_obey(ctx, 30 + i % 20, RUN(i % 20 ? answers : sleeps), &out));
     world.gate = true;
-    lab_ok(ctx, direct_actor_obey_reply(ctx, call, &out));
+    lab_ok(ctx, direct_actor_obey_await(ctx, call, &out));
 }
 
 /* ---- the end ---- */
@@ -346,8 +333,7 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
 static void test_a_silo_stops_over_turns_that_wait(void **state)
 {
     teff_call call;
-    (void)state;
-    lab_ok(ctx, direct_actor_obey_start(ctx, 1, ACT(asks_one, .n = (intptr_t)waits), &call));
+    lab_ok(ctx, direct_actor_obey_async(ctx, 1, ACT(asks_one, .n = (intptr_t)waits), NULL, &call));
     lab_until(world.held == 1);
     teff_ctx_free(ctx);
     assert_int_not_equal(teff_silo_stop(l->silos[0], 1), TEFF_OK);

@@ -2,8 +2,7 @@
  * grains are refused, each is answered once, and turns under way go on. */
 #include <stdio.h>
 #include <string.h>
-#include "activation.h"
-#include "grains.h"
+#include "activation/activation.h"
 #include "lab.h"
 #include "sched/exec.h"
 
@@ -21,11 +20,11 @@ static teff_silo *silo_of(lab_record *record, const teff_silo_options *opt)
 static void test_requests_are_refused(void **state)
 {
     static lab_record record;
-    const teff_silo_options opt = {
-        .silent = 1, .workers = 1, .sched = {.policy = TEFF_SCHED_PRIORITY, .waiting_max = 8}};
+    const teff_sched_options sched = {
+        .size = sizeof sched, .policy = TEFF_SCHED_PRIORITY, .waiting_max = 8};
+    const teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1, .sched = &sched};
     teff_sched_metrics all;
     lab_number *out;
-    (void)state;
     teff_silo *silo = silo_of(&record, &opt);
     teff_ctx *ctx = teff_silo_ctx(silo);
     for (int i = 0; i < 200; i++) { /* activated one by one, so that none of that is refused */
@@ -50,8 +49,6 @@ static void test_requests_are_refused(void **state)
 
 static void nothing(teffi_exec *exec, teffi_group *group)
 {
-    (void)exec;
-    (void)group;
 }
 
 /* The type's priority is that of its activations' groups, from birth on. */
@@ -60,18 +57,17 @@ static void test_priority_of_a_type(void **state)
     static const teff_type_info info = {.name = "x.X", .id = 1, .key_kind = TEFF_KEY_INT64};
     static const teffi_exec_ops ops = {.ready = nothing};
     static teffi_exec exec = {.ops = &ops};
-    static teffi_node node = {.exec = &exec};
+    static teffi_node node = {.home.exec = &exec};
     static teffi_grains grains = {.node = &node};
     static teffi_activation act;
     const teff_key number = {.kind = TEFF_KEY_INT64, .number = 5};
     uint8_t key[TEFFI_KEY_BYTES_MAX];
     const char *why;
-    (void)state;
     teff_grain_type *type = teff_grain_type_new(&info, NULL, NULL);
     assert_non_null(type);
     teff_grain_type_priority(type, -7);
-    teffi_ident ident =
-        teffi_ident_of(info.id, key, teffi_key_encode(TEFF_KEY_INT64, &number, key, &why));
+    teffi_ident ident = teffi_ident_of(&grains.secret, info.id, key,
+                                       teffi_key_encode(TEFF_KEY_INT64, &number, key, &why));
     teffi_activation_init(&act, &grains);
     assert_int_equal(atomic_load(&act.group.priority), 0);
     assert_int_equal(teffi_activation_born(&act, type, &ident), TEFF_OK);

@@ -1,5 +1,5 @@
 /* test_idle.c - what an idle activation keeps, all told: itself, its key, its entries in tables.
- * Source:  DESIGN section 9, density: at most 512 bytes */
+ * At most 512 bytes. */
 #include "acts.h"
 #include "resident.h"
 
@@ -11,8 +11,6 @@ enum { BYTES_MIN = 64, BYTES_MAX = 512 };
 static teff_err calls_many(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     teff_err err = TEFF_OK;
-    (void)key;
-    (void)out;
     for (int64_t i = 0; i < TURN_CALLS && !err; i++)
         err = direct_actor_obey(turn, in->n + i, RUN(answers), NULL);
     return err;
@@ -29,7 +27,6 @@ static void activate(int64_t first, int64_t n)
 
 static void test_an_idle_activation_is_small(void **state)
 {
-    (void)state;
     activate(FIRST, WARM);
     uint64_t activations = acts_activations();
     double before = bench_resident_bytes();

@@ -2,11 +2,11 @@
  * could not be sent owns what it holds before the caller goes on. */
 #include <stdio.h>
 #include <string.h>
-#include "catalog.h"
-#include "grains.h"
-#include "hints.h"
+#include "directory/shard.h"
+#include "request/locate.h"
+#include "directory/location_cache.h"
 #include "lab.h"
-#include "wire/link.h"
+#include "link/link.h"
 
 static void what_is_owned_is_the_same(void **state)
 {
@@ -14,7 +14,6 @@ static void what_is_owned_is_the_same(void **state)
     char key[] = "a key";
     lab_path path = *lab_path(.n_keys = 3, .keys = keys, .timeout_ms = 77);
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
-    (void)state;
     assert_non_null(msg);
     assert_true(teffi_msg_own(msg)); /* it borrows nothing */
     assert_null(msg->raw);
@@ -42,10 +41,11 @@ static void what_is_owned_is_the_same(void **state)
 
 enum { LEAVES = 4, AWAY_LEAST = 2 };
 
-static teffi_ident leaf(char key[48], const char *prefix, int i)
+static teffi_ident leaf(teffi_node *node, char key[48], const char *prefix, int i)
 {
     int len = snprintf(key, 48, "%s-%d", prefix, i);
-    return teffi_ident_of(lab_account_info.id, (const uint8_t *)key, (uint32_t)len);
+    return teffi_ident_of(&node->grains->secret, lab_account_info.id, (const uint8_t *)key,
+                          (uint32_t)len);
 }
 
 static bool kept_by(teffi_node *node, const teffi_ident *ident)
@@ -63,14 +63,14 @@ static int fits(lab *l, const char *prefix)
     int away = 0;
     lab_number *out;
     for (int i = 0; i < LEAVES; i++) {
-        teffi_ident ident = leaf(key, prefix, i);
+        teffi_ident ident = leaf(&l->silos[0]->node, key, prefix, i);
         if (!kept_by(&l->silos[0]->node, &ident))
             return 0;
     }
     for (int i = 0; i < LEAVES; i++) {
-        teffi_ident ident = leaf(key, prefix, i);
+        teffi_ident ident = leaf(&l->silos[1]->node, key, prefix, i);
         lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(), &out));
-        away += teffi_catalog_has(l->silos[1]->node.grains, &ident);
+        away += teffi_shard_has(l->silos[1]->node.grains, &ident, NULL);
     }
     return away;
 }
@@ -83,18 +83,19 @@ static void find_fan(lab *l, char key[32])
     int n = 0;
     do {
         int len = snprintf(key, 32, "fan %d", n++);
-        ident = teffi_ident_of(lab_relay_info.id, (const uint8_t *)key, (uint32_t)len);
+        ident = teffi_ident_of(&l->silos[0]->node.grains->secret, lab_relay_info.id,
+                               (const uint8_t *)key, (uint32_t)len);
         lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], key, lab_path(), &out));
-    } while (!teffi_catalog_has(l->silos[0]->node.grains, &ident));
+    } while (!teffi_shard_has(l->silos[0]->node.grains, &ident, NULL));
 }
 
 /* The goodbye is over, and with it all that could end a call. */
 static bool is_forgotten(teffi_node *node, teffi_node_id peer)
 {
-    teffi_link *link = (teffi_link *)node->net;
-    pthread_mutex_lock(&link->lock);
-    bool gone = teffi_link_node_find(link, peer) == NULL;
-    pthread_mutex_unlock(&link->lock);
+    teffi_link *link = (teffi_link *)node->home.net;
+    pthread_mutex_lock(&link->conns.lock);
+    bool gone = teffi_peer_find(link, peer) == NULL;
+    pthread_mutex_unlock(&link->conns.lock);
     return gone;
 }
 
@@ -103,7 +104,9 @@ static int hints_to(teffi_node *node, teffi_node_id other, const char *prefix)
     char key[48];
     int n = 0;
     for (int i = 0; i < LEAVES; i++)
-        n += teffi_node_is(teffi_hint_get(&node->grains->hints, leaf(key, prefix, i).hash), other);
+        n += teffi_node_is(
+            teffi_location_get(node->grains->location_cache, leaf(node, key, prefix, i).hash),
+            other);
     return n;
 }
 
@@ -116,7 +119,6 @@ static void what_was_not_sent_is_sent_later(void **state)
     char fan[32], prefix[32];
     lab_number *out;
     int n = 0;
-    (void)state;
     find_fan(l, fan);
     do
         snprintf(prefix, sizeof prefix, "leaf %d", n++);
@@ -126,15 +128,15 @@ static void what_was_not_sent_is_sent_later(void **state)
         lab_ok(ctx, lab_relay_fan(ctx, fan, plan, &out)); /* and it is known where they are */
         assert_int_equal(out->n, round * (LEAVES * (LEAVES - 1) / 2));
         assert_true(hints_to(node, other->id, prefix) >= AWAY_LEAST);
-        node->net->ops->peer_remove(node->net, other->id, true);
+        node->home.net->ops->peer_remove(node->home.net, other->id, true);
         lab_until(is_forgotten(node, other->id));
         teff_call call;
-        lab_ok(ctx, lab_relay_fan_start(ctx, fan, plan, &call));
-        lab_until(teffi_locating_any(node->grains));
-        assert_int_equal(
-            node->net->ops->peer_add(node->net, other->id, teff_silo_address(l->silos[1])),
-            TEFF_OK);
-        lab_ok(ctx, lab_relay_fan_reply(ctx, call, &out));
+        lab_ok(ctx, lab_relay_fan_async(ctx, fan, plan, NULL, &call));
+        lab_until(teffi_lookups_any(node->grains->lookups));
+        assert_int_equal(node->home.net->ops->peer_add(node->home.net, other->id,
+                                                       teff_silo_address(l->silos[1])),
+                         TEFF_OK);
+        lab_ok(ctx, lab_relay_fan_await(ctx, call, &out));
         assert_int_equal(out->n, (round + 1) * (LEAVES * (LEAVES - 1) / 2));
     }
     lab_close(l);

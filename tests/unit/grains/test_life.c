@@ -8,14 +8,12 @@ static lab *l;
 
 static int setup(void **state)
 {
-    (void)state;
     l = lab_open(1);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     lab_close(l);
     return 0;
 }
@@ -23,7 +21,6 @@ static int teardown(void **state)
 static void an_idle_grain_ends_and_comes_back(void **state)
 {
     lab_number *out;
-    (void)state;
     for (int i = 1; i <= 5; i++) {
         lab_ok(l->ctx[0], lab_sleepy_add(l->ctx[0], "a", lab_number(.n = 1), &out));
         assert_int_equal(out->n, i);
@@ -37,8 +34,7 @@ static void a_busy_grain_is_not_idle(void **state)
 {
     teff_call held;
     lab_number *out;
-    (void)state;
-    lab_ok(l->ctx[0], lab_sleepy_hold_start(l->ctx[0], "a", lab_step(), &held));
+    lab_ok(l->ctx[0], lab_sleepy_hold_async(l->ctx[0], "a", lab_step(), NULL, &held));
     lab_until(l->record.held == 1);
     lab_ok(l->ctx[0], lab_sleepy_add(l->ctx[0], "b", lab_number(.n = 1), &out));
     lab_until(l->record.deactivated == 1); /* the other one */
@@ -46,7 +42,7 @@ static void a_busy_grain_is_not_idle(void **state)
     lab_until(l->record.deactivated == 2);
     assert_int_equal(l->record.held, 1);
     l->record.gate = true;
-    lab_ok(l->ctx[0], lab_sleepy_hold_reply(l->ctx[0], held, &out));
+    lab_ok(l->ctx[0], lab_sleepy_hold_await(l->ctx[0], held, &out));
     lab_until(l->record.deactivated == 3);
 }
 
@@ -74,7 +70,6 @@ static void calls_beside_deactivation_reach_the_next_activation(void **state)
 {
     caller callers[4] = {0};
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 4; i++) {
         callers[i].ctx = teff_silo_ctx(l->silos[0]);
         callers[i].no = i;
@@ -94,7 +89,6 @@ static void a_stopping_silo_ends_all(void **state)
 {
     char key[20];
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 300; i++) {
         snprintf(key, sizeof key, "stop-%d", i);
         lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(.n = 1), &out));
@@ -112,16 +106,15 @@ static void a_silo_that_cannot_end_in_time_drops_the_rest(void **state)
     const char *keys[] = {"self"};
     teff_call call;
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 5; i++) {
+        lab_ok(own->ctx[0], lab_relay_go_async(own->ctx[0], "self",
+                                               lab_path(.n_keys = 1, .keys = keys), NULL, &call));
         lab_ok(own->ctx[0],
-               lab_relay_go_start(own->ctx[0], "self", lab_path(.n_keys = 1, .keys = keys), &call));
-        lab_ok(own->ctx[0],
-               lab_turns_write_start(own->ctx[0], "held", lab_step(.hold = true), &call));
+               lab_turns_write_async(own->ctx[0], "held", lab_step(.hold = true), NULL, &call));
     }
     lab_until(own->record.held == 1);
     assert_int_equal(teff_silo_stop(own->silos[0], 50), TEFF_E_TIMEOUT);
-    lab_fails(own->ctx[0], lab_turns_write_reply(own->ctx[0], call, &out), TEFF_E_CANCELLED);
+    lab_fails(own->ctx[0], lab_turns_write_await(own->ctx[0], call, &out), TEFF_E_CANCELLED);
     lab_fails(own->ctx[0], lab_turns_write(own->ctx[0], "x", lab_step(), &out), TEFF_E_CLOSED);
     lab_close(own);
 }
@@ -132,10 +125,10 @@ static void all_of_many_idle_grains_end(void **state)
     enum { N = 3000 };
     teff_call calls[N];
     char key[20];
-    (void)state;
     for (int i = 0; i < N; i++) {
         snprintf(key, sizeof key, "idle-%d", i);
-        lab_ok(l->ctx[0], lab_sleepy_add_start(l->ctx[0], key, lab_number(.n = 1), &calls[i]));
+        lab_ok(l->ctx[0],
+               lab_sleepy_add_async(l->ctx[0], key, lab_number(.n = 1), NULL, &calls[i]));
     }
     lab_ok(l->ctx[0], teff_await_all(l->ctx[0], calls, N));
     lab_until(l->record.deactivated >= N && l->record.deactivated == l->record.activated);
@@ -147,7 +140,6 @@ static void ended_activations_are_used_again(void **state)
 {
     char key[TEFF_KEY_MAX + 1];
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         memset(key, 'k', sizeof key);
         snprintf(key, sizeof key, "again-%d", i);

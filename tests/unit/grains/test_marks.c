@@ -1,8 +1,10 @@
 /* test_marks.c - a long loop keeps its memory small: it forgets answers early, or drops them.
  * Way:     turns and a thread -> teff_ctx_forget, teff_drop */
+#include <malloc.h>
 #include <string.h>
 #include "acts.h"
-#include "node/ctx.h"
+#include "memory/pool.h"
+#include "call/ctx.h"
 
 enum { LOOPS = 500 };
 
@@ -47,8 +49,6 @@ static teff_err loops(teff_ctx *of, direct_number *out)
 static teff_err loops_in_a_turn(teff_ctx *turn, int64_t key, const direct_act *in,
                                 direct_number *out)
 {
-    (void)key;
-    (void)in;
     return loops(turn, out);
 }
 
@@ -56,7 +56,6 @@ static void test_a_loop_keeps_what_was_before_the_mark(void **state)
 {
     direct_number *out;
     direct_number mine = {0};
-    (void)state;
     lab_ok(ctx, loops(ctx, &mine));
     assert_int_equal(mine.n, LOOPS);
     lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(loops_in_a_turn), &out));
@@ -70,7 +69,6 @@ static void test_a_loop_keeps_what_was_before_the_mark(void **state)
 static void test_a_mark_at_the_beginning(void **state)
 {
     direct_number *got;
-    (void)state;
     teff_ctx_reset(ctx);
     teff_mark mark = teff_ctx_mark(ctx);
     for (int64_t i = 0; i < 20; i++) {
@@ -85,7 +83,6 @@ static void test_a_mark_at_the_beginning(void **state)
 
 static void test_marks_nest(void **state)
 {
-    (void)state;
     teff_ctx_reset(ctx);
     teff_mark outer = teff_ctx_mark(ctx);
     char *a = teff_strdup(ctx, "a");
@@ -100,6 +97,23 @@ static void test_marks_nest(void **state)
     assert_null(ctx->arena.chunks);
 }
 
+/* What is large has blocks of its own; they go back as well. 200 MB pass through. */
+static void test_large_pieces_are_given_back(void **state)
+{
+    enum { LARGE = 400 * 1024 };
+    teff_ctx_reset(ctx);
+    char *mine = teff_strdup(ctx, "mine");
+    teff_mark mark = teff_ctx_mark(ctx);
+    size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    for (int i = 0; i < LOOPS; i++) {
+        memset(teff_alloc(ctx, LARGE), 'x', LARGE);
+        teff_ctx_forget(ctx, mark);
+    }
+    size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
+    assert_true(after < before + 2 * (size_t)TEFFI_BLOCK_KEPT_MAX);
+    assert_string_equal(mine, "mine");
+}
+
 /* So many under way, the oldest awaited, used, and dropped. */
 static teff_err slides(teff_ctx *of, int64_t *right)
 {
@@ -110,15 +124,15 @@ static teff_err slides(teff_ctx *of, int64_t *right)
     for (int64_t i = 0; i < LOOPS + WIDTH && !err; i++) {
         teff_call *call = &calls[i % WIDTH];
         if (i >= WIDTH) {
-            err = direct_actor_obey_reply(of, *call, &got);
+            err = direct_actor_obey_await(of, *call, &got);
             *right += !err && got->n == i - WIDTH + 1;
             teff_drop(of, call);
             if (call->impl || calls_of(of) > WIDTH)
                 return TEFF_E_FAILED;
         }
         if (!err && i < LOOPS)
-            err =
-                direct_actor_obey_start(of, FIRST + i, ACT(i % 3 ? answers : sleeps, .n = i), call);
+            err = direct_actor_obey_async(of, FIRST + i, ACT(i % 3 ? answers : sleeps, .n = i),
+                                          NULL, call);
     }
     return err;
 }
@@ -126,8 +140,6 @@ static teff_err slides(teff_ctx *of, int64_t *right)
 static teff_err slides_in_a_turn(teff_ctx *turn, int64_t key, const direct_act *in,
                                  direct_number *out)
 {
-    (void)key;
-    (void)in;
     return slides(turn, &out->n);
 }
 
@@ -135,7 +147,6 @@ static void test_answers_are_dropped_one_by_one(void **state)
 {
     direct_number *out;
     int64_t right = 0;
-    (void)state;
     teff_ctx_reset(ctx);
     lab_ok(ctx, slides(ctx, &right));
     assert_int_equal(right, LOOPS);
@@ -148,13 +159,12 @@ static void test_none_is_dropped_twice(void **state)
 {
     teff_call none = {NULL}, call;
     direct_number *got;
-    (void)state;
     teff_drop(ctx, &none);
-    lab_ok(ctx, direct_actor_obey_start(ctx, FIRST, RUN(answers), &call));
-    lab_ok(ctx, direct_actor_obey_reply(ctx, call, &got));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), NULL, &call));
+    lab_ok(ctx, direct_actor_obey_await(ctx, call, &got));
     teff_drop(ctx, &call);
     teff_drop(ctx, &call);
-    assert_int_equal(direct_actor_obey_reply(ctx, call, &got), TEFF_E_INVALID);
+    assert_int_equal(direct_actor_obey_await(ctx, call, &got), TEFF_E_INVALID);
 }
 
 /* Their answers come later, to nobody. */
@@ -162,12 +172,10 @@ static teff_err abandons(teff_ctx *turn, int64_t key, const direct_act *in, dire
 {
     teff_call dropped, forgotten;
     direct_number *got;
-    (void)key;
-    (void)in;
     teff_mark mark = teff_ctx_mark(turn);
-    teff_err err = direct_actor_obey_start(turn, FIRST, RUN(waits), &dropped);
+    teff_err err = direct_actor_obey_async(turn, FIRST, RUN(waits), NULL, &dropped);
     if (!err)
-        err = direct_actor_obey_start(turn, FIRST + 1, RUN(waits), &forgotten);
+        err = direct_actor_obey_async(turn, FIRST + 1, RUN(waits), NULL, &forgotten);
     teff_drop(turn, &dropped);
     teff_ctx_forget(turn, mark);
     out->text = teff_strdup(turn, calls_of(turn) ? "some are left" : "none");
@@ -180,7 +188,6 @@ static teff_err abandons(teff_ctx *turn, int64_t key, const direct_act *in, dire
 static void test_calls_under_way_are_abandoned(void **state)
 {
     direct_number *out;
-    (void)state;
     for (int i = 0; i < 20; i++) {
         world.gate = false;
         lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(abandons), &out));
@@ -193,11 +200,10 @@ static void test_an_older_call_is_dropped_first(void **state)
 {
     teff_call older, oldest;
     direct_number *got, *kept;
-    (void)state;
     teff_ctx_reset(ctx);
-    lab_ok(ctx, direct_actor_obey_start(ctx, FIRST, ACT(answers, .n = 1), &oldest));
-    lab_ok(ctx, direct_actor_obey_start(ctx, FIRST, ACT(answers, .n = 2), &older));
-    lab_ok(ctx, direct_actor_obey_reply(ctx, oldest, &kept));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(answers, .n = 1), NULL, &oldest));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(answers, .n = 2), NULL, &older));
+    lab_ok(ctx, direct_actor_obey_await(ctx, oldest, &kept));
     teff_mark mark = teff_ctx_mark(ctx);
     lab_ok(ctx, direct_actor_obey(ctx, FIRST, ACT(answers, .n = 3), &got));
     teff_drop(ctx, &older);
@@ -214,6 +220,7 @@ int main(void)
         CASE(test_a_loop_keeps_what_was_before_the_mark),
         CASE(test_a_mark_at_the_beginning),
         CASE(test_marks_nest),
+        CASE(test_large_pieces_are_given_back),
         CASE(test_answers_are_dropped_one_by_one),
         CASE(test_none_is_dropped_twice),
         CASE(test_calls_under_way_are_abandoned),

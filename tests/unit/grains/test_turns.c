@@ -7,14 +7,12 @@ static lab *l;
 
 static int setup(void **state)
 {
-    (void)state;
     l = lab_open(1);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     lab_close(l);
     return 0;
 }
@@ -34,8 +32,8 @@ static void *write_many(void *arg)
     caller *c = arg;
     teff_call calls[CALLS];
     for (int i = 0; i < CALLS && !c->err; i++)
-        c->err = lab_turns_write_start(
-            c->ctx, "one", lab_step(.caller = c->no, .seq = i + 1, .suspend = i % 16 == 0),
+        c->err = lab_turns_write_async(
+            c->ctx, "one", lab_step(.caller = c->no, .seq = i + 1, .suspend = i % 16 == 0), NULL,
             &calls[i]);
     if (!c->err)
         c->err = teff_await_all(c->ctx, calls, CALLS);
@@ -45,7 +43,6 @@ static void *write_many(void *arg)
 static void exclusive_turns_never_overlap_and_keep_their_order(void **state)
 {
     caller callers[CALLERS] = {0};
-    (void)state;
     for (uint32_t i = 0; i < CALLERS; i++) {
         callers[i].ctx = teff_silo_ctx(l->silos[0]);
         callers[i].no = i;
@@ -66,9 +63,8 @@ static void readers_run_beside_each_other(void **state)
 {
     teff_ctx *ctx = l->ctx[0];
     teff_call calls[8];
-    (void)state;
     for (int i = 0; i < 8; i++)
-        lab_ok(ctx, lab_turns_read_start(ctx, "one", lab_step(.hold = true), &calls[i]));
+        lab_ok(ctx, lab_turns_read_async(ctx, "one", lab_step(.hold = true), NULL, &calls[i]));
     lab_until(l->record.reading == 8);
     l->record.gate = true;
     lab_ok(ctx, teff_await_all(ctx, calls, 8));
@@ -82,18 +78,17 @@ static void a_writer_waits_for_the_last_reader(void **state)
     teff_ctx *ctx = l->ctx[0];
     teff_call held, write;
     lab_number *out;
-    (void)state;
-    lab_ok(ctx, lab_turns_read_start(ctx, "one", lab_step(.hold = true), &held));
+    lab_ok(ctx, lab_turns_read_async(ctx, "one", lab_step(.hold = true), NULL, &held));
     lab_until(l->record.held == 1);
-    lab_ok(ctx, lab_turns_write_start(ctx, "one", lab_step(.caller = 1, .seq = 1), &write));
+    lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(.caller = 1, .seq = 1), NULL, &write));
     for (int i = 0; i < 20; i++)
         lab_ok(ctx, lab_turns_read(ctx, "one", lab_step(.caller = 2), &out));
     lab_ok(ctx, lab_turns_peek(ctx, "one", lab_step(.caller = 2), &out));
     assert_int_equal(l->record.writing, 0);
     assert_int_equal(l->record.reading, 1);
     l->record.gate = true;
-    lab_ok(ctx, lab_turns_write_reply(ctx, write, &out));
-    lab_ok(ctx, lab_turns_read_reply(ctx, held, &out));
+    lab_ok(ctx, lab_turns_write_await(ctx, write, &out));
+    lab_ok(ctx, lab_turns_read_await(ctx, held, &out));
     assert_int_equal(l->record.collisions, 0);
 }
 
@@ -102,11 +97,10 @@ static void readers_wait_for_a_writer(void **state)
     teff_ctx *ctx = l->ctx[0];
     teff_call calls[5];
     lab_number *out;
-    (void)state;
-    lab_ok(ctx, lab_turns_write_start(ctx, "one", lab_step(.hold = true), &calls[0]));
+    lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(.hold = true), NULL, &calls[0]));
     lab_until(l->record.held == 1);
     for (int i = 1; i < 5; i++)
-        lab_ok(ctx, lab_turns_read_start(ctx, "one", lab_step(.caller = 1), &calls[i]));
+        lab_ok(ctx, lab_turns_read_async(ctx, "one", lab_step(.caller = 1), NULL, &calls[i]));
     lab_ok(ctx, lab_turns_peek(ctx, "one", lab_step(.caller = 2), &out));
     assert_int_equal(l->record.most_readers, 0);
     l->record.gate = true;
@@ -121,8 +115,8 @@ static void *mix(void *arg)
     teff_call calls[CALLS];
     for (int i = 0; i < CALLS && !c->err; i++) {
         lab_step *step = lab_step(.suspend = i % 5 == 0);
-        c->err = (i + (int)c->no) % 3 ? lab_turns_read_start(c->ctx, "one", step, &calls[i])
-                                      : lab_turns_write_start(c->ctx, "one", step, &calls[i]);
+        c->err = (i + (int)c->no) % 3 ? lab_turns_read_async(c->ctx, "one", step, NULL, &calls[i])
+                                      : lab_turns_write_async(c->ctx, "one", step, NULL, &calls[i]);
     }
     if (!c->err)
         c->err = teff_await_all(c->ctx, calls, CALLS);
@@ -132,7 +126,6 @@ static void *mix(void *arg)
 static void readers_and_writers_never_meet(void **state)
 {
     caller callers[CALLERS] = {0};
-    (void)state;
     for (uint32_t i = 0; i < CALLERS; i++) {
         callers[i].ctx = teff_silo_ctx(l->silos[0]);
         callers[i].no = i;
@@ -153,13 +146,12 @@ static void always_interleave_enters_at_once(void **state)
     teff_ctx *ctx = l->ctx[0];
     teff_call held;
     lab_number *out;
-    (void)state;
-    lab_ok(ctx, lab_turns_write_start(ctx, "one", lab_step(.hold = true), &held));
+    lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(.hold = true), NULL, &held));
     lab_until(l->record.held == 1);
     lab_ok(ctx, lab_turns_peek(ctx, "one", lab_step(.caller = 1), &out));
     assert_int_equal(out->n, 1);
     l->record.gate = true;
-    lab_ok(ctx, lab_turns_write_reply(ctx, held, &out));
+    lab_ok(ctx, lab_turns_write_await(ctx, held, &out));
 }
 
 static void a_reentrant_grain_interleaves_and_calls_itself(void **state)
@@ -167,9 +159,8 @@ static void a_reentrant_grain_interleaves_and_calls_itself(void **state)
     teff_ctx *ctx = l->ctx[0];
     teff_call calls[6];
     lab_number *out;
-    (void)state;
     for (int i = 0; i < 6; i++)
-        lab_ok(ctx, lab_free_ask_start(ctx, 9, lab_step(.hold = true), &calls[i]));
+        lab_ok(ctx, lab_free_ask_async(ctx, 9, lab_step(.hold = true), NULL, &calls[i]));
     lab_until(l->record.held == 6);
     lab_ok(ctx, lab_free_down(ctx, 9, lab_number(.n = 20), &out));
     assert_int_equal(out->n, 20);
@@ -183,12 +174,11 @@ static void other_grains_do_not_wait(void **state)
     teff_ctx *ctx = l->ctx[0];
     teff_call held;
     lab_number *out;
-    (void)state;
-    lab_ok(ctx, lab_turns_write_start(ctx, "one", lab_step(.hold = true), &held));
+    lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(.hold = true), NULL, &held));
     lab_until(l->record.held == 1);
     lab_ok(ctx, lab_turns_write(ctx, "two", lab_step(.caller = 1), &out));
     l->record.gate = true;
-    lab_ok(ctx, lab_turns_write_reply(ctx, held, &out));
+    lab_ok(ctx, lab_turns_write_await(ctx, held, &out));
 }
 
 /* One-way messages and calls of one caller share one order. */
@@ -196,7 +186,6 @@ static void one_way_keeps_its_place_in_the_order(void **state)
 {
     teff_ctx *ctx = l->ctx[0];
     lab_number *out;
-    (void)state;
     for (int i = 1; i <= 200; i++) {
         if (i % 10)
             lab_ok(ctx, lab_turns_note(ctx, "one", lab_step(.seq = i, .suspend = i % 7 == 0)));
@@ -213,7 +202,6 @@ static void first_messages_are_not_overtaken(void **state)
 {
     char key[20];
     lab_number *out;
-    (void)state;
     for (int k = 0; k < 60; k++) {
         teff_ctx *ctx = l->ctx[k % l->n];
         snprintf(key, sizeof key, "order-%d", k);
@@ -227,7 +215,6 @@ static void first_messages_are_not_overtaken(void **state)
 
 static int setup_two(void **state)
 {
-    (void)state;
     l = lab_open(2);
     return 0;
 }
@@ -249,12 +236,11 @@ static void turns_give_way_at_their_calls(void **state)
     enum { SPINNERS = 6, CALLS_NOW = 20 };
     teff_ctx *ctx = l->ctx[0];
     teff_call calls[SPINNERS], late;
-    (void)state;
     for (int i = 0; i < SPINNERS; i++)
-        lab_ok(ctx, lab_free_ask_start(ctx, i, lab_step(.spin = true), &calls[i]));
+        lab_ok(ctx, lab_free_ask_async(ctx, i, lab_step(.spin = true), NULL, &calls[i]));
     lab_until(l->record.held == SPINNERS);
     int started = l->record.started;
-    lab_ok(ctx, lab_free_ask_start(ctx, 0, lab_step(), &late));
+    lab_ok(ctx, lab_free_ask_async(ctx, 0, lab_step(), NULL, &late));
     lab_number *out;
     for (int i = 0; i < CALLS_NOW; i++)
         lab_ok(ctx, lab_turns_write(ctx, "another", lab_step(), &out));

@@ -68,8 +68,6 @@ int __wrap_posix_memalign(void **out, size_t align, size_t n)
 static void refused(int no, siginfo_t *info, void *context)
 {
     ucontext_t *uc = context;
-    (void)no;
-    (void)info;
     system_calls++;
     selector = ALLOW;
 #if defined(__x86_64__)
@@ -81,9 +79,6 @@ static void refused(int no, siginfo_t *info, void *context)
 
 static teff_err is_told(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    (void)turn;
-    (void)in;
-    (void)out;
     return key ? TEFF_OK : TEFF_E_FAILED;
 }
 
@@ -113,7 +108,7 @@ static teff_err fan_out(teff_ctx *turn)
     teff_call calls[WIDTH];
     teff_err err = TEFF_OK;
     for (int i = 0; i < WIDTH && !err; i++)
-        err = direct_actor_obey_start(turn, FIRST + i, RUN(answers), &calls[i]);
+        err = direct_actor_obey_async(turn, FIRST + i, RUN(answers), NULL, &calls[i]);
     if (!err)
         err = teff_await_all(turn, calls, WIDTH);
     for (int i = 0; i < WIDTH && !err; i++)
@@ -152,7 +147,6 @@ static __attribute__((noinline)) void unwatch(void)
 static teff_err counts(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     teff_err err = operations(turn, in);
-    (void)key;
     uint64_t allocations_before = allocations, calls_before = system_calls;
     watch();
     err = err ? err : operations(turn, in);
@@ -182,26 +176,22 @@ static void needs(teff_err (*operation)(teff_ctx *turn), int64_t allocations_mos
 
 static void test_a_call_needs_neither_heap_nor_kernel(void **state)
 {
-    (void)state;
     needs(one_call, 0, 0);
 }
 
 static void test_a_fan_out_needs_neither(void **state)
 {
-    (void)state;
     needs(fan_out, 0, 0);
 }
 
 static void test_a_one_way_message_needs_neither(void **state)
 {
-    (void)state;
     needs(one_way, 0, 0);
 }
 
 /* The caller's memory grows with the answers that it keeps, in blocks that double. */
 static void test_answers_are_kept_in_few_blocks(void **state)
 {
-    (void)state;
     needs(kept_answer, 3, 3);
 }
 

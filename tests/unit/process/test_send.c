@@ -1,7 +1,8 @@
 /* test_send.c - the seams of processes towards a silo: events from elsewhere are delivered, PIDs of
  * elsewhere take the route, and memory of ended lives refuses what comes late. */
-#include "../sched/test_seed_process.h"
-#include "process/process.h"
+#include "processes.h"
+#include "process/send.h"
+#include "process/system.h"
 
 static struct {
     latch got, ended;
@@ -11,7 +12,6 @@ static struct {
 
 static teff_err step(void *self, const teff_event *events, size_t n, teff_step *out)
 {
-    (void)self;
     for (size_t i = 0; i < n; i++) {
         t.last = events[i];
         t.cancels += events[i].kind == TEFF_EVENT_CANCEL;
@@ -42,7 +42,7 @@ static int setup(void **state)
     memset(&t, 0, sizeof t);
     teff_process_system *system =
         system_of((teff_process_options){.workers = 1, .ended = count_end, .arg = &t.ended});
-    teffi_process_route(system, &route);
+    system->route = route;
     *state = system;
     return 0;
 }
@@ -92,7 +92,7 @@ static void test_deliver_takes_messages_and_cancels_only(void **state)
                      TEFF_E_CLOSED);
 }
 
-static void test_a_slot_beyond_all_chunks_is_nobody(void **state)
+static void test_a_slot_that_was_never_used_is_nobody(void **state)
 {
     teff_process_system *system = *state;
     assert_null(teffi_process_at(system, 0));
@@ -101,7 +101,7 @@ static void test_a_slot_beyond_all_chunks_is_nobody(void **state)
     assert_null(teffi_process_at(system, 0xffffffffu));
     (void)spawn(system, &ops, NULL);
     assert_non_null(teffi_process_at(system, TEFFI_PROCESS_BIT));
-    assert_null(teffi_process_at(system, TEFFI_PROCESS_BIT + TEFFI_PROCESS_CHUNK));
+    assert_null(teffi_process_at(system, TEFFI_PROCESS_BIT + TEFFI_SLAB_BLOCK));
 }
 
 int main(void)
@@ -111,7 +111,7 @@ int main(void)
         T(test_own_pids_carry_the_silo),
         T(test_other_silos_take_the_route),
         T(test_deliver_takes_messages_and_cancels_only),
-        T(test_a_slot_beyond_all_chunks_is_nobody),
+        T(test_a_slot_that_was_never_used_is_nobody),
     };
     return cmocka_run_group_tests_name("process/send", tests, NULL, NULL);
 }

@@ -1,10 +1,8 @@
-/* test_deque.c - order, batch sizes, growth and index wrap on one thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "sched/deque.h"
+/* test_deque.c - order, batch sizes, growth and index wrap of the deque, on one thread.
+ * Races: explore/scene_deque.c runs the code itself, with weak stores and planted bugs, and
+ * model/deque.pml is exhaustive for few items. stress/stress_steal.c steals on real threads. */
+#include "test.h"
+#include "sched/queue/deque.h"
 
 static char cell[5000]; /* items are addresses in here */
 

@@ -1,15 +1,12 @@
 /* test_exec.c - the real executor: nothing ready waits for one busy or blocked worker, nothing
- * starves, timers fire, slots are handed over. Threads wait for each other, never for time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+ * starves, timers fire, processors are handed over. Threads wait for each other, never for time. */
+#include "test.h"
 #include <string.h>
 #include "base/queue.h"
-#include "platform/thread.h"
-#include "sched/direct.h"
+#include "os/thread.h"
+#include "group/direct.h"
 #include "sched/exec.h"
+#include "sched/scheduler.h"
 
 static teffi_platform platform;
 
@@ -28,7 +25,6 @@ typedef struct job { /* a group with one item and something to do */
 static void on_item(teffi_group *group, teffi_item *item)
 {
     job *j = teffi_container(group, job, group);
-    (void)item;
     atomic_store(&j->queued, false);
     j->run(j);
 }
@@ -69,9 +65,28 @@ static void count_and_wake(job *j)
         teffi_parker_wake(wake);
 }
 
+static void end_at_once(void *arg)
+{
+}
+
+static void test_stacks_are_limited(void **state)
+{
+    enum { STACKS = 64 };
+    static const teff_sched_options opt = {.stacks_max = STACKS};
+    teffi_exec *exec;
+    teffi_fiber *fiber[STACKS];
+    assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &exec), TEFF_OK);
+    for (int i = 0; i < STACKS; i++)
+        assert_non_null(fiber[i] = teffi_fiber_new(exec->fibers, end_at_once, NULL));
+    assert_null(teffi_fiber_new(exec->fibers, end_at_once, NULL));
+    for (int i = 0; i < STACKS; i++)
+        assert_true(teffi_fiber_resume(fiber[i]));
+    exec->ops->stop(exec);
+    exec->ops->free(exec);
+}
+
 static void test_start_stop(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 1000; i++) {
         teffi_exec *exec = exec_new(1 + i % 5);
         exec->ops->free(exec);
@@ -80,7 +95,6 @@ static void test_start_stop(void **state)
 
 static void test_runs_what_is_pushed_from_outside(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(3);
     teffi_parker done = {0};
     job j;
@@ -103,7 +117,6 @@ static void push_peer(job *j)
 /* Two groups that hand over to each other for ever must not keep a third from its only worker. */
 static void test_no_starvation_behind_a_pair(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(1);
     teffi_parker done = {0};
     job a, b, c;
@@ -130,7 +143,6 @@ static void push_self(job *j)
 /* A group that always has more to do is requeued behind the others. */
 static void test_no_starvation_behind_a_loop(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(1);
     teffi_parker done = {0};
     job loop, c;
@@ -155,7 +167,6 @@ static void push_both(job *j)
 
 static void test_no_starvation_in_the_deque(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(1);
     teffi_parker done = {0};
     job a, b, c, d;
@@ -179,7 +190,7 @@ static void test_no_starvation_in_the_deque(void **state)
 }
 
 /* Pushes two and does not end before both have run: elsewhere, one from the deque and one from the
- * hand-off slot. */
+ * LIFO slot. */
 static void push_two_and_wait(job *j)
 {
     push(j->peer);
@@ -191,7 +202,6 @@ static void push_two_and_wait(job *j)
 
 static void test_ready_work_leaves_a_busy_worker(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 20; i++) {
         teffi_exec *exec = exec_new(2);
         teffi_parker between = {0}, done = {0};
@@ -209,7 +219,7 @@ static void test_ready_work_leaves_a_busy_worker(void **state)
     }
 }
 
-/* The same on one worker, in a declared blocking region: its slot goes to another thread. */
+/* The same on one worker, in a declared blocking region: its processor goes to another thread. */
 static void push_two_and_block(job *j)
 {
     push(j->peer);
@@ -223,9 +233,8 @@ static void push_two_and_block(job *j)
     count_and_wake(j);
 }
 
-static void test_blocking_hands_the_slot_over(void **state)
+static void test_blocking_hands_the_processor_over(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < 200; i++) {
         teffi_exec *exec = exec_new(1);
         teffi_parker between = {0}, done = {0};
@@ -259,12 +268,11 @@ static void block_at_gate(job *j)
     count_and_wake(j);
 }
 
-/* Far more turns block at once than there are slots; all want a slot back at once. */
+/* Far more turns block at once than there are processors; all want a processor back at once. */
 static void test_many_block_at_once(void **state)
 {
     static job j[BLOCKERS];
     teffi_parker done = {0};
-    (void)state;
     teffi_exec *exec = exec_new(2);
     atomic_store(&inside, 0);
     for (unsigned i = 0; i < BLOCKERS; i++) {
@@ -310,7 +318,6 @@ static void test_timers_fire_and_not_early(void **state)
     enum { N = 200 };
     static alarm a[N];
     teffi_parker done = {0};
-    (void)state;
     teffi_exec *exec = exec_new(2);
     for (unsigned i = 0; i < N; i++) {
         a[i] = (alarm){.timer.fire = on_alarm, .wake = &done, .exec = exec, .again = i % 3};
@@ -325,7 +332,6 @@ static void test_timers_fire_and_not_early(void **state)
 
 static void test_timer_cancel(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(1);
     teffi_parker done = {0};
     alarm a = {.timer.fire = on_alarm, .wake = &done, .exec = exec};
@@ -341,7 +347,7 @@ static void test_timer_cancel(void **state)
 
 static alarm stuck_alarm;
 
-/* The only worker sits in a turn that ends when a timer of its own slot has fired. */
+/* The only worker sits in a turn that ends when a timer of its own processor has fired. */
 static void set_and_wait(job *j)
 {
     j->exec->ops->timer_set(j->exec, &stuck_alarm.timer, teffi_now(&platform) + 1000000);
@@ -351,7 +357,6 @@ static void set_and_wait(job *j)
 
 static void test_timer_fires_beside_a_stuck_worker(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(1);
     teffi_parker between = {0}, done = {0};
     job j;
@@ -366,7 +371,6 @@ static void test_timer_fires_beside_a_stuck_worker(void **state)
 
 static void test_two_executors_keep_apart(void **state)
 {
-    (void)state;
     teffi_exec *one = exec_new(1), *two = exec_new(1);
     teffi_parker between = {0}, done = {0};
     job a, b, c;
@@ -387,8 +391,8 @@ static void test_two_executors_keep_apart(void **state)
 
 enum { IN_PLACE = 100, ROUNDS_OF_ANOTHER = 50, WAIT_MAX = 2000 };
 
-/* On the one worker. A thread that stands still loses its slot and goes on beside the next one, so
- * all of it is atomic. */
+/* On one worker. All is atomic: a thread that the OS stops for long loses its processor, and goes
+ * on beside the next thread. */
 static struct pair_game {
     job one, other, callee, waiting;
     _Atomic unsigned in_place, since, longest, rounds;
@@ -399,7 +403,6 @@ static struct pair_game {
 static void note_wait(job *j)
 {
     unsigned waited = game.in_place - game.since;
-    (void)j;
     if (waited > game.longest)
         game.longest = waited;
     if (++game.rounds == ROUNDS_OF_ANOTHER) {
@@ -435,7 +438,6 @@ static void play(job *j)
 static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
 {
     teffi_exec *exec = exec_new(1);
-    (void)state;
     memset(&game, 0, sizeof game);
     job_init(&game.one, exec, play);
     job_init(&game.other, exec, play);
@@ -455,7 +457,7 @@ static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
 enum { OTHERS = 60 };
 
 typedef struct late { /* one that puts off, and a worker's queue full of long turns beside it */
-    teffi_later later;
+    teffi_deferred later;
     job puts, fills, others[OTHERS];
     _Atomic bool filled, done;
     pthread_t thread; /* that has put it off */
@@ -465,27 +467,25 @@ typedef struct late { /* one that puts off, and a worker's queue full of long tu
 
 static late lates;
 
-static void note_done(teffi_later *later)
+static void note_done(teffi_deferred *work)
 {
-    (void)later;
     atomic_store(&lates.done, true);
 }
 
 /* Until the monitor has looked at the clock once more. */
 static void long_turn(job *j)
 {
-    uint32_t from = teffi_warn_now(&j->exec->warn);
+    uint32_t from = teffi_coarse_ms(j->exec);
     if (atomic_load(&lates.put) && !atomic_load(&lates.done) &&
         pthread_equal(pthread_self(), lates.thread))
         atomic_fetch_add(&lates.before, 1);
-    while (teffi_warn_now(&j->exec->warn) == from)
+    while (teffi_coarse_ms(j->exec) == from)
         teffi_thread_yield();
     atomic_fetch_add(&j->runs, 1);
 }
 
 static void fill_own_queue(job *j)
 {
-    (void)j;
     for (unsigned i = 0; i < OTHERS; i++)
         push(&lates.others[i]);
     atomic_store(&lates.filled, true);
@@ -498,14 +498,13 @@ static void put_off_beside(job *j)
     while (!atomic_load(&lates.filled))
         teffi_thread_yield();
     lates.thread = pthread_self();
-    assert_true(j->exec->ops->put_off(j->exec, &lates.later));
+    assert_true(j->exec->ops->defer(j->exec, &lates.later));
     atomic_store(&lates.put, true);
 }
 
 /* Others' work may go first, but not much of it when it takes long. */
 static void test_put_off_beside_others_work(void **state)
 {
-    (void)state;
     teffi_exec *exec = exec_new(2);
     memset(&lates, 0, sizeof lates);
     lates.later.run = note_done;
@@ -523,16 +522,161 @@ static void test_put_off_beside_others_work(void **state)
     exec->ops->free(exec);
 }
 
+/* ---- long turns that hand over to each other ---- */
+
+static struct {
+    job one, other, waiting;
+    _Atomic unsigned turns, before; /* of the pair: so far; when the waiting one ran */
+    _Atomic bool stop;
+    teffi_parker ran;
+    bool ready;
+} slow_pair;
+
+static void slow_turn(job *j)
+{
+    uint32_t from = teffi_coarse_ms(j->exec);
+    if (!slow_pair.ready) { /* both lie on this worker now */
+        slow_pair.ready = true;
+        push(&slow_pair.waiting);
+    }
+    while (teffi_coarse_ms(j->exec) == from && !atomic_load(&slow_pair.stop))
+        teffi_thread_yield();
+    atomic_fetch_add(&slow_pair.turns, 1);
+    if (!atomic_load(&slow_pair.stop))
+        push(j->peer);
+}
+
+static void note_turns(job *j)
+{
+    atomic_store(&slow_pair.before, atomic_load(&slow_pair.turns));
+    atomic_store(&slow_pair.stop, true);
+    atomic_fetch_add(&j->runs, 1);
+    teffi_parker_wake(&slow_pair.ran);
+}
+
+/* Hand-offs in a row are limited by time, too: each of these turns takes a tick of the monitor. */
+static void test_a_pair_with_long_turns_starves_nobody(void **state)
+{
+    enum { TURNS_MAX = 16 };
+    memset(&slow_pair, 0, sizeof slow_pair);
+    teffi_exec *exec = exec_new(1);
+    job_init(&slow_pair.one, exec, slow_turn);
+    job_init(&slow_pair.other, exec, slow_turn);
+    job_init(&slow_pair.waiting, exec, note_turns);
+    slow_pair.one.peer = &slow_pair.other;
+    slow_pair.other.peer = &slow_pair.one;
+    push(&slow_pair.one);
+    wait_for(&slow_pair.ran, &slow_pair.waiting.runs, 1);
+    exec->ops->free(exec);
+    assert_in_range(atomic_load(&slow_pair.before), 1, TURNS_MAX);
+}
+
+/* ---- a machine that was suspended ---- */
+
+static _Atomic uint64_t suspended_ns;
+
+static uint64_t clock_that_goes_on(void *arg)
+{
+    return platform.mono_ns(platform.arg) + atomic_load(&suspended_ns);
+}
+
+static struct {
+    teffi_timer timer;
+    _Atomic unsigned fired;
+    teffi_parker done;
+} alarm_clock;
+
+static void on_late_alarm(teffi_timer *timer)
+{
+    atomic_fetch_add(&alarm_clock.fired, 1);
+    teffi_parker_wake(&alarm_clock.done);
+}
+
+/* The clock has gone on by two hours, what the worker sleeps for has not. */
+static void test_a_timer_comes_soon_after_a_suspend(void **state)
+{
+    teffi_platform clock = platform;
+    teffi_exec *exec;
+    memset(&alarm_clock, 0, sizeof alarm_clock);
+    clock.mono_ns = clock_that_goes_on;
+    assert_int_equal(teffi_exec_real_new(&clock, 1, NULL, &exec), TEFF_OK);
+    teffi_sched *real = teffi_sched_of(exec);
+    alarm_clock.timer.fire = on_late_alarm;
+    exec->ops->timer_set(exec, &alarm_clock.timer, teffi_now(&clock) + 3600000000000u);
+    for (bool asleep = false; !asleep; teffi_thread_yield()) {
+        pthread_mutex_lock(&real->idle_lock);
+        asleep = real->monitor_asleep;
+        pthread_mutex_unlock(&real->idle_lock);
+    }
+    atomic_store(&suspended_ns, 7200000000000u);
+    wait_for(&alarm_clock.done, &alarm_clock.fired, 1);
+    exec->ops->free(exec);
+    atomic_store(&suspended_ns, 0);
+}
+
+/* ---- what is pushed for all ends a nap ---- */
+
+static struct {
+    _Atomic unsigned runs;
+    _Atomic bool go_on;
+} busy;
+
+static void be_busy(job *j)
+{
+    atomic_fetch_add(&busy.runs, 1);
+    while (!atomic_load(&busy.go_on))
+        teffi_thread_yield();
+}
+
+static void nothing(job *j)
+{
+}
+
+/* The only worker backs off, as far as others see: it is in a turn, so that it leaves its token. */
+static void ends_back_off(teff_sched_policy policy, uint32_t used)
+{
+    teff_sched_options opt = {.policy = policy};
+    teffi_exec *exec;
+    job turn, small;
+    memset(&busy, 0, sizeof busy);
+    assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &exec), TEFF_OK);
+    teffi_worker *w = teffi_sched_of(exec)->workers[0];
+    job_init(&turn, exec, be_busy);
+    job_init(&small, exec, nothing);
+    small.group.used = used;
+    push(&turn);
+    while (!atomic_load(&busy.runs))
+        teffi_thread_yield();
+    (void)teffi_parker_take(&w->parker, 0);
+    atomic_store(&w->backing_off, true);
+    atomic_store(&w->sched->n_backing_off, 1);
+    push(&small);
+    bool woken = teffi_parker_has(&w->parker, TEFFI_TOKEN);
+    atomic_store(&w->backing_off, false);
+    atomic_store(&w->sched->n_backing_off, 0);
+    atomic_store(&busy.go_on, true);
+    exec->ops->free(exec);
+    assert_true(woken);
+}
+
+static void test_a_push_for_all_ends_naps(void **state)
+{
+    ends_back_off(TEFF_SCHED_SINGLE, 0);
+    ends_back_off(TEFF_SCHED_MULTILEVEL, teffi_used_add(0, teffi_now(&platform), 1000000000u));
+    ends_back_off(TEFF_SCHED_PRIORITY, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stacks_are_limited),
         cmocka_unit_test(test_start_stop),
         cmocka_unit_test(test_runs_what_is_pushed_from_outside),
         cmocka_unit_test(test_no_starvation_behind_a_pair),
         cmocka_unit_test(test_no_starvation_behind_a_loop),
         cmocka_unit_test(test_no_starvation_in_the_deque),
         cmocka_unit_test(test_ready_work_leaves_a_busy_worker),
-        cmocka_unit_test(test_blocking_hands_the_slot_over),
+        cmocka_unit_test(test_blocking_hands_the_processor_over),
         cmocka_unit_test(test_many_block_at_once),
         cmocka_unit_test(test_timers_fire_and_not_early),
         cmocka_unit_test(test_timer_cancel),
@@ -540,7 +684,11 @@ int main(void)
         cmocka_unit_test(test_two_executors_keep_apart),
         cmocka_unit_test(test_put_off_beside_others_work),
         cmocka_unit_test(test_a_pair_with_turns_in_place_starves_nobody),
+        cmocka_unit_test(test_a_pair_with_long_turns_starves_nobody),
+
+        cmocka_unit_test(test_a_timer_comes_soon_after_a_suspend),
+        cmocka_unit_test(test_a_push_for_all_ends_naps),
     };
-    teffi_platform_real(&platform, TEFFI_INFO);
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* test_runqueue.c - first in, first out, one or a batch at a time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "sched/runqueue.h"
+#include "test.h"
+#include "sched/queue/runqueue.h"
 
 static void test_order_and_count(void **state)
 {
     teffi_runqueue queue;
     teffi_group group[20], *out[20];
-    (void)state;
     teffi_runqueue_init(&queue);
     assert_int_equal(teffi_runqueue_pop(&queue, out, 20), 0);
     for (unsigned i = 0; i < 20; i++)

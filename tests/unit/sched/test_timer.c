@@ -1,13 +1,9 @@
 /* test_timer.c - the wheel against a plain list: never early, never lost, cancel exact. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "test.h"
 #include <string.h>
 #include "base/hash.h"
 #include "base/queue.h"
-#include "sched/timer.h"
+#include "sched/queue/timer.h"
 
 #define MS TEFFI_TICK_NS
 
@@ -32,7 +28,6 @@ static void on_fire(teffi_timer *timer)
 
 static int setup(void **state)
 {
-    (void)state;
     now_ns = 123456789;
     teffi_wheel_init(&wheel, 1, now_ns);
     return 0;
@@ -52,7 +47,6 @@ static bool cancel(probe *p)
 static void test_never_early(void **state)
 {
     probe p;
-    (void)state;
     set(&p, 5 * MS + 1);
     now_ns += 5 * MS;
     assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 0);
@@ -65,7 +59,6 @@ static void test_never_early(void **state)
 static void test_due_now_or_before(void **state)
 {
     probe p;
-    (void)state;
     set(&p, 0);
     p.timer.due_ns = 0;
     now_ns += MS;
@@ -75,7 +68,6 @@ static void test_due_now_or_before(void **state)
 static void test_cancel(void **state)
 {
     probe p;
-    (void)state;
     set(&p, 3 * MS);
     assert_true(cancel(&p));
     assert_false(cancel(&p));
@@ -90,7 +82,6 @@ static void test_cancel(void **state)
 static void test_set_again_from_fire(void **state)
 {
     probe p;
-    (void)state;
     set(&p, MS);
     p.again_ns = 10 * MS;
     for (unsigned i = 0; i < 100; i++) {
@@ -104,7 +95,6 @@ static void test_set_again_from_fire(void **state)
 static void test_set_in_the_past_from_fire_ends(void **state)
 {
     probe p;
-    (void)state;
     set(&p, 0);
     now_ns += 2 * MS;
     p.again_ns = 0 - 5 * (uint64_t)MS; /* five ticks ago, always due */
@@ -116,7 +106,6 @@ static void test_set_in_the_past_from_fire_ends(void **state)
 static void test_earliest_is_told(void **state)
 {
     probe a, b, c;
-    (void)state;
     now_ns = 128 * (uint64_t)MS; /* the start of a turn of level 0: what it says is exact */
     teffi_wheel_init(&wheel, 1, now_ns);
     a = b = c = (probe){.timer.fire = on_fire};
@@ -131,7 +120,6 @@ static void test_far_future(void **state)
 {
     static const uint64_t in_ms[] = {
         63, 64, 65, 4095, 4096, 4097, 262144, 20000000, 3000000000u, 80000000000u, 200000000000u};
-    (void)state;
     for (unsigned i = 0; i < sizeof in_ms / sizeof in_ms[0]; i++) {
         probe p;
         unsigned steps = 0;
@@ -185,7 +173,6 @@ static void check_all(const probe *all)
 static void test_against_a_list(void **state)
 {
     static probe all[PROBES];
-    (void)state;
     memset(all, 0, sizeof all);
     for (uint64_t i = 0; i < 20000; i++) {
         one_step(all, teffi_mix64(i));

@@ -28,7 +28,7 @@ static int call_all(teff_ctx *ctx, int n)
 
 int main(int argc, char **argv)
 {
-    teff_client_options opt = {.gateways = {argc > 2 ? argv[1] : ""}};
+    teff_client_options opt = {.size = sizeof opt, .gateways = {argc > 2 ? argv[1] : ""}};
     char text[TEFF_TEXT_MAX] = "";
     teff_client *client;
     if (argc < 3)

@@ -1,11 +1,7 @@
 /* test_address.c - addresses and cluster ids as users write them. */
 #include <stdio.h>
 #include <string.h>
-/* cmocka wants these before it */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "test.h"
 #include "silo/address.h"
 
 static void good_addresses(void **state)
@@ -13,7 +9,6 @@ static void good_addresses(void **state)
     static const char *const good[] = {
         "127.0.0.1:0", "localhost:65535", "[::1]:7000",        "[fe80::1%2]:1",
         "h:1",         "a-b.example:80",  "[::ffff:1.2.3.4]:5"};
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         if (!teffi_address_ok(good[i]))
             fail_msg("'%s' was refused", good[i]);
@@ -26,7 +21,6 @@ static void bad_addresses(void **state)
         "h:-1",    "h:1x",  "h: 1",  "h 1:2",     "::1:7000", "[::1:7000", "[]:1",      "[::1]",
         "[::g]:1", "a_b:1", "h/x:1", "tcp://h:1", "h:1\n",    "h:+1",      "\xc3\xa4:1"};
     char long_name[400];
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (teffi_address_ok(bad[i]))
             fail_msg("'%s' was taken", bad[i]);
@@ -37,7 +31,6 @@ static void bad_addresses(void **state)
 
 static void who_can_reach_it(void **state)
 {
-    (void)state;
     assert_true(teffi_address_loopback("127.0.0.1:1"));
     assert_true(teffi_address_loopback("127.9.9.9:1"));
     assert_true(teffi_address_loopback("[::1]:1"));
@@ -55,7 +48,6 @@ static void cluster_ids(void **state)
 {
     static const char *const bad[] = {"", "a b", "a/b", "\xc3\xa4", "a\n"};
     char name[70];
-    (void)state;
     assert_true(teffi_cluster_ok("dev"));
     assert_true(teffi_cluster_ok("A-z_0.9"));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)

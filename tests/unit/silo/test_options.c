@@ -7,6 +7,7 @@ static void refused(teff_silo_options opt, const char *option, const char *value
 {
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo = (teff_silo *)&opt;
+    opt.size = sizeof opt;
     teff_err err = teff_silo_new(&opt, &silo, text);
     if (err != TEFF_E_INVALID || silo)
         fail_msg("%s was taken: %s", option, teff_err_name(err));
@@ -15,9 +16,14 @@ static void refused(teff_silo_options opt, const char *option, const char *value
     assert_int_equal(teff_silo_new(&opt, &silo, NULL), TEFF_E_INVALID);
 }
 
+static void sched_refused(teff_sched_options sched, const char *option, const char *value)
+{
+    sched.size = sizeof sched;
+    refused((teff_silo_options){.workers = 4, .sched = &sched}, option, value);
+}
+
 static void each_bad_option_names_itself(void **state)
 {
-    (void)state;
     refused((teff_silo_options){.cluster = ""}, "cluster", "");
     refused((teff_silo_options){.cluster = "a b"}, "cluster", "a b");
     refused((teff_silo_options){.listen = "nowhere"}, "listen", "nowhere");
@@ -31,13 +37,13 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.tls_cert = "c.pem"}, "tls", "c.pem");
     refused((teff_silo_options){.tls_ca = "a.pem"}, "tls", "a.pem");
     refused((teff_silo_options){.workers = 1025}, "workers", "1024");
-    refused((teff_silo_options){.sched.threads_max = 1}, "sched.threads_max", "10,000");
-    refused((teff_silo_options){.workers = 4, .sched.threads_max = 3}, "threads_max", "workers");
-    refused((teff_silo_options){.workers = 4, .sched.workers_max = 3}, "sched.workers_max",
-            "1,024");
-    refused((teff_silo_options){.sched.policy = 7}, "sched.policy", "teff_sched_policy");
-    refused((teff_silo_options){.sched.waiting_max = 1}, "waiting_max", "TEFF_SCHED_PRIORITY");
-    refused((teff_silo_options){.sched.level0_percent = 80}, "level0_percent", "MULTILEVEL");
+    sched_refused((teff_sched_options){.threads_max = 1}, "sched.threads_max", "10,000");
+    sched_refused((teff_sched_options){.stacks_max = 63}, "sched.stacks_max", "1,000,000");
+    sched_refused((teff_sched_options){.threads_max = 3}, "threads_max", "workers");
+    sched_refused((teff_sched_options){.workers_max = 3}, "sched.workers_max", "1,024");
+    sched_refused((teff_sched_options){.policy = 7}, "sched.policy", "teff_sched_policy");
+    sched_refused((teff_sched_options){.waiting_max = 1}, "waiting_max", "TEFF_SCHED_PRIORITY");
+    sched_refused((teff_sched_options){.level0_percent = 80}, "level0_percent", "MULTILEVEL");
     refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
     refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
 }
@@ -45,7 +51,6 @@ static void each_bad_option_names_itself(void **state)
 static void long_values_do_not_overflow_the_text(void **state)
 {
     static char value[100000];
-    (void)state;
     memset(value, 'v', sizeof value - 1);
     refused((teff_silo_options){.cluster = value}, "cluster", "vvv");
     refused((teff_silo_options){.listen = value}, "listen", "vvv");
@@ -56,7 +61,6 @@ static void long_values_do_not_overflow_the_text(void **state)
 static void defaults_are_enough(void **state)
 {
     teff_silo *silo;
-    (void)state;
     assert_int_equal(teff_silo_new(NULL, &silo, NULL), TEFF_OK);
     assert_null(teff_silo_ctx(silo));
     assert_int_equal(teff_silo_members(silo), 0);
@@ -66,13 +70,43 @@ static void defaults_are_enough(void **state)
     teff_silo_free(NULL);
 }
 
+/* The type is not hosted, and the text says why. */
+static void not_hosted(teff_silo *silo, teff_grain_type *type, teff_err expected, const char *says)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_err err = teffi_silo_host(silo, type, text);
+    if (err != expected || !strstr(text, says))
+        fail_msg("%s: '%s'; expected %s and '%s'", teff_err_name(err), text,
+                 teff_err_name(expected), says);
+    teff_grain_type_free(type);
+}
+
+static void what_cannot_be_hosted_is_told(void **state)
+{
+    static const teff_type_info twin = {.name = "lab.Twin", .key_kind = TEFF_KEY_STRING};
+    teff_type_info info = twin;
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1};
+    lab_record record = {0};
+    teff_silo *silo = lab_silo(&record, &opt);
+    not_hosted(silo, lab_turns_type(&(lab_turns_methods){0}, NULL), TEFF_E_EXISTS,
+               "lab.Turns is hosted already");
+    info.id = lab_turns_info.id;
+    not_hosted(silo, teff_grain_type_new(&info, NULL, NULL), TEFF_E_EXISTS,
+               "lab.Twin has the same id as lab.Turns");
+    not_hosted(silo, NULL, TEFF_E_INVALID, "NULL");
+    assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
+    not_hosted(silo, lab_rare_type(&(lab_rare_methods){0}, NULL), TEFF_E_INVALID,
+               "lab.Rare comes too late");
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+    teff_silo_free(silo);
+}
+
 static void steps_in_the_wrong_order_are_refused(void **state)
 {
     static const lab_rare_methods none = {0};
     char text[TEFF_TEXT_MAX] = "";
-    teff_silo_options opt = {.silent = 1};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1};
     lab_record record = {0};
-    (void)state;
     teff_silo *silo = lab_silo(&record, &opt);
     teff_grain_type *type = lab_turns_type(&(lab_turns_methods){0}, NULL);
     assert_int_equal(teff_silo_host(silo, type), TEFF_E_EXISTS);
@@ -95,18 +129,19 @@ static void cannot_start(teff_silo_options opt, teff_err expected, const char *s
 {
     char text[TEFF_TEXT_MAX] = "";
     lab_record record = {0};
+    opt.size = sizeof opt;
     opt.silent = 1;
     teff_silo *silo = lab_silo(&record, &opt);
     teff_err err = teff_silo_start(silo, text);
-    if (err != expected || !strstr(text, says))
-        fail_msg("%s: '%s'; expected %s and '%s'", teff_err_name(err), text,
+    const char *said = strstr(text, says);
+    if (err != expected || !said || strstr(said + 1, says))
+        fail_msg("%s: '%s'; expected %s and '%s', once", teff_err_name(err), text,
                  teff_err_name(expected), says);
     teff_silo_free(silo);
 }
 
 static void what_cannot_be_opened_is_told(void **state)
 {
-    (void)state;
     lab *l = lab_open(1);
     cannot_start((teff_silo_options){.listen = teff_silo_address(l->silos[0])}, TEFF_E_IO,
                  "in use");
@@ -123,6 +158,7 @@ static void client_refused(teff_client_options opt, const char *option)
 {
     char text[TEFF_TEXT_MAX] = "";
     teff_client *client = (teff_client *)&opt;
+    opt.size = sizeof opt;
     assert_int_equal(teff_client_connect(&opt, &client, text), TEFF_E_INVALID);
     assert_null(client);
     if (!strstr(text, option))
@@ -131,7 +167,6 @@ static void client_refused(teff_client_options opt, const char *option)
 
 static void clients_are_checked_too(void **state)
 {
-    (void)state;
     client_refused((teff_client_options){0}, "gateways");
     client_refused((teff_client_options){.gateways = {"x"}}, "gateway");
     client_refused((teff_client_options){.cluster = "", .gateways = {"127.0.0.1:1"}}, "cluster");
@@ -145,6 +180,7 @@ int main(void)
         cmocka_unit_test(each_bad_option_names_itself),
         cmocka_unit_test(long_values_do_not_overflow_the_text),
         cmocka_unit_test(defaults_are_enough),
+        cmocka_unit_test(what_cannot_be_hosted_is_told),
         cmocka_unit_test(steps_in_the_wrong_order_are_refused),
         cmocka_unit_test(what_cannot_be_opened_is_told),
         cmocka_unit_test(clients_are_checked_too),

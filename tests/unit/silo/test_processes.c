@@ -1,5 +1,5 @@
 /* test_processes.c - processes on silos: PIDs reach from silo to silo, in order, to the end. */
-#include "../sched/test_seed_process.h"
+#include "../process/processes.h"
 #include "lab.h"
 
 enum { MESSAGES = 2000 };
@@ -18,7 +18,7 @@ static struct {
 
 static teff_silo *silo_start(void)
 {
-    teff_silo_options opt = {.silent = 1, .store = t.store, .workers = 2};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = t.store, .workers = 2};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo = lab_silo(&t.record, &opt);
     if (teff_silo_start(silo, text))
@@ -28,12 +28,11 @@ static teff_silo *silo_start(void)
 
 static int setup(void **state)
 {
-    (void)state;
     memset(&t, 0, sizeof t);
     lab_fresh_store(t.store);
     for (int i = 0; i < 2; i++) {
         t.silos[i] = silo_start();
-        teff_process_options opt = {.ended = count_end, .arg = &t.ended};
+        teff_process_options opt = {.size = sizeof opt, .ended = count_end, .arg = &t.ended};
         assert_int_equal(teff_silo_processes(t.silos[i], &opt, &t.systems[i]), TEFF_OK);
     }
     uint64_t spent = 0;
@@ -44,7 +43,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    (void)state;
     for (int i = 0; i < 2; i++)
         teff_silo_free(t.silos[i]);
     lab_drop_store(t.store);
@@ -55,7 +53,6 @@ static int teardown(void **state)
 static teff_err count(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_process *me = teff_step_process(out);
-    (void)self;
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == TEFF_EVENT_CANCEL) {
             t.cancels++;
@@ -77,7 +74,6 @@ static const teff_process_ops counter = {.name = "counter", .step = count};
 
 static teff_err take_answers(void *self, const teff_event *events, size_t n, teff_step *out)
 {
-    (void)self;
     for (size_t i = 0; i < n; i++) {
         if (events[i].kind == TEFF_EVENT_CANCEL)
             return teff_step_done(out);
@@ -90,7 +86,6 @@ static const teff_process_ops asker = {.name = "asker", .step = take_answers};
 
 static void messages_reach_the_other_silo_in_order(void **state)
 {
-    (void)state;
     static const char text[100] = "something to carry";
     teff_pid there = spawn(t.systems[1], &counter, NULL);
     teff_pid here = spawn(t.systems[0], &asker, NULL);
@@ -111,7 +106,6 @@ static void messages_reach_the_other_silo_in_order(void **state)
 
 static void a_cancel_reaches_the_other_silo(void **state)
 {
-    (void)state;
     teff_pid there = spawn(t.systems[1], &counter, NULL);
     teff_pid same_slot = spawn(t.systems[0], &counter, NULL);
     assert_int_equal(same_slot.slot, there.slot);
@@ -126,7 +120,6 @@ static void a_cancel_reaches_the_other_silo(void **state)
 
 static void who_is_not_there_is_told_apart(void **state)
 {
-    (void)state;
     teff_event event = {.tag = 1};
     teff_pid there = spawn(t.systems[1], &counter, NULL), other = there;
     other.silo += 12345;
@@ -147,7 +140,6 @@ static void who_is_not_there_is_told_apart(void **state)
 
 static void more_than_a_frame_is_refused(void **state)
 {
-    (void)state;
     static char large[2 << 20];
     teff_pid there = spawn(t.systems[1], &counter, NULL);
     teff_event event = {.tag = 1, .data = large, .len = sizeof large};
@@ -160,7 +152,6 @@ static void more_than_a_frame_is_refused(void **state)
 
 static void one_system_a_silo_and_only_while_it_serves(void **state)
 {
-    (void)state;
     teff_process_system *again;
     assert_int_equal(teff_silo_processes(t.silos[0], NULL, &again), TEFF_E_EXISTS);
     assert_null(again);

@@ -37,8 +37,8 @@ static long resident_kib(void)
 
 static void start_call_stop(lab_record *record, const char *store)
 {
-    teff_silo_options opt = {.silent = 1, .store = store, .workers = 2};
-    teff_client_options client_opt = {0};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store, .workers = 2};
+    teff_client_options client_opt = {.size = sizeof client_opt};
     char text[TEFF_TEXT_MAX] = "", key[40];
     teff_client *client;
     lab_number *out;
@@ -83,7 +83,6 @@ static void many_times(const char *store)
 
 static void in_memory(void **state)
 {
-    (void)state;
     many_times("memory");
 }
 
@@ -91,7 +90,6 @@ static void in_memory(void **state)
 static void around_a_file(void **state)
 {
     char store[512];
-    (void)state;
     lab_fresh_store(store);
     many_times(store);
     lab_drop_store(store);
@@ -116,7 +114,7 @@ static void *wait_for_calls(void *arg)
     char key[40];
     while (n < WAITS && !w->err) {
         snprintf(key, sizeof key, "w-%zu", n);
-        w->err = lab_turns_write_start(w->ctx, key, lab_step(.hold = true), &calls[n]);
+        w->err = lab_turns_write_async(w->ctx, key, lab_step(.hold = true), NULL, &calls[n]);
         n += !w->err;
     }
     w->waits = true;
@@ -128,9 +126,8 @@ static void *wait_for_calls(void *arg)
 static void while_a_thread_waits(void **state)
 {
     static lab_record record;
-    (void)state;
     for (int i = 0; i < times(); i++) {
-        teff_silo_options opt = {.silent = 1, .workers = 1};
+        teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1};
         waiter w = {0};
         teff_silo *silo = lab_silo(&record, &opt);
         assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
@@ -151,8 +148,7 @@ static void while_a_thread_waits(void **state)
 static void without_a_call(void **state)
 {
     static lab_record record;
-    teff_silo_options opt = {.silent = 1, .workers = 1};
-    (void)state;
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1};
     for (int i = 0; i < times(); i++) {
         teff_silo *silo = lab_silo(&record, &opt);
         assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
@@ -163,7 +159,6 @@ static void without_a_call(void **state)
 /* Several at once: nothing is global. */
 static void side_by_side(void **state)
 {
-    (void)state;
     for (int i = 0; i < times() / 10; i++) {
         lab *a = lab_open(2), *b = lab_open(1), *c = lab_open_seeded(2);
         lab_close(b);

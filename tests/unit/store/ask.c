@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void wake(teffi_store_op *op)
+static void wake_asker(teffi_store_op *op)
 {
     ask_op *a = (ask_op *)op;
     pthread_mutex_lock(&a->lock);
@@ -17,7 +17,7 @@ void ask_start(teffi_store *store, ask_op *a)
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->wake, NULL);
     a->done = false;
-    a->op.done = wake;
+    a->op.done = wake_asker;
     teffi_store_submit(store, &a->op);
 }
 

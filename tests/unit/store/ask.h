@@ -1,4 +1,4 @@
-/* ask.h - a store asked synchronously, for tests: submit, wait, look.
+/* ask.h - a store asked synchronously, for tests: submit an operation, wait for its end, look.
  * Way:     tests -> [ask] -> store/store
  * Threads: any; one ask_op belongs to one thread. */
 #ifndef TESTS_STORE_ASK_H

@@ -33,7 +33,7 @@ teffi_store *conf_store(conf_env *env);
 /* conf_run - the suite for one engine. out: the number of failed tests. */
 int conf_run(const conf_engine *engine);
 int conf_run_model(const conf_engine *engine);     /* part of it: random operations, checked */
-int conf_run_threads(const conf_engine *engine);   /* part of it: threads, hints, close */
+int conf_run_threads(const conf_engine *engine);   /* part of it: threads, close */
 int conf_run_processes(const conf_engine *engine); /* part of it: handles, processes, kill */
 
 /* conf_child - the part of main() for child processes of conf_run_processes.

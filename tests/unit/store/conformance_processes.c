@@ -48,40 +48,6 @@ static void two_handles(void **state)
     teffi_store_close(other);
 }
 
-typedef struct signal_box {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool heard;
-} signal_box;
-
-static void hear(void *arg, const char *table, teffi_bytes key)
-{
-    signal_box *box = arg;
-    (void)table;
-    (void)key;
-    pthread_mutex_lock(&box->lock);
-    box->heard = true;
-    pthread_cond_signal(&box->wake);
-    pthread_mutex_unlock(&box->lock);
-}
-
-static void hints_from_another_handle(void **state)
-{
-    conf_env *env = *state;
-    signal_box box = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
-    teffi_store *other;
-    uint64_t etag = 0;
-    assert_int_equal(teffi_store_open(env->address, &other, NULL), TEFF_OK);
-    assert_int_equal(teffi_store_watch(env->store, "words", hear, &box), TEFF_OK);
-    assert_int_equal(ask_put(other, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
-    pthread_mutex_lock(&box.lock);
-    while (!box.heard)
-        pthread_cond_wait(&box.wake, &box.lock);
-    pthread_mutex_unlock(&box.lock);
-    assert_int_equal(teffi_store_watch(env->store, "words", NULL, &box), TEFF_OK);
-    teffi_store_close(other);
-}
-
 static int child_increment(const char *address)
 {
     char text[TEFF_TEXT_MAX];
@@ -205,7 +171,6 @@ int conf_run_processes(const conf_engine *engine)
     cmocka_unit_test_prestate_setup_teardown(f, conf_setup, conf_teardown, (void *)engine)
     const struct CMUnitTest tests[] = {
         CASE(two_handles),
-        CASE(hints_from_another_handle),
         CASE(increments_from_processes),
         CASE(kill_loses_nothing),
     };

@@ -135,7 +135,6 @@ static int shim_shm_unmap(sqlite3_file *file, int remove)
 static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
 {
     shim_file *f = (shim_file *)file;
-    (void)vfs;
     f->base.pMethods = NULL;
     f->real = sqlite3_malloc(real_vfs->szOsFile);
     if (!f->real)
@@ -151,7 +150,6 @@ static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
 
 static int install(void **state)
 {
-    (void)state;
     real_vfs = sqlite3_vfs_find(NULL);
     methods = (sqlite3_io_methods){.iVersion = 2,
                                    .xClose = shim_close,
@@ -179,7 +177,6 @@ static int install(void **state)
 
 static int remove_shim(void **state)
 {
-    (void)state;
     sqlite3_vfs_unregister(&shim);
     scratch_close();
     return 0;
@@ -309,7 +306,6 @@ static void sweep(fault f, bool all, history *sum)
 static void every_write(void **state)
 {
     history sum;
-    (void)state;
     sweep(FAIL_WRITE, false, &sum);
     assert_int_not_equal(sum.unknown, 0);
     sweep(FAIL_WRITE, true, &sum);
@@ -319,7 +315,6 @@ static void every_write(void **state)
 static void every_sync(void **state)
 {
     history sum;
-    (void)state;
     sweep(FAIL_SYNC, false, &sum);
     assert_int_not_equal(sum.unknown, 0);
     sweep(FAIL_SYNC, true, &sum);
@@ -330,7 +325,6 @@ static void every_sync(void **state)
 static void every_full(void **state)
 {
     history sum;
-    (void)state;
     sweep(FAIL_FULL, true, &sum);
     assert_int_equal(sum.unknown, 0);
     assert_int_not_equal(sum.failed, 0);
@@ -339,7 +333,6 @@ static void every_full(void **state)
 static void every_read(void **state)
 {
     history sum;
-    (void)state;
     sweep(FAIL_READ, false, &sum);
 }
 
@@ -349,7 +342,6 @@ static void recovers_by_itself(void **state)
     char address[512];
     teffi_store *store;
     history h = {0};
-    (void)state;
     scratch_fresh(address);
     assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
     arm(FAIL_FULL, 0, true);
@@ -373,7 +365,6 @@ static void group_outcomes(void **state)
     teffi_store *store;
     teff_arena arena;
     unsigned unknown = 0;
-    (void)state;
     scratch_fresh(address);
     assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
     arm(FAIL_SYNC, 0, false);

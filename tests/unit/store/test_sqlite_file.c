@@ -2,6 +2,7 @@
 #include <grp.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -62,7 +63,6 @@ static void make_store(char *path, const char *name)
 static void not_files(void **state)
 {
     char path[SCRATCH_PATH_MAX];
-    (void)state;
     scratch_path(path, "directory");
     assert_int_equal(mkdir(path, 0700), 0);
     expect_refused(path, TEFF_E_IO, "is a directory");
@@ -83,7 +83,6 @@ static void not_databases(void **state)
     static const size_t sizes[] = {1, 50, 99, 100, 511, 512, 4096, 10000};
     static char bytes[10000];
     char path[SCRATCH_PATH_MAX];
-    (void)state;
     memset(bytes, 'x', sizeof bytes);
     scratch_path(path, "garbage");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -95,7 +94,6 @@ static void not_databases(void **state)
 static void others_databases(void **state)
 {
     char path[SCRATCH_PATH_MAX];
-    (void)state;
     scratch_path(path, "other.db");
     run_sql(path, "CREATE TABLE rows(a)");
     expect_refused(path, TEFF_E_REFUSED, "another application");
@@ -118,7 +116,6 @@ static void other_schemas(void **state)
         "DROP TABLE rows; CREATE TABLE rows(tab, key, etag, sum, value, PRIMARY KEY(tab, key))",
     };
     char path[SCRATCH_PATH_MAX], name[16];
-    (void)state;
     for (unsigned i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         snprintf(name, sizeof name, "schema%u", i);
         make_store(path, name);
@@ -134,7 +131,6 @@ static void maintained_by_hand(void **state)
 {
     char path[SCRATCH_PATH_MAX];
     teffi_store *store;
-    (void)state;
     make_store(path, "vacuumed");
     run_sql(path, "ANALYZE; VACUUM");
     assert_int_equal(open_path(path, &store), TEFF_OK);
@@ -146,7 +142,6 @@ static void empty_file_is_new(void **state)
 {
     char path[SCRATCH_PATH_MAX];
     teffi_store *store;
-    (void)state;
     scratch_path(path, "empty");
     scratch_write(path, "", 0);
     assert_int_equal(open_path(path, &store), TEFF_OK);
@@ -159,7 +154,6 @@ static void odd_names(void **state)
 {
     static const char *const names[] = {":memory:", "file:x?mode=memory"};
     char path[SCRATCH_PATH_MAX], old[SCRATCH_PATH_MAX];
-    (void)state;
     scratch_path(path, "");
     assert_non_null(getcwd(old, sizeof old));
     assert_int_equal(chdir(path), 0);
@@ -190,7 +184,6 @@ static int open_as_nobody(const char *path, const char *why)
 static void not_writable(void **state)
 {
     char path[SCRATCH_PATH_MAX], directory[SCRATCH_PATH_MAX];
-    (void)state;
     scratch_path(directory, "");
     make_store(path, "readonly");
     assert_int_equal(chmod(directory, 0755), 0);
@@ -232,7 +225,6 @@ static void made_by_many_at_once(void **state)
     static opener openers[OPENERS];
     char path[SCRATCH_PATH_MAX], name[16];
     pthread_barrier_t barrier;
-    (void)state;
     assert_int_equal(pthread_barrier_init(&barrier, NULL, OPENERS), 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
         snprintf(name, sizeof name, "many%u", round);
@@ -260,7 +252,6 @@ static void locked_for_good(void **state)
     teff_arena arena;
     teffi_bytes value;
     uint64_t etag = 0;
-    (void)state;
     make_store(path, "locked");
     assert_int_equal(open_path(path, &store), TEFF_OK);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
@@ -281,15 +272,94 @@ static void locked_for_good(void **state)
     teffi_store_close(store);
 }
 
+/* Behind a lock writes wait: so many bytes of them, and reads beside. */
+static void writes_that_wait_are_limited_in_bytes(void **state)
+{
+    enum { N = 5, EACH = TEFFI_STORE_VALUE_MAX };
+    char path[SCRATCH_PATH_MAX];
+    uint8_t *bytes = calloc(1, EACH);
+    ask_op writes[N] = {0};
+    teffi_row rows[N];
+    teffi_store *store;
+    sqlite3 *db;
+    assert_non_null(bytes);
+    make_store(path, "heavy");
+    assert_int_equal(open_path(path, &store), TEFF_OK);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < N; i++) {
+        static const char *const keys[N] = {"1", "2", "3", "4", "5"};
+        rows[i] = (teffi_row){.table = "words", .key = ask_str(keys[i]), .value = {bytes, EACH}};
+        writes[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = &rows[i], .n_rows = 1};
+        ask_start(store, &writes[i]);
+    }
+    assert_int_equal(ask_wait(&writes[N - 1]), TEFF_E_OVERLOADED);
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    for (int i = 0; i < N - 1; i++)
+        assert_int_equal(ask_wait(&writes[i]), TEFF_OK);
+    ask_start(store, &writes[N - 1]); /* there is room again */
+    assert_int_equal(ask_wait(&writes[N - 1]), TEFF_OK);
+    sqlite3_close(db);
+    teffi_store_close(store);
+    free(bytes);
+}
+
+static _Atomic unsigned n_done, system_done_as;
+static _Atomic bool others_failed;
+
+static void count_done(teffi_store_op *op)
+{
+    others_failed = others_failed || op->err;
+    n_done++;
+}
+
+static void note_done(teffi_store_op *op)
+{
+    others_failed = others_failed || op->err;
+    system_done_as = ++n_done;
+}
+
+/* What the cluster writes of itself goes before all that waits, however much that is. */
+static void the_clusters_own_rows_go_first(void **state)
+{
+    enum { N = 64 * 1024, GROUP = 1024 };
+    static teffi_store_op writes[N];
+    char path[SCRATCH_PATH_MAX];
+    teffi_store *store;
+    sqlite3 *db;
+    make_store(path, "cluster");
+    assert_int_equal(open_path(path, &store), TEFF_OK);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    teffi_row row = {.table = "words", .key = ask_str("b"), .any = true};
+    for (unsigned i = 0; i < N; i++) {
+        writes[i] = (teffi_store_op){
+            .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .done = count_done};
+        teffi_store_submit(store, &writes[i]);
+    }
+    ask_op more = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
+    ask_start(store, &more);
+    assert_int_equal(ask_wait(&more), TEFF_E_OVERLOADED);
+    teffi_row alive = {.table = TEFFI_TABLE_ALIVE, .key = ask_str("me"), .any = true};
+    teffi_store_op own = {
+        .kind = TEFFI_STORE_WRITE, .rows = &alive, .n_rows = 1, .done = note_done};
+    teffi_store_submit(store, &own);
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    store->ops->close(store);
+    assert_false(others_failed);
+    assert_int_equal(n_done, N + 1);
+    assert_in_range(system_done_as, 1, GROUP + 1);
+    sqlite3_close(db);
+    teffi_store_close(store);
+}
+
 static int setup(void **state)
 {
-    (void)state;
     return scratch_open();
 }
 
 static int teardown(void **state)
 {
-    (void)state;
     scratch_close();
     return 0;
 }
@@ -307,6 +377,8 @@ int main(void)
         cmocka_unit_test(not_writable),
         cmocka_unit_test(made_by_many_at_once),
         cmocka_unit_test(locked_for_good),
+        cmocka_unit_test(writes_that_wait_are_limited_in_bytes),
+        cmocka_unit_test(the_clusters_own_rows_go_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

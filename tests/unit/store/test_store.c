@@ -1,4 +1,4 @@
-/* test_store.c - the limits at the door, and addresses. */
+/* test_store.c - the limits that each operation is checked against. */
 #include <string.h>
 #include "ask.h"
 #include "setup.h"
@@ -115,23 +115,6 @@ static void scans(void **state)
     assert_int_equal(ask(*state, &op), TEFF_E_INVALID); /* without an arena */
 }
 
-static void addresses(void **state)
-{
-    static const char *const bad[] = {NULL, "", "memory:", "sqlit:x", "postgres:x", "sqlite", " "};
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        teffi_store *store = (teffi_store *)1;
-        assert_int_equal(teffi_store_open(bad[i], &store, text), TEFF_E_INVALID);
-        assert_null(store);
-        assert_non_null(strstr(text, "\"memory\" or \"sqlite:FILE\""));
-        assert_int_equal(teffi_store_open(bad[i], &store, NULL), TEFF_E_INVALID);
-    }
-    teffi_store *store;
-    assert_int_equal(teffi_store_open("sqlite:", &store, text), TEFF_E_INVALID);
-    assert_non_null(strstr(text, "file name"));
-    teffi_store_close(NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,7 +123,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(counts, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_of_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(scans, setup, teardown),
-        cmocka_unit_test(addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

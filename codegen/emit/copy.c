@@ -1,0 +1,260 @@
+/* copy.c - generates deep copies, from a caller's memory into a message's arena.
+ * A copy begins as a bitwise copy of the struct, in one block with the message's own texts; then
+ * each pointer is set to a copy. The result equals a message that was packed and unpacked. */
+#include "emit/emit.h"
+
+#include "model/names.h"
+
+/* Is the field an optional one of proto2, whose default is read while it is absent? */
+static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
+{
+    return teffi_has_flag(m, f) ||
+           (m->file->proto2 && !f->has_oneof_index && f->type == PROTOC__FIELD__TYPE__STRING &&
+            f->label == PROTOC__FIELD__LABEL__OPTIONAL);
+}
+
+/* Is the field a text that every such message has? It is stored after the struct. */
+static bool text_is_own(const teffi_message *m, const Protoc__Field *f)
+{
+    return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
+           !field_has_default(m, f);
+}
+
+static const char own_text[] =
+    "    dst->$f = teff_copy_text_to(&texts, src->$f != NULL ? src->$f : \"\", n_$f);\n";
+static const char list_of_texts[] = "    if (!teff_copy_texts(arena, dst->n_$f, &dst->$f)) {\n"
+                                    "        return NULL;\n"
+                                    "    }\n";
+static const char list_of_bytes[] = "    if (!teff_copy_bytes_list(arena, dst->n_$f, &dst->$f)) {\n"
+                                    "        return NULL;\n"
+                                    "    }\n";
+static const char list_of_messages[] =
+    "    dst->$f = NULL;\n"
+    "    if (src->n_$f > 0) {\n"
+    "        dst->$f = ($C **)teff_arena_take(arena, src->n_$f * sizeof *dst->$f);\n"
+    "        if (dst->$f == NULL) {\n"
+    "            return NULL;\n"
+    "        }\n"
+    "    }\n"
+    "    for (size_t i = 0; i < src->n_$f; i++) {\n"
+    "        dst->$f[i] = $C_copy_levels(arena, src->$f[i], levels - 1);\n"
+    "        if (dst->$f[i] == NULL) {\n"
+    "            return NULL;\n"
+    "        }\n"
+    "    }\n";
+static const char list_of_numbers[] =
+    "    dst->$f = NULL;\n"
+    "    if (src->n_$f > 0) {\n"
+    "        dst->$f = ($E *)teff_arena_copy(arena, src->$f, src->n_$f * sizeof *src->$f);\n"
+    "        if (dst->$f == NULL) {\n"
+    "            return NULL;\n"
+    "        }\n"
+    "    }\n";
+static const char copy_text[] = "$nif (!teff_copy_text(arena, &dst->$f)) {\n"
+                                "$n    return NULL;\n"
+                                "$n}\n";
+static const char copy_bytes[] = "$nif (!teff_copy_bytes(arena, &dst->$f)) {\n"
+                                 "$n    return NULL;\n"
+                                 "$n}\n";
+static const char copy_message[] = "$nif (src->$f != NULL) {\n"
+                                   "$n    dst->$f = $C_copy_levels(arena, src->$f, levels - 1);\n"
+                                   "$n    if (dst->$f == NULL) {\n"
+                                   "$n        return NULL;\n"
+                                   "$n    }\n"
+                                   "$n}";
+static const char copy_required[] = "$ndst->$f = $C_copy_levels(arena, src->$f, levels - 1);\n"
+                                    "$nif (dst->$f == NULL) {\n"
+                                    "$n    return NULL;\n"
+                                    "$n}";
+static const char forget_member[] = " else {\n"
+                                    "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
+                                    "        }\n";
+
+/* Further: $n, the indentation. */
+static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
+{
+    teffi_values v = {{NULL}};
+    teffi_field_values(model, f, &v);
+    v.values['n'] = f->has_oneof_index ? "        " : "    ";
+    return v;
+}
+
+static bool field_points(const Protoc__Field *f)
+{
+    return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
+           f->type == PROTOC__FIELD__TYPE__MESSAGE;
+}
+
+/* The statement that copies one field; nothing for a number. A oneof whose message is NULL becomes
+ * a oneof without a set member, as on the wire. */
+static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
+{
+    bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
+    const char *message = required ? copy_required : copy_message;
+    teffi_text_expand(out, teffi_by_type(f, copy_text, copy_bytes, message, ""), v);
+    if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
+        teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
+}
+
+/* proto2: an absent field reads as its default. */
+static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
+{
+    v->values['n'] = "        ";
+    teffi_text_expand(out,
+                      f->type == PROTOC__FIELD__TYPE__STRING
+                          ? "    if (src->$f == NULL || src->$f == initial.$f) {\n"
+                            "        dst->$f = initial.$f;\n"
+                            "    }"
+                          : "    if (!src->has_$f) {\n        dst->$f = initial.$f;\n    }",
+                      v);
+    if (field_points(f)) {
+        teffi_text_printf(out, " else {\n");
+        emit_singular(out, f, v);
+        teffi_text_printf(out, "    }");
+    }
+    teffi_text_printf(out, "\n");
+}
+
+static void emit_oneof(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                       int32_t index)
+{
+    bool open = false;
+    for (size_t i = 0; i < m->desc->n_field; i++) {
+        const Protoc__Field *f = m->desc->field[i];
+        if (!f->has_oneof_index || f->oneof_index != index || !field_points(f))
+            continue;
+        teffi_values v = copy_values(model, f);
+        v.values['o'] = teffi_pbc_lower(model->pool, m->desc->oneof_decl[index]->name);
+        if (!open) {
+            teffi_text_expand(out, "    switch ((int)src->$o_case) {\n", &v);
+            open = true;
+        }
+        teffi_text_printf(out, "    case %d: /* %s */\n", f->number, f->name);
+        emit_singular(out, f, &v);
+        teffi_text_printf(out, "        break;\n");
+    }
+    if (open)
+        teffi_text_printf(out, "    default:\n        break;\n    }\n");
+}
+
+static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_message *m)
+{
+    for (size_t i = 0; i < m->desc->n_field; i++) {
+        const Protoc__Field *f = m->desc->field[i];
+        teffi_values v = copy_values(model, f);
+        if (teffi_is_repeated(f)) {
+            teffi_text_expand(
+                out,
+                teffi_by_type(f, list_of_texts, list_of_bytes, list_of_messages, list_of_numbers),
+                &v);
+        } else if (field_has_default(m, f)) {
+            emit_optional(out, f, &v);
+        } else if (text_is_own(m, f)) {
+            teffi_text_expand(out, own_text, &v);
+        } else if (!f->has_oneof_index) {
+            emit_singular(out, f, &v);
+        }
+    }
+    for (size_t i = 0; i < m->desc->n_oneof_decl; i++)
+        emit_oneof(out, model, m, (int32_t)i);
+}
+
+static bool has_defaults(const teffi_message *m)
+{
+    for (size_t i = 0; i < m->desc->n_field; i++)
+        if (field_has_default(m, m->desc->field[i]))
+            return true;
+    return false;
+}
+
+/* Appends template for each text that is stored after the struct. out: false: there is none. */
+static bool emit_own_texts(teffi_text *out, const teffi_model *model, const teffi_message *m,
+                           const char *template)
+{
+    bool any = false;
+    for (size_t i = 0; i < m->desc->n_field; i++) {
+        if (text_is_own(m, m->desc->field[i])) {
+            const teffi_values v = copy_values(model, m->desc->field[i]);
+            teffi_text_expand(out, template, &v);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static const char head[] = "\n"
+                           "$M *$M_copy_levels(teff_arena *arena, const $M *src, unsigned levels)\n"
+                           "{\n"
+                           "$D"
+                           "    $M *dst;\n"
+                           "    size_t size = sizeof *dst;\n";
+static const char begin_copy[] = "\n"
+                                 "    if (src == NULL || levels == 0) {\n"
+                                 "        return NULL;\n"
+                                 "    }\n";
+static const char take_struct[] =
+    "    dst = ($M *)teff_arena_take(arena, size);\n"
+    "    if (dst == NULL) {\n"
+    "        return NULL;\n"
+    "    }\n"
+    "$I"
+    "    *dst = *src;\n"
+    "    dst->base.descriptor = &$d__descriptor;\n"
+    "    if (src->base.n_unknown_fields > 0 && !teff_copy_unknown(arena, &dst->base)) {\n"
+    "        return NULL;\n"
+    "    }\n";
+static const char end_copy[] =
+    "    return dst;\n"
+    "}\n"
+    "\n"
+    "$M *$M_copy(teff_arena *arena, const $M *src)\n"
+    "{\n"
+    "    return $M_copy_levels(arena, src, TEFF_DEPTH_MAX);\n"
+    "}\n"
+    "\n"
+    "static ProtobufCMessage *teffi_$M_copy(teff_arena *arena, const ProtobufCMessage *src)\n"
+    "{\n"
+    "    return (ProtobufCMessage *)$M_copy(arena, (const $M *)src);\n"
+    "}\n"
+    "\n"
+    "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
+
+/* Copies the struct, with room for its texts, then each field. */
+static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
+{
+    teffi_values v = teffi_message_values(m);
+    const char *initial =
+        has_defaults(m) ? teffi_pool_printf(model->pool, "    %s initial;\n", m->c) : "";
+    v.values['D'] = initial;
+    v.values['I'] =
+        *initial ? teffi_pool_printf(model->pool, "    %s__init(&initial);\n", m->pbc_lower) : "";
+    teffi_text_expand(out, head, &v);
+    bool texts = emit_own_texts(out, model, m, "    size_t n_$f;\n");
+    teffi_text_printf(out, "%s%s", texts ? "    char *texts;\n" : "", begin_copy);
+    emit_own_texts(out, model, m,
+                   "    n_$f = teff_copy_text_size(arena, src->$f);\n"
+                   "    size += n_$f;\n");
+    teffi_text_expand(out, take_struct, &v);
+    teffi_text_printf(out, "%s", texts ? "    texts = (char *)(dst + 1);\n" : "");
+    emit_fields(out, model, m);
+    teffi_text_expand(out, end_copy, &v);
+}
+
+static bool needs_memset(const teffi_file *file)
+{
+    for (size_t i = 0; i < file->n_messages; i++) {
+        const Protoc__Message *m = file->messages[i]->desc;
+        for (size_t k = 0; k < m->n_field; k++)
+            if (m->field[k]->has_oneof_index && m->field[k]->type == PROTOC__FIELD__TYPE__MESSAGE)
+                return true;
+    }
+    return false;
+}
+
+void teffi_emit_copies(teffi_text *out, const teffi_model *model, const teffi_file *file)
+{
+    if (needs_memset(file))
+        teffi_text_printf(out, "\n#include <string.h>\n");
+    for (size_t i = 0; i < file->n_messages; i++)
+        emit_copy(out, model, file->messages[i]);
+}

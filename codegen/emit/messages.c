@@ -1,0 +1,101 @@
+/* messages.c - generates types of messages, and functions that copy messages, and elements of their
+ * lists, into a state.
+ * The functions are static inline, so unused ones cost nothing. Their parameters have names that no
+ * message may have. */
+#include "emit/emit.h"
+
+static const char types[] =
+    "\n"
+    "/* ---- messages ---------------------------------------------------------------------------\n"
+    " * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long "
+    "as\n"
+    " * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the\n"
+    " * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of "
+    "one's\n"
+    " * own; name_ops, what the runtime needs. A string that is NULL is copied as \"\". */\n";
+static const char type[] =
+    "typedef $P $M;\n"
+    "#ifndef __cplusplus\n"
+    "#define $M(...) \\\n"
+    "    (&($M){.base = PROTOBUF_C_MESSAGE_INIT(&$d__descriptor), __VA_ARGS__})\n"
+    "#endif\n"
+    "extern const teff_message_ops $M_ops;\n"
+    "$M *$M_copy(teff_arena *arena, const $M *src);\n"
+    "$M *$M_copy_levels(teff_arena *arena, const $M *src, unsigned levels);\n";
+static const char keeps[] =
+    "\n"
+    "/* ---- states -----------------------------------------------------------------------------\n"
+    " * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the "
+    "state,\n"
+    " * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, "
+    "which\n"
+    " * moves now and then, an empty one for NULL. Over the state's limit of memory the turn "
+    "ends:\n"
+    " * teff_state_alloc. A map is a list of entries: nobody looks for the key. */\n";
+static const char keep[] =
+    "\n"
+    "static inline $M *$M_keep(teff_ctx *ctx, const $M *src)\n"
+    "{\n"
+    "    return ($M *)teff_state_copy(ctx, &$M_ops, (const ProtobufCMessage *)src);\n"
+    "}\n";
+static const char append_message[] =
+    "static inline $C *$M_append_$f(teff_ctx *ctx, $M *dst, const $C *src)\n"
+    "{\n"
+    "    return ($C *)teff_state_append_message(ctx, &dst->$f, &dst->n_$f, &$C_ops, "
+    "(const ProtobufCMessage *)src);\n"
+    "}\n";
+static const char append_text[] =
+    "static inline void $M_append_$f(teff_ctx *ctx, $M *dst, const char *src)\n"
+    "{\n"
+    "    teff_state_append_text(ctx, &dst->$f, &dst->n_$f, src);\n"
+    "}\n";
+static const char append_bytes[] =
+    "static inline void $M_append_$f(teff_ctx *ctx, $M *dst, ProtobufCBinaryData src)\n"
+    "{\n"
+    "    teff_state_append_bytes(ctx, &dst->$f, &dst->n_$f, src);\n"
+    "}\n";
+static const char append_number[] =
+    "static inline void $M_append_$f(teff_ctx *ctx, $M *dst, $E src)\n"
+    "{\n"
+    "    teff_state_append(ctx, &dst->$f, &dst->n_$f, &src, sizeof src);\n"
+    "}\n";
+
+static void emit_types(teffi_text *out, const teffi_file *file)
+{
+    teffi_text_printf(out, "%s", types);
+    for (size_t i = 0; i < file->n_messages; i++) {
+        const teffi_message *m = file->messages[i];
+        const teffi_values v = teffi_message_values(m);
+        teffi_text_printf(out, "\n");
+        teffi_text_comment(out, "", teffi_comment(file, &m->path));
+        teffi_text_expand(out, type, &v);
+    }
+}
+
+static void emit_keeps(teffi_text *out, const teffi_model *model, const teffi_file *file)
+{
+    teffi_text_printf(out, "%s", keeps);
+    for (size_t i = 0; i < file->n_messages; i++) {
+        const Protoc__Message *m = file->messages[i]->desc;
+        teffi_values v = teffi_message_values(file->messages[i]);
+        teffi_text_expand(out, keep, &v);
+        for (size_t k = 0; k < m->n_field; k++) {
+            const Protoc__Field *f = m->field[k];
+            if (!teffi_appends(f))
+                continue;
+            teffi_field_values(model, f, &v);
+            teffi_text_expand(
+                out, teffi_by_type(f, append_text, append_bytes, append_message, append_number),
+                &v);
+        }
+    }
+}
+
+void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_file *file)
+{
+    if (file->n_messages == 0)
+        return;
+    emit_types(out, file);
+    emit_keeps(out, model, file);
+    teffi_emit_withs(out, model, file);
+}

@@ -1,0 +1,246 @@
+/* source.c - generates x.teff.c: thunks that call a grain's slots, and the callers' functions.
+ * The text is C11 and C++ at once: tables have no designated initialisers, pointers are cast.
+ * Statics begin with teffi_, which no user's name may. Slots are called as (slots->add)(...): a
+ * message of the same name, in a file without a package, is a macro. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+
+static const char *const placements[] = {
+    [PLACE_RANDOM] = "RANDOM", [PLACE_PREFER_LOCAL] = "PREFER_LOCAL", [PLACE_HASH] = "HASH"};
+
+static const char grain_side[] =
+    "\n"
+    "/* ---- $N ---- */\n"
+    "\n"
+    "static $S teffi_$S_self(const teff_grain *grain)\n"
+    "{\n"
+    "    $S self = {grain->ctx, $A$t, grain->user};\n"
+    "\n"
+    "    return self;\n"
+    "}\n"
+    "\n"
+    "static teff_err teffi_$S_activate(const teff_grain *grain, const void *methods)\n"
+    "{\n"
+    "    const $S_methods *slots = (const $S_methods *)methods;\n"
+    "    $S self = teffi_$S_self(grain);\n"
+    "\n"
+    "    return slots->on_activate != NULL ? (slots->on_activate)(&self) : TEFF_OK;\n"
+    "}\n"
+    "\n"
+    "static teff_err teffi_$S_deactivate(const teff_grain *grain, const void *methods, "
+    "teff_reason why)\n"
+    "{\n"
+    "    const $S_methods *slots = (const $S_methods *)methods;\n"
+    "    $S self = teffi_$S_self(grain);\n"
+    "\n"
+    "    return slots->on_deactivate != NULL ? (slots->on_deactivate)(&self, why) : TEFF_OK;\n"
+    "}\n";
+static const char invoke_slot[] =
+    "\n"
+    "static teff_err teffi_$S_$m_invoke(const teff_grain *grain, const void *methods, "
+    "const ProtobufCMessage *in, ProtobufCMessage *out)\n"
+    "{\n"
+    "    const $S_methods *slots = (const $S_methods *)methods;\n"
+    "    $S self = teffi_$S_self(grain);\n"
+    "\n"
+    "$u$w"
+    "    if (slots->$m == NULL) {\n"
+    "        return TEFF_E_UNIMPLEMENTED;\n"
+    "    }\n"
+    "    return (slots->$m)(&self$a$r);\n"
+    "}\n";
+static const char table_row[] = "    {\"$F\", $h, $g, $l, $p, $q,\n"
+                                "     teffi_$S_$m_invoke},\n";
+static const char type_info[] =
+    "\n"
+    "const teff_type_info $S_info = {\n"
+    "    \"$N\", $h, $g, TEFF_KEY_$Q, TEFF_PLACE_$p,\n"
+    "$l"
+    "    $q,\n"
+    "    $b,\n"
+    "    teffi_$S_activate, teffi_$S_deactivate,\n"
+    "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate)\n"
+    "};\n"
+    "\n"
+    "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"
+    "{\n"
+    "    return teff_grain_type_new(&$S_info, methods, user);\n"
+    "}\n";
+static const char state_side[] = "\n"
+                                 "teff_err $S_save($S *self)\n"
+                                 "{\n"
+                                 "    return teff_state_save(self->ctx);\n"
+                                 "}\n"
+                                 "\n"
+                                 "teff_err $S_clear($S *self)\n"
+                                 "{\n"
+                                 "    return teff_state_clear(self->ctx);\n"
+                                 "}\n";
+
+static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
+{
+    const char *all =
+        teffi_pool_printf(pool, "%s%s%s%s", o->read_only ? " | TEFF_METHOD_READ_ONLY" : "",
+                          o->always_interleave ? " | TEFF_METHOD_ALWAYS_INTERLEAVE" : "",
+                          o->one_way ? " | TEFF_METHOD_ONE_WAY" : "",
+                          o->idempotent ? " | TEFF_METHOD_IDEMPOTENT" : "");
+    return all[0] ? all + 3 : "0";
+}
+
+static const char *print_id(teffi_pool *pool, uint32_t id)
+{
+    return teffi_pool_printf(pool, "0x%08" PRIx32 "U", id);
+}
+
+static const char *name_ops(teffi_pool *pool, const teffi_message *m)
+{
+    return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
+}
+
+static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
+{
+    teffi_text_expand(out, grain_side, v);
+    for (size_t i = 0; i < s->n_methods; i++) {
+        teffi_method_values(out->pool, &s->methods[i], v);
+        v->values['u'] = s->methods[i].in ? "" : "    (void)in;\n";
+        v->values['w'] = s->methods[i].out ? "" : "    (void)out;\n";
+        teffi_text_expand(out, invoke_slot, v);
+    }
+}
+
+static void define_table(teffi_text *out, const teffi_service *s, teffi_values *v)
+{
+    if (s->n_methods == 0)
+        return;
+    teffi_text_expand(out, "\nstatic const teff_method teffi_$S_table[] = {\n", v);
+    for (size_t i = 0; i < s->n_methods; i++) {
+        const teffi_method *m = s->by_id[i];
+        teffi_method_values(out->pool, m, v);
+        v->values['h'] = print_id(out->pool, m->id);
+        v->values['g'] = print_flags(out->pool, m->options);
+        v->values['l'] = teffi_pool_printf(out->pool, "%" PRIu32, m->timeout_ms);
+        v->values['p'] = name_ops(out->pool, m->in);
+        v->values['q'] = name_ops(out->pool, m->out);
+        teffi_text_expand(out, table_row, v);
+    }
+    teffi_text_printf(out, "};\n");
+}
+
+static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v)
+{
+    v->values['h'] = print_id(out->pool, s->id);
+    v->values['g'] = s->grain->reentrant ? "TEFF_TYPE_REENTRANT" : "0";
+    v->values['p'] = placements[s->grain->placement];
+    v->values['l'] =
+        teffi_pool_printf(out->pool,
+                          "    %" PRIu32 ", /* idle_ms */\n"
+                          "    %" PRIu32 ", /* queue_max */\n"
+                          "    %" PRIu32 ", /* max_message_bytes */\n",
+                          s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes);
+    v->values['q'] = name_ops(out->pool, s->state);
+    v->values['b'] = s->n_methods > 0
+                         ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)
+                         : "NULL, 0";
+    teffi_text_expand(out, type_info, v);
+    if (s->state)
+        teffi_text_expand(out, state_side, v);
+}
+
+/* Ask and await end in the same way, see set_response_values. */
+static const char ask[] = "\n"
+                          "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
+                          "{\n"
+                          "    const teff_key to = $V;\n"
+                          "$p$g teff_ask(ctx, &$S_info, &to, &teffi_$S_table[$x], $i, $l);\n"
+                          "$q"
+                          "}\n";
+static const char ask_async[] =
+    "\n"
+    "teff_err $S_$m_async(teff_ctx *ctx, $K$I, const teff_call_options *options, "
+    "teff_call *call)\n"
+    "{\n"
+    "    const teff_key to = $V;\n"
+    "\n"
+    "    return teff_ask_async(ctx, &$S_info, &to, &teffi_$S_table[$x], $i, options, call);\n"
+    "}\n";
+static const char await[] = "\n"
+                            "teff_err $S_$m_await(teff_ctx *ctx, teff_call call$O)\n"
+                            "{\n"
+                            "$u$g teff_await(ctx, call, $l);\n"
+                            "$q"
+                            "}\n";
+static const char send[] = "\n"
+                           "teff_err $S_$m$e(teff_ctx *ctx, $K$I)\n"
+                           "{\n"
+                           "    const teff_key to = $V;\n"
+                           "\n"
+                           "    return teff_send(ctx, &$S_info, &to, &teffi_$S_table[$x], $i);\n"
+                           "}\n";
+static const char cast_reply[] = "\n"
+                                 "    if (out != NULL) {\n"
+                                 "        *out = ($R *)reply;\n"
+                                 "    }\n"
+                                 "    return err;\n";
+
+/* What a function that waits says around the call: $u before it, $p the same behind a declaration,
+ * $g at its begin, $l the argument for the response, $q after it: the cast to the type. */
+static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
+{
+    teffi_text cast = {.pool = pool};
+    teffi_text_expand(&cast, m->out ? cast_reply : "", v);
+    v->values['u'] = m->out ? "    ProtobufCMessage *reply = NULL;\n" : "";
+    v->values['p'] = m->out ? v->values['u'] : "\n";
+    v->values['g'] = m->out ? "    teff_err err =" : "    return";
+    v->values['l'] = m->out ? "out != NULL ? &reply : NULL" : "NULL";
+    v->values['q'] = cast.data;
+}
+
+static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
+{
+    for (size_t i = 0; i < s->n_methods; i++) {
+        const teffi_method *m = &s->methods[i];
+        teffi_method_values(out->pool, m, v);
+        set_response_values(out->pool, m, v);
+        v->values['e'] = m->options->one_way ? "" : "_send";
+        if (!m->options->one_way) {
+            teffi_text_expand(out, ask, v);
+            teffi_text_expand(out, ask_async, v);
+            teffi_text_expand(out, await, v);
+        }
+        teffi_text_expand(out, send, v);
+    }
+}
+
+/* protobuf-c marks deprecated members, and a copy must use them. */
+static bool uses_deprecated_fields(const teffi_file *file)
+{
+    for (size_t i = 0; i < file->n_messages; i++) {
+        const Protoc__Message *m = file->messages[i]->desc;
+        for (size_t k = 0; k < m->n_field; k++)
+            if (m->field[k]->options && m->field[k]->options->deprecated)
+                return true;
+    }
+    return false;
+}
+
+void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_file *file)
+{
+    teffi_text_printf(out, "/* Generated by protoc-gen-teff from %s. Do not edit. */\n",
+                      file->name);
+    /* Before the header, since C++ compilers report the warning at the struct. */
+    if (uses_deprecated_fields(file))
+        teffi_text_printf(out, "#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n");
+    teffi_text_printf(out, "#include \"%s.teff.h\"\n", file->stem);
+    teffi_emit_copies(out, model, file);
+    for (size_t i = 0; i < file->n_services; i++) {
+        const teffi_service *s = &file->services[i];
+        if (s->grain) {
+            teffi_values v = teffi_service_values(out->pool, s);
+            define_grain(out, s, &v);
+            define_table(out, s, &v);
+            define_info(out, s, &v);
+            define_calls(out, s, &v);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* values.c - the values of the templates' letters. */
+#include "emit/emit.h"
+
+#include "model/names.h"
+
+/* The C code of each kind of key. A compound key also has key_text. */
+static const struct {
+    const char *kind, *type, *text, *number, *uuid, *member;
+} keys[] = {
+    [KEY_STRING] = {"STRING", "const char *", "key", "0", "{{0}}", "text"},
+    [KEY_INT64] = {"INT64", "int64_t ", "NULL", "key", "{{0}}", "number"},
+    [KEY_UUID] = {"UUID", "teff_uuid ", "NULL", "0", "key", "uuid"},
+    [KEY_INT64_STRING] = {"INT64_STRING", "int64_t ", "key_text", "key", "{{0}}", "number"},
+    [KEY_UUID_STRING] = {"UUID_STRING", "teff_uuid ", "key_text", "0", "key", "uuid"},
+};
+
+static const char *const elements[] = {
+    [PROTOC__FIELD__TYPE__DOUBLE] = "double",           [PROTOC__FIELD__TYPE__FLOAT] = "float",
+    [PROTOC__FIELD__TYPE__INT64] = "int64_t",           [PROTOC__FIELD__TYPE__SINT64] = "int64_t",
+    [PROTOC__FIELD__TYPE__SFIXED64] = "int64_t",        [PROTOC__FIELD__TYPE__UINT64] = "uint64_t",
+    [PROTOC__FIELD__TYPE__FIXED64] = "uint64_t",        [PROTOC__FIELD__TYPE__INT32] = "int32_t",
+    [PROTOC__FIELD__TYPE__SINT32] = "int32_t",          [PROTOC__FIELD__TYPE__SFIXED32] = "int32_t",
+    [PROTOC__FIELD__TYPE__UINT32] = "uint32_t",         [PROTOC__FIELD__TYPE__FIXED32] = "uint32_t",
+    [PROTOC__FIELD__TYPE__BOOL] = "protobuf_c_boolean",
+};
+
+/* out: before, the C type of m, behind; if m is NULL: without. */
+static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
+                              const char *behind, const char *without)
+{
+    return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, behind) : without;
+}
+
+teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
+{
+    teffi_values v = {{NULL}};
+    int32_t key = s->grain->key;
+    bool two = key == KEY_INT64_STRING || key == KEY_UUID_STRING;
+    const char *type = keys[key].type;
+    v.values['S'] = s->c;
+    v.values['N'] = s->full;
+    v.values['K'] = teffi_pool_printf(pool, "%skey%s", type, two ? ", const char *key_text" : "");
+    v.values['M'] =
+        teffi_pool_printf(pool, "    %skey;\n%s", type, two ? "    const char *key_text;\n" : "");
+    v.values['V'] = teffi_pool_printf(pool, "{TEFF_KEY_%s, %s, %s, %s}", keys[key].kind,
+                                      keys[key].text, keys[key].number, keys[key].uuid);
+    v.values['A'] = teffi_pool_printf(pool, "grain->key.%s%s", keys[key].member,
+                                      two ? ", grain->key.text" : "");
+    v.values['Q'] = keys[key].kind;
+    v.values['T'] = print_type(pool, s->state, "    ", " *state;\n", "");
+    v.values['t'] = print_type(pool, s->state, ", (", " *)grain->state", "");
+    return v;
+}
+
+void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
+{
+    v->values['m'] = m->slot;
+    v->values['F'] = m->full;
+    v->values['x'] = teffi_pool_printf(pool, "%zu", m->at);
+    v->values['I'] = print_type(pool, m->in, ", const ", " *in", "");
+    v->values['i'] = m->in ? "(const ProtobufCMessage *)in" : "NULL";
+    v->values['a'] = print_type(pool, m->in, ", (const ", " *)in", "");
+    v->values['O'] = print_type(pool, m->out, ", ", " **out", "");
+    v->values['o'] = print_type(pool, m->out, ", ", " *out", "");
+    v->values['r'] = print_type(pool, m->out, ", (", " *)out", "");
+    v->values['R'] = print_type(pool, m->out, "", "", "");
+}
+
+teffi_values teffi_message_values(const teffi_message *m)
+{
+    teffi_values v = {{NULL}};
+    v.values['M'] = m->c;
+    v.values['P'] = m->pbc;
+    v.values['d'] = m->pbc_lower;
+    return v;
+}
+
+void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v)
+{
+    v->values['f'] = teffi_pbc_field(model->pool, f->name);
+    if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
+        v->values['C'] = teffi_find_message(model, "", f->type_name)->c;
+    else if (f->type == PROTOC__FIELD__TYPE__ENUM)
+        v->values['E'] = teffi_pbc_type(model->pool, f->type_name + (f->type_name[0] == '.'));
+    else if (f->type < (int)(sizeof elements / sizeof *elements))
+        v->values['E'] = elements[f->type];
+}
+
+const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
+                          const char *message, const char *number)
+{
+    return f->type == PROTOC__FIELD__TYPE__STRING    ? text
+           : f->type == PROTOC__FIELD__TYPE__BYTES   ? bytes
+           : f->type == PROTOC__FIELD__TYPE__MESSAGE ? message
+                                                     : number;
+}

@@ -1,0 +1,25 @@
+/* map.h - a map from names to pointers.
+ * Way:     model -> [map] -> model, check
+ * Source:  Wellons, "An easy-to-implement, arena-friendly hash map", 2023: a trie of hash bits */
+#ifndef TEFFI_CODEGEN_MODEL_MAP_H
+#define TEFFI_CODEGEN_MODEL_MAP_H
+
+#include "model/pool.h"
+
+typedef struct teffi_map { /* zeroed = empty, after pool is set */
+    teffi_pool *pool;
+    struct teffi_map_entry *root;
+} teffi_map;
+
+/* teffi_map_get - the value put under name; NULL when there is none. */
+void *teffi_map_get(const teffi_map *map, const char *name);
+
+/* teffi_map_put - put a value under a name that is still free.
+ * in:   name and value, borrowed for the map's life.
+ * out:  NULL, or the value that holds the name already; the map is then unchanged. */
+void *teffi_map_put(teffi_map *map, const char *name, void *value);
+
+/* teffi_fnv32 - FNV-1a with 32 bits, 0 mapped to 1: the ids of types and methods. */
+uint32_t teffi_fnv32(const char *s);
+
+#endif

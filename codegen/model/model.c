@@ -1,0 +1,315 @@
+/* model.c - reads the messages and services of a request's files. */
+#include "model/model.h"
+
+#include "model/names.h"
+
+#include <string.h>
+
+enum {
+    FILE_MESSAGES = 4,
+    FILE_SERVICES = 6,
+    FILE_SYNTAX = 12,
+    MESSAGE_NESTED = 3,
+    SERVICE_METHODS = 2
+};
+
+bool teffi_is_void(const char *type_name)
+{
+    return type_name && strcmp(type_name, "." TEFFI_VOID) == 0;
+}
+
+bool teffi_is_options_file(const char *name)
+{
+    return strcmp(name, TEFFI_OPTIONS_FILE) == 0 ||
+           strcmp(name, "protobuf-c/protobuf-c.proto") == 0;
+}
+
+bool teffi_is_repeated(const Protoc__Field *f)
+{
+    return f->label == PROTOC__FIELD__LABEL__REPEATED;
+}
+
+bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
+{
+    return m->file->proto2 && !f->has_oneof_index && f->label == PROTOC__FIELD__LABEL__OPTIONAL &&
+           f->type != PROTOC__FIELD__TYPE__MESSAGE && f->type != PROTOC__FIELD__TYPE__STRING;
+}
+
+/* Deprecated fields get no function: it would warn in every file that includes the header. */
+bool teffi_appends(const Protoc__Field *f)
+{
+    return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
+}
+
+/* Names of files end up in #include lines and comments, and where outputs are written.
+ * out:  what is wrong; NULL: nothing. */
+static const char *file_name_problem(const char *name)
+{
+    const char *part = name;
+    if (!name || *name == '\0')
+        return "malformed request: a file without a name";
+    if (*name == '/')
+        return "the file's name leaves the output folder, expected one below it";
+    for (const char *s = name; *s; s++) {
+        if ((unsigned char)*s < 0x80 && !strchr(TEFFI_WORD_CHARS "-./+@,=~ ", *s)) {
+            return "the file's name holds a character other than letters, digits and _-./+@,=~ and "
+                   "space, expected only those";
+        }
+    }
+    for (; part; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (strncmp(part, "../", 3) == 0 || strcmp(part, "..") == 0)
+            return "the file's name leaves the output folder, expected one below it";
+    }
+    return NULL;
+}
+
+/* The name, cut to 200 bytes, with control characters replaced by '?'. */
+static const char *make_printable(teffi_pool *pool, const char *name)
+{
+    char *line = teffi_pool_printf(pool, "%.200s", name);
+    for (char *s = line; *s; s++)
+        if ((unsigned char)*s < ' ')
+            *s = '?';
+    return line;
+}
+
+static const char *strip_ending(teffi_pool *pool, const char *name)
+{
+    size_t n = strlen(name);
+    if (n > 6 && strcmp(name + n - 6, ".proto") == 0)
+        n -= 6;
+    else if (n > 11 && strcmp(name + n - 11, ".protodevel") == 0)
+        n -= 11;
+    return teffi_pool_printf(pool, "%.*s", (int)n, name);
+}
+
+static const char *join_names(teffi_pool *pool, const char *scope, const char *name)
+{
+    return teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", name);
+}
+
+bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                         const char *name)
+{
+    bool valid = teffi_is_identifier(name);
+    if (!valid)
+        teffi_problem(model, file, path, "malformed request: a name that is none");
+    return valid;
+}
+
+static bool package_is_valid(const char *package)
+{
+    size_t n = strspn(package, TEFFI_WORD_CHARS ".");
+    return package[n] == '\0' && package[0] != '.' && !strstr(package, "..") &&
+           (n == 0 || package[n - 1] != '.');
+}
+
+static size_t count_messages(Protoc__Message *const *list, size_t n)
+{
+    size_t all = n;
+    for (size_t i = 0; i < n; i++)
+        all += count_messages(list[i]->nested_type, list[i]->n_nested_type);
+    return all;
+}
+
+static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
+                          Protoc__Message *const *list, size_t n, teffi_path place)
+{
+    for (size_t i = 0; i < n && teffi_name_is_valid(model, file, NULL, list[i]->name); i++) {
+        teffi_message *m = teffi_pool_alloc(model->pool, sizeof *m);
+        m->desc = list[i];
+        m->file = file;
+        m->full = join_names(model->pool, scope, list[i]->name);
+        m->c = teffi_snake(model->pool, m->full);
+        m->pbc = teffi_pbc_type(model->pool, m->full);
+        m->pbc_lower = teffi_pbc_lower(model->pool, m->full);
+        m->path = place;
+        m->path.index = (int32_t)i;
+        file->messages[file->n_messages++] = m;
+        if (teffi_map_put(&model->messages, m->full, m))
+            teffi_problem(model, file, &m->path, "message %s is defined twice", m->full);
+        if (strcmp(m->full, TEFFI_VOID) == 0) {
+            teffi_problem(model, file, &m->path,
+                          "these are teff's options, expected to be imported as "
+                          "\"" TEFFI_OPTIONS_FILE "\"");
+        }
+        load_messages(model, file, m->full, list[i]->nested_type, list[i]->n_nested_type,
+                      (teffi_path){&m->path, MESSAGE_NESTED, 0});
+    }
+}
+
+/* As protobuf-c does with fields: what cannot be a name in C gets an underscore. */
+static const char *name_slot(teffi_pool *pool, const char *name)
+{
+    const char *snake = teffi_snake(pool, name);
+    bool needs = teffi_is_keyword(snake) || teffi_is_grain_name(snake);
+    return needs ? teffi_pool_printf(pool, "%s_", snake) : snake;
+}
+
+static void load_methods(teffi_model *model, teffi_service *service)
+{
+    service->n_methods = service->desc->n_method;
+    service->methods = teffi_pool_alloc(model->pool, service->n_methods * sizeof *service->methods);
+    for (size_t i = 0; i < service->n_methods; i++) {
+        teffi_method *m = &service->methods[i];
+        m->desc = service->desc->method[i];
+        m->options = m->desc->options ? m->desc->options->method : NULL;
+        m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
+        if (teffi_name_is_valid(model, service->file, NULL, m->desc->name)) {
+            m->full = join_names(model->pool, service->full, m->desc->name);
+            m->slot = name_slot(model->pool, m->desc->name);
+        }
+    }
+}
+
+static void load_services(teffi_model *model, teffi_file *file)
+{
+    file->services = teffi_pool_alloc(model->pool, file->desc->n_service * sizeof *file->services);
+    for (size_t i = 0; i < file->desc->n_service; i++) {
+        teffi_service *s = &file->services[i];
+        s->desc = file->desc->service[i];
+        if (!teffi_name_is_valid(model, file, NULL, s->desc->name))
+            return;
+        file->n_services++;
+        s->file = file;
+        s->full = join_names(model->pool, file->package, s->desc->name);
+        s->c = teffi_snake(model->pool, s->full);
+        s->id = teffi_fnv32(s->full);
+        s->grain = s->desc->options ? s->desc->options->grain : NULL;
+        s->path = (teffi_path){&file->path, FILE_SERVICES, (int32_t)i};
+        load_methods(model, s);
+    }
+}
+
+static void load_imports(teffi_model *model, teffi_file *file)
+{
+    const Protoc__File *desc = file->desc;
+    file->imports = teffi_pool_alloc(model->pool, desc->n_dependency * sizeof(teffi_file *));
+    for (size_t i = 0; i < desc->n_dependency; i++) {
+        teffi_file *import = teffi_map_get(&model->by_name, desc->dependency[i]);
+        if (import) {
+            file->imports[file->n_imports++] = import;
+        } else if (!teffi_is_options_file(desc->dependency[i])) {
+            teffi_problem(model, file, NULL, "the import %s is missing or stands behind this file",
+                          desc->dependency[i]);
+        }
+    }
+}
+
+static bool file_exports(const teffi_file *file, const teffi_file *other)
+{
+    for (size_t i = 0; i < file->n_exports; i++)
+        if (file->exports[i] == other)
+            return true;
+    return false;
+}
+
+/* Public imports are transitive. */
+static void load_exports(teffi_model *model, teffi_file *file)
+{
+    const Protoc__File *desc = file->desc;
+    file->exports = teffi_pool_alloc(model->pool, (model->n_files + 1) * sizeof(teffi_file *));
+    file->exports[file->n_exports++] = file;
+    for (size_t i = 0; i < desc->n_public_dependency; i++) {
+        int32_t at = desc->public_dependency[i];
+        teffi_file *import = at >= 0 && (size_t)at < desc->n_dependency
+                                 ? teffi_map_get(&model->by_name, desc->dependency[at])
+                                 : NULL;
+        for (size_t k = 0; import && k < import->n_exports; k++)
+            if (!file_exports(file, import->exports[k]))
+                file->exports[file->n_exports++] = import->exports[k];
+    }
+}
+
+static bool load_file(teffi_model *model, const Protoc__File *desc)
+{
+    teffi_file *file = &model->files[model->n_files];
+    const char *wrong = file_name_problem(desc->name);
+    *file = (teffi_file){.desc = desc, .places = {.pool = model->pool}};
+    if (!desc->name || wrong) {
+        file->name = desc->name ? make_printable(model->pool, desc->name) : "<request>";
+        teffi_problem(model, file, NULL, "%s", wrong);
+        return false;
+    }
+    file->name = desc->name;
+    file->stem = strip_ending(model->pool, desc->name);
+    file->package = desc->package ? desc->package : "";
+    file->proto2 = !desc->syntax || strcmp(desc->syntax, "proto2") == 0;
+    if (!package_is_valid(file->package)) {
+        teffi_problem(model, file, NULL, "malformed request: a package that is none");
+        return false;
+    }
+    teffi_places_load(file);
+    if (!file->proto2 && strcmp(desc->syntax, "proto3") != 0) {
+        teffi_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
+                      "syntax \"%s\", expected proto2 or proto3", desc->syntax);
+    }
+    load_imports(model, file); /* before the file is known: it cannot import itself */
+    load_exports(model, file);
+    if (teffi_map_put(&model->by_name, file->name, file)) {
+        teffi_problem(model, file, NULL, "malformed request: the file is there twice");
+        return false;
+    }
+    model->n_files++;
+    file->messages =
+        teffi_pool_alloc(model->pool, count_messages(desc->message_type, desc->n_message_type) *
+                                          sizeof *file->messages);
+    load_messages(model, file, file->package, desc->message_type, desc->n_message_type,
+                  (teffi_path){&file->path, FILE_MESSAGES, 0});
+    load_services(model, file);
+    return true;
+}
+
+static void mark_output(teffi_model *model, const char *name)
+{
+    teffi_file *file = teffi_map_get(&model->by_name, name);
+    if (file) {
+        file->generate = true;
+    } else if (teffi_is_options_file(name)) {
+        teffi_problem_at(model, teffi_pool_printf(model->pool, "%s:1", name),
+                         "options are not generated, expected a file that imports them");
+    } else {
+        teffi_problem_at(model, "<request>:1", "malformed request: a file to generate is missing");
+    }
+}
+
+void teffi_model_load(teffi_model *model, const Protoc__Request *request)
+{
+    model->by_name.pool = model->pool;
+    model->messages.pool = model->pool;
+    model->problems.pool = model->pool;
+    model->files = teffi_pool_alloc(model->pool, (request->n_proto_file + 1) * sizeof(teffi_file));
+    for (size_t i = 0; i < request->n_proto_file; i++) {
+        const char *name = request->proto_file[i]->name;
+        if ((!name || !teffi_is_options_file(name)) && !load_file(model, request->proto_file[i]))
+            return;
+    }
+    for (size_t i = 0; i < request->n_file_to_generate; i++)
+        mark_output(model, request->file_to_generate[i]);
+}
+
+const teffi_message *teffi_find_message(const teffi_model *model, const char *package,
+                                        const char *name)
+{
+    if (name[0] == '.')
+        return teffi_map_get(&model->messages, name + 1);
+    char *scope = teffi_pool_printf(model->pool, "%s", package);
+    while (scope[0]) {
+        const teffi_message *m =
+            teffi_map_get(&model->messages, join_names(model->pool, scope, name));
+        char *dot = strrchr(scope, '.');
+        if (m)
+            return m;
+        *(dot ? dot : scope) = '\0';
+    }
+    return teffi_map_get(&model->messages, name);
+}
+
+bool teffi_sees(const teffi_file *file, const teffi_file *other)
+{
+    for (size_t i = 0; i < file->n_imports; i++)
+        if (file_exports(file->imports[i], other))
+            return true;
+    return file == other;
+}

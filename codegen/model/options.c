@@ -1,0 +1,252 @@
+/* options.c - decodes and checks the options of teff/grain.proto. An option that is not understood
+ * is an error with its line, never a silent default. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MESSAGE_BYTES_MAX 1048576u /* the cluster's limit for one packed message */
+#define QUEUE_MAX 1000000u         /* more waiting requests than this is memory, not a queue */
+
+enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
+
+/* The place of one option at a service or method; name NULL: of all of them. */
+static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
+{
+    bool service = !owner->up->up; /* else a method of one */
+    const teffi_path *options =
+        teffi_path_new(pool, owner, service ? SERVICE_OPTIONS : METHOD_OPTIONS, -1);
+    const teffi_path *teff = teffi_path_new(pool, options, OPTION_TEFF, -1);
+    if (!name)
+        return teff;
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
+        service ? &protoc__grain_options__descriptor : &protoc__grain_method_options__descriptor,
+        name);
+    return teffi_path_new(pool, teff, (int32_t)field->id, -1);
+}
+
+static uint64_t find_unit_ms(const char *unit)
+{
+    static const struct {
+        const char *name;
+        uint64_t ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(unit, units[i].name) == 0)
+            return units[i].ms;
+    return 0;
+}
+
+/* "60s" -> 60000. out: NULL, or an error text. */
+static const char *parse_time(const char *s, uint32_t *ms)
+{
+    size_t digits = strspn(s, "0123456789");
+    uint64_t unit = find_unit_ms(s + digits);
+    uint64_t value = strtoull(s, NULL, 10); /* at most the type's largest number */
+    if (digits == 0 || unit == 0)
+        return "is not a time";
+    if (value > UINT32_MAX / unit)
+        return "is too long a time";
+    *ms = (uint32_t)(value * unit);
+    return *ms != 0 ? NULL : "is no time at all";
+}
+
+static void read_time(teffi_model *model, const teffi_file *file, const teffi_path *owner,
+                      const char *option, const char *s, uint32_t *ms)
+{
+    const char *wrong = parse_time(s, ms);
+    if (wrong) {
+        teffi_problem(model, file, find_option(model->pool, owner, option),
+                      "%s: \"%s\" %s, expected a whole number above 0 with ms, s, m or h, "
+                      "at most 49 days, as in \"60s\"",
+                      option, s, wrong);
+    }
+}
+
+static void refuse_unknown(teffi_model *model, const teffi_file *file, const teffi_path *owner,
+                           const char *option, const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->n_unknown_fields; i++) {
+        teffi_problem(model, file, find_option(model->pool, owner, NULL),
+                      "option (%s) has a field %u that this protoc-gen-teff does not know, "
+                      "expected its own teff/grain.proto",
+                      option, (unsigned)message->unknown_fields[i].tag);
+    }
+}
+
+static bool is_map_entry(const teffi_message *m)
+{
+    return m->desc->options && m->desc->options->map_entry;
+}
+
+static void read_state(teffi_model *model, teffi_service *s, const char *name)
+{
+    const teffi_path *path = find_option(model->pool, &s->path, "state");
+    const teffi_message *m = teffi_find_message(model, s->file->package, name);
+    if (!m || is_map_entry(m)) {
+        teffi_problem(model, s->file, path,
+                      "state: there is no message \"%s\", expected one of this file or its imports",
+                      name);
+    } else if (!teffi_sees(s->file, m->file)) {
+        teffi_problem(model, s->file, path, "state: %s is in %s, expected an import of that file",
+                      m->full, m->file->name);
+    } else {
+        s->state = m;
+    }
+}
+
+static void check_key(teffi_model *model, const teffi_service *s)
+{
+    if (!s->grain->has_key) {
+        teffi_problem(model, s->file, find_option(model->pool, &s->path, NULL),
+                      "grain %s has no key, expected key: STRING, INT64, UUID, INT64_STRING or "
+                      "UUID_STRING",
+                      s->full);
+    } else if (s->grain->key < KEY_STRING || s->grain->key > KEY_UUID_STRING) {
+        teffi_problem(model, s->file, find_option(model->pool, &s->path, "key"),
+                      "key: %d is no kind of key, expected STRING, INT64, UUID, INT64_STRING or "
+                      "UUID_STRING",
+                      s->grain->key);
+    }
+}
+
+static void check_limit(teffi_model *model, const teffi_service *s, const char *option,
+                        uint32_t value, uint32_t max, const char *whose)
+{
+    if (value == 0 || value > max) {
+        teffi_problem(model, s->file, find_option(model->pool, &s->path, option),
+                      "%s: %u, expected 1 to %u%s", option, value, max, whose);
+    }
+}
+
+static void read_grain(teffi_model *model, teffi_service *s)
+{
+    const Protoc__GrainOptions *o = s->grain;
+    refuse_unknown(model, s->file, &s->path, "teff.grain", &o->base);
+    check_key(model, s);
+    if (o->has_queue_max)
+        check_limit(model, s, "queue_max", o->queue_max, QUEUE_MAX, "");
+    if (o->has_max_message_bytes) {
+        check_limit(model, s, "max_message_bytes", o->max_message_bytes, MESSAGE_BYTES_MAX,
+                    ", the cluster's limit");
+    }
+    if (o->state)
+        read_state(model, s, o->state);
+    if (o->idle)
+        read_time(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
+    if (o->placement < PLACE_RANDOM || o->placement > PLACE_HASH) {
+        teffi_problem(model, s->file, find_option(model->pool, &s->path, "placement"),
+                      "placement: %d is none, expected RANDOM, PREFER_LOCAL or HASH", o->placement);
+    }
+}
+
+/* Refuses options that contradict each other or would have no effect. */
+static void check_conflicts(teffi_model *model, const teffi_service *s, const teffi_method *m)
+{
+    const Protoc__GrainMethodOptions *o = m->options;
+    if (o->one_way && !teffi_is_void(m->desc->output_type)) {
+        teffi_problem(model, s->file, find_option(model->pool, &m->path, "one_way"),
+                      "one_way: %s has a response, expected returns (teff.Void)", m->full);
+    }
+    if (o->one_way && m->timeout_ms != 0) {
+        teffi_problem(model, s->file, find_option(model->pool, &m->path, "timeout"),
+                      "timeout: nobody waits for %s, expected no timeout beside one_way", m->full);
+    }
+    if (o->one_way && o->idempotent) {
+        teffi_problem(
+            model, s->file, find_option(model->pool, &m->path, "idempotent"),
+            "idempotent: nobody learns how %s ended, expected no idempotent beside one_way",
+            m->full);
+    }
+    if (o->read_only && o->always_interleave) {
+        teffi_problem(model, s->file, find_option(model->pool, &m->path, "read_only"),
+                      "read_only: %s may run beside anything already, expected read_only or "
+                      "always_interleave",
+                      m->full);
+    }
+}
+
+static void read_method(teffi_model *model, const teffi_service *s, teffi_method *m)
+{
+    const Protoc__GrainMethodOptions *o = m->options;
+    refuse_unknown(model, s->file, &m->path, "teff.method", &o->base);
+    m->id = o->has_id ? o->id : teffi_fnv32(m->full);
+    if (m->id == 0) {
+        teffi_problem(model, s->file, find_option(model->pool, &m->path, "id"),
+                      "id: 0, expected 1 to 4294967295");
+    }
+    if (o->timeout)
+        read_time(model, s->file, &m->path, "timeout", o->timeout, &m->timeout_ms);
+    check_conflicts(model, s, m);
+}
+
+static const teffi_message *read_type(teffi_model *model, const teffi_service *s,
+                                      const teffi_method *m, const char *type)
+{
+    const teffi_message *found = NULL;
+    if (teffi_is_void(type))
+        return NULL;
+    if (type && type[0] == '.')
+        found = teffi_find_message(model, "", type);
+    if (!found || is_map_entry(found) || !teffi_sees(s->file, found->file)) {
+        teffi_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
+                      m->full);
+        return NULL;
+    }
+    return found;
+}
+
+static void read_methods(teffi_model *model, teffi_service *s)
+{
+    static const Protoc__GrainMethodOptions none = PROTOC__GRAIN_METHOD_OPTIONS__INIT;
+    for (size_t i = 0; i < s->n_methods; i++) {
+        teffi_method *m = &s->methods[i];
+        m->in = read_type(model, s, m, m->desc->input_type);
+        m->out = read_type(model, s, m, m->desc->output_type);
+        if (m->desc->client_streaming || m->desc->server_streaming) {
+            teffi_problem(model, s->file, &m->path,
+                          "%s: streams of messages are not supported, expected one request and "
+                          "one response",
+                          m->full);
+        }
+        if (!m->options)
+            m->options = &none;
+        read_method(model, s, m);
+    }
+}
+
+/* Refuses the options and types of grain methods in a service that is not a grain. */
+static void check_plain_methods(teffi_model *model, const teffi_service *s)
+{
+    for (size_t i = 0; i < s->n_methods; i++) {
+        const teffi_method *m = &s->methods[i];
+        if (m->options) {
+            teffi_problem(
+                model, s->file, find_option(model->pool, &m->path, NULL),
+                "option (teff.method): %s is no grain, expected option (teff.grain) there",
+                s->full);
+        }
+        if (teffi_is_void(m->desc->input_type) || teffi_is_void(m->desc->output_type)) {
+            teffi_problem(model, s->file, &m->path,
+                          TEFFI_VOID ": %s is no grain, expected option (teff.grain) there",
+                          s->full);
+        }
+    }
+}
+
+void teffi_model_options(teffi_model *model)
+{
+    for (size_t i = 0; i < model->n_files; i++) {
+        const teffi_file *file = &model->files[i];
+        for (size_t k = 0; file->generate && k < file->n_services; k++) {
+            teffi_service *s = &file->services[k];
+            if (s->grain) {
+                read_grain(model, s);
+                read_methods(model, s);
+            } else {
+                check_plain_methods(model, s);
+            }
+        }
+    }
+}

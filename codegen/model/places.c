@@ -1,0 +1,78 @@
+/* places.c - finds the line and the comment of an element of a .proto file; notes problems. */
+#include "model/model.h"
+
+#include <string.h>
+
+typedef Protoc__SourceInfo__Location location;
+
+const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t field,
+                                 int32_t index)
+{
+    teffi_path *path = teffi_pool_alloc(pool, sizeof *path);
+    *path = (teffi_path){up, field, index};
+    return path;
+}
+
+/* out: "/4/0/2/1", the key of a place; "" for the file itself. */
+static char *print_path(teffi_pool *pool, const teffi_path *path)
+{
+    if (!path || !path->up)
+        return teffi_pool_alloc(pool, 1);
+    const char *up = print_path(pool, path->up);
+    return path->index >= 0 ? teffi_pool_printf(pool, "%s/%d/%d", up, path->field, path->index)
+                            : teffi_pool_printf(pool, "%s/%d", up, path->field);
+}
+
+void teffi_places_load(teffi_file *file)
+{
+    const Protoc__SourceInfo *info = file->desc->source_code_info;
+    for (size_t i = 0; info && i < info->n_location; i++) {
+        teffi_text key = {.pool = file->places.pool};
+        for (size_t k = 0; k < info->location[i]->n_path; k++)
+            teffi_text_printf(&key, "/%d", info->location[i]->path[k]);
+        if (key.data)
+            teffi_map_put(&file->places, key.data, info->location[i]);
+    }
+}
+
+int teffi_line(const teffi_file *file, const teffi_path *path)
+{
+    for (char *at = print_path(file->places.pool, path); *at; *strrchr(at, '/') = '\0') {
+        const location *l = teffi_map_get(&file->places, at);
+        if (l && l->n_span > 0 && l->span[0] >= 0 && l->span[0] < INT32_MAX)
+            return l->span[0] + 1;
+    }
+    return 1;
+}
+
+const char *teffi_comment(const teffi_file *file, const teffi_path *path)
+{
+    const location *l = teffi_map_get(&file->places, print_path(file->places.pool, path));
+    if (!l)
+        return NULL;
+    return l->leading_comments ? l->leading_comments : l->trailing_comments;
+}
+
+void teffi_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const char *what = teffi_pool_vprintf(model->pool, fmt, args);
+    va_end(args);
+    model->n_problems++;
+    if (model->n_problems <= TEFFI_PROBLEMS_MAX) {
+        teffi_text_printf(&model->problems, "%s%s: %.1023s", model->n_problems > 1 ? "\n" : "",
+                          where, what);
+    }
+}
+
+void teffi_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                   const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const char *what = teffi_pool_vprintf(model->pool, fmt, args);
+    const char *where = teffi_pool_printf(model->pool, "%s:%d", file->name, teffi_line(file, path));
+    va_end(args);
+    teffi_problem_at(model, where, "%s", what);
+}

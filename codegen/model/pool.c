@@ -1,0 +1,71 @@
+/* pool.c - memory of one run of the generator: a list of blocks from calloc. */
+#include "model/pool.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct teffi_pool_block {
+    struct teffi_pool_block *next;
+    _Alignas(max_align_t) unsigned char bytes[];
+} block;
+
+static void *pool_alloc(void *data, size_t n)
+{
+    return teffi_pool_alloc(data, n);
+}
+
+static void pool_free(void *data, void *p)
+{
+    (void)data;
+    (void)p;
+}
+
+void teffi_pool_init(teffi_pool *pool)
+{
+    pool->allocator = (ProtobufCAllocator){pool_alloc, pool_free, pool};
+    pool->last = NULL;
+}
+
+void teffi_pool_fini(teffi_pool *pool)
+{
+    block *next;
+    for (block *b = pool->last; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    pool->last = NULL;
+}
+
+void *teffi_pool_alloc(teffi_pool *pool, size_t n)
+{
+    block *b = n <= SIZE_MAX / 2 ? calloc(1, sizeof *b + n) : NULL;
+    if (!b) {
+        fputs("protoc-gen-teff: out of memory\n", stderr);
+        exit(1);
+    }
+    b->next = pool->last;
+    pool->last = b;
+    return b->bytes;
+}
+
+char *teffi_pool_vprintf(teffi_pool *pool, const char *fmt, va_list args)
+{
+    va_list again;
+    assert(fmt); /* also tells gcc's sanitized build, which warns otherwise */
+    va_copy(again, args);
+    size_t size = (size_t)vsnprintf(NULL, 0, fmt, args) + 1;
+    char *s = teffi_pool_alloc(pool, size);
+    vsnprintf(s, size, fmt, again);
+    va_end(again);
+    return s;
+}
+
+char *teffi_pool_printf(teffi_pool *pool, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    char *s = teffi_pool_vprintf(pool, fmt, args);
+    va_end(args);
+    return s;
+}

@@ -1,0 +1,158 @@
+/* text.c - a text that grows. */
+#include "model/text.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { COLUMNS = 100 };
+
+void teffi_text_add(teffi_text *text, const char *s, size_t n)
+{
+    if (text->size - text->len <= n) {
+        text->size = (text->size + n + 1) * 2;
+        char *data = teffi_pool_alloc(text->pool, text->size);
+        memcpy(data, text->data ? text->data : "", text->len);
+        text->data = data;
+    }
+    memcpy(text->data + text->len, s, n);
+    text->len += n;
+    text->data[text->len] = '\0';
+}
+
+void teffi_text_printf(teffi_text *text, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    const char *s = teffi_pool_vprintf(text->pool, fmt, args);
+    va_end(args);
+    teffi_text_add(text, s, strlen(s));
+}
+
+void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v)
+{
+    const char *dollar;
+    while ((dollar = strchr(template, '$')) != NULL) {
+        const char *value = v->values[(unsigned char)dollar[1] & 127];
+        assert(value);
+        teffi_text_add(text, template, (size_t)(dollar - template));
+        teffi_text_add(text, value, strlen(value));
+        template = dollar + 2;
+    }
+    teffi_text_add(text, template, strlen(template));
+}
+
+/* Where to break a line of code: after the last comma before max, else after the first. */
+static size_t find_break(const char *line, size_t n, size_t max)
+{
+    size_t at = 0;
+    for (size_t i = 0; i + 2 < n && (i < max || at == 0); i++)
+        if (line[i] == ',' && line[i + 1] == ' ')
+            at = i + 2;
+    return at;
+}
+
+static void wrap_line(teffi_text *out, const char *line, size_t n)
+{
+    const char *paren = memchr(line, '(', n);
+    size_t indent = paren && paren - line < COLUMNS / 2 ? (size_t)(paren - line) + 1 : 8;
+    size_t column = 0; /* width of the part before the rest of the line */
+    size_t at;
+    while (column + n > COLUMNS && (at = find_break(line, n, COLUMNS - column)) != 0) {
+        teffi_text_add(out, line, at - 1);
+        line += at;
+        n -= at;
+        column = indent;
+        teffi_text_printf(out, "\n%*s", (int)indent, "");
+    }
+    teffi_text_add(out, line, n);
+}
+
+/* Is the line neither a comment nor part of a macro, where a line break would need a backslash? */
+static bool is_code(const char *line, size_t n)
+{
+    const char *s = line + strspn(line, " ");
+    return *s != '/' && *s != '*' && *s != '#' && line[n - 1] != '\\' &&
+           (n < 2 || memcmp(line + n - 2, "})", 2) != 0);
+}
+
+void teffi_text_wrap(teffi_text *text)
+{
+    teffi_text out = {.pool = text->pool};
+    for (const char *line = text->data; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        if (n > COLUMNS && is_code(line, n))
+            wrap_line(&out, line, n);
+        else
+            teffi_text_add(&out, line, n);
+        line += n;
+        if (*line == '\n')
+            teffi_text_add(&out, line++, 1);
+    }
+    *text = out;
+}
+
+/* The length of a UTF-8 sequence that may stand in a C comment; 0 for stray bytes and for the
+ * marks that change the direction of text, which compilers warn of. */
+static size_t utf8_length(const unsigned char *s)
+{
+    size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] >= 0xf5)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if (s[0] == 0xe2 && ((s[1] == 0x80 && s[2] >= 0x8e && s[2] <= 0xae) ||
+                         (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9)))
+        return 0;
+    return n;
+}
+
+/* Appends one character of a comment. out: where the next one starts. */
+static const char *add_comment_char(teffi_text *text, const char *s)
+{
+    unsigned char c = (unsigned char)*s;
+    size_t n = c >= 0x80 ? utf8_length((const unsigned char *)s) : 1;
+    if (n == 0 || (c < 0x20 && c != '\t') || c == 0x7f) {
+        teffi_text_add(text, "?", 1);
+        return s + 1;
+    }
+    teffi_text_add(text, s, n);
+    if (strncmp(s, "*/", 2) == 0 || strncmp(s, "/*", 2) == 0 || strncmp(s, "??", 2) == 0)
+        teffi_text_add(text, " ", 1);
+    return s + n;
+}
+
+char *teffi_text_defuse(teffi_pool *pool, const char *comment)
+{
+    teffi_text text = {.pool = pool};
+    teffi_text_add(&text, "", 0);
+    while (*comment) {
+        size_t n = strcspn(comment, "\n");
+        const char *next = comment + n;
+        while (n > 0 && strchr(" \t\r\\", comment[n - 1]) != NULL)
+            n--;
+        for (const char *end = comment + n; comment < end;)
+            comment = add_comment_char(&text, comment);
+        comment = next;
+        if (*comment == '\n')
+            teffi_text_add(&text, comment++, 1);
+    }
+    return text.data;
+}
+
+void teffi_text_comment(teffi_text *text, const char *indent, const char *comment)
+{
+    const char *opening = "/*";
+    const char *line = comment ? teffi_text_defuse(text->pool, comment) : "";
+    for (line += strspn(line, "\n"); line[strspn(line, "\n")] != '\0'; line += *line == '\n') {
+        int n = (int)strcspn(line, "\n");
+        teffi_text_printf(text, "%s%s%s%.*s\n", indent, opening, n == 0 || *line == ' ' ? "" : " ",
+                          n, line);
+        opening = " *";
+        line += n;
+    }
+    if (opening[0] == ' ') {
+        text->len--; /* the mark stands on the last line */
+        teffi_text_add(text, " */\n", 4);
+    }
+}

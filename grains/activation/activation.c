@@ -1,0 +1,183 @@
+/* activation.c - an activation's identity, and the queue of its requests. */
+#include "activation/activation.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include "memory/pool.h"
+
+static_assert(sizeof(teffi_activation) == 192,
+              "three cache lines; tests/bench idle-activation-bytes");
+
+void teffi_activation_init(teffi_activation *act, teffi_grains *grains)
+{
+    teffi_group_init(&act->group, grains->node->home.exec, grains->group_ops);
+    teffi_group_init_complete(&act->group);
+    act->grains = grains;
+    act->nudge.kind = TEFFI_ITEM_NUDGE;
+}
+
+/* ---- identity ---- */
+
+static bool key_is_inline(const teffi_activation *act)
+{
+    return act->key_len < TEFFI_KEY_INLINE;
+}
+
+static bool put_activation_key(teffi_activation *act, const teffi_ident *ident)
+{
+    act->key_len = (uint16_t)ident->key_len;
+    uint8_t *key = key_is_inline(act) ? act->key : malloc(ident->key_len + 1u);
+    if (!key)
+        return false;
+    memcpy(key, ident->key, ident->key_len);
+    key[ident->key_len] = 0;
+    if (!key_is_inline(act))
+        memcpy(act->key, &key, sizeof key);
+    return true;
+}
+
+static void drop_activation_key(teffi_activation *act)
+{
+    if (!key_is_inline(act))
+        free((void *)(uintptr_t)teffi_activation_key_bytes(act));
+    act->key_len = 0;
+}
+
+teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
+                               const teffi_ident *ident)
+{
+    teff_key key;
+    if (!put_activation_key(act, ident))
+        return TEFF_E_NOMEM;
+    const uint8_t *bytes = teffi_activation_key_bytes(act);
+    if (!teffi_key_decode(type->info->key_kind, bytes, ident->key_len, &key)) {
+        drop_activation_key(act);
+        return TEFF_E_INVALID;
+    }
+    act->type = type;
+    act->generation++;
+    act->registered = false;
+    act->phase = TEFFI_BORN;
+    act->group.used = 0; /* was set for the previous grain */
+    /* relaxed: lock-free readers need no order; the group's readers are ordered by
+     * teffi_group_reuse() */
+    atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
+    atomic_store_explicit(&act->queued_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
+    atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
+    teffi_activation_used(act);
+    teffi_group_reuse(&act->group);
+    return TEFF_OK;
+}
+
+teffi_pid teffi_activation_pid(const teffi_activation *act)
+{
+    return (teffi_pid){act->grains->node->id, act->slot, act->generation};
+}
+
+void teffi_activation_nudge(teffi_activation *act)
+{
+    /* acq_rel: pairs with handle_nudge(), which sees what was stored before the nudge */
+    if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
+        (void)teffi_group_push(&act->group, &act->nudge);
+}
+
+void teffi_activation_end(teffi_activation *act, teff_reason reason)
+{
+    uint8_t none = 0;
+    /* relaxed: teffi_activation_nudge() orders this store */
+    if (atomic_compare_exchange_strong_explicit(&act->end_reason, &none, (uint8_t)reason,
+                                                memory_order_relaxed, memory_order_relaxed))
+        teffi_activation_nudge(act);
+}
+
+teffi_more *teffi_activation_more(teffi_activation *act)
+{
+    if (!act->more) {
+        act->more = teffi_pool_get(sizeof *act->more);
+        if (act->more)
+            *act->more = (teffi_more){0};
+    }
+    return act->more;
+}
+
+void teffi_activation_drop_more(teffi_activation *act)
+{
+    if (!act->more)
+        return;
+    free(act->more->failed_text);
+    teffi_pool_put(act->more, sizeof *act->more);
+    act->more = NULL;
+}
+
+void teffi_activation_clear(teffi_activation *act)
+{
+    teffi_activation_drop_more(act);
+    drop_activation_key(act);
+    act->failed = TEFF_OK;
+    act->reason = 0;
+    act->busy = 0;
+    act->phase = TEFFI_FREE;
+    /* relaxed: it has left the shard, so that no other thread stores an end_reason */
+    atomic_store_explicit(&act->end_reason, 0, memory_order_relaxed);
+}
+
+/* ---- the queue of requests ---- */
+
+/* out: the bytes that a request adds to queued_bytes; 0 for small ones, which queue_max bounds. */
+static uint32_t count_large_bytes(const teffi_msg *msg)
+{
+    return msg->charged > 2 * TEFFI_MSG_INLINE ? msg->charged : 0;
+}
+
+void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
+{
+    uint32_t bytes = count_large_bytes(msg);
+    atomic_fetch_sub_explicit(&act->queued, 1, memory_order_relaxed);
+    if (bytes)
+        atomic_fetch_sub_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
+}
+
+/* If no large request waits, one of any size fits. relaxed: these limits need no order. The
+ * counters may be below 0 for a moment: see teffi_activation.queued. */
+static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
+                          uint32_t *before)
+{
+    uint32_t max = type ? teffi_queue_max(type->info) : TEFFI_QUEUE_DEFAULT;
+    uint32_t bytes = count_large_bytes(msg), had = 0;
+    *before = atomic_fetch_add_explicit(&act->queued, 1, memory_order_relaxed);
+    if (bytes)
+        had = atomic_fetch_add_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
+    bool fits = (int32_t)had <= 0 || (int64_t)had + bytes <= act->grains->node->grain_bytes_max;
+    if ((int32_t)*before < (int32_t)max && fits)
+        return true;
+    teffi_activation_unqueue(act, msg);
+    return false;
+}
+
+teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *type, teffi_msg *msg,
+                               uint32_t *deep)
+{
+    const teffi_node *node = act->grains->node;
+    uint32_t before;
+    *deep = 0;
+    teffi_msg_charge(msg, node->budget);
+    if (teffi_budget_is_over(node->budget) || !reserve_place(act, type, msg, &before))
+        return TEFF_E_OVERLOADED;
+    if (!teffi_group_push(&act->group, &msg->item)) {
+        teffi_activation_unqueue(act, msg);
+        return TEFF_E_CLOSED;
+    }
+    if (before == node->home.exec->warn.queue_warn)
+        *deep = before + 1;
+    return TEFF_OK;
+}
+
+bool teffi_activation_any_may_start(const teffi_activation *act)
+{
+    for (int c = 0; c < 3; c++)
+        if (teffi_activation_waits(act, (teffi_class)c) &&
+            teffi_activation_open(act, (teffi_class)c))
+            return true;
+    return false;
+}

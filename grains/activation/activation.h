@@ -1,0 +1,222 @@
+/* activation.h - the live instance of a grain: its group, state, turns and queued requests.
+ * Way:     shard (push) -> [activation] -> group -> hosting/handler -> turn -> method
+ * States:  FREE -born-> BORN -item-> ACTIVATING -ok-> VALID -reason-> DEACTIVATING -> ENDED -> FREE
+ *                                        \--failed or lost the registration-----------^
+ * Threads: fields marked B, and type, are written after the slab gave the activation and before its
+ *          group accepts items; read on the group and under the shard's lock. G: group only.
+ * Source:  Orleans, ActivationData.cs */
+#ifndef TEFFI_GRAINS_ACTIVATION_H
+#define TEFFI_GRAINS_ACTIVATION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "activation/admission.h"
+#include "activation/grains.h"
+#include "activation/ident.h"
+#include "activation/type.h"
+#include "call/ctx.h"
+#include "call/wait.h"
+
+/* item kinds of an activation's group, beside TEFFI_MSG_* and TEFFI_ITEM_WAIT */
+enum {
+    TEFFI_ITEM_NUDGE = 10, /* handle end_reason; start requests that may start now */
+};
+
+typedef enum __attribute__((packed)) teffi_phase {
+    TEFFI_FREE = 0, /* its group is COMPLETE */
+    TEFFI_BORN,     /* made; its first item starts the activation */
+    TEFFI_ACTIVATING,
+    TEFFI_VALID,
+    TEFFI_DEACTIVATING,
+    TEFFI_ENDED /* queued requests are handed back: routed again, or get the error */
+} teffi_phase;
+
+enum { TEFFI_KEY_INLINE = 24 };
+
+enum {
+    TEFFI_BUSY_LIFE = 1,   /* the fiber of on_activate or on_deactivate runs */
+    TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted */
+};
+
+/* Rarely used fields: allocated on first use, freed when pending is empty again. */
+typedef struct teffi_more {
+    teffi_queue pending;    /* requests that admission does not let start yet */
+    uint32_t pending_of[3]; /* requests in pending, by class (admission.h) */
+    teffi_pid winner;       /* the activation that won the registration; zero: none */
+    char *failed_text;      /* NULL: none; text of teffi_activation.failed */
+    bool failed_named;      /* send failed_text by teffi_node_answer_named */
+} teffi_more;
+
+/* The state, for a type that has one. Used by state.c and keep.c. */
+typedef struct teffi_stored {
+    ProtobufCMessage *message;
+    teff_arena *arena;         /* heap; holds message */
+    size_t compact_bytes;      /* arena->used_bytes after the last compaction */
+    struct teffi_rooms *rooms; /* in arena; keep.c; NULL: no list was appended to since then */
+    size_t grown_bytes;        /* spare room that lists got since then, at their first growth */
+    size_t pause_bytes;        /* arena->used_bytes at which a pause begins */
+    struct teffi_pause *pause; /* no turn starts until compacted; NULL: no pause */
+    uint64_t etag;
+    uint64_t tried_hash; /* if unsure: hash of the value in the last write */
+    bool tried_remove;   /* if unsure: the last write was a removal */
+    bool unsure;         /* the outcome of the last write is not known */
+    bool lost;           /* another writer changed the row: never write it again */
+    bool saving;         /* a store operation on the row is under way */
+    bool broken;         /* a turn ended in the middle of a change */
+} teffi_stored;
+
+/* Three cache lines: read first by each request; changed by each turn; the rest. */
+typedef struct teffi_activation {
+    teffi_group group;
+    _Atomic uint64_t hash; /* relaxed; of the identity, for finding it without a lock */
+    const teff_grain_type *type;
+
+    teffi_grains *grains;     /* constant */
+    struct teffi_turn *turns; /* G: turns, which lie on their stacks; life's turn too */
+    uint32_t running_of[3];   /* G: turns of requests, by class */
+    uint32_t running;         /* G: turns of requests, of all classes */
+    /* relaxed: requests pushed and not started; at queue_max pushes are refused. Below 0 for a
+     * moment if a late push reached memory that was reused for another grain. */
+    _Atomic uint32_t queued;
+    _Atomic uint32_t used_ms; /* relaxed: low bits of the coarse clock at the last request */
+    /* relaxed: name of the method whose turn runs or ran last; a constant string, for dumps */
+    const char *_Atomic doing;
+    _Atomic uint32_t slot;      /* relaxed: written before the slot is known to any other thread */
+    uint32_t generation;        /* B */
+    uint16_t key_len;           /* B */
+    teffi_phase phase;          /* G */
+    uint8_t reason;             /* G: teff_reason, why it deactivates; 0: it stays */
+    uint8_t busy;               /* G: TEFFI_BUSY_*; 0: requests may start */
+    bool registered;            /* shard's lock: the directory holds this activation */
+    _Atomic uint8_t end_reason; /* teff_reason that another thread asked for; 0: none */
+    _Atomic bool nudged;        /* nudge is in the queue */
+
+    teffi_item nudge;              /* TEFFI_ITEM_NUDGE */
+    teffi_more *more;              /* G; NULL: not allocated */
+    teffi_stored *stored;          /* G; NULL: no state */
+    teff_err failed;               /* G: error of the failed activation; its text is in more */
+    _Atomic uint32_t queued_bytes; /* relaxed: bytes of the large requests counted in queued */
+    union {
+        /* B: key bytes and a zero byte; a pointer to them if they do not fit */
+        uint8_t key[TEFFI_KEY_INLINE];
+        teffi_slab_link free; /* while FREE: used by the slab */
+    };
+} teffi_activation;
+
+/* A method, on_activate or on_deactivate, which runs or waits on a fiber. Lies on the fiber's
+ * stack. "Life turn": the turn of on_activate or on_deactivate, with the steps around it. */
+typedef struct teffi_turn {
+    teff_ctx ctx; /* ctx.owner points back here */
+    teffi_activation *act;
+    teffi_msg *request;              /* NULL: a life turn, or request was reused as the response */
+    struct teffi_in_place *place;    /* takes the response; NULL: the response is a message */
+    bool on_stack;                   /* request lies on the stack, beside the turn */
+    const teff_method *method;       /* NULL: a life turn */
+    struct teffi_turn *next, **prev; /* in teffi_activation.turns */
+} teffi_turn;
+
+/* teffi_activation_of_turn - the activation whose turn runs on ctx; NULL for threads and tasks. */
+static inline teffi_activation *teffi_activation_of_turn(const teff_ctx *ctx)
+{
+    const teffi_turn *turn = ctx->owner;
+    return turn ? turn->act : NULL;
+}
+
+/* teffi_activation_init - make a FREE activation in zeroed memory, for the slab's image. */
+void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
+
+/* teffi_activation_born - give a FREE activation an identity; its group accepts items from now on.
+ * Under the shard's lock. errs: TEFF_E_NOMEM; TEFF_E_INVALID: not a key of the type. */
+TEFF_MUST_USE teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
+                                             const teffi_ident *ident);
+
+/* teffi_activation_clear - make it FREE again. Keeps the state: see teffi_state_free. */
+void teffi_activation_clear(teffi_activation *act);
+
+/* teffi_activation_push - queue a request. Any thread.
+ * in:   msg, moves on TEFF_OK only. type, NULL: the type is not hosted here.
+ * out:  *deep: the queue's length if it has just passed the warning limit; else 0.
+ * errs: TEFF_E_OVERLOADED; TEFF_E_CLOSED: the activation has ended. */
+TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *type,
+                                             teffi_msg *msg, uint32_t *deep);
+
+/* teffi_activation_unqueue - stop counting a queued request: it starts or is ended. Any thread. */
+void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
+
+/* teffi_activation_end - ask it to deactivate. For TEFF_REASON_IDLE it checks first that it is
+ * still idle. Any thread. */
+void teffi_activation_end(teffi_activation *act, teff_reason reason);
+
+/* teffi_activation_nudge - push the nudge item, unless it is queued: the group's handler then
+ * decides what to do next. runs: any thread under the shard's lock, or on its group. */
+void teffi_activation_nudge(teffi_activation *act);
+
+/* teffi_activation_more - act->more, allocated if NULL. On its group. out: NULL: out of memory. */
+teffi_more *teffi_activation_more(teffi_activation *act);
+
+/* teffi_activation_drop_more - free act->more. On its group. */
+void teffi_activation_drop_more(teffi_activation *act);
+
+/* teffi_activation_pid - its process id in the cluster. */
+teffi_pid teffi_activation_pid(const teffi_activation *act);
+
+/* teffi_activation_used - stamp the time of last use. relaxed: the activation checks it again. */
+static inline void teffi_activation_used(teffi_activation *act)
+{
+    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
+}
+
+static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
+{
+    const uint8_t *away;
+    if (act->key_len < TEFFI_KEY_INLINE)
+        return act->key;
+    memcpy(&away, act->key, sizeof away);
+    return away;
+}
+
+/* teffi_activation_ident - points into act. On its group, or under the shard's lock. */
+static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
+{
+    return (teffi_ident){act->type->info->id, act->key_len, teffi_activation_key_bytes(act),
+                         atomic_load_explicit(&act->hash, memory_order_relaxed)};
+}
+
+/* teffi_activation_key - the key as grain code sees it; key->text points into act. As above. */
+static inline void teffi_activation_key(const teffi_activation *act, teff_key *key)
+{
+    teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
+}
+
+static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
+{
+    return act->stored ? act->stored->message : NULL;
+}
+
+/* Called on the group, or by the thread that has claimed the group:
+ * teffi_activation_is - is it VALID and of this identity?
+ * teffi_activation_open - may a request of the class start now?
+ * teffi_activation_waits - is a request of the class in more->pending?
+ * teffi_activation_any_may_start - may any request in more->pending start now? */
+static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
+{
+    return act->phase == TEFFI_VALID && act->type->info->id == ident->type &&
+           act->key_len == ident->key_len &&
+           teffi_key_same(teffi_activation_key_bytes(act), ident->key, ident->key_len);
+}
+
+static inline bool teffi_activation_open(const teffi_activation *act, teffi_class class)
+{
+    return act->phase == TEFFI_VALID && !act->reason && !act->busy &&
+           teffi_may_start(act->running_of, class);
+}
+
+static inline bool teffi_activation_waits(const teffi_activation *act, teffi_class class)
+{
+    return act->more && act->more->pending_of[class] > 0;
+}
+
+bool teffi_activation_any_may_start(const teffi_activation *act);
+
+#endif

@@ -1,0 +1,35 @@
+/* admission.h - may a request start beside the running turns?
+ * Way:     activation -> [admission] -> turn
+ * Compares a request with every running turn, by counters per class. Orleans compares with one of
+ * them, and may start a writer beside a reader that still runs.
+ *
+ *     may start beside:   EXCLUSIVE  READ_ONLY  FREE
+ *     EXCLUSIVE              no         no       yes
+ *     READ_ONLY              no         yes      yes
+ *     FREE                   yes        yes      yes
+ */
+#ifndef TEFFI_GRAINS_ADMISSION_H
+#define TEFFI_GRAINS_ADMISSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <teff/generated.h>
+
+typedef enum teffi_class { TEFFI_EXCLUSIVE = 0, TEFFI_READ_ONLY = 1, TEFFI_FREELY = 2 } teffi_class;
+
+static inline teffi_class teffi_class_of(const teff_type_info *type, const teff_method *method)
+{
+    if ((type->flags & TEFF_TYPE_REENTRANT) || (method->flags & TEFF_METHOD_ALWAYS_INTERLEAVE))
+        return TEFFI_FREELY;
+    return method->flags & TEFF_METHOD_READ_ONLY ? TEFFI_READ_ONLY : TEFFI_EXCLUSIVE;
+}
+
+static inline bool teffi_may_start(const uint32_t running_of[3], teffi_class c)
+{
+    if (c == TEFFI_FREELY)
+        return true;
+    return running_of[TEFFI_EXCLUSIVE] == 0 &&
+           (c == TEFFI_READ_ONLY || running_of[TEFFI_READ_ONLY] == 0);
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* grains.h - the data that all parts of one silo's grains share: node, types, clock, pointers to
+ * parts.
+ * Way:     hosting/install makes it and its parts
+ * Threads: immutable after start, but for the atomics.
+ * Lock order: a look-up's shard, a directory shard, the slab; see ARCHITECTURE. */
+#ifndef TEFFI_ACTIVATION_GRAINS_H
+#define TEFFI_ACTIVATION_GRAINS_H
+
+#include <stdatomic.h>
+#include <teff/generated.h>
+#include "node/node.h"
+
+typedef struct teffi_grains {
+    teffi_node *node;
+    teffi_sipkey secret;     /* for teffi_key_hash */
+    teff_grain_type **types; /* sorted by id */
+    size_t n_types;
+    const teffi_group_ops *group_ops;                /* of activations */
+    struct teffi_shards *shards;                     /* directory/shard.h */
+    struct teffi_directory *directory;               /* directory/server.h */
+    struct teffi_lookups *lookups;                   /* request/locate.h */
+    struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
+    struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
+    struct teffi_collector *collector;               /* hosting/collector.h */
+    /* atomic */
+    _Atomic bool accepting;     /* new activations may be made here */
+    _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
+    _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */
+} teffi_grains;
+
+#endif

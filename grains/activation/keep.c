@@ -1,0 +1,204 @@
+/* keep.c - allocate in a state: memory, copies, elements of lists.
+ *
+ * The table of rooms has the capacity of each list that was appended to; other lists (loaded,
+ * compacted, made by the program) are full. Compaction removes spare room, so that a list's first
+ * growth after it does not count as garbage: else each append would cause a compaction. */
+#include <string.h>
+#include "activation/state.h"
+#include "call/wait.h"
+
+/* The capacity of one list. Entries of unused lists may stay: an arena gives no address twice. */
+typedef struct teffi_room {
+    const void *list; /* NULL: empty */
+    size_t n_max;     /* capacity in elements */
+} teffi_room;
+
+typedef struct teffi_rooms {
+    size_t n, max; /* entries used; size of at, a power of two of at least 2 * n */
+    teffi_room at[];
+} teffi_rooms;
+
+enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
+
+/* ---- memory ---- */
+
+static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *act, size_t n)
+{
+    const teff_arena *arena = act->stored->arena;
+    (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM,
+                         "%zu bytes more for a state of %zu, what it replaced included: at most %d",
+                         n, arena->used_bytes, TEFF_STATE_MEMORY_MAX);
+    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+}
+
+static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
+{
+    teffi_activation *act = teffi_state_owner(ctx);
+    if (act)
+        return act;
+    (void)teffi_ctx_fail(ctx, TEFF_E_INVALID, "memory of a state: not in a turn of such a type");
+    teffi_ctx_exit(ctx, TEFF_E_INVALID);
+}
+
+/* out: p, n bytes in act's state; exits the turn if p is NULL. */
+static void *check_taken(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
+{
+    if (!p)
+        exit_state_is_full(ctx, act, n);
+    teffi_state_taken(act);
+    return p;
+}
+
+void *teff_state_alloc(teff_ctx *ctx, size_t n)
+{
+    teffi_activation *act = get_owner_or_exit(ctx);
+    return check_taken(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
+}
+
+/* ---- copies ---- */
+
+char *teff_state_strdup(teff_ctx *ctx, const char *s)
+{
+    teffi_activation *act = get_owner_or_exit(ctx);
+    size_t n = s ? strlen(s) : 0;
+    return check_taken(ctx, act, n + 1, teff_arena_copy(act->stored->arena, s, n));
+}
+
+ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src)
+{
+    teffi_activation *act = get_owner_or_exit(ctx);
+    if (!src.data || !src.len)
+        return (ProtobufCBinaryData){0, NULL};
+    void *data = teff_arena_copy(act->stored->arena, src.data, src.len);
+    return (ProtobufCBinaryData){src.len, check_taken(ctx, act, src.len + 1, data)};
+}
+
+/* A copy fails if there is no memory, or if src is over a limit of messages. */
+static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *act,
+                                       const teff_message_ops *ops, const ProtobufCMessage *src)
+{
+    char text[TEFF_TEXT_MAX];
+    size_t len = 0;
+    teff_err err = teffi_check(ops->desc, src, &teffi_state_limits, "the copy", &len, text);
+    if (!err)
+        exit_state_is_full(ctx, act, len);
+    (void)teffi_ctx_fail(ctx, err, "%s", text);
+    teffi_ctx_exit(ctx, err);
+}
+
+ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
+                                  const ProtobufCMessage *src)
+{
+    teffi_activation *act = get_owner_or_exit(ctx);
+    if (!src)
+        return NULL;
+    ProtobufCMessage *copy = ops->copy(act->stored->arena, src);
+    if (!copy)
+        exit_copy_failed(ctx, act, ops, src);
+    teffi_state_taken(act);
+    return copy;
+}
+
+/* ---- lists ---- */
+
+/* out: list's entry, or the empty one for it. */
+static teffi_room *find_room(teffi_rooms *rooms, const void *list)
+{
+    size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
+    while (rooms->at[at & (rooms->max - 1)].list && rooms->at[at & (rooms->max - 1)].list != list)
+        at++;
+    return &rooms->at[at & (rooms->max - 1)];
+}
+
+static size_t find_capacity(const teffi_stored *stored, const void *list)
+{
+    return stored->rooms ? find_room(stored->rooms, list)->n_max : 0;
+}
+
+static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
+{
+    size_t max = old ? 2 * old->max : ROOMS_MIN;
+    teffi_rooms *rooms = teff_state_alloc(ctx, sizeof *rooms + max * sizeof rooms->at[0]);
+    rooms->max = max;
+    if (!old)
+        return rooms;
+    rooms->n = old->n;
+    for (size_t i = 0; i < old->max; i++)
+        if (old->at[i].list)
+            *find_room(rooms, old->at[i].list) = old->at[i];
+    return rooms;
+}
+
+static void add_room(teff_ctx *ctx, teffi_stored *stored, const void *list, size_t n_max)
+{
+    if (!stored->rooms || 2 * (stored->rooms->n + 1) > stored->rooms->max)
+        stored->rooms = grow_rooms(ctx, stored->rooms);
+    *find_room(stored->rooms, list) = (teffi_room){list, n_max};
+    stored->rooms->n++;
+}
+
+/* Doubles the capacity. Grows by less if the state's memory is nearly full: a sixteenth of it is
+ * left for what the elements point to. */
+static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
+{
+    size_t left = (arena->budget_bytes - arena->used_bytes) / size;
+    size_t more = n > ELEMENTS_MIN ? n : ELEMENTS_MIN;
+    if (n + more > left)
+        more = left - left / 16 > n ? left - left / 16 - n : 1;
+    return n + more;
+}
+
+static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
+                       size_t size)
+{
+    teffi_stored *stored = act->stored;
+    size_t n_max = compute_capacity(stored->arena, n, size);
+    void *new = check_taken(ctx, act, n_max * size, teff_arena_take(stored->arena, n_max * size));
+    if (list)
+        memcpy(new, list, n * size);
+    bool first = n && !find_capacity(stored, list);
+    add_room(ctx, stored, new, n_max);
+    if (first)
+        stored->grown_bytes += (n_max - n) * size;
+    return new;
+}
+
+void teff_state_append(teff_ctx *ctx, void *list, size_t *n, const void *element, size_t size)
+{
+    teffi_activation *act = get_owner_or_exit(ctx);
+    char *elements;
+    memcpy(&elements, list, sizeof elements);
+    if (!elements)
+        *n = 0;
+    if (!elements || *n >= find_capacity(act->stored, elements)) {
+        elements = grow_list(ctx, act, elements, *n, size);
+        memcpy(list, &elements, sizeof elements);
+    }
+    memcpy(elements + *n * size, element, size);
+    ++*n;
+}
+
+void teff_state_append_text(teff_ctx *ctx, void *list, size_t *n, const char *src)
+{
+    const char *copy = teff_state_strdup(ctx, src);
+    teff_state_append(ctx, list, n, &copy, sizeof copy);
+}
+
+void teff_state_append_bytes(teff_ctx *ctx, void *list, size_t *n, ProtobufCBinaryData src)
+{
+    const ProtobufCBinaryData copy = teff_state_copy_bytes(ctx, src);
+    teff_state_append(ctx, list, n, &copy, sizeof copy);
+}
+
+ProtobufCMessage *teff_state_append_message(teff_ctx *ctx, void *list, size_t *n,
+                                            const teff_message_ops *ops,
+                                            const ProtobufCMessage *src)
+{
+    ProtobufCMessage *copy = teff_state_copy(ctx, ops, src);
+    if (!copy) {
+        copy = teff_state_alloc(ctx, ops->desc->sizeof_message);
+        protobuf_c_message_init(ops->desc, copy);
+    }
+    teff_state_append(ctx, list, n, &copy, sizeof copy);
+    return copy;
+}

@@ -1,0 +1,411 @@
+/* state.c - load, save, clear and compact a grain's state.
+ * Threads: on the activation's group; an activation has one store operation at a time. */
+#include "activation/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "activation/name.h"
+#include "base/bug.h"
+#include "memory/pool.h"
+#include "message/codec.h"
+#include "node/ask.h"
+
+/* A field has at least one byte, so that the limit of bytes bounds the fields too. */
+enum { FIELDS_MAX = TEFF_STATE_MAX };
+
+_Static_assert(TEFF_STATE_MAX == TEFFI_STORE_VALUE_MAX &&
+                   TEFF_STATE_UNPACKED_MAX * 2 <= TEFF_STATE_MEMORY_MAX,
+               "a packed state fits in a row; memory holds a state and as much garbage");
+
+/* Limit of the scratch arena of decode_on_worker(). Decoding needs several times the state's size:
+ * lists grow by doubling, and protobuf-c's own parser allocates 40 bytes for each field. */
+static const size_t decoding_budget_bytes = (size_t)8 * TEFF_STATE_UNPACKED_MAX;
+
+enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
+
+/* A pause, in which no turn starts, is at most this long. Then set_pause() sets the next one: at
+ * half of the remaining memory. */
+static const uint64_t pause_max_ns = 1000000000;
+
+/* "cluster \0 type \0 key bytes" */
+static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
+{
+    const char *cluster = ctx->node->cluster, *type = act->type->info->name;
+    teffi_ident ident = teffi_activation_ident(act);
+    size_t c = strlen(cluster) + 1, t = strlen(type) + 1;
+    char *key = teff_alloc(ctx, c + t + ident.key_len);
+    memcpy(key, cluster, c);
+    memcpy(key + c, type, t);
+    memcpy(key + c + t, ident.key, ident.key_len);
+    return (teffi_bytes){key, c + t + ident.key_len};
+}
+
+static teff_err run_on_row(teff_ctx *ctx, const teffi_activation *act, teffi_store_kind kind,
+                           teffi_row *row)
+{
+    teffi_store_op op = {.kind = kind, .rows = row, .n_rows = 1, .arena = &ctx->arena};
+    row->table = "state";
+    row->key = make_state_key(ctx, act);
+    return teffi_ctx_store(ctx, &op);
+}
+
+static teff_arena *new_arena(void)
+{
+    teff_arena *arena = malloc(sizeof *arena);
+    if (arena)
+        teffi_arena_init(arena, NULL, 0, TEFF_STATE_MEMORY_MAX);
+    return arena;
+}
+
+static void free_arena(teff_arena *arena)
+{
+    if (arena)
+        teffi_arena_fini(arena);
+    free(arena);
+}
+
+static void set_pause(teffi_stored *stored)
+{
+    size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
+    stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
+}
+
+/* Replaces the state's arena and message. Owns arena. in: state, NULL: out of memory. */
+static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
+{
+    if (!state) {
+        free_arena(arena);
+        return TEFF_E_NOMEM;
+    }
+    free_arena(act->stored->arena);
+    act->stored->arena = arena;
+    act->stored->message = state;
+    act->stored->compact_bytes = arena->used_bytes;
+    act->stored->rooms = NULL;
+    act->stored->grown_bytes = 0;
+    set_pause(act->stored);
+    return TEFF_OK;
+}
+
+static teff_err make_empty_state(teffi_activation *act)
+{
+    const ProtobufCMessageDescriptor *desc = act->type->info->state->desc;
+    teff_arena *arena = new_arena();
+    ProtobufCMessage *state = arena ? teff_arena_alloc(arena, desc->sizeof_message) : NULL;
+    if (state)
+        protobuf_c_message_init(desc, state);
+    return adopt_arena(act, arena, state);
+}
+
+typedef struct decoding {
+    teffi_activation *act;
+    teffi_bytes value;
+    teff_err err;
+} decoding;
+
+/* Decodes on the worker's stack, which is larger than a fiber's: unpacking recurses. */
+static void decode_on_worker(void *arg)
+{
+    decoding *d = arg;
+    const teff_message_ops *ops = d->act->type->info->state;
+    teff_arena *scratch = new_arena(), *arena = new_arena();
+    ProtobufCMessage *stored = NULL;
+    d->err = TEFF_E_NOMEM;
+    if (scratch && arena) {
+        scratch->budget_bytes = decoding_budget_bytes;
+        d->err = teffi_unpack_with(ops->desc, d->value.data, d->value.len, FIELDS_MAX, false,
+                                   scratch, &stored);
+    }
+    if (d->err)
+        free_arena(arena);
+    else
+        d->err = adopt_arena(d->act, arena, ops->copy(arena, stored));
+    free_arena(scratch);
+}
+
+static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes value)
+{
+    decoding d = {act, value, TEFF_OK};
+    teffi_ctx_on_worker(ctx, decode_on_worker, &d);
+    if (!d.err || d.err == TEFF_E_NOMEM)
+        return d.err;
+    return teffi_ctx_fail(ctx, TEFF_E_MALFORMED,
+                          "the state in the store does not decode as %s; it is left as it is",
+                          act->type->info->state->desc->name);
+}
+
+static bool make_stored(teffi_activation *act)
+{
+    act->stored = teffi_pool_get(sizeof *act->stored);
+    if (act->stored)
+        *act->stored = (teffi_stored){0};
+    return act->stored != NULL;
+}
+
+teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
+{
+    if (!act->type->info->state)
+        return TEFF_OK;
+    if (!make_stored(act))
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for the state");
+    teffi_row row = {0};
+    teff_err err = run_on_row(ctx, act, TEFFI_STORE_READ, &row);
+    if (err)
+        return err;
+    act->stored->etag = row.etag;
+    err = row.etag ? decode_state(ctx, act, row.value) : make_empty_state(act);
+    if (err == TEFF_E_NOMEM)
+        return teffi_ctx_fail(ctx, err, "out of memory for the state");
+    return err;
+}
+
+/* ---- writing ---- */
+
+static void lock_state(teff_ctx *ctx, teffi_activation *act)
+{
+    while (act->stored->saving)
+        teffi_ctx_sleep(ctx, 1);
+    act->stored->saving = true;
+}
+
+/* Deactivates the activation after its turns; the next call loads the stored state. */
+static void request_deactivation(teffi_activation *act)
+{
+    if (!act->reason)
+        act->reason = TEFF_REASON_REQUESTED;
+}
+
+static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
+{
+    act->stored->lost = true;
+    request_deactivation(act);
+    return teffi_ctx_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
+}
+
+static uint64_t hash_value(const teffi_activation *act, const teffi_row *row)
+{
+    return teffi_siphash(&act->grains->secret, row->value.data, row->value.len);
+}
+
+static bool row_is_as_tried(const teffi_activation *act, const teffi_row *row)
+{
+    const teffi_stored *stored = act->stored;
+    return stored->tried_remove ? row->etag == 0
+                                : row->etag && hash_value(act, row) == stored->tried_hash;
+}
+
+/* Resolve a write whose outcome is not known, by reading the row: it is unchanged, or as written,
+ * or another writer changed it. A read sees all writes that were submitted before it. */
+static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_row row = {0};
+    teff_err err = run_on_row(ctx, act, TEFFI_STORE_READ, &row);
+    if (err)
+        return err;
+    if (row.etag != act->stored->etag && !row_is_as_tried(act, &row))
+        return lose_row(ctx, act);
+    act->stored->etag = row.etag;
+    act->stored->unsure = false;
+    return TEFF_OK;
+}
+
+static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
+{
+    teffi_stored *stored = act->stored;
+    row->etag = stored->etag;
+    teff_err err = run_on_row(ctx, act, TEFFI_STORE_WRITE, row);
+    if (err == TEFF_E_CONFLICT)
+        return lose_row(ctx, act);
+    if (err == TEFF_E_UNKNOWN) {
+        stored->unsure = true;
+        stored->tried_remove = row->remove;
+        stored->tried_hash = row->remove ? 0 : hash_value(act, row);
+        request_deactivation(act);
+    }
+    if (!err)
+        stored->etag = row->etag;
+    return err;
+}
+
+static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
+{
+    teff_err err = TEFF_OK;
+    if (act->stored->lost)
+        return lose_row(ctx, act);
+    if (act->stored->unsure)
+        err = read_outcome(ctx, act);
+    if (!err && (!row->remove || act->stored->etag))
+        err = write_known_row(ctx, act, row);
+    return err;
+}
+
+const teffi_limits teffi_state_limits = {
+    .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
+
+/* decode_state() has the same limits, so that every saved state can be loaded. */
+static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
+{
+    const ProtobufCMessage *state = act->stored->message;
+    char text[TEFF_TEXT_MAX];
+    size_t len;
+    teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
+                               "the state", &len, text);
+    if (err)
+        return teffi_ctx_fail(ctx, err, "%s", text);
+    uint8_t *data = teff_alloc(ctx, len + 1);
+    teffi_pack(state, len, data);
+    *value = (teffi_bytes){data, len};
+    return TEFF_OK;
+}
+
+teffi_activation *teffi_state_owner(teff_ctx *ctx)
+{
+    teffi_activation *act = teffi_activation_of_turn(ctx);
+    return act && teffi_activation_state(act) ? act : NULL;
+}
+
+/* Save the state, or remove its row and clear the state. */
+static teff_err write_state(teff_ctx *ctx, bool remove)
+{
+    teffi_activation *act = teffi_state_owner(ctx);
+    if (!act)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "no state to %s: not in a turn of such a type",
+                              remove ? "clear" : "save");
+    lock_state(ctx, act);
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_row row = {.remove = remove};
+    teff_err err = remove ? TEFF_OK : pack_state(ctx, act, &row.value);
+    if (!err)
+        err = write_row(ctx, act, &row);
+    teffi_arena_back(&ctx->arena, here);
+    if (!err && remove)
+        protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
+    act->stored->saving = false;
+    return err ? teffi_name_turn(ctx, err) : TEFF_OK;
+}
+
+teff_err teff_state_save(teff_ctx *ctx)
+{
+    return write_state(ctx, false);
+}
+
+teff_err teff_state_clear(teff_ctx *ctx)
+{
+    return write_state(ctx, true);
+}
+
+/* ---- memory ---- */
+
+/* Spare room of lists does not count as garbage, up to the size of the compacted state. */
+static size_t count_spare_room(const teffi_stored *stored)
+{
+    return stored->grown_bytes < stored->compact_bytes ? stored->grown_bytes
+                                                       : stored->compact_bytes;
+}
+
+bool teffi_state_compacts(const teffi_activation *act)
+{
+    const teffi_stored *stored = act->stored;
+    return stored && stored->arena && stored->arena->used_bytes >= COMPACT_MIN_BYTES &&
+           (stored->arena->used_bytes >= 2 * (stored->compact_bytes + count_spare_room(stored)) ||
+            stored->arena->used_bytes >= stored->pause_bytes);
+}
+
+/* The timer of a pause. When it fires it pushes its wait to the activation's group, and frees
+ * itself there. */
+struct teffi_pause {
+    teffi_wait wait;
+    teffi_timer timer;
+    teffi_activation *act;
+};
+
+static void signal_pause_end(teffi_timer *timer)
+{
+    teffi_wait_signal(&teffi_container(timer, struct teffi_pause, timer)->wait);
+}
+
+/* The activation may have ended, or have been reused for another grain: then stored->pause is not
+ * this one. */
+static void on_pause_end(teffi_wait *wait)
+{
+    struct teffi_pause *pause = teffi_container(wait, struct teffi_pause, wait);
+    teffi_stored *stored = wait->done ? pause->act->stored : NULL;
+    if (stored && stored->pause == pause) {
+        stored->pause = NULL;
+        set_pause(stored);
+        pause->act->busy &= (uint8_t)~TEFFI_BUSY_COMPACT;
+    }
+    free(pause);
+}
+
+void teffi_state_taken(teffi_activation *act)
+{
+    teffi_exec *exec = act->grains->node->home.exec;
+    if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
+        return;
+    struct teffi_pause *pause = calloc(1, sizeof *pause);
+    if (!pause)
+        return;
+    pause->wait.item.kind = TEFFI_ITEM_WAIT;
+    pause->wait.group = &act->group;
+    pause->wait.orphan = true;
+    pause->wait.arrive = on_pause_end;
+    pause->timer.fire = signal_pause_end;
+    pause->act = act;
+    act->stored->pause = pause;
+    act->busy |= TEFFI_BUSY_COMPACT;
+    exec->ops->timer_set(exec, &pause->timer, teffi_now(exec->platform) + pause_max_ns);
+}
+
+/* If the timer has fired already, on_pause_end() frees the pause. */
+void teffi_state_ends(teffi_activation *act)
+{
+    teffi_exec *exec = act->grains->node->home.exec;
+    if (!act->stored)
+        return;
+    struct teffi_pause *pause = act->stored->pause;
+    act->stored->pause = NULL;
+    act->busy &= (uint8_t)~TEFFI_BUSY_COMPACT;
+    if (pause && exec->ops->timer_cancel(exec, &pause->timer))
+        free(pause);
+}
+
+static void copy_state(teffi_activation *act)
+{
+    teff_arena *arena = new_arena();
+    if (arena) /* out of memory: the state stays as it is */
+        (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
+}
+
+void teffi_state_compact(teffi_activation *act)
+{
+    if (act->running > 0)
+        return;
+    if (teffi_state_compacts(act))
+        copy_state(act);
+    teffi_state_ends(act);
+}
+
+void teffi_state_settle_any(teffi_activation *act)
+{
+    bool ends = act->reason && act->running == 0;
+    bool compacts = act->running == 0 && teffi_state_compacts(act);
+    if (ends || compacts || teffi_activation_any_may_start(act))
+        teffi_activation_nudge(act);
+}
+
+void teffi_state_break(teffi_activation *act)
+{
+    act->stored->broken = true;
+    request_deactivation(act);
+}
+
+void teffi_state_free(teffi_activation *act)
+{
+    if (!act->stored)
+        return;
+    teffi_state_ends(act);
+    free_arena(act->stored->arena);
+    teffi_pool_put(act->stored, sizeof *act->stored);
+    act->stored = NULL;
+}

@@ -1,0 +1,460 @@
+/* turn.c - run methods on fibers: start, respond, end.
+ * Threads: on the activation's group; a turn may resume on another thread after a suspend. */
+#include "activation/turn.h"
+
+#include <stdio.h>
+#include "activation/name.h"
+#include "activation/state.h"
+#include "base/bug.h"
+#include "call/ctx.h"
+#include "node/deliver.h"
+#include "group/closure.h"
+#include "group/direct.h"
+
+static void set_doing(teffi_activation *act, const char *name)
+{
+    atomic_store_explicit(&act->doing, name, memory_order_relaxed);
+}
+
+/* A wait whose context has ended has no turn. */
+void teffi_turn_resumes(teffi_activation *act, teffi_item *item)
+{
+    const teffi_wait *wait = teffi_container(item, teffi_wait, item);
+    const teffi_turn *turn = wait->ctx ? wait->ctx->owner : NULL;
+    if (turn)
+        set_doing(act, turn->method ? turn->method->name : act->type->info->name);
+}
+
+/* in: method, NULL for the life turn. */
+static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
+                             const teff_method *method)
+{
+    set_doing(act, method ? method->name : act->type->info->name);
+    turn->method = method;
+    teffi_ctx_init(&turn->ctx, &act->grains->node->home, &act->group);
+    turn->ctx.arena.budget_bytes = TEFF_TURN_MEMORY_MAX;
+    turn->ctx.fiber = fiber;
+    turn->ctx.owner = turn;
+    turn->act = act;
+    turn->request = NULL;
+    turn->place = NULL;
+    turn->on_stack = false;
+    turn->next = act->turns;
+    turn->prev = &act->turns;
+    if (turn->next)
+        turn->next->prev = &turn->next;
+    act->turns = turn;
+}
+
+static inline void turn_fini(teffi_turn *turn)
+{
+    *turn->prev = turn->next;
+    if (turn->next)
+        turn->next->prev = turn->prev;
+    if (turn->ctx.calls || turn->ctx.arena.chunks)
+        teffi_ctx_fini(&turn->ctx);
+    if (turn->on_stack && turn->request)
+        teffi_arena_drop(&turn->request->arena);
+    else
+        teffi_msg_free(turn->request);
+}
+
+static void discard_item(teffi_item *item)
+{
+    if (item->kind == TEFFI_ITEM_CLOSURE)
+        teffi_closure_drop(item);
+    if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY)
+        teffi_msg_free(teffi_container(item, teffi_msg, item));
+}
+
+void teffi_turns_discard(teffi_activation *act)
+{
+    teffi_qnode *n;
+    teffi_item *item;
+    while (act->more && (n = teffi_queue_pop(&act->more->pending)))
+        teffi_msg_free(teffi_container(n, teffi_msg, link));
+    while ((item = teffi_group_drain(&act->group)))
+        discard_item(item);
+    while (act->turns)
+        turn_fini(act->turns);
+    teffi_state_free(act);
+    teffi_activation_clear(act);
+}
+
+/* ---- responses ---- */
+
+/* ctx's text counts only if it was set for this error: else it belongs to an earlier call. */
+teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                            teff_err err)
+{
+    bool fits = teffi_err_fits(err), has_text = ctx->text && ctx->text[0];
+    char key[TEFFI_KEY_TEXT_MAX];
+    teff_key k;
+    if (fits && has_text && ctx->text_err == err)
+        return err;
+    teffi_activation_key(act, &k);
+    teffi_key_text(&k, key);
+    if (!fits)
+        return teffi_ctx_fail(ctx, TEFF_E_FAILED,
+                              "%s at %s returned %d, which is not in 1 .. %d%s%s", what, key,
+                              (int)err, TEFF_E_MAX, has_text ? ": " : "", teff_error(ctx));
+    if (err == TEFF_E_UNIMPLEMENTED)
+        return teffi_ctx_fail(ctx, err, "%s at %s is not implemented", what, key);
+    return teffi_ctx_fail(ctx, err, "%s at %s returned %s%s%s%s", what, key, teff_err_name(err),
+                          has_text ? " (the last error was: " : "", teff_error(ctx),
+                          has_text ? ")" : "");
+}
+
+/* The request message becomes the response, unless it lies on this stack, or is large and its
+ * response stays on this silo. */
+static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
+{
+    const teffi_node *node = turn->ctx.node;
+    teffi_msg *request = turn->request;
+    if (turn->on_stack || (stays && request->arena.chunks)) {
+        *to = node->id;
+        return teffi_node_response(node, request);
+    }
+    turn->request = NULL;
+    *to = teffi_node_response_in(node, request);
+    return request;
+}
+
+static teff_err check_response(teffi_turn *turn, const teff_method *method,
+                               const ProtobufCMessage *out, size_t *packed)
+{
+    const teff_type_info *info = turn->act->type->info;
+    teff_err err = teffi_rules_check(&turn->ctx, info, method->out, out, "response", packed);
+    return err ? teffi_name_turn(&turn->ctx, err) : TEFF_OK;
+}
+
+static teff_err explain_no_copy(teffi_turn *turn, const teff_method *method,
+                                const ProtobufCMessage *out)
+{
+    const teff_type_info *info = turn->act->type->info;
+    teff_err err = teffi_rules_why(&turn->ctx, info, method->out, out, "response");
+    return teffi_name_turn(&turn->ctx, err);
+}
+
+static teff_err copy_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
+                              const ProtobufCMessage *out)
+{
+    const teff_type_info *info = turn->act->type->info;
+    response->body =
+        teffi_rules_copy(info, turn->act->type->sure_bytes, method->out, &response->arena, out);
+    return response->body ? TEFF_OK : explain_no_copy(turn, method, out);
+}
+
+static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
+                                ProtobufCMessage *out)
+{
+    size_t packed;
+    teff_err err = check_response(turn, method, out, &packed);
+    if (err)
+        return err;
+    response->body = out;
+    response->packed_len = (uint32_t)packed;
+    return TEFF_OK;
+}
+
+/* For a caller on this silo, out is copied, as it may point into the grain's state. For another
+ * silo it is borrowed, as teffi_node_respond_to() packs it before it returns. */
+__attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
+                                                    teff_err err, ProtobufCMessage *out)
+{
+    teff_ctx *ctx = &turn->ctx;
+    if (turn->request->item.kind != TEFFI_MSG_REQUEST)
+        return;
+    bool stays = teffi_node_is(turn->request->src, ctx->node->id);
+    teffi_node_id to;
+    teffi_msg *response = make_response(turn, stays, &to);
+    if (!response)
+        return; /* out of memory: the call ends at its deadline */
+    if (!err && out)
+        err = stays ? copy_response(turn, response, method, out)
+                    : borrow_response(turn, response, method, out);
+    response->err = (uint16_t)err;
+    response->borrows = !stays;
+    if (err && ctx->text)
+        response->text =
+            stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
+    teffi_node_respond_to(ctx->node, to, response);
+}
+
+/* Copying a message that contains itself ends at the memory limit of the caller's arena. */
+static inline teff_err copy_to_caller(teffi_turn *turn, const teff_method *method,
+                                      const ProtobufCMessage *out)
+{
+    const teff_type_info *info = turn->act->type->info;
+    teffi_in_place *place = turn->place;
+    teff_arena *arena = &place->caller->arena;
+    teffi_arena_mark before = teffi_arena_here(arena);
+    *place->out = teffi_rules_copy(info, turn->act->type->sure_bytes, method->out, arena, out);
+    if (*place->out)
+        return TEFF_OK;
+    teffi_arena_back(arena, before);
+    return explain_no_copy(turn, method, out);
+}
+
+/* Copies the response to the caller, whose turn is suspended beneath this one on the same
+ * thread. */
+static inline void respond_in_place(teffi_turn *turn, const teff_method *method, teff_err err,
+                                    const ProtobufCMessage *out)
+{
+    teffi_in_place *place = turn->place;
+    size_t packed;
+    if (!err && out && place->out)
+        err = copy_to_caller(turn, method, out);
+    else if (!err && out && place->kind == TEFFI_MSG_REQUEST)
+        err = check_response(turn, method, out, &packed); /* unwanted, but must fail alike when the
+                                                           * callee is on another silo */
+    place->err = err;
+    if (err)
+        (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(&turn->ctx));
+}
+
+static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
+                                                              const teff_method *method,
+                                                              teffi_class class, teff_err err,
+                                                              ProtobufCMessage *out)
+{
+    teffi_activation *act = turn->act;
+    if (err)
+        err = teffi_turn_failure(&turn->ctx, act, method->name, err);
+    if (turn->place)
+        respond_in_place(turn, method, err, out);
+    else
+        send_response(turn, method, err, out);
+    turn_fini(turn);
+    act->running--;
+    act->running_of[class]--;
+}
+
+/* ---- requests ---- */
+
+static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method *method)
+{
+    if (!method->out)
+        return NULL;
+    ProtobufCMessage *out = teffi_arena_take(&request->arena, method->out->desc->sizeof_message);
+    if (out)
+        method->out->desc->message_init(out);
+    return out;
+}
+
+/* The last part of the fiber's main function. */
+static inline __attribute__((always_inline)) void
+run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
+{
+    teffi_activation *act = turn->act;
+    teffi_msg *request = turn->request;
+    act->running++;
+    act->running_of[class]++;
+    ProtobufCMessage *out = new_response_body(request, method);
+    teff_err err = TEFF_OK;
+    if (!out && method->out) {
+        err = teffi_ctx_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
+        (void)teffi_name_turn(&turn->ctx, err);
+    } else {
+        teff_grain grain __attribute__((uninitialized));
+        teffi_turn_grain(&grain, &turn->ctx, act);
+        err = method->invoke(&grain, act->type->methods, request->body, out);
+    }
+    end_request(turn, method, class, err, out);
+}
+
+/* The activation's other turns, all suspended, end with the same error. */
+static void break_state(const teffi_turn *turn)
+{
+    teffi_activation *act = turn->act;
+    if (teffi_state_is_broken(act))
+        return;
+    teffi_state_break(act);
+    for (teffi_turn *other = act->turns; other; other = other->next) {
+        if (other == turn)
+            continue;
+        other->ctx.doomed = true;
+        (void)teffi_ctx_fail(&other->ctx, TEFF_E_NOMEM, "with its grain, which ended: %s",
+                             teff_error(&turn->ctx));
+    }
+}
+
+void teffi_turn_exit(teffi_turn *turn, teff_err err)
+{
+    const teff_method *method = turn->method;
+    if (turn->act->stored)
+        break_state(turn);
+    (void)teffi_name_turn(&turn->ctx, err);
+    end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
+}
+
+typedef struct start { /* on the starter's stack, gone at the first suspend */
+    teffi_activation *act;
+    teffi_msg *request;
+    const teff_method *method;
+    teffi_fiber *fiber;
+    uint32_t due_ms;
+    bool full; /* unpacking made the request larger, and message_bytes_max is exceeded */
+} start;
+
+static void request_main(void *arg)
+{
+    const start *s = arg;
+    const teff_method *method = s->method;
+    teffi_turn turn __attribute__((uninitialized));
+    turn_init(&turn, s->act, s->fiber, method);
+    turn.request = s->request;
+    turn.ctx.due_ms = s->due_ms;
+    run_method(&turn, method, teffi_class_of(s->act->type->info, method));
+}
+
+/* out: the caller's deadline in ms of the executor's clock; 0 for a one-way. */
+static uint32_t get_request_due_ms(const teffi_msg *request)
+{
+    bool waits = request->item.kind == TEFFI_MSG_REQUEST;
+    return waits ? teffi_due(request->deadline_ns) : 0;
+}
+
+/* Requests from other nodes arrive packed. */
+__attribute__((noinline)) static teff_err unpack_request(start *s)
+{
+    if (s->request->raw_len > teffi_message_max(s->act->type->info))
+        return TEFF_E_TOO_LARGE;
+    uint32_t charged = s->request->charged;
+    teff_err err = s->method->in ? teffi_msg_unpack(s->request, s->method->in->desc) : TEFF_OK;
+    if (err)
+        return err;
+    s->full = s->request->charged > charged && teffi_budget_is_over(s->act->grains->node->budget);
+    return s->full ? TEFF_E_OVERLOADED : TEFF_OK;
+}
+
+static teff_err prepare_request(start *s)
+{
+    teff_err err = s->request->body ? TEFF_OK : unpack_request(s);
+    if (err)
+        return err;
+    s->fiber = teffi_fiber_new(s->act->grains->node->home.exec->fibers, request_main, s);
+    return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
+}
+
+/* The request is over a limit that its sender should have checked, or memory or stacks are out. */
+__attribute__((noinline)) static void refuse_request(const start *s, teff_err err)
+{
+    size_t max = teffi_message_max(s->act->type->info);
+    char text[TEFF_TEXT_MAX];
+    if (err == TEFF_E_TOO_LARGE)
+        snprintf(text, sizeof text,
+                 "the request has %zu bytes, at most %zu, or over %d fields, or nests over %d "
+                 "messages deep",
+                 s->request->raw_len, max, TEFF_FIELDS_MAX, TEFF_DEPTH_MAX);
+    else
+        snprintf(text, sizeof text, "%s",
+                 err == TEFF_E_MALFORMED ? "the request does not decode"
+                 : err == TEFF_E_NOMEM   ? "out of memory for the request"
+                 : s->full ? "the silo's messages take more memory than message_bytes_max allows"
+                           : "out of stacks to start the turn");
+    teffi_node_answer(s->act->grains->node, s->request, err, text);
+}
+
+void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)
+{
+    start s = {
+        .act = act, .request = request, .method = method, .due_ms = get_request_due_ms(request)};
+    teff_err err = prepare_request(&s);
+    if (err) {
+        refuse_request(&s, err);
+        return;
+    }
+    teffi_fiber_label(s.fiber, method->name);
+    (void)teffi_fiber_resume(s.fiber);
+}
+
+/* ---- in place ---- */
+
+typedef struct place_frame { /* on the method's stack */
+    teffi_turn turn;
+    teffi_msg request;
+    _Alignas(16) uint8_t bytes[TEFFI_MSG_INLINE];
+} place_frame;
+
+/* The request is copied because the caller may end before the method has read all of it. */
+static void in_place_main(void *arg)
+{
+    teffi_in_place *place = arg;
+    const teff_method *method = place->method;
+    place_frame f __attribute__((uninitialized));
+    teffi_msg_init(&f.request, place->kind, f.bytes);
+    const teff_grain_type *type = place->act->type;
+    if (method->in && !(f.request.body = teffi_rules_copy(type->info, type->sure_bytes, method->in,
+                                                          &f.request.arena, place->in))) {
+        teffi_arena_drop(&f.request.arena);
+        return;
+    }
+    turn_init(&f.turn, place->act, place->fiber, method);
+    f.request.src = f.turn.ctx.node->id;
+    f.turn.request = &f.request;
+    f.turn.on_stack = true;
+    f.turn.place = place;
+    f.turn.ctx.due_ms = place->due_ms;
+    place->turn = &f.turn;
+    run_method(&f.turn, method, place->class);
+}
+
+teffi_turn_end teffi_turn_in_place(teffi_in_place *place)
+{
+    teffi_exec *exec = place->act->grains->node->home.exec;
+    place->turn = NULL;
+    place->fiber = teffi_fiber_new(exec->fibers, in_place_main, place);
+    if (!place->fiber)
+        return TEFFI_TURN_NOT_STARTED;
+    teffi_fiber_label(place->fiber, place->method->name);
+    teffi_activation_used(place->act);
+    teffi_group *outer = teffi_direct_enter(exec, &place->act->group);
+    bool ended = teffi_fiber_resume(place->fiber);
+    teffi_direct_leave(exec, outer);
+    if (!ended)
+        return TEFFI_TURN_WAITS;
+    return place->turn ? TEFFI_TURN_ENDED : TEFFI_TURN_NOT_STARTED;
+}
+
+teffi_msg *teffi_turn_detach(teffi_in_place *place)
+{
+    place->turn->place = NULL;
+    return place->turn->request;
+}
+
+/* ---- the life turn ---- */
+
+typedef struct life {
+    teffi_activation *act;
+    void (*fn)(teff_ctx *ctx, teffi_activation *act);
+    teffi_fiber *fiber;
+} life;
+
+void teffi_turn_life_ends(teffi_turn *turn)
+{
+    teffi_activation *act = turn->act;
+    turn_fini(turn);
+    act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
+}
+
+static void life_main(void *arg)
+{
+    life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
+    teffi_turn turn __attribute__((uninitialized));
+    turn_init(&turn, l.act, l.fiber, NULL);
+    l.fn(&turn.ctx, l.act);
+    teffi_turn_life_ends(&turn);
+}
+
+teff_err teffi_turn_life(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
+{
+    life l = {act, fn, NULL};
+    l.fiber = teffi_fiber_new(act->grains->node->home.exec->fibers, life_main, &l);
+    if (!l.fiber)
+        return TEFF_E_OVERLOADED;
+    act->busy |= TEFFI_BUSY_LIFE;
+    teffi_fiber_label(l.fiber, act->type->info->name);
+    (void)teffi_fiber_resume(l.fiber);
+    return TEFF_OK;
+}

@@ -1,0 +1,76 @@
+/* turn.h - one method of an activation, running on a fiber.
+ * Way:     activation -> [turn] -> the type's invoke -> user code -> response
+ * Threads: on the activation's group. */
+#ifndef TEFFI_ACTIVATION_TURN_H
+#define TEFFI_ACTIVATION_TURN_H
+
+#include "activation/activation.h"
+
+/* teffi_turns_discard - free the turns, requests and state of an activation. For shutdown: no turn
+ * runs any more, and the turns' stacks still exist. */
+void teffi_turns_discard(teffi_activation *act);
+
+/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. Owns
+ * request. Unpacks its body on the worker's own stack. act->running counts the turn. */
+void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
+
+/* A request that runs inside its caller's turn, and its response. Lies on the caller's stack. */
+typedef struct teffi_in_place {
+    teff_ctx *caller;
+    teffi_activation *act; /* its group is claimed */
+    const teff_method *method;
+    teffi_class class;          /* of method */
+    const ProtobufCMessage *in; /* copied to the method's stack */
+    uint32_t kind;              /* TEFFI_MSG_REQUEST or _ONEWAY */
+    uint32_t due_ms;            /* for ctx.due_ms of the callee's turn; 0: no deadline */
+    ProtobufCMessage **out;     /* NULL: no response is wanted */
+    teff_err err;               /* the method's result; its text is in caller */
+    teffi_fiber *fiber;         /* private to turn.c */
+    teffi_turn *turn;           /* private to turn.c; NULL: not started */
+} teffi_in_place;
+
+typedef enum teffi_turn_end {
+    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (rules.h) */
+    TEFFI_TURN_ENDED,
+    TEFFI_TURN_WAITS /* or yielded: call teffi_turn_detach before the group is released */
+} teffi_turn_end;
+
+/* teffi_turn_in_place - as teffi_turn_start, but nested in the turn of place->caller. */
+teffi_turn_end teffi_turn_in_place(teffi_in_place *place);
+
+/* teffi_turn_detach - make a turn in place independent of its caller: it responds by a message.
+ * out:  its request, into which the caller puts the call's slot and generation. */
+teffi_msg *teffi_turn_detach(teffi_in_place *place);
+
+/* teffi_turn_life - run fn on a fiber, as the life turn. TEFFI_BUSY_LIFE is set until fn has ended.
+ * errs: TEFF_E_OVERLOADED: not started, out of stacks. */
+TEFF_MUST_USE teff_err teffi_turn_life(teffi_activation *act,
+                                       void (*fn)(teff_ctx *ctx, teffi_activation *act));
+
+/* teffi_turn_exit - end a request's turn in the middle of its method, with err. The state may be
+ * half changed: see teffi_state_break. */
+void teffi_turn_exit(teffi_turn *turn, teff_err err);
+
+/* teffi_turn_life_ends - end the life turn, also in the middle of its method; on its fiber. */
+void teffi_turn_life_ends(teffi_turn *turn);
+
+/* teffi_turn_resumes - note in act->doing the turn that the item of a wait resumes. */
+void teffi_turn_resumes(teffi_activation *act, teffi_item *item);
+
+/* teffi_turn_grain - fill the teff_grain that generated code gets. */
+static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teffi_activation *act)
+{
+    grain->ctx = ctx;
+    teffi_activation_key(act, &grain->key);
+    grain->state = teffi_activation_state(act);
+    grain->user = act->type->user;
+}
+
+/* teffi_turn_failure - make a valid error with a text of what application code returned.
+ * in:   err, not TEFF_OK. what: the method, "lab.Moody.Fail".
+ * out:  err; TEFF_E_FAILED if err is no error code. ctx's text: that of the method if it set one
+ *       for err, else a text made here, which quotes the last error of ctx. */
+teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                            teff_err err);
+
+#endif

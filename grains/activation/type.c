@@ -1,0 +1,126 @@
+/* type.c - make grain types; find types and methods by id; check requests and responses. */
+#include "activation/type.h"
+
+#include <stdlib.h>
+#include "activation/grains.h"
+#include "call/ctx.h"
+#include "message/codec.h"
+
+static int compare_type_ids(const void *a, const void *b)
+{
+    const teff_grain_type *const *x = a, *const *y = b;
+    return ((*x)->info->id > (*y)->info->id) - ((*x)->info->id < (*y)->info->id);
+}
+
+void teffi_types_sort(teff_grain_type **types, size_t n)
+{
+    qsort(types, n, sizeof *types, compare_type_ids);
+}
+
+static int compare_with_type(const void *id, const void *type)
+{
+    uint32_t x = *(const uint32_t *)id, y = (*(teff_grain_type *const *)type)->info->id;
+    return x == y ? 0 : x < y ? -1 : 1;
+}
+
+const teff_grain_type *teffi_type_find(const teffi_grains *grains, uint32_t id)
+{
+    teff_grain_type **found =
+        bsearch(&id, grains->types, grains->n_types, sizeof *grains->types, compare_with_type);
+    return found ? *found : NULL;
+}
+
+static int compare_with_method(const void *id, const void *method)
+{
+    uint32_t x = *(const uint32_t *)id, y = ((const teff_method *)method)->id;
+    return x == y ? 0 : x < y ? -1 : 1;
+}
+
+const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id)
+{
+    return bsearch(&id, info->methods, info->n_methods, sizeof *info->methods, compare_with_method);
+}
+
+bool teffi_type_has_hook(const teff_grain_type *type, size_t at)
+{
+    void (*hook)(void);
+    if (!at)
+        return true;
+    memcpy(&hook, (const char *)type->methods + at, sizeof hook);
+    return hook != NULL;
+}
+
+bool teffi_type_is_bare(const teff_grain_type *type)
+{
+    return !type->info->state && !teffi_type_has_hook(type, type->info->on_activate_at);
+}
+
+/* Returned if there is no memory for a type: NULL would end the program's list of types. */
+static teff_grain_type no_memory;
+
+teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *methods, void *user)
+{
+    teff_grain_type *type = malloc(sizeof *type);
+    _Atomic uint32_t *slow = calloc(info->n_methods + 1, sizeof *slow);
+    if (!type || !slow) {
+        free(type);
+        free(slow);
+        return &no_memory;
+    }
+    *type = (teff_grain_type){.info = info,
+                              .methods = methods,
+                              .user = user,
+                              .sure_bytes = teffi_rules_sure(info),
+                              .slow = slow};
+    return type;
+}
+
+void teff_grain_type_free(teff_grain_type *type)
+{
+    if (!type || type == &no_memory)
+        return;
+    free(type->slow);
+    free(type);
+}
+
+void teff_grain_type_priority(teff_grain_type *type, int8_t priority)
+{
+    if (type != &no_memory)
+        type->priority = priority;
+}
+
+/* ---- limits of messages ---- */
+
+static teffi_limits get_limits(const teff_type_info *info)
+{
+    return (teffi_limits){
+        .bytes = teffi_message_max(info), .fields = TEFF_FIELDS_MAX, .memory = TEFF_UNPACKED_MAX};
+}
+
+teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                           const ProtobufCMessage *body, const char *what, size_t *packed)
+{
+    const teffi_limits limits = get_limits(info);
+    char text[TEFF_TEXT_MAX];
+    teff_err err = teffi_check(ops->desc, body, &limits, what, packed, text);
+    return err ? teffi_ctx_fail(ctx, err, "the %s", text) : TEFF_OK;
+}
+
+teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                         const ProtobufCMessage *body, const char *what)
+{
+    size_t packed;
+    teff_err err = teffi_rules_check(ctx, info, ops, body, what, &packed);
+    return err ? err : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for the %s", what);
+}
+
+ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
+                                    teff_arena *arena, ProtobufCMessage *copy)
+{
+    const teffi_limits limits = get_limits(info);
+    char text[TEFF_TEXT_MAX];
+    size_t packed;
+    bool bad = arena->bad_text || !copy;
+    arena->bad_text = false;
+    return bad || teffi_check(ops->desc, copy, &limits, "", &packed, text) ? NULL : copy;
+}

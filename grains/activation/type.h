@@ -1,0 +1,108 @@
+/* type.h - the grain types that a silo hosts, and their methods; the limits of their requests and
+ * responses, the same for grains here and on other silos.
+ * Way:     shard, direct, reference (requests), turn (responses) -> [type] -> message/check
+ * Threads: any; a type is immutable after start, but for slow. */
+#ifndef TEFFI_ACTIVATION_TYPE_H
+#define TEFFI_ACTIVATION_TYPE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <teff/generated.h>
+#include "memory/arena.h"
+
+struct teffi_grains;
+
+struct teff_grain_type {
+    const teff_type_info *info;
+    const void *methods;
+    void *user;
+    size_t sure_bytes; /* of teffi_rules_sure() */
+    int8_t priority;
+    /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
+    _Atomic uint32_t *slow;
+};
+
+enum { TEFFI_IDLE_DEFAULT_MS = 15 * 60 * 1000, TEFFI_QUEUE_DEFAULT = 10000 };
+
+/* teffi_type_find - a hosted type by id; NULL: not hosted here. */
+const teff_grain_type *teffi_type_find(const struct teffi_grains *grains, uint32_t id);
+
+/* teffi_types_sort - sort by id, for teffi_type_find. */
+void teffi_types_sort(teff_grain_type **types, size_t n);
+
+/* teffi_method_find - by id; NULL: no such method. */
+const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
+
+/* teffi_type_has_hook - is the function pointer at byte offset at of the methods set? True for
+ * offset 0, by which generated code says that it does not know. */
+bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
+
+/* teffi_type_is_bare - has it neither state nor on_activate? Then its activations are VALID as soon
+ * as they are registered. */
+bool teffi_type_is_bare(const teff_grain_type *type);
+
+/* teffi_queue_max - how many requests may wait at one activation. */
+static inline uint32_t teffi_queue_max(const teff_type_info *info)
+{
+    return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
+}
+
+/* teffi_idle_ms - an activation that got no request for this long is deactivated. */
+static inline uint32_t teffi_idle_ms(const teff_type_info *info)
+{
+    return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
+}
+
+/* ---- limits of messages ---- */
+
+/* A packed value has at most 4 times its size in memory: an int32 of -1 has 4 bytes in memory, and
+ * packed 10 and a tag of 5. A value has at least 4 bytes, which bounds the number of fields. */
+enum { TEFFI_PACKED_PER_BYTE = 4 };
+
+_Static_assert(TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE <= TEFF_UNPACKED_MAX &&
+                   TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE / 4 <= TEFF_FIELDS_MAX,
+               "a copy whose packed size is surely within the limit is within the others");
+
+/* teffi_message_max - bytes of a packed request or response. */
+static inline size_t teffi_message_max(const teff_type_info *info)
+{
+    return info->max_message_bytes ? info->max_message_bytes : TEFF_MESSAGE_MAX;
+}
+
+/* teffi_rules_check - check a message by message/check.h.
+ * in:   body, of type ops. what: "request" or "response", for the error text.
+ * out:  *packed, its packed size. On an error ctx has a text with size and limit.
+ * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
+TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info,
+                                         const teff_message_ops *ops, const ProtobufCMessage *body,
+                                         const char *what, size_t *packed);
+
+/* teffi_rules_why - the error for which teffi_rules_copy returned NULL, with a text in ctx.
+ * errs: as teffi_rules_check; TEFF_E_NOMEM. */
+teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                         const ProtobufCMessage *body, const char *what);
+
+/* teffi_rules_doubt - the slow path of teffi_rules_copy: the copy is large, failed (NULL), or has a
+ * text that is not UTF-8. out: copy, or NULL if it breaks a limit. */
+ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
+                                    teff_arena *arena, ProtobufCMessage *copy);
+
+/* teffi_rules_sure - the size in memory up to which a copy needs no check against the limits. */
+static inline size_t teffi_rules_sure(const teff_type_info *info)
+{
+    return teffi_message_max(info) / TEFFI_PACKED_PER_BYTE;
+}
+
+/* teffi_rules_copy - copy src into arena and check its limits.
+ * in:   sure, from teffi_rules_sure. out: NULL: no memory or over a limit, see teffi_rules_why. */
+static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, size_t sure,
+                                                 const teff_message_ops *ops, teff_arena *arena,
+                                                 const ProtobufCMessage *src)
+{
+    size_t before = arena->used_bytes;
+    ProtobufCMessage *copy = ops->copy(arena, src);
+    bool small = arena->used_bytes - before <= sure;
+    return copy && small && !arena->bad_text ? copy : teffi_rules_doubt(info, ops, arena, copy);
+}
+
+#endif

@@ -1,0 +1,194 @@
+/* client.c - find the owner of a partition, send it the request, retry after view changes. */
+#include "directory/client.h"
+
+#include "cluster/membership.h"
+#include "directory/partition.h"
+#include "node/ask.h"
+#include "node/deliver.h"
+
+enum { ASK_TIMEOUT_MS = 5000, ASK_DEADLINE_MS = 25000 };
+
+typedef struct ask {
+    uint32_t method;
+    const teffi_ident *ident;
+    teffi_pid pid;
+    teffi_pid holder;    /* out */
+    teffi_node_id owner; /* out: the silo that was asked */
+    uint64_t view;       /* out: version of the view that named the owner */
+    bool none_active;    /* out: this silo is leaving, and no silo of that view is ACTIVE */
+    const _Atomic uint64_t *until_ns; /* a look-up's latest deadline; NULL: none */
+} ask;
+
+/* If a joining request raises the deadline just after this, look_up() asks again. */
+static bool ask_is_late(const ask *a, uint64_t now_ns)
+{
+    return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);
+}
+
+static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
+{
+    uint64_t until_ns =
+        a->until_ns ? atomic_load_explicit(a->until_ns, memory_order_relaxed) : UINT64_MAX;
+    uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / 1000000u + 1 : 1;
+    return left_ms < ASK_TIMEOUT_MS ? (uint32_t)left_ms : ASK_TIMEOUT_MS;
+}
+
+static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const teffi_ident *ident,
+                         teffi_pid pid, uint64_t version, uint32_t timeout,
+                         const Teff__Cluster__DirectoryAnswer **response)
+{
+    Teff__Cluster__DirectoryAsk msg = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
+    teffi_packed_pid packed;
+    ProtobufCMessage *body = NULL;
+    teffi_pid_pack(&packed, pid);
+    msg.view = version;
+    msg.type = ident->type;
+    msg.key.data = (uint8_t *)(uintptr_t)ident->key;
+    msg.key.len = ident->key_len;
+    msg.pid = &packed.pid;
+    teff_err err = teffi_ctx_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout,
+                                 &teff__cluster__directory_answer__descriptor, &body);
+    *response = (const Teff__Cluster__DirectoryAnswer *)body;
+    return err;
+}
+
+static teff_err ask_remote(teff_ctx *ctx, const teffi_view *view, ask *a)
+{
+    const Teff__Cluster__DirectoryAnswer *response;
+    teff_err err = send_ask(ctx, a->owner, a->method, a->ident, a->pid, view->version,
+                            get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
+    if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
+        return err;
+    if (err) { /* the owner may have died */
+        teffi_membership_look(ctx->node->membership);
+        return TEFF_E_UNAVAILABLE;
+    }
+    if (response->result == TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__REFRESH) {
+        (void)!teffi_membership_refresh(ctx, response->view);
+        return TEFF_E_UNAVAILABLE;
+    }
+    if (response->result != TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__HELD || !response->pid ||
+        !response->pid->node)
+        return TEFF_E_NOT_FOUND;
+    a->holder = teffi_pid_unpack(response->pid);
+    return TEFF_OK;
+}
+
+/* One try. errs: TEFF_E_UNAVAILABLE: try again after a change. */
+static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
+{
+    teffi_node *node = ctx->node;
+    bool joined =
+        node->membership->joined; /* read first: the view is that of the join or a later one */
+    const teffi_view *view = teffi_view_get(node);
+    teff_err err = TEFF_E_UNAVAILABLE;
+    a->view = view ? view->version : 0;
+    a->owner = view ? teffi_view_owner(view, teffi_partition(a->ident->hash)) : (teffi_node_id){0};
+    a->none_active = joined && teffi_node_none(a->owner);
+    if (teffi_node_is(a->owner, node->id))
+        err = teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
+    else if (!teffi_node_none(a->owner))
+        err = ask_remote(ctx, view, a);
+    else if (a->method == TEFFI_METHOD_UNREGISTER) /* the last silo leaves: no entries are left */
+        err = TEFF_E_NOT_FOUND;
+    teffi_view_unref(view);
+    return err;
+}
+
+static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
+{
+    uint64_t deadline = teffi_now(ctx->node->platform) + ASK_DEADLINE_MS * 1000000ull;
+    for (unsigned tries = 0;; tries++) {
+        uint64_t seen = ctx->node->membership->follow.changes.count;
+        teff_err err = ask_owner_once(ctx, a);
+        uint64_t now_ns = teffi_now(ctx->node->platform);
+        if (err != TEFF_E_UNAVAILABLE)
+            return err;
+        if (ask_is_late(a, now_ns))
+            return TEFF_E_TIMEOUT;
+        if (ctx->node->grains->closed)
+            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing");
+        if (a->none_active)
+            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
+                                  "the silo leaves and no other is active; the call did not run");
+        if (now_ns >= deadline || ctx->node->membership->ousted)
+            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
+                                  "the directory's owner for this grain cannot be reached");
+        teffi_membership_wait(ctx, seen, tries);
+    }
+}
+
+/* Compares versions, not owners: an owner that lost the partition and got it back has no entry. */
+static bool view_is_current(teffi_node *node, uint64_t version)
+{
+    const teffi_view *view = teffi_view_get(node);
+    bool same = view->version == version;
+    teffi_view_unref(view);
+    return same;
+}
+
+/* Order: set registered, which recovery reads, then compare the view. So either the recovery of a
+ * new owner lists the activation, or view_is_current() sees the view that made it owner. */
+teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pid *holder)
+{
+    teffi_ident ident = teffi_activation_ident(act);
+    ask a = {.method = TEFFI_METHOD_REGISTER, .ident = &ident, .pid = teffi_activation_pid(act)};
+    do {
+        (void)teffi_partition_set_registered(act, false);
+        teff_err err = ask_owner_until(ctx, &a);
+        if (err)
+            return err;
+        *holder = a.holder;
+        if (!teffi_pid_is(a.holder, a.pid))
+            return TEFF_E_EXISTS;
+        (void)teffi_partition_set_registered(act, true);
+    } while (!view_is_current(ctx->node, a.view));
+    return TEFF_OK;
+}
+
+teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
+                                const _Atomic uint64_t *until_ns, teffi_pid *holder)
+{
+    ask a = {.method = TEFFI_METHOD_LOOKUP, .ident = ident, .until_ns = until_ns};
+    teff_err err = ask_owner_until(ctx, &a);
+    *holder = a.holder;
+    return err;
+}
+
+teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid)
+{
+    ask a = {.method = TEFFI_METHOD_UNREGISTER, .ident = ident, .pid = pid};
+    teff_err err = ask_owner_until(ctx, &a);
+    return err == TEFF_E_NOT_FOUND ? TEFF_OK : err;
+}
+
+teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid,
+                                    uint64_t version, uint32_t timeout)
+{
+    const Teff__Cluster__DirectoryAnswer *response;
+    return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout,
+                    &response);
+}
+
+void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to)
+{
+    if (teffi_node_is(to, grains->node->id) || (to.silo & TEFFI_CLIENT_BIT))
+        return;
+    Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
+    teffi_packed_pid packed;
+    teffi_pid_pack(&packed, (teffi_pid){.node = grains->node->id});
+    moved.type = ident->type;
+    moved.key.data = (uint8_t *)(uintptr_t)ident->key;
+    moved.key.len = ident->key_len;
+    moved.pid = &packed.pid;
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    if (!msg)
+        return;
+    msg->src = grains->node->id;
+    msg->to = (teffi_pid){.node = to, .slot = TEFFI_SLOT_DIRECTORY};
+    msg->method_id = TEFFI_METHOD_MOVED;
+    msg->body = &moved.base;
+    msg->borrows = true;
+    if (teffi_node_send(grains->node, to, msg))
+        teffi_msg_free(msg);
+}

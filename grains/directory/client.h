@@ -1,0 +1,67 @@
+/* client.h - register, look up and unregister a grain at its partition's owner, here or elsewhere.
+ * Way:     life, locate, recover -> [client] -> partition here, or the owner's server
+ * Threads: in a turn or task; suspends it. */
+#ifndef TEFFI_DIRECTORY_CLIENT_H
+#define TEFFI_DIRECTORY_CLIENT_H
+
+#include "activation/activation.h"
+#include "cluster.pb-c.h"
+
+/* teffi_directory_register - register act as the grain's activation.
+ * out:  TEFF_OK: *holder is act, and later owners of the partition will know it;
+ *       TEFF_E_EXISTS: *holder is another activation.
+ * errs: TEFF_E_UNAVAILABLE, TEFF_E_OVERLOADED. */
+TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act,
+                                                teffi_pid *holder);
+
+/* teffi_directory_lookup - which activation holds the grain?
+ * in:   until_ns, the deadline (monotonic clock), which other threads may raise meanwhile.
+ * out:  *holder; TEFF_E_NOT_FOUND: none. errs: as above; TEFF_E_TIMEOUT: the deadline has
+ *       passed. */
+TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
+                                              const _Atomic uint64_t *until_ns, teffi_pid *holder);
+
+/* teffi_directory_unregister - pid no longer holds the grain. Else does nothing. */
+TEFF_MUST_USE teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident,
+                                                  teffi_pid pid);
+
+/* teffi_directory_deactivate - ask pid's silo to end pid, which lost the grain. */
+TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident,
+                                                  teffi_pid pid, uint64_t version,
+                                                  uint32_t timeout_ms);
+
+/* teffi_directory_tell_moved - tell silo to that the grain is not here, so that it drops the cached
+ * location. One-way. runs: any thread. */
+void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
+
+/* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */
+
+typedef struct teffi_packed_pid {
+    Teff__Cluster__Pid pid; /* points to node */
+    Teff__Cluster__Node node;
+} teffi_packed_pid;
+
+static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
+{
+    teff__cluster__node__init(&packed->node);
+    teff__cluster__pid__init(&packed->pid);
+    packed->node.silo = pid.node.silo;
+    packed->node.incarnation = pid.node.incarnation;
+    packed->pid.node = &packed->node;
+    packed->pid.slot = pid.slot;
+    packed->pid.generation = pid.generation;
+}
+
+/* teffi_pid_unpack - in: from may be NULL. out: zero if from has no PID. */
+static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
+{
+    teffi_pid pid = {0};
+    if (!from || !from->node)
+        return pid;
+    pid.node = (teffi_node_id){from->node->silo, from->node->incarnation};
+    pid.slot = from->slot;
+    pid.generation = from->generation;
+    return pid;
+}
+
+#endif

@@ -1,0 +1,123 @@
+/* location_cache.c - lines of 8 entries, the newest first; a table of silos by number.
+ * Threads: any; if puts and drops race in a line, an entry may be lost or be there twice. */
+#include "directory/location_cache.h"
+
+#include <stdlib.h>
+
+enum { LINE_BYTES = TEFFI_LOCATION_WAYS * sizeof(uint64_t) };
+
+void teffi_locations_init(teffi_location_cache *cache)
+{
+    cache->memory = calloc(TEFFI_LOCATION_LINES + 1, LINE_BYTES); /* untouched pages cost nothing */
+    if (cache->memory)
+        cache->words =
+            (void *)(((uintptr_t)cache->memory + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
+    atomic_init(&cache->n_silos, 1); /* number 0: no silo */
+}
+
+void teffi_locations_fini(teffi_location_cache *cache)
+{
+    free(cache->memory);
+    cache->memory = NULL;
+    cache->words = NULL;
+}
+
+/* relaxed, everywhere here: for the reason given in teffi_location_get() */
+static uint64_t load_entry(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static void store_entry(_Atomic uint64_t *word, uint64_t value)
+{
+    atomic_store_explicit(word, value, memory_order_relaxed);
+}
+
+/* ---- numbers of silos ---- */
+
+/* out: 0: the silo has no number. */
+static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
+{
+    uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
+    for (uint32_t i = 1; i < n; i++)
+        if (load_entry(&cache->silos[i]) == silo)
+            return i;
+    return 0;
+}
+
+static void add_number(teffi_location_cache *cache, uint64_t silo)
+{
+    uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed), i = 1;
+    while (i < n && load_entry(&cache->silos[i]))
+        i++;
+    if (i == TEFFI_LOCATION_SILOS)
+        return;
+    store_entry(&cache->silos[i], silo);
+    if (i == n)
+        atomic_store_explicit(&cache->n_silos, n + 1, memory_order_relaxed);
+}
+
+/* Drop a silo's entries, so that the next silo with this number does not inherit them. An entry
+ * that is put at the same time may stay. */
+static void drop_number(teffi_location_cache *cache, uint32_t number)
+{
+    for (size_t i = 0; cache->words && i < (size_t)TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS; i++)
+        if ((uint16_t)load_entry(&cache->words[i]) == number)
+            store_entry(&cache->words[i], 0);
+}
+
+void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self)
+{
+    uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
+    for (uint32_t i = 1; i < n; i++) {
+        uint64_t silo = load_entry(&cache->silos[i]);
+        if (!silo || teffi_view_find(view, teffi_node_of_word(silo)))
+            continue;
+        store_entry(&cache->silos[i], 0);
+        drop_number(cache, i);
+    }
+    for (size_t i = 0; i < view->n_members; i++) {
+        teffi_node_id node = view->members[i].node;
+        if (!teffi_node_is(node, self) && !find_number(cache, teffi_node_word(node)))
+            add_number(cache, teffi_node_word(node));
+    }
+}
+
+/* ---- entries ---- */
+
+/* out: the place that the new entry frees: of the grain's older entry, else an empty one, else of
+ * the oldest. Entries before it move down by one. */
+static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
+{
+    unsigned empty = TEFFI_LOCATION_WAYS - 1;
+    for (unsigned i = TEFFI_LOCATION_WAYS; i-- > 0;) {
+        uint64_t word = load_entry(&line[i]);
+        if ((uint16_t)word == 0)
+            empty = i;
+        else if (teffi_location_tag(word) == teffi_location_tag(hash))
+            return i;
+    }
+    return empty;
+}
+
+void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
+{
+    uint32_t number = find_number(cache, teffi_node_word(silo));
+    if (!cache->words || !number)
+        return;
+    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    for (unsigned i = find_cache_place(line, hash); i > 0; i--)
+        store_entry(&line[i], load_entry(&line[i - 1]));
+    store_entry(&line[0], teffi_location_tag(hash) | number);
+}
+
+void teffi_location_drop(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
+{
+    uint32_t number = find_number(cache, teffi_node_word(silo));
+    if (!cache->words || !number)
+        return;
+    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    for (unsigned i = 0; i < TEFFI_LOCATION_WAYS; i++)
+        if (load_entry(&line[i]) == (teffi_location_tag(hash) | number))
+            store_entry(&line[i], 0);
+}

@@ -1,0 +1,71 @@
+/* location_cache.h - to which other silo was the last request for a grain sent? A hint: a wrong one
+ * costs a hop and is dropped.
+ * Way:     route, directory (MOVED) -> [location_cache] -> the silo to send to
+ * Threads: any, without a lock: an entry is one word. teffi_locations_view: one thread at a time.
+ *
+ *     63             16 15        0
+ *     |  48 bits of hash | silo's   |   13 other bits of the hash select a line of 8 entries,
+ *     |                  | number   |   the newest first; number 0: empty */
+#ifndef TEFFI_DIRECTORY_LOCATION_CACHE_H
+#define TEFFI_DIRECTORY_LOCATION_CACHE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "cluster/view.h"
+
+enum { TEFFI_LOCATION_LINES = 1 << 13, TEFFI_LOCATION_WAYS = 8, TEFFI_LOCATION_SILOS = 1024 };
+
+typedef struct teffi_location_cache {
+    _Atomic uint64_t *words; /* lines, aligned, in memory; NULL: no memory, an empty cache */
+    void *memory;
+    /* teffi_node_word by number, of silos in the view; 0: none. Further silos are not cached. */
+    _Atomic uint64_t silos[TEFFI_LOCATION_SILOS];
+    _Atomic uint32_t n_silos; /* numbers from here on were never used */
+} teffi_location_cache;
+
+void teffi_locations_init(teffi_location_cache *cache);
+void teffi_locations_fini(teffi_location_cache *cache);
+
+/* teffi_locations_view - give numbers to the view's members but self; drop the entries of silos
+ * that left the view. */
+void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self);
+
+static inline uint64_t teffi_location_tag(uint64_t hash)
+{
+    return hash >> 16 << 16;
+}
+
+static inline _Atomic uint64_t *teffi_location_line(const teffi_location_cache *cache,
+                                                    uint64_t hash)
+{
+    return cache->words + hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
+}
+
+/* teffi_location_get - out: the cached silo, a member of the view; zero: not cached. */
+static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache, uint64_t hash)
+{
+    if (!cache->words)
+        return (teffi_node_id){0};
+    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    for (unsigned i = 0; i < TEFFI_LOCATION_WAYS; i++) {
+        /* relaxed, here and in the .c file: no other data depends on these words, and a stale or
+         * mixed value is only a wrong hint */
+        uint64_t word = atomic_load_explicit(&line[i], memory_order_relaxed);
+        if (teffi_location_tag(word) != teffi_location_tag(hash) ||
+            word == teffi_location_tag(word))
+            continue;
+        uint64_t silo =
+            atomic_load_explicit(&cache->silos[word % TEFFI_LOCATION_SILOS], memory_order_relaxed);
+        return teffi_node_of_word(silo);
+    }
+    return (teffi_node_id){0};
+}
+
+/* teffi_location_put - cache the silo of a grain, by its hash. Ignored if it is not in the view. */
+void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
+
+/* teffi_location_drop - drop the entry of a grain if it names silo. */
+void teffi_location_drop(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
+
+#endif

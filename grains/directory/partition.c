@@ -1,0 +1,355 @@
+/* partition.c - the registrations of the partitions that this silo owns, and their recovery. */
+#include "directory/partition.h"
+
+#include <stdlib.h>
+#include "cluster/membership.h"
+#include "directory/placement.h"
+#include "node/deliver.h"
+
+typedef struct entry { /* in teffi_shard.entries: a grain held by another silo */
+    teffi_tnode node;
+    teffi_pid pid;
+    uint32_t type, key_len;
+    uint8_t key[];
+} entry;
+
+/* ---- entries ---- */
+
+static void drop_entries(teffi_shard *shard)
+{
+    size_t at = 0;
+    teffi_tnode *next = NULL, *node;
+    while ((node = teffi_table_each(&shard->entries, &at, &next))) {
+        teffi_table_del(&shard->entries, node);
+        free(teffi_container(node, entry, node));
+    }
+    teffi_table_fini(&shard->entries);
+}
+
+static entry *find_holder_entry(teffi_shard *shard, const teffi_ident *ident)
+{
+    teffi_tnode *node = teffi_table_first(&shard->entries, ident->hash);
+    for (; node; node = teffi_table_next(node)) {
+        entry *e = teffi_container(node, entry, node);
+        if (e->type == ident->type && e->key_len == ident->key_len &&
+            memcmp(e->key, ident->key, e->key_len) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_pid pid)
+{
+    entry *e = malloc(sizeof *e + ident->key_len);
+    if (!e)
+        return NULL;
+    e->pid = pid;
+    e->type = ident->type;
+    e->key_len = ident->key_len;
+    memcpy(e->key, ident->key, ident->key_len);
+    if (!teffi_table_add(&shard->entries, &e->node, ident->hash)) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+/* out: the grain's valid entry. Removes one whose silo left the view, or that pid unregisters. */
+static entry *find_valid_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
+                               const teffi_ident *ident, teffi_pid pid)
+{
+    entry *e = find_holder_entry(shard, ident);
+    if (!e || (method == TEFFI_METHOD_UNREGISTER ? !teffi_pid_is(e->pid, pid)
+                                                 : teffi_view_now_has(grains->node, e->pid.node)))
+        return e;
+    teffi_table_del(&shard->entries, &e->node);
+    free(e);
+    return NULL;
+}
+
+/* out: this silo's activation of the grain, if it is registered. */
+static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_activation *act = teffi_shard_find_locked(grains, ident);
+    return act && act->registered ? act : NULL;
+}
+
+static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
+                             const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
+{
+    entry *e = find_valid_entry(grains, shard, method, ident, pid);
+    teffi_activation *act =
+        e || method == TEFFI_METHOD_LOOKUP ? NULL : teffi_shard_find_pid(grains, ident, pid);
+    if (act)
+        act->registered = method == TEFFI_METHOD_REGISTER;
+    act = e ? NULL : find_registered(grains, ident);
+    if (act) {
+        *holder = teffi_activation_pid(act);
+        return TEFF_OK;
+    }
+    /* An activation of this silo needs no entry: it is in the index, with registered set. */
+    if (!e && method == TEFFI_METHOD_REGISTER && !teffi_node_is(pid.node, grains->node->id)) {
+        e = insert_entry(shard, ident, pid);
+        if (!e)
+            return TEFF_E_NOMEM;
+    }
+    if (!e)
+        return TEFF_E_NOT_FOUND;
+    *holder = e->pid;
+    return TEFF_OK;
+}
+
+/* ---- parked requests ---- */
+
+static size_t get_parked_size(const teffi_msg *msg)
+{
+    return sizeof *msg + TEFFI_MSG_INLINE + msg->raw_len + msg->key_len;
+}
+
+/* relaxed: these limits need no order */
+bool teffi_parked_add(teffi_shards *shards, const teffi_msg *msg)
+{
+    size_t bytes = get_parked_size(msg);
+    uint32_t n = atomic_fetch_add_explicit(&shards->parked, 1, memory_order_relaxed);
+    size_t sum = atomic_fetch_add_explicit(&shards->parked_bytes, bytes, memory_order_relaxed);
+    if (n < TEFFI_PARKED_MAX && sum + bytes <= TEFFI_PARKED_BYTES_MAX)
+        return true;
+    teffi_parked_remove(shards, msg);
+    return false;
+}
+
+void teffi_parked_remove(teffi_shards *shards, const teffi_msg *msg)
+{
+    atomic_fetch_sub_explicit(&shards->parked, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&shards->parked_bytes, get_parked_size(msg), memory_order_relaxed);
+}
+
+void teffi_parked_refuse(teffi_node *node, teffi_msg *msg)
+{
+    teffi_node_answer(node, msg, TEFF_E_OVERLOADED,
+                      "too many requests wait for the silo's part of the directory");
+}
+
+static teff_err park_request(teffi_shards *shards, teffi_shard *shard, teffi_msg *msg)
+{
+    if (!teffi_parked_add(shards, msg))
+        return TEFF_E_OVERLOADED;
+    teffi_queue_push(&shard->parked, &msg->link);
+    return TEFF_E_CLOSED;
+}
+
+static void deliver_parked(teffi_grains *grains, teffi_queue *parked)
+{
+    teffi_qnode *n;
+    while ((n = teffi_queue_pop(parked))) {
+        teffi_msg *msg = teffi_container(n, teffi_msg, link);
+        teffi_parked_remove(grains->shards, msg);
+        teffi_node_deliver(grains->node, msg);
+    }
+}
+
+void teffi_partitions_fini(teffi_shards *shards)
+{
+    teffi_qnode *n;
+    for (int i = 0; i < TEFFI_PARTITIONS; i++) {
+        drop_entries(&shards->at[i]);
+        while ((n = teffi_queue_pop(&shards->at[i].parked)))
+            teffi_msg_free(teffi_container(n, teffi_msg, link));
+    }
+}
+
+/* ---- registrations ---- */
+
+teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method, const teffi_ident *ident,
+                               teffi_pid pid, teffi_pid *holder, teffi_msg *msg)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    teff_err err = TEFF_E_UNAVAILABLE;
+    pthread_mutex_lock(&shard->lock);
+    if (shard->phase == TEFFI_SERVING)
+        err = apply_locked(grains, shard, method, ident, pid, holder);
+    else if (shard->phase == TEFFI_LOCKED && msg)
+        err = park_request(grains->shards, shard, msg);
+    pthread_mutex_unlock(&shard->lock);
+    return err;
+}
+
+bool teffi_partition_set_registered(teffi_activation *act, bool registered)
+{
+    teffi_shard *shard = teffi_shard_of(act->grains, teffi_activation_ident(act).hash);
+    pthread_mutex_lock(&shard->lock);
+    bool before = act->registered;
+    act->registered = registered;
+    pthread_mutex_unlock(&shard->lock);
+    return before;
+}
+
+/* ---- making a registered activation ---- */
+
+/* May a registered activation be made here? Valid while the shard's lock is held. */
+static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    return shard->phase == TEFFI_SERVING &&
+           !find_valid_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
+}
+
+static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
+                                      teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
+{
+    *act = teffi_shard_find_locked(grains, ident);
+    if (*act)
+        return TEFF_OK;
+    if (!grain_is_free(grains, ident))
+        return TEFF_E_UNAVAILABLE;
+    *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+    if (!teffi_node_is(*placed, grains->node->id))
+        return TEFF_E_NOT_FOUND;
+    msg->flags |= TEFFI_MSG_PLACED;
+    return teffi_shard_create(grains, ident, true, NULL, act);
+}
+
+teff_err teffi_partition_begin(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                               teffi_node_id *placed)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    teffi_activation *act;
+    uint32_t deep = 0;
+    pthread_mutex_lock(&shard->lock);
+    teff_err err = find_or_create_locked(grains, ident, msg, placed, &act);
+    if (!err)
+        err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
+    pthread_mutex_unlock(&shard->lock);
+    if (deep)
+        teffi_warn_long_queue(&act->group, deep);
+    return err;
+}
+
+teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_ident *ident)
+{
+    const teff_grain_type *type = teffi_type_find(grains, ident->type);
+    teffi_activation *act = NULL;
+    bool claimed = false;
+    if (!type || !teffi_type_is_bare(type))
+        return NULL;
+    pthread_mutex_t *lock = &teffi_shard_of(grains, ident->hash)->lock;
+    pthread_mutex_lock(lock);
+    if (!teffi_shard_find_locked(grains, ident) && grain_is_free(grains, ident) &&
+        teffi_node_is(teffi_place(grains, ident, type->info->placement), grains->node->id) &&
+        teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
+        act = NULL;
+    pthread_mutex_unlock(lock);
+    return claimed ? act : NULL;
+}
+
+/* ---- phases ---- */
+
+/* An owner that missed a view with another owner keeps its entries: that owner never served, since
+ * this silo did not respond in that view. out: true: the partition is LOCKED. */
+static bool change_phase(teffi_grains *grains, teffi_shard *shard, bool mine, uint64_t version)
+{
+    teffi_queue parked = {0};
+    pthread_mutex_lock(&shard->lock);
+    if (mine && shard->phase == TEFFI_NOT_MINE) {
+        shard->phase = TEFFI_LOCKED;
+        shard->since = version;
+    }
+    if (!mine && shard->phase != TEFFI_NOT_MINE) {
+        shard->phase = TEFFI_NOT_MINE;
+        drop_entries(shard);
+        teffi_queue_move(&parked, &shard->parked);
+    }
+    bool locked = shard->phase == TEFFI_LOCKED;
+    pthread_mutex_unlock(&shard->lock);
+    deliver_parked(grains, &parked);
+    return locked;
+}
+
+bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
+{
+    teffi_shards *shards = grains->shards;
+    bool locked = false;
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
+        locked |= change_phase(grains, &shards->at[i], mine, now->version);
+    }
+    /* release: pairs with wait_if_behind() in server.c, which reads the phases after the version */
+    atomic_store_explicit(&shards->version, now->version, memory_order_release);
+    return locked;
+}
+
+/* ---- recovery ---- */
+
+bool teffi_partitions_locked(teffi_grains *grains, uint8_t *set)
+{
+    bool any = false;
+    if (set)
+        memset(set, 0, TEFFI_PARTITION_SET_BYTES);
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        teffi_shard *shard = &grains->shards->at[i];
+        pthread_mutex_lock(&shard->lock);
+        bool locked = shard->phase == TEFFI_LOCKED;
+        if (locked && set) {
+            drop_entries(shard);
+            set[i / 8] |= (uint8_t)(1u << i % 8);
+        }
+        pthread_mutex_unlock(&shard->lock);
+        any |= locked;
+    }
+    return any;
+}
+
+/* Any fixed order will do, if every silo that compares the same two gets the same result. */
+static bool pid_is_lower(teffi_pid a, teffi_pid b)
+{
+    uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
+    if (x != y)
+        return x < y;
+    return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
+}
+
+/* If there are both, the entry is the holder; this silo's own activation stays in the index. */
+static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
+                             teffi_pid pid, teffi_pid *loser)
+{
+    entry *e = find_holder_entry(shard, ident);
+    teffi_activation *act = e ? NULL : find_registered(grains, ident);
+    teffi_pid holder = e ? e->pid : act ? teffi_activation_pid(act) : pid;
+    bool won = !pid_is_lower(holder, pid);
+    *loser = won ? holder : pid;
+    if (won && e)
+        e->pid = pid;
+    else if (won && !insert_entry(shard, ident, pid))
+        return TEFF_E_NOMEM;
+    return teffi_pid_is(holder, pid) ? TEFF_OK : TEFF_E_EXISTS;
+}
+
+teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid,
+                               uint64_t version, teffi_pid *loser)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    teff_err err = TEFF_E_CLOSED;
+    pthread_mutex_lock(&shard->lock);
+    if (shard->phase == TEFFI_LOCKED && shard->since <= version)
+        err = merge_locked(grains, shard, ident, pid, loser);
+    pthread_mutex_unlock(&shard->lock);
+    return err;
+}
+
+void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t version)
+{
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        teffi_shard *shard = &grains->shards->at[i];
+        teffi_queue parked = {0};
+        if (!teffi_set_has_partition(set, i))
+            continue;
+        pthread_mutex_lock(&shard->lock);
+        if (shard->phase == TEFFI_LOCKED && shard->since <= version) {
+            shard->phase = TEFFI_SERVING;
+            teffi_queue_move(&parked, &shard->parked);
+        }
+        pthread_mutex_unlock(&shard->lock);
+        deliver_parked(grains, &parked);
+    }
+    teffi_membership_changed(grains->node->membership);
+}

@@ -1,0 +1,252 @@
+/* recover.c - ask all silos in rounds, and respond to other silos that recover. */
+#include "directory/server.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "call/task.h"
+#include "cluster.pb-c.h"
+#include "cluster/membership.h"
+#include "directory/client.h"
+#include "node/ask.h"
+#include "node/deliver.h"
+
+enum {
+    RECOVER_TIMEOUT_MS = 10000,
+    TRIES_BEFORE = 2, /* added for teffi_membership_wait(): the first pause is 8 ms at most */
+    RESPONSE_BYTES = 256 * 1024,
+    RESPONSE_ENTRIES = 4000
+};
+
+typedef struct recovery {
+    const teffi_view *view;
+    uint8_t set[TEFFI_PARTITION_SET_BYTES];
+    bool outdated;   /* there is a newer view to recover for */
+    unsigned losers; /* activations ended because another one holds their grain */
+    unsigned failed; /* consecutive failed rounds */
+} recovery;
+
+/* ---- asking ---- */
+
+static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
+                               const Teff__Cluster__Recovered *response)
+{
+    teffi_grains *grains = ctx->node->grains;
+    teff_err err = TEFF_OK;
+    teffi_pid loser;
+    for (size_t i = 0; i < response->n_entries && !err; i++) {
+        const Teff__Cluster__Recovered__Entry *e = response->entries[i];
+        teffi_ident ident =
+            teffi_ident_of(&grains->secret, e->type, e->key.data, (uint32_t)e->key.len);
+        err = teffi_partition_merge(grains, &ident, (teffi_pid){from, e->slot, e->generation},
+                                    r->view->version, &loser);
+        r->outdated = err == TEFF_E_CLOSED;
+        if (err == TEFF_E_EXISTS) {
+            r->losers++;
+            err = teffi_directory_deactivate(ctx, &ident, loser, r->view->version,
+                                             RECOVER_TIMEOUT_MS);
+        } else if (err)
+            teffi_ctx_fail(ctx, err, "an entry could not be merged: %s", teff_err_name(err));
+    }
+    return err;
+}
+
+/* The responding silo has another view than the one asked for: adopt it if it is newer. */
+static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
+{
+    if (view <= r->view->version)
+        return teffi_ctx_fail(ctx, TEFF_E_MALFORMED, "a response for view %llu",
+                              (unsigned long long)view);
+    teff_err err = teffi_membership_refresh(ctx, view);
+    r->outdated = !err;
+    return err ? err : TEFF_E_UNAVAILABLE;
+}
+
+/* out: ask->cursor, for the next request; 0: this was the last part. */
+static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
+                             Teff__Cluster__Recover *ask)
+{
+    ProtobufCMessage *body;
+    teff_err err = teffi_ctx_rpc(ctx, from, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_RECOVER, &ask->base,
+                                 RECOVER_TIMEOUT_MS, &teff__cluster__recovered__descriptor, &body);
+    if (err)
+        return err;
+    const Teff__Cluster__Recovered *response = (const Teff__Cluster__Recovered *)body;
+    if (response->view != ask->view)
+        return follow_view(ctx, r, response->view);
+    ask->cursor = response->cursor;
+    return merge_response(ctx, r, from, response);
+}
+
+/* Frees each response before the next request: all together could exceed message_bytes_max. */
+static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
+{
+    Teff__Cluster__Recover ask = TEFF__CLUSTER__RECOVER__INIT;
+    teff_err err;
+    ask.view = r->view->version;
+    ask.partitions.data = (uint8_t *)(uintptr_t)r->set;
+    ask.partitions.len = sizeof r->set;
+    do {
+        teff_mark here = teff_ctx_mark(ctx);
+        err = recover_part(ctx, r, from, &ask);
+        teff_ctx_forget(ctx, here);
+    } while (!err && ask.cursor);
+    return err;
+}
+
+static teff_err recover_all(teff_ctx *ctx, recovery *r)
+{
+    teff_err err = TEFF_OK;
+    for (size_t i = 0; i < r->view->n_members && !err; i++) {
+        teffi_node_id member = r->view->members[i].node;
+        if (!teffi_node_is(member, ctx->node->id))
+            err = recover_from(ctx, r, member);
+    }
+    return err; /* this silo's own activations are in its index */
+}
+
+/* Is there a newer view? A silo that left is not asked again for that one. */
+static bool view_is_outdated(teff_ctx *ctx, const recovery *r)
+{
+    return teffi_membership_refresh(ctx, 0) == TEFF_OK &&
+           teffi_membership_version(ctx->node) > r->view->version;
+}
+
+static void recover_round(teff_ctx *ctx, recovery *r)
+{
+    teffi_grains *grains = ctx->node->grains;
+    uint64_t seen = grains->node->membership->follow.changes.count;
+    r->outdated = false;
+    teff_err err = recover_all(ctx, r);
+    if (r->losers)
+        teffi_logf(&grains->node->platform->log, TEFF_LOG_WARN,
+                   "directory: %u grains were held twice; one activation of each was ended",
+                   r->losers);
+    r->losers = 0;
+    if (!err)
+        teffi_partitions_unlock(grains, r->set, r->view->version);
+    char why[TEFF_TEXT_MAX];
+    snprintf(why, sizeof why, "%s", teff_error(ctx));
+    if (!err || r->outdated || view_is_outdated(ctx, r)) {
+        r->failed = 0;
+        return;
+    }
+    if (r->failed == 0)
+        teffi_logf(&grains->node->platform->log, TEFF_LOG_WARN,
+                   "directory: recovery for view %llu is tried again: %s",
+                   (unsigned long long)r->view->version, why);
+    teffi_membership_wait(ctx, seen, r->failed + TRIES_BEFORE);
+    r->failed++;
+    (void)!teffi_membership_refresh(ctx, 0);
+}
+
+/* A silo that is closing or was declared dead does not serve partitions. */
+static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
+{
+    return !grains->closed && !grains->node->membership->ousted &&
+           teffi_partitions_locked(grains, set);
+}
+
+static void recover_task(teff_ctx *ctx, void *arg)
+{
+    teffi_grains *grains = arg;
+    recovery r = {0};
+    for (;;) {
+        r.view = teffi_view_get(grains->node);
+        if (recovery_is_wanted(grains, r.set))
+            recover_round(ctx, &r);
+        else
+            grains->shards->recovering = false;
+        bool again = grains->shards->recovering;
+        teffi_view_unref(r.view);
+        if (!again)
+            break;
+    }
+    /* A view adopted after the last teffi_partitions_locked() may have locked more. */
+    if (recovery_is_wanted(grains, NULL))
+        teffi_recover_start(grains);
+}
+
+void teffi_recover_start(teffi_grains *grains)
+{
+    if (atomic_exchange(&grains->shards->recovering, true))
+        return;
+    if (!teffi_task_start_system(&grains->node->home, recover_task, grains, "directory: recover"))
+        return;
+    grains->shards->recovering = false;
+    teffi_logf(&grains->node->platform->log, TEFF_LOG_ERROR, "directory: out of memory to recover");
+}
+
+/* ---- responding ---- */
+
+typedef struct listing {
+    teffi_msg *msg; /* its arena holds the entries */
+    Teff__Cluster__Recovered__Entry **entries;
+    size_t n, bytes;
+    bool failed;
+} listing;
+
+static bool list_activation(void *arg, teffi_activation *act)
+{
+    listing *l = arg;
+    if (!act->registered || l->failed)
+        return true;
+    teffi_ident ident = teffi_activation_ident(act);
+    Teff__Cluster__Recovered__Entry *e = teff_arena_alloc(&l->msg->arena, sizeof *e);
+    uint8_t *key = teff_arena_copy(&l->msg->arena, ident.key, ident.key_len);
+    if (!e || !key || l->n >= RESPONSE_ENTRIES * 2) {
+        l->failed = true;
+        return false;
+    }
+    teff__cluster__recovered__entry__init(e);
+    e->type = ident.type;
+    e->key = (ProtobufCBinaryData){ident.key_len, key};
+    e->slot = act->slot;
+    e->generation = act->generation;
+    l->entries[l->n++] = e;
+    l->bytes += ident.key_len + 24u;
+    return l->n < RESPONSE_ENTRIES && l->bytes < RESPONSE_BYTES;
+}
+
+/* The cursor is: partition + 1, 16 bits | 48 bits of teffi_shard_each()'s *at. */
+static uint64_t pack_cursor(unsigned part, uint64_t at)
+{
+    return (uint64_t)(part + 1) << 48 | (at & 0xffffffffffffu);
+}
+
+static unsigned get_cursor_partition(uint64_t cursor)
+{
+    return cursor ? (unsigned)(cursor >> 48) - 1 : 0;
+}
+
+void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg)
+{
+    const Teff__Cluster__Recover *ask = (const Teff__Cluster__Recover *)msg->body;
+    Teff__Cluster__Recovered response = TEFF__CLUSTER__RECOVERED__INIT;
+    listing l = {.msg = msg};
+    response.view = grains->shards->version;
+    if (response.view != ask->view) {
+        teffi_node_answer_with(grains->node, msg, &response.base);
+        return;
+    }
+    unsigned part = get_cursor_partition(ask->cursor);
+    uint64_t at = ask->cursor & 0xffffffffffffu;
+    l.entries = teff_arena_alloc(&msg->arena, 2 * RESPONSE_ENTRIES * sizeof *l.entries);
+    if (!l.entries || ask->partitions.len != TEFFI_PARTITIONS / 8) {
+        teffi_node_answer(grains->node, msg, TEFF_E_INVALID,
+                          "directory: not a set of 256 partitions, or memory is out");
+        return;
+    }
+    for (; part < TEFFI_PARTITIONS && !response.cursor; part++, at = 0) {
+        if (!teffi_set_has_partition(ask->partitions.data, part))
+            continue;
+        if (!teffi_shard_each(grains, part, &at, list_activation, &l))
+            response.cursor = pack_cursor(part, at);
+    }
+    response.entries = l.entries;
+    response.n_entries = l.n;
+    if (l.failed)
+        teffi_node_answer(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
+    else
+        teffi_node_answer_with(grains->node, msg, &response.base);
+}

@@ -1,0 +1,191 @@
+/* server.c - handle other silos' requests to this silo's directory. */
+#include "directory/server.h"
+
+#include "call/task.h"
+#include "cluster/membership.h"
+#include "directory/location_cache.h"
+#include "directory/client.h"
+#include "node/deliver.h"
+
+void teffi_directory_init(teffi_directory *dir)
+{
+    pthread_mutex_init(&dir->lock, NULL);
+}
+
+void teffi_directory_fini(teffi_directory *dir)
+{
+    teffi_qnode *n;
+    while ((n = teffi_queue_pop(&dir->behind)))
+        teffi_msg_free(teffi_container(n, teffi_msg, link));
+    pthread_mutex_destroy(&dir->lock);
+}
+
+static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
+{
+    Teff__Cluster__DirectoryAnswer a = TEFF__CLUSTER__DIRECTORY_ANSWER__INIT;
+    teffi_packed_pid packed;
+    teffi_pid_pack(&packed, holder);
+    a.view = node->grains->shards->version;
+    a.result = err == TEFF_OK            ? TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__HELD
+               : err == TEFF_E_NOT_FOUND ? TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__ABSENT
+                                         : TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__REFRESH;
+    a.pid = err ? NULL : &packed.pid;
+    teffi_node_answer_with(node, msg, &a.base);
+}
+
+static uint64_t read_view(const teffi_msg *msg)
+{
+    return msg->method_id == TEFFI_METHOD_RECOVER
+               ? ((const Teff__Cluster__Recover *)msg->body)->view
+               : ((const Teff__Cluster__DirectoryAsk *)msg->body)->view;
+}
+
+static uint64_t find_newest_view(const teffi_queue *behind)
+{
+    uint64_t newest = 0;
+    for (const teffi_qnode *n = behind->head; n; n = n->next) {
+        uint64_t view = read_view(teffi_container(n, const teffi_msg, link));
+        newest = view > newest ? view : newest;
+    }
+    return newest;
+}
+
+/* out: *behind: all requests that wait now; false: none waits, the task ends. */
+static bool take_waiting_requests(teffi_directory *dir, teffi_queue *behind)
+{
+    pthread_mutex_lock(&dir->lock);
+    teffi_queue_move(behind, &dir->behind);
+    dir->catching_up = behind->count > 0;
+    pthread_mutex_unlock(&dir->lock);
+    return behind->count > 0;
+}
+
+/* Adopt the newer view that the senders have seen, then handle their requests. One task for all
+ * requests, because system tasks have few stacks. */
+static void catch_up(teff_ctx *ctx, void *arg)
+{
+    teffi_directory *dir = arg;
+    teffi_queue behind = {0};
+    teffi_qnode *n;
+    while (take_waiting_requests(dir, &behind)) {
+        teff_err err = teffi_membership_refresh(ctx, find_newest_view(&behind));
+        while ((n = teffi_queue_pop(&behind))) {
+            teffi_msg *msg = teffi_container(n, teffi_msg, link);
+            teffi_parked_remove(ctx->node->grains->shards, msg);
+            if (err && ctx->node->grains->shards->version < read_view(msg))
+                teffi_node_answer(ctx->node, msg, err, teff_error(ctx));
+            else
+                teffi_directory_handle(ctx->node, msg);
+        }
+    }
+}
+
+static teff_err wait_for_view(teffi_node *node, teffi_msg *msg)
+{
+    teffi_directory *dir = node->grains->directory;
+    teff_err err = TEFF_OK;
+    pthread_mutex_lock(&dir->lock);
+    if (!dir->catching_up)
+        err =
+            teffi_task_start_system(&node->home, catch_up, dir, "directory: catch up with a view");
+    if (!err) {
+        dir->catching_up = true;
+        teffi_queue_push(&dir->behind, &msg->link);
+    }
+    pthread_mutex_unlock(&dir->lock);
+    return err;
+}
+
+/* out: true: msg waits for a view newer than this silo's, or was ended. */
+static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
+{
+    teffi_shards *shards = node->grains->shards;
+    /* acquire: pairs with teffi_partitions_view() */
+    if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
+        return false;
+    if (!teffi_parked_add(shards, msg)) {
+        teffi_parked_refuse(node, msg);
+    } else if (wait_for_view(node, msg)) {
+        teffi_parked_remove(shards, msg);
+        teffi_node_answer(node, msg, TEFF_E_NOMEM, "directory: out of memory");
+    }
+    return true;
+}
+
+static teffi_ident make_ident(const teffi_node *node, uint32_t type, ProtobufCBinaryData key)
+{
+    return teffi_ident_of(&node->grains->secret, type, key.data, (uint32_t)key.len);
+}
+
+static void handle_ask(teffi_node *node, teffi_msg *msg)
+{
+    const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
+    teffi_pid holder = {0};
+    if (wait_if_behind(node, msg, ask->view))
+        return;
+    teffi_ident ident = make_ident(node, ask->type, ask->key);
+    teff_err err = teffi_partition_apply(node->grains, msg->method_id, &ident,
+                                         teffi_pid_unpack(ask->pid), &holder, msg);
+    if (err == TEFF_E_NOMEM)
+        teffi_node_answer(node, msg, err, "directory: out of memory");
+    else if (err == TEFF_E_OVERLOADED)
+        teffi_parked_refuse(node, msg);
+    else if (err != TEFF_E_CLOSED)
+        respond_holder(node, msg, err, holder);
+}
+
+enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
+
+/* End the activation that lost the grain. At most END_WAIT_MS: the winner serves already. */
+static void end_loser(teff_ctx *ctx, void *arg)
+{
+    teffi_msg *msg = arg;
+    const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
+    teffi_grains *grains = ctx->node->grains;
+    teffi_ident ident = make_ident(ctx->node, ask->type, ask->key);
+    teffi_pid pid = teffi_pid_unpack(ask->pid);
+    uint64_t deadline = teffi_now(ctx->node->platform) + END_WAIT_MS * 1000000ull;
+    if (teffi_shard_lose(grains, &ident, pid))
+        for (uint32_t ms = 1;
+             teffi_shard_has(grains, &ident, &pid) && teffi_now(ctx->node->platform) < deadline;
+             ms = ms * 2 < END_PAUSE_MAX_MS ? ms * 2 : END_PAUSE_MAX_MS)
+            teffi_ctx_sleep(ctx, ms);
+    respond_holder(ctx->node, msg, TEFF_E_NOT_FOUND, pid);
+}
+
+static void handle_deactivate(teffi_node *node, teffi_msg *msg)
+{
+    if (teffi_task_start_system(&node->home, end_loser, msg, "directory: end a second activation"))
+        teffi_node_answer(node, msg, TEFF_E_NOMEM, "directory: out of memory");
+}
+
+static void handle_moved(teffi_node *node, teffi_msg *msg)
+{
+    const Teff__Cluster__Moved *moved = (const Teff__Cluster__Moved *)msg->body;
+    teffi_ident ident = make_ident(node, moved->type, moved->key);
+    teffi_location_drop(node->grains->location_cache, ident.hash,
+                        teffi_pid_unpack(moved->pid).node);
+    teffi_msg_free(msg);
+}
+
+void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
+{
+    const ProtobufCMessageDescriptor *desc =
+        msg->method_id == TEFFI_METHOD_RECOVER ? &teff__cluster__recover__descriptor
+        : msg->method_id == TEFFI_METHOD_MOVED ? &teff__cluster__moved__descriptor
+                                               : &teff__cluster__directory_ask__descriptor;
+    teff_err err = teffi_msg_unpack(msg, desc);
+    if (err)
+        teffi_node_answer(node, msg, err, "directory: the request does not decode");
+    else if (msg->method_id == TEFFI_METHOD_MOVED)
+        handle_moved(node, msg);
+    else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
+        handle_deactivate(node, msg);
+    else if (msg->method_id == TEFFI_METHOD_RECOVER) {
+        if (!wait_if_behind(node, msg, ((Teff__Cluster__Recover *)msg->body)->view))
+            teffi_recover_answer(node->grains, msg);
+    } else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
+        handle_ask(node, msg);
+    else
+        teffi_node_answer(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
+}

@@ -1,0 +1,278 @@
+/* shard.c - find, make, push to and remove this silo's activations, by identity. */
+#include "directory/shard.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include "activation/turn.h"
+#include "base/bug.h"
+
+/* ---- memory ---- */
+
+enum { IMAGE_ENTRIES = 1024, ENTRIES_MAX = 1 << 30 };
+
+static_assert(ENTRIES_MAX < TEFFI_PROCESS_BIT - TEFFI_SLOT_SYSTEM_END,
+              "slots of activations are not those of processes");
+
+static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
+{
+    teffi_activation *act = entry;
+    (void)owner;
+    /* relaxed: other threads learn the slot by later operations, which order this store */
+    atomic_store_explicit(&act->slot, slot + TEFFI_SLOT_SYSTEM_END, memory_order_relaxed);
+    act->generation = generation;
+}
+
+static teffi_slab_use get_last_use(const void *entry)
+{
+    const teffi_activation *act = entry;
+    return (teffi_slab_use){act->slot - TEFFI_SLOT_SYSTEM_END, act->generation};
+}
+
+static const teffi_slab_type activation_type = {.bytes = sizeof(teffi_activation),
+                                                .link = offsetof(teffi_activation, free),
+                                                .entries_max = ENTRIES_MAX,
+                                                .begin = begin_activation_entry,
+                                                .last_use = get_last_use};
+
+bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *grains)
+{
+    teffi_activation *image = calloc(IMAGE_ENTRIES, sizeof *image);
+    for (int i = 0; image && i < IMAGE_ENTRIES; i++)
+        teffi_activation_init(&image[i], grains);
+    teffi_reclaim_init(&memory->reclaim, &memory->slab);
+    bool ok =
+        image && teffi_slab_init(&memory->slab, &activation_type, grains, image, IMAGE_ENTRIES);
+    free(image);
+    return ok;
+}
+
+static void discard_entry(void *entry)
+{
+    teffi_turns_discard(entry);
+}
+
+void teffi_activation_slab_fini(teffi_activation_slab *memory)
+{
+    teffi_slab_fini(&memory->slab, discard_entry);
+    teffi_reclaim_fini(&memory->reclaim);
+}
+
+teffi_activation *teffi_activation_take(teffi_activation_slab *memory)
+{
+    return teffi_slab_take(&memory->slab);
+}
+
+void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act)
+{
+    if (teffi_slab_put(&memory->slab, act))
+        teffi_reclaim_soon(&memory->reclaim, act->grains->node->home.exec);
+}
+
+bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
+{
+    for (int i = 0; i < TEFFI_PARTITIONS; i++)
+        pthread_mutex_init(&shards->at[i].lock, NULL);
+    return teffi_activation_slab_init(&shards->memory, grains);
+}
+
+void teffi_shards_fini(teffi_shards *shards)
+{
+    teffi_activation_slab_fini(&shards->memory);
+    for (int i = 0; i < TEFFI_PARTITIONS; i++) {
+        teffi_index_fini(&shards->at[i].index);
+        pthread_mutex_destroy(&shards->at[i].lock);
+    }
+}
+
+void teffi_shard_reclaim(teffi_activation *act)
+{
+    teffi_shards *shards = act->grains->shards;
+    teffi_activation_put(&shards->memory, act); /* may be reused for another grain from here on */
+    /* relaxed: a leaving silo polls it */
+    atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_relaxed);
+}
+
+/* ---- finding ---- */
+
+teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_probe probe;
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_next(&probe)) {
+        teffi_activation *act = teffi_activation_at(&grains->shards->memory, slot);
+        teffi_ident found = teffi_activation_ident(act);
+        if (teffi_ident_is(&found, ident))
+            return act;
+    }
+    return NULL;
+}
+
+teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    teffi_probe probe;
+    *certain = false;
+    /* relaxed: if this misses a new collision, the activation routes the request here again */
+    if (atomic_load_explicit(&shard->hash_collision, memory_order_relaxed))
+        return NULL;
+    uint32_t slot = teffi_index_first(&probe, &shard->index, ident->hash);
+    for (; slot; slot = teffi_index_next(&probe)) {
+        teffi_activation *act = teffi_activation_at(&grains->shards->memory, slot);
+        /* relaxed: the activation compares the identity when it handles the request */
+        if (atomic_load_explicit(&act->hash, memory_order_relaxed) == ident->hash)
+            return act;
+    }
+    *certain = teffi_index_certain(&probe);
+    return NULL;
+}
+
+void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash)
+{
+    atomic_store_explicit(&teffi_shard_of(grains, hash)->hash_collision, true,
+                          memory_order_relaxed);
+}
+
+teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *ident,
+                                       teffi_pid pid)
+{
+    teffi_activation *act = teffi_shard_find_locked(grains, ident);
+    return act && teffi_pid_is(teffi_activation_pid(act), pid) ? act : NULL;
+}
+
+bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    pthread_mutex_lock(&shard->lock);
+    const teffi_activation *act = teffi_shard_find_locked(grains, ident);
+    bool has = act && (!pid || teffi_pid_is(teffi_activation_pid(act), *pid));
+    pthread_mutex_unlock(&shard->lock);
+    return has;
+}
+
+/* ---- making, pushing, removing ---- */
+
+teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool registered,
+                            bool *claimed, teffi_activation **out)
+{
+    teffi_shards *shards = grains->shards;
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    const teff_grain_type *type = teffi_type_find(grains, ident->type);
+    if (!type || !grains->accepting)
+        return TEFF_E_NOT_FOUND;
+    teffi_activation *act = teffi_activation_take(&shards->memory);
+    if (!act)
+        return TEFF_E_NOMEM;
+    teff_err err =
+        teffi_index_reserve(&shard->index) ? teffi_activation_born(act, type, ident) : TEFF_E_NOMEM;
+    if (err) {
+        teffi_activation_put(&shards->memory, act);
+        return err;
+    }
+    act->registered = registered;
+    if (claimed && (*claimed = teffi_group_claim(&act->group)))
+        act->phase = TEFFI_VALID;
+    bool added = teffi_index_add(&shard->index, ident->hash, act->slot);
+    teffi_bug_if(!added);
+    /* relaxed: a leaving silo clears accepting, then polls this until it is 0 */
+    atomic_fetch_add_explicit(&shards->activations, 1, memory_order_relaxed);
+    *out = act;
+    return TEFF_OK;
+}
+
+/* Pushes under the shard's lock, so that a new activation gets its first request before it can
+ * end. */
+static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                            bool may_create, teffi_activation **act, uint32_t *deep)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    teff_err err = TEFF_OK;
+    pthread_mutex_lock(&shard->lock);
+    *act = teffi_shard_find_locked(grains, ident);
+    if (!*act)
+        err = may_create ? teffi_shard_create(grains, ident, false, NULL, act) : TEFF_E_NOT_FOUND;
+    if (!err)
+        err = teffi_activation_push(*act, teffi_type_find(grains, ident->type), msg, deep);
+    pthread_mutex_unlock(&shard->lock);
+    return err;
+}
+
+teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                          bool may_create)
+{
+    uint32_t deep = 0;
+    bool certain;
+    teffi_activation *act = teffi_shard_find(grains, ident, &certain);
+    teff_err err = TEFF_E_CLOSED;
+    if (act)
+        err = teffi_activation_push(act, teffi_type_find(grains, ident->type), msg, &deep);
+    if (certain && !may_create)
+        return TEFF_E_NOT_FOUND;
+    if (err == TEFF_E_CLOSED)
+        err = push_locked(grains, ident, msg, may_create, &act, &deep);
+    if (deep)
+        teffi_warn_long_queue(&act->group, deep);
+    return err;
+}
+
+void teffi_shard_remove(teffi_activation *act)
+{
+    uint64_t hash = teffi_activation_ident(act).hash;
+    teffi_shard *shard = teffi_shard_of(act->grains, hash);
+    pthread_mutex_lock(&shard->lock);
+    teffi_index_del(&shard->index, hash, act->slot);
+    act->registered = false;
+    pthread_mutex_unlock(&shard->lock);
+}
+
+bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    pthread_mutex_lock(&shard->lock);
+    teffi_activation *act = teffi_shard_find_pid(grains, ident, pid);
+    bool was = act && act->registered;
+    if (was) {
+        act->registered = false;
+        teffi_activation_end(act, TEFF_REASON_DUPLICATE);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return was;
+}
+
+/* *at is: number of the next cell, 32 bits | low 16 bits of index.moves << 32. */
+bool teffi_shard_each(teffi_grains *grains, unsigned n, uint64_t *at,
+                      bool (*visit)(void *arg, teffi_activation *act), void *arg)
+{
+    teffi_shard *shard = &grains->shards->at[n];
+    uint32_t slot = 0;
+    bool more = true;
+    pthread_mutex_lock(&shard->lock);
+    uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed) & 0xffff;
+    uint32_t cell = (*at >> 32) == moves ? (uint32_t)*at : 0;
+    while (more && (slot = teffi_index_each(&shard->index, &cell)))
+        more = visit(arg, teffi_activation_at(&grains->shards->memory, slot));
+    *at = (uint64_t)moves << 32 | cell;
+    pthread_mutex_unlock(&shard->lock);
+    return slot == 0;
+}
+
+/* Reads without the lock. */
+static bool shard_is_unused(const teffi_grains *grains, unsigned n)
+{
+    /* relaxed: only compared with NULL */
+    return !atomic_load_explicit(&grains->shards->at[n].index.now, memory_order_relaxed);
+}
+
+bool teffi_shards_walk(teffi_grains *grains, teffi_walk *walk,
+                       bool (*visit)(void *arg, teffi_activation *act), void *arg)
+{
+    while (walk->part < TEFFI_PARTITIONS) {
+        if (!shard_is_unused(grains, walk->part) &&
+            !teffi_shard_each(grains, walk->part, &walk->at, visit, arg))
+            return false;
+        walk->part++;
+        walk->at = 0;
+    }
+    walk->part = 0;
+    return true;
+}

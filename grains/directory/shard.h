@@ -1,0 +1,133 @@
+/* shard.h - one of the 256 partitions of the hash space: this silo's activations in it and, if this
+ * silo owns the partition, the holders of its other grains (partition.h).
+ * Way:     route, direct -> [shard] -> activation's group
+ * Threads: activations are found without a lock; made, removed and listed under the shard's lock.
+ *          Their memory is type-stable: a late push may reach memory that was reused for another
+ *          grain, whose handler routes the request again. */
+#ifndef TEFFI_DIRECTORY_SHARD_H
+#define TEFFI_DIRECTORY_SHARD_H
+
+#include "activation/activation.h"
+#include "base/index.h"
+#include "base/table.h"
+#include "cluster/view.h"
+
+typedef enum teffi_part_phase { TEFFI_NOT_MINE = 0, TEFFI_LOCKED, TEFFI_SERVING } teffi_part_phase;
+
+typedef struct teffi_shard {
+    pthread_mutex_t lock; /* guards the rest; index and hash_collision are also read without it */
+    teffi_index index;    /* slots of the activations here, by hash */
+    /* Two grains with one hash were seen: from then on, find by identity under the lock. */
+    _Atomic bool hash_collision;
+    /* The directory's partition. Grains held by activations of this silo have no entry here: those
+     * activations have registered set. */
+    teffi_part_phase phase;
+    uint64_t since;      /* if LOCKED: version of the view that locked it */
+    teffi_table entries; /* activations of other silos; an entry overrides the index */
+    teffi_queue parked;  /* other silos' requests that arrived while LOCKED (teffi_msg.link) */
+} teffi_shard;
+
+/* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
+ * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image. */
+typedef struct teffi_activation_slab {
+    teffi_slab slab;
+    teffi_reclaim reclaim;
+} teffi_activation_slab;
+
+typedef struct teffi_shards {
+    teffi_shard at[TEFFI_PARTITIONS];
+    teffi_activation_slab memory;
+    _Atomic uint64_t activations; /* number that has not ended */
+    _Atomic uint64_t version;     /* of the view to which the phases correspond */
+    _Atomic bool recovering;      /* the recovery task runs */
+    /* other silos' requests that wait for a partition or a view: number and memory */
+    _Atomic uint32_t parked;
+    _Atomic size_t parked_bytes;
+} teffi_shards;
+
+/* teffi_shards_init - in zeroed memory. errs: false: out of memory. */
+bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains);
+void teffi_shards_fini(teffi_shards *shards);
+
+static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t hash)
+{
+    return &grains->shards->at[teffi_partition(hash)];
+}
+
+/* teffi_activation_slab_init - errs: false: out of memory. */
+bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *grains);
+
+/* teffi_activation_slab_fini - also frees what its activations hold. Accepts zeroed memory. */
+void teffi_activation_slab_fini(teffi_activation_slab *memory);
+
+/* teffi_activation_take - take a FREE activation; its slot and last generation are set. out: NULL:
+ * out of memory. teffi_activation_put - return one: it is FREE, its group is COMPLETE. */
+teffi_activation *teffi_activation_take(teffi_activation_slab *memory);
+void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act);
+
+/* teffi_activation_at - the activation of a slot that teffi_activation_take set. */
+static inline teffi_activation *teffi_activation_at(teffi_activation_slab *memory, uint32_t slot)
+{
+    return teffi_slab_at(&memory->slab, slot - TEFFI_SLOT_SYSTEM_END);
+}
+
+/* teffi_shard_push - give msg to the grain's activation; with create, make one if there is none.
+ * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: none here, and not create;
+ *       TEFF_E_OVERLOADED: its queue is full; TEFF_E_NOMEM. msg moves on TEFF_OK only. */
+TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident,
+                                        teffi_msg *msg, bool create);
+
+/* teffi_shard_create - make the grain's activation, under the shard's lock.
+ * in:   claimed, NULL: do not claim its group.
+ * out:  *claimed: true: it is VALID and its group claimed; false: a late push for the previous
+ *       grain of this memory came first.
+ * errs: TEFF_E_NOT_FOUND: not hosted here; TEFF_E_NOMEM, TEFF_E_INVALID. */
+TEFF_MUST_USE teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident,
+                                          bool registered, bool *claimed, teffi_activation **act);
+
+/* teffi_shard_find - find the grain's activation without a lock. It may have been reused for
+ * another grain since: push to it, or claim its group and compare the identity then.
+ * out:  NULL: none was found; *certain: there is none (else only the lock can tell). */
+teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain);
+
+/* teffi_shard_find_locked - find it by identity, under the shard's lock. out: NULL: none.
+ * teffi_shard_find_pid - the same, if it is pid. */
+teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_ident *ident);
+teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *ident,
+                                       teffi_pid pid);
+
+/* teffi_shard_has - does this silo have an activation of the grain? in: pid, NULL: any. */
+bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi_pid *pid);
+
+/* teffi_shard_note_collision - two grains have this hash: find by identity from now on. */
+void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
+
+/* teffi_shard_remove - take it out of the index: later pushes make another. On its group. */
+void teffi_shard_remove(teffi_activation *act);
+
+/* teffi_shard_reclaim - return it to the slab; its group is COMPLETE and has no items. */
+void teffi_shard_reclaim(teffi_activation *act);
+
+/* teffi_shard_lose - another silo holds the grain: mark pid as not registered and ask it to end.
+ * out: false: it was not registered, so that no user code runs in it. */
+bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
+
+/* teffi_shard_each - visit a shard's activations under its lock; visit must be short.
+ * in:   *at, 0 at first. If visit returns false the walk stops; the next call continues from *at,
+ *       or from the start if the index was rebuilt meanwhile.
+ * out:  true: the walk has reached the end of the shard. */
+bool teffi_shard_each(teffi_grains *grains, unsigned n, uint64_t *at,
+                      bool (*visit)(void *arg, teffi_activation *act), void *arg);
+
+typedef struct teffi_walk { /* zeroed: at the first shard's start */
+    unsigned part;
+    uint64_t at; /* of teffi_shard_each() */
+} teffi_walk;
+
+/* teffi_shards_walk - teffi_shard_each for all shards, from *walk on. May miss an activation that
+ * is just being made.
+ * out:  true: the walk has reached the end, *walk is zeroed; false: visit returned false. */
+bool teffi_shards_walk(teffi_grains *grains, teffi_walk *walk,
+                       bool (*visit)(void *arg, teffi_activation *act), void *arg);
+
+#endif

@@ -1,0 +1,302 @@
+/* handler.c - handle each item of an activation's group, then start what may start next.
+ * Way:     sched/group -> [handler] -> admission -> turn, life; undeliverable requests -> route
+ * States:  see activation.h */
+#include "hosting/life.h"
+
+#include <stdio.h>
+#include "activation/state.h"
+#include "activation/turn.h"
+#include "base/bug.h"
+#include "call/wait.h"
+#include "directory/shard.h"
+#include "node/deliver.h"
+#include "request/route.h"
+#include "group/closure.h"
+
+/* One item starts at most this many turns, so that a backlog does not block its worker. */
+enum { STARTS_MAX = 64 };
+
+/* ---- requests ---- */
+
+static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
+{
+    teffi_activation_unqueue(act, msg);
+    teffi_node_answer(act->grains->node, msg, err, text);
+}
+
+static bool refuse_if_expired(teffi_activation *act, teffi_msg *msg)
+{
+    bool late = msg->item.kind == TEFFI_MSG_REQUEST &&
+                teffi_is_late(act->grains->node->home.exec, msg->deadline_ns);
+    if (late)
+        refuse_queued(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
+    return late;
+}
+
+static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
+{
+    teffi_more *more = teffi_activation_more(act);
+    if (!more) {
+        refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory to queue the request");
+        return;
+    }
+    teffi_queue_push(&more->pending, &msg->link);
+    more->pending_of[class]++;
+}
+
+static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
+{
+    teffi_activation_unqueue(act, msg);
+    teffi_activation_used(act);
+    teffi_exec_check_delay(&act->group, &msg->item);
+    teffi_turn_start(act, msg, method);
+}
+
+/* Is the request for another grain? The sender found this memory before it was reused, or two
+ * grains have one hash. */
+static bool request_is_misdirected(const teffi_activation *act, const teffi_msg *msg)
+{
+    return act->type->info->id != msg->type_id || act->key_len != msg->key_len ||
+           !teffi_key_same(teffi_activation_key_bytes(act), msg->key, msg->key_len);
+}
+
+static void redirect_request(teffi_activation *act, teffi_msg *msg)
+{
+    uint64_t hash = teffi_ident_msg(&act->grains->secret, msg).hash;
+    if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
+        teffi_shard_note_collision(act->grains, hash);
+    teffi_activation_unqueue(act, msg);
+    teffi_route_again(act->grains, msg);
+}
+
+/* The activation has ended or failed: the request gets the error, or is routed again. */
+static void hand_back_request(teffi_activation *act, teffi_msg *msg)
+{
+    teffi_grains *grains = act->grains;
+    teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
+    teffi_activation_unqueue(act, msg);
+    if (act->failed && act->more && act->more->failed_named)
+        teffi_node_answer_named(grains->node, msg, act->failed, act->more->failed_text);
+    else if (act->failed)
+        teffi_node_answer(grains->node, msg, act->failed,
+                          act->more ? act->more->failed_text : NULL);
+    else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
+        teffi_route_to_winner(grains, msg, winner);
+    else
+        teffi_route_again(grains, msg);
+}
+
+static void admit_request(teffi_activation *act, teffi_msg *msg)
+{
+    const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
+    if (!method) {
+        refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
+        return;
+    }
+    if (refuse_if_expired(act, msg))
+        return;
+    teffi_class class = teffi_class_of(act->type->info, method);
+    /* A request does not overtake one of its own class. */
+    if (teffi_activation_open(act, class) && !teffi_activation_waits(act, class))
+        start_request(act, msg, method);
+    else
+        set_request_aside(act, msg, class);
+}
+
+static void handle_request(teffi_activation *act, teffi_msg *msg)
+{
+    if (request_is_misdirected(act, msg)) {
+        redirect_request(act, msg);
+    } else if (act->phase == TEFFI_ENDED) {
+        hand_back_request(act, msg);
+    } else {
+        admit_request(act, msg);
+    }
+}
+
+/* ---- requests set aside ---- */
+
+/* Starts requests in order of arrival. One that may not start is skipped and keeps its position. */
+static void start_waiting(teffi_activation *act)
+{
+    teffi_more *more = act->more; /* turns only add to pending */
+    teffi_queue skipped = {0};
+    for (unsigned starts = 0;
+         more && more->pending.count && starts < STARTS_MAX &&
+         teffi_activation_any_may_start(act) && !teffi_group_yielded(&act->group);
+         starts++) {
+        teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
+        const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
+        teffi_class class = teffi_class_of(act->type->info, method);
+        if (!teffi_activation_open(act, class)) {
+            teffi_queue_push(&skipped, &msg->link);
+            continue;
+        }
+        more->pending_of[class]--;
+        if (!refuse_if_expired(act, msg))
+            start_request(act, msg, method);
+    }
+    if (!more)
+        return;
+    teffi_queue_move(&skipped, &more->pending);
+    more->pending = skipped;
+    if (!more->pending.count)
+        teffi_activation_drop_more(act);
+    else if (teffi_activation_any_may_start(act))
+        teffi_activation_nudge(act);
+}
+
+/* ---- the end of an activation ---- */
+
+/* Removes it from the shard, so that later pushes find or make another activation. Requests that
+ * are queued or set aside are handed back: those of a failed activation get its error. */
+static void end_activation(teffi_activation *act)
+{
+    teffi_qnode *n;
+    act->phase = TEFFI_ENDED;
+    teffi_state_ends(act);
+    teffi_shard_remove(act);
+    teffi_group_complete(&act->group);
+    while (act->more && (n = teffi_queue_pop(&act->more->pending)))
+        hand_back_request(act, teffi_container(n, teffi_msg, link));
+}
+
+/* Called when the group has handled its last item. */
+static void end_group(teffi_group *group)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    teffi_state_free(act);
+    teffi_activation_clear(act);
+    teffi_shard_reclaim(act);
+}
+
+/* ---- after each item ---- */
+
+static void finish_activating(teffi_activation *act)
+{
+    if (act->failed || (act->more && act->more->winner.slot))
+        end_activation(act);
+    else
+        act->phase = TEFFI_VALID;
+}
+
+/* Not inlined: after most items there is nothing to do. */
+__attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
+{
+    if (act->busy & TEFFI_BUSY_LIFE)
+        return;
+    if (act->phase == TEFFI_ACTIVATING)
+        finish_activating(act);
+    if (act->phase == TEFFI_VALID)
+        teffi_state_compact(act);
+    if (act->phase == TEFFI_VALID && !act->reason)
+        start_waiting(act);
+    if (act->phase == TEFFI_VALID && act->reason && act->running == 0) {
+        act->phase = TEFFI_DEACTIVATING;
+        teffi_life_end(act);
+    }
+    if (act->phase == TEFFI_DEACTIVATING && !(act->busy & TEFFI_BUSY_LIFE))
+        end_activation(act);
+}
+
+static inline void settle_activation(teffi_activation *act)
+{
+    if (act->phase != TEFFI_VALID || act->reason || act->more || act->stored)
+        settle_slow_path(act);
+}
+
+static bool activation_is_idle(teffi_activation *act)
+{
+    uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    return act->running == 0 && !(act->more && act->more->pending.count) &&
+           (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
+           (uint32_t)now - used >= teffi_idle_ms(act->type->info);
+}
+
+static void handle_nudge(teffi_activation *act)
+{
+    /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before it. From here on
+     * the nudge may be pushed again. */
+    (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
+    uint8_t why = atomic_exchange_explicit(&act->end_reason, 0, memory_order_relaxed);
+    if (!why || (act->phase != TEFFI_VALID && act->phase != TEFFI_ACTIVATING))
+        return;
+    if (why != TEFF_REASON_IDLE || (act->phase == TEFFI_VALID && activation_is_idle(act)))
+        act->reason = act->reason ? act->reason : why;
+}
+
+/* The first item, of any kind, begins the activation. */
+static void begin_life(teffi_activation *act)
+{
+    act->phase = TEFFI_ACTIVATING;
+    teffi_life_begin(act);
+    if (!act->busy)
+        finish_activating(act);
+}
+
+static void handle_activation_item(teffi_group *group, teffi_item *item)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    teff_ctx *ctx;
+    if (act->phase == TEFFI_BORN)
+        begin_life(act);
+    switch (item->kind) {
+    case TEFFI_MSG_REQUEST:
+    case TEFFI_MSG_ONEWAY:
+        handle_request(act, teffi_container(item, teffi_msg, item));
+        break;
+    case TEFFI_ITEM_WAIT:
+        teffi_turn_resumes(act, item);
+        (void)teffi_wait_arrived(item, &ctx);
+        break;
+    case TEFFI_ITEM_CLOSURE:
+        teffi_closure_arrived(item);
+        break;
+    case TEFFI_ITEM_NUDGE:
+        handle_nudge(act);
+        break;
+    default:
+        teffi_bug(__FILE__, __LINE__, "an item of an unknown kind");
+    }
+    if (!teffi_group_yielded(group))
+        settle_activation(act);
+}
+
+/* Resumes a turn that had yielded. */
+static void resume_turn(teffi_group *group, teffi_fiber *fiber)
+{
+    (void)teffi_fiber_resume(fiber);
+    if (!teffi_group_yielded(group))
+        settle_activation(teffi_container(group, teffi_activation, group));
+}
+
+/* The run queue is over its limit and this grain has the lowest priority: refuse a request that has
+ * not started. out: false: not a request. */
+static bool evict_request(teffi_group *group, teffi_item *item)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    if (item->kind != TEFFI_MSG_REQUEST && item->kind != TEFFI_MSG_ONEWAY)
+        return false;
+    teffi_msg *msg = teffi_container(item, teffi_msg, item);
+    if (request_is_misdirected(act, msg))
+        redirect_request(act, msg);
+    else
+        refuse_queued(act, msg, TEFF_E_OVERLOADED,
+                      "evicted: more grains wait on this silo than may");
+    return true;
+}
+
+static void describe_activation(teffi_group *group, char *text, size_t size)
+{
+    teffi_activation *act = teffi_container(group, teffi_activation, group);
+    const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
+    snprintf(text, size, "%s (grain in slot %u)", doing ? doing : "a new grain",
+             atomic_load_explicit(&act->slot, memory_order_relaxed));
+}
+
+const teffi_group_ops teffi_activation_ops = {.handle = handle_activation_item,
+                                              .ended = end_group,
+                                              .resume = resume_turn,
+                                              .evict = evict_request,
+                                              .describe = describe_activation};

@@ -1,0 +1,172 @@
+/* install.c - make, start, end and free the grains of a silo. Sets the node's upcalls, by which
+ * runtime/ calls grains/. */
+#include "hosting/install.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "activation/type.h"
+#include "call/wait.h"
+#include "cluster/membership.h"
+#include "directory/location_cache.h"
+#include "directory/server.h"
+#include "directory/shard.h"
+#include "hosting/collector.h"
+#include "hosting/life.h"
+#include "request/activation_cache.h"
+#include "request/locate.h"
+#include "request/route.h"
+
+/* ---- upcalls ---- */
+
+static void on_grain_request(teffi_node *node, teffi_msg *msg)
+{
+    teffi_route(node->grains, msg);
+}
+
+static void on_request_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
+{
+    teffi_route_unsent(node->grains, msg, to);
+}
+
+static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
+{
+    (void)old;
+    teffi_locations_view(node->grains->location_cache, now, node->id);
+    if (teffi_partitions_view(node->grains, now))
+        teffi_recover_start(node->grains);
+}
+
+static const teffi_upcalls upcalls = {
+    .request = on_grain_request, .unsent = on_request_unsent, .view = on_view};
+
+/* ---- making and freeing ---- */
+
+/* The grains with their parts, in zeroed memory. */
+typedef struct hosted {
+    teffi_shards shards;
+    teffi_directory directory;
+    teffi_lookups lookups;
+    teffi_location_cache location_cache;
+    teffi_collector collector;
+    teffi_grains grains;
+} hosted;
+
+static void free_grains(teffi_grains *grains)
+{
+    free(grains->activation_cache);
+    free(teffi_container(grains, hosted, grains));
+}
+
+static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, size_t n)
+{
+    teffi_grains *grains = &all->grains;
+    grains->node = node;
+    grains->group_ops = &teffi_activation_ops;
+    grains->secret.k0 = node->platform->random(node->platform->arg);
+    grains->secret.k1 = node->platform->random(node->platform->arg);
+    grains->types = types;
+    grains->n_types = n;
+    grains->shards = &all->shards;
+    grains->directory = &all->directory;
+    grains->lookups = &all->lookups;
+    grains->location_cache = &all->location_cache;
+    grains->collector = &all->collector;
+    grains->activation_cache =
+        calloc(1, sizeof *grains->activation_cache); /* NULL: runs without this cache */
+}
+
+static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_t n)
+{
+    hosted *all = calloc(1, sizeof *all);
+    if (!all)
+        return NULL;
+    teffi_types_sort(types, n);
+    init_grains(all, node, types, n);
+    if (!teffi_shards_init(&all->shards, &all->grains)) {
+        teffi_shards_fini(&all->shards);
+        free_grains(&all->grains);
+        return NULL;
+    }
+    teffi_directory_init(&all->directory);
+    teffi_lookups_init(&all->lookups);
+    teffi_locations_init(&all->location_cache);
+    teffi_collector_init(&all->collector, &all->grains);
+    return &all->grains;
+}
+
+teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t n, char *text)
+{
+    node->grains = new_grains(node, types, n);
+    if (!node->grains) {
+        snprintf(text, TEFF_TEXT_MAX, "out of memory");
+        return TEFF_E_NOMEM;
+    }
+    node->upcalls = upcalls;
+    node->home.turn_exits = teffi_life_turn_exits;
+    teffi_node_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
+    return TEFF_OK;
+}
+
+void teffi_grains_free(teffi_node *node)
+{
+    teffi_grains *grains = node->grains;
+    if (!grains)
+        return;
+    teffi_lookups_fini(grains->lookups);
+    teffi_locations_fini(grains->location_cache);
+    teffi_directory_fini(grains->directory);
+    teffi_partitions_fini(grains->shards);
+    teffi_shards_fini(grains->shards);
+    teffi_collector_fini(grains->collector);
+    free_grains(grains);
+    node->grains = NULL;
+}
+
+/* ---- starting and ending ---- */
+
+void teffi_grains_start(teffi_node *node)
+{
+    teffi_collector_start(node->grains->collector);
+    node->grains->accepting = true;
+}
+
+/* relaxed: the caller polls it */
+static uint64_t count_activations(const teffi_grains *grains)
+{
+    return atomic_load_explicit(&grains->shards->activations, memory_order_relaxed);
+}
+
+/* ROUND_ENDS: millions at once would delay the silo's system messages. */
+enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
+
+static bool ask_activation_to_end(void *arg, teffi_activation *act)
+{
+    unsigned *asked = arg;
+    teffi_activation_end(act, TEFF_REASON_STOPPING);
+    return ++*asked < ROUND_ENDS;
+}
+
+/* Asks again in each round, because an activation that was being activated may have missed it. */
+teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
+{
+    teffi_grains *grains = ctx->node->grains;
+    teffi_walk walk = {0};
+    grains->accepting = false;
+    while (count_activations(grains) > 0) {
+        unsigned asked = 0;
+        (void)teffi_shards_walk(grains, &walk, ask_activation_to_end, &asked);
+        if (teffi_now(grains->node->platform) >= deadline_ns)
+            return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
+                                  (unsigned long long)count_activations(grains));
+        teffi_ctx_sleep(ctx, ROUND_MS);
+    }
+    return TEFF_OK;
+}
+
+void teffi_grains_stop(teffi_node *node)
+{
+    node->grains->accepting = false;
+    node->grains->closed = true;
+    teffi_membership_changed(node->membership);
+    teffi_collector_stop(node->grains->collector);
+}

@@ -1,0 +1,28 @@
+/* install.h - make the grains of a silo on its node; start, end and free them.
+ * Way:     silo/lifecycle -> [install] -> types, shards, directory, look-ups, collector
+ * Threads: one thread at a time. */
+#ifndef TEFFI_HOSTING_INSTALL_H
+#define TEFFI_HOSTING_INSTALL_H
+
+#include <teff/generated.h>
+#include "call/ctx.h"
+
+/* teffi_grains_install - make node->grains, and set the node's upcalls and system targets.
+ * in: types, borrowed; sorted here. errs: TEFF_E_NOMEM with text. */
+TEFF_MUST_USE teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t n,
+                                            char *text);
+
+/* teffi_grains_start - allow activations, and start the collector. */
+void teffi_grains_start(teffi_node *node);
+
+/* teffi_grains_leave - make no more activations, ask all to end, and wait until they have ended.
+ * errs: TEFF_E_TIMEOUT at deadline_ns (mono). */
+TEFF_MUST_USE teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns);
+
+/* teffi_grains_stop - stop the collector; place no more grains; fail look-ups. */
+void teffi_grains_stop(teffi_node *node);
+
+/* teffi_grains_free - free node->grains, after the executor has stopped. */
+void teffi_grains_free(teffi_node *node);
+
+#endif

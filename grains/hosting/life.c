@@ -1,0 +1,162 @@
+/* life.c - begin and end activations, in steps on the group or on a fiber.
+ * Rule:    no user code runs before the directory has confirmed the activation. */
+#include "hosting/life.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "activation/name.h"
+#include "activation/state.h"
+#include "activation/turn.h"
+#include "call/ctx.h"
+#include "directory/client.h"
+#include "directory/partition.h"
+
+/* in: named, the text is the application's, or names the grain already: it gets no prefix. */
+static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
+{
+    teffi_more *more = text[0] ? teffi_activation_more(act) : NULL;
+    act->failed = err;
+    if (!more)
+        return;
+    more->failed_text = strdup(text);
+    more->failed_named = named && more->failed_text;
+}
+
+/* Does nothing after teffi_shard_lose(). Frees the context's memory first, because the calls below
+ * may read the membership table, and must not fail if the turn has used up its memory. */
+static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_ident ident = teffi_activation_ident(act);
+    bool registered = teffi_partition_set_registered(act, false);
+    teffi_ctx_fini(ctx);
+    if (registered && teffi_directory_unregister(ctx, &ident, teffi_activation_pid(act)))
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+                   "directory: a %s could not be unregistered: %s", act->type->info->name,
+                   teff_error(ctx));
+}
+
+static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_grain grain;
+    teffi_turn_grain(&grain, ctx, act);
+    teff_err err = act->type->info->activate(&grain, act->type->methods);
+    char what[TEFFI_KEY_TEXT_MAX];
+    if (!err)
+        return TEFF_OK;
+    snprintf(what, sizeof what, "on_activate of %.80s", act->type->info->name);
+    return teffi_turn_failure(ctx, act, what, err);
+}
+
+static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_err err = teffi_state_load(ctx, act);
+    bool loaded = !err;
+    if (loaded)
+        err = run_activate(ctx, act);
+    if (!err)
+        return;
+    fail_activation(act, err, teff_error(ctx), loaded);
+    unregister_activation(ctx, act);
+}
+
+/* Store the outcome of a registration. out: true: act is registered. */
+static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
+                              const char *text)
+{
+    if (err == TEFF_E_EXISTS && teffi_activation_more(act))
+        act->more->winner = holder;
+    else if (err)
+        fail_activation(act, err, text, false);
+    return !err;
+}
+
+static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_pid holder;
+    teff_err err = teffi_directory_register(ctx, act, &holder);
+    if (note_registration(act, err, holder, teff_error(ctx)))
+        load_and_activate(ctx, act);
+}
+
+static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
+{
+    teff_err err = teffi_turn_life(act, fn);
+    if (err)
+        fail_activation(act, err, "out of stacks to activate the grain", false);
+}
+
+/* Register or unregister act, if this silo serves its partition. errs: TEFF_E_UNAVAILABLE: it does
+ * not; TEFF_E_EXISTS: *holder is another activation. */
+static teff_err apply_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
+{
+    teffi_ident ident = teffi_activation_ident(act);
+    teffi_pid pid = teffi_activation_pid(act);
+    teff_err err = teffi_partition_apply(act->grains, method, &ident, pid, holder, NULL);
+    return !err && !teffi_pid_is(*holder, pid) ? TEFF_E_EXISTS : err;
+}
+
+/* Starts a fiber only if a step blocks or runs user code. */
+void teffi_life_begin(teffi_activation *act)
+{
+    teffi_pid holder = {0};
+    /* read without the lock: no other thread writes it before the activation has begun */
+    teff_err err = act->registered ? TEFF_OK : apply_here(act, TEFFI_METHOD_REGISTER, &holder);
+    if (err == TEFF_E_UNAVAILABLE)
+        start_life_turn(act, register_and_activate);
+    else if (note_registration(act, err, holder, "") && !teffi_type_is_bare(act->type))
+        start_life_turn(act, load_and_activate);
+}
+
+static void log_deactivate(teff_ctx *ctx, const teffi_activation *act, teff_err err)
+{
+    teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "on_deactivate of a %s failed: %s: %s",
+               act->type->info->name, teff_err_name(err), teff_error(ctx));
+}
+
+/* An activation with a broken state ends without on_deactivate, as in a crash of its silo. */
+static bool has_on_deactivate(const teffi_activation *act)
+{
+    return teffi_type_has_hook(act->type, act->type->info->on_deactivate_at) &&
+           !teffi_state_is_broken(act);
+}
+
+static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_grain grain;
+    teff_err err = TEFF_OK;
+    teffi_turn_grain(&grain, ctx, act);
+    if (has_on_deactivate(act))
+        err = act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
+    if (err)
+        log_deactivate(ctx, act, err);
+    unregister_activation(ctx, act);
+}
+
+/* If there is no stack for on_deactivate, the directory keeps its entry until the next look-up. */
+void teffi_life_end(teffi_activation *act)
+{
+    teffi_pid holder;
+    if (!has_on_deactivate(act) &&
+        apply_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
+        return;
+    if (teffi_turn_life(act, deactivate_and_unregister))
+        teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,
+                   "out of stacks: a %s ends without on_deactivate", act->type->info->name);
+}
+
+void teffi_life_turn_exits(teff_ctx *ctx, teff_err err)
+{
+    teffi_turn *turn = ctx->owner;
+    teffi_activation *act = turn->act;
+    if (turn->method) {
+        teffi_turn_exit(turn, err);
+        return;
+    }
+    (void)teffi_name_turn(ctx, err);
+    if (act->phase == TEFFI_DEACTIVATING)
+        log_deactivate(ctx, act, err);
+    else
+        fail_activation(act, err, teff_error(ctx), true);
+    unregister_activation(ctx, act);
+    teffi_turn_life_ends(turn);
+}

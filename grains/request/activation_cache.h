@@ -1,0 +1,61 @@
+/* activation_cache.h - which activation of this silo held a grain at its last call? A hint.
+ * Way:     direct -> [activation_cache] -> an activation, claimed and compared
+ * Threads: any, without a lock: an entry is one word. Activations are type-stable memory: a stale
+ *          entry points to an activation with another identity.
+ *
+ *     63          48 47                     0
+ *     | top 16 bits |  activation's address  |   at the index of the low 14 bits of mark
+ *     | of mark     |                        |   (teffi_activation_mark) */
+#ifndef TEFFI_REQUEST_ACTIVATION_CACHE_H
+#define TEFFI_REQUEST_ACTIVATION_CACHE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include "activation/activation.h"
+
+enum { TEFFI_ACTIVATION_CACHE_SLOTS = 1 << 14, TEFFI_ADDRESS_BITS = 48 };
+
+typedef struct teffi_activation_cache {
+    _Atomic uint64_t slots[TEFFI_ACTIVATION_CACHE_SLOTS]; /* zeroed memory is an empty cache */
+} teffi_activation_cache;
+
+/* teffi_activation_mark - a hash of the identity for this cache. For keys of 8 bytes it is cheaper
+ * than teffi_key_hash, and consecutive numbers rarely collide. */
+static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
+{
+    uint64_t number;
+    if (ident->key_len != sizeof number)
+        return teffi_hash64(ident->key, ident->key_len, ident->type);
+    memcpy(&number, ident->key, sizeof number);
+    number = (number ^ (uint64_t)ident->type << 32) * 0x9e3779b97f4a7c15u;
+    return number << 14 | number >> 50; /* the top bits, mixed best, become the index */
+}
+
+/* teffi_activation_cache_get - in: cache, NULL: there was no memory for it. out: NULL: no entry. */
+static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
+                                                           uint64_t mark)
+{
+    if (!cache)
+        return NULL;
+    /* acquire: pairs with teffi_activation_cache_put(), for the activation's memory */
+    uint64_t word = atomic_load_explicit(&cache->slots[mark % TEFFI_ACTIVATION_CACHE_SLOTS],
+                                         memory_order_acquire);
+    if ((word ^ mark) >> TEFFI_ADDRESS_BITS)
+        return NULL;
+    return (teffi_activation *)(uintptr_t)(word << (64 - TEFFI_ADDRESS_BITS) >>
+                                           (64 - TEFFI_ADDRESS_BITS));
+}
+
+static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uint64_t mark,
+                                              teffi_activation *act)
+{
+    uint64_t address = (uintptr_t)act;
+    if (!cache || address >> TEFFI_ADDRESS_BITS)
+        return;
+    uint64_t tag = mark >> TEFFI_ADDRESS_BITS << TEFFI_ADDRESS_BITS;
+    /* release: pairs with teffi_activation_cache_get() */
+    atomic_store_explicit(&cache->slots[mark % TEFFI_ACTIVATION_CACHE_SLOTS], tag | address,
+                          memory_order_release);
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* ask.c - put method and key of a call into its error text, now or when it is awaited. */
+#include "request/ask.h"
+
+#include "activation/name.h"
+
+teff_err teffi_ask_name(const teffi_ask *ask, teff_err err)
+{
+    return teffi_name_bytes(ask->ctx, ask->method, ask->type->key_kind, ask->bytes,
+                            ask->ident.key_len, err);
+}
+
+teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text)
+{
+    return teffi_ask_name(ask, teffi_ctx_fail(ask->ctx, err, "%s", text));
+}
+
+void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)
+{
+    uint32_t len = ask->ident.key_len;
+    const teff_message_ops *out = ask->method->out;
+    teffi_asked *asked = &call->asked;
+    asked->method = ask->method;
+    asked->key_kind = (uint8_t)ask->type->key_kind;
+    asked->key_len = (uint8_t)(len < TEFFI_CALL_KEY_MAX ? len : TEFFI_CALL_KEY_MAX);
+    memcpy(asked->key, ask->bytes, sizeof asked->key); /* a constant size compiles to a few moves */
+    teffi_call_expect_asked(call, out ? out->desc : NULL);
+}
+
+teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err)
+{
+    const teffi_asked *asked = teffi_call_asked(call);
+    return asked ? teffi_name_bytes(ctx, asked->method, (teff_key_kind)asked->key_kind, asked->key,
+                                    asked->key_len, err)
+                 : err;
+}

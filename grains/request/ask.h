@@ -1,0 +1,55 @@
+/* ask.h - one call: its method, grain, request, context; and the run in place of a call to an idle
+ * grain of this silo: on a fiber inside the caller's turn.
+ * Way:     reference -> [ask] -> direct, or a message for route
+ * Threads: the caller's. */
+#ifndef TEFFI_REQUEST_ASK_H
+#define TEFFI_REQUEST_ASK_H
+
+#include "activation/ident.h"
+#include "call/call.h"
+#include "call/ctx.h"
+
+enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
+
+typedef struct teffi_ask { /* checked arguments of teff_ask */
+    teff_ctx *ctx;
+    const teff_type_info *type;
+    const teff_method *method;
+    const ProtobufCMessage *in;
+    teffi_ident ident; /* its key is in bytes; hash is 0 until computed */
+    /* set by direct.c: the grain is not on this silo, and no request waits to locate it */
+    bool elsewhere;
+    teffi_node_id location; /* if elsewhere: its cached silo; zero: not cached */
+    uint8_t bytes[TEFFI_KEY_BYTES_MAX];
+} teffi_ask;
+
+/* teffi_ask_name - prefix ctx's error text with the call's method and key. out: err.
+ * teffi_ask_fail - the same, with a text. */
+teff_err teffi_ask_name(const teffi_ask *ask, teff_err err);
+teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
+
+/* teffi_ask_keep - store method, key and response type in a pending call, for its error texts. */
+void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);
+
+/* teffi_ask_name_kept - as teffi_ask_name, for a call after teffi_ask_keep. */
+teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
+
+/* teffi_timeout_ms - how long a call waits for its response. */
+static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)
+{
+    return ctx->timeout_ms      ? ctx->timeout_ms
+           : method->timeout_ms ? method->timeout_ms
+                                : TEFFI_TIMEOUT_DEFAULT_MS;
+}
+
+/* teffi_direct_ask - run a call in place if possible; the argument out is that of teff_ask, and the
+ * response is copied into the caller's memory.
+ * out:  false: not possible, nothing was done: queue it. true: if *call is NULL it has ended with
+ *       *err, the text in ctx; else the method waits or has yielded: await *call.
+ * teffi_direct_start - the same for an asynchronous call; *call may have ended already.
+ * teffi_direct_send - the same for a one-way message. out: true: it has run, or runs. */
+bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err);
+bool teffi_direct_start(teffi_ask *ask, teffi_call **call);
+bool teffi_direct_send(teffi_ask *ask);
+
+#endif

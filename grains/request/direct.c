@@ -1,0 +1,354 @@
+/* direct.c - claim an idle callee, run its method inside the caller's turn, release it.
+ * Threads: the caller's turn, which owns the callee's group between claim and release. */
+#include "request/ask.h"
+
+#include "activation/state.h"
+#include "activation/turn.h"
+#include "call/call.h"
+#include "call/ctx.h"
+#include "cluster/membership.h"
+#include "directory/location_cache.h"
+#include "directory/partition.h"
+#include "request/activation_cache.h"
+#include "request/locate.h"
+#include "group/direct.h"
+
+/* ---- methods with long calls are queued ---- */
+
+/* During a call in place, the caller's turn cannot time out and no other turn of its grain starts.
+ * So after two consecutive calls of LONG_MS or more, the next 256 calls of the method are queued;
+ * the number doubles up to 16,384. One short call resets it. */
+
+enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
+
+/* May this call run in place? Else counts it as queued. relaxed, here and below: a lost update only
+ * queues one call more or less. */
+static bool method_may_run_in_place(_Atomic uint32_t *slow)
+{
+    uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
+    if ((uint16_t)word == 0)
+        return true;
+    atomic_store_explicit(slow, word - 1, memory_order_relaxed);
+    return false;
+}
+
+static void count_long_call(_Atomic uint32_t *slow, bool is_long)
+{
+    uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
+    uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
+    if (strikes > STRIKES_MAX)
+        strikes = STRIKES_MAX;
+    uint32_t skips = strikes > 1 ? (uint32_t)SKIPS << strikes : 0; /* 1 may be a preempted thread */
+    atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
+}
+
+static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
+{
+    if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
+        count_long_call(slow, ms >= LONG_MS);
+}
+
+/* ---- time ---- */
+
+/* Short timeouts are measured with the clock (25 ns a reading), long ones with the executor's
+ * coarse clock: then a response late by less than an eighth of the timeout may count as in time. */
+enum { COARSE_SLACK = 8 };
+
+typedef struct stopwatch {
+    uint64_t from_ns; /* start by the clock; 0: the coarse clock is used */
+    uint32_t from_ms; /* start by the coarse clock; 0: that is not running */
+    uint32_t timeout_ms;
+} stopwatch;
+
+/* For short timeouts, or if the coarse clock is not running. */
+__attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
+                                                        uint32_t *due_ms)
+{
+    watch->from_ns = teffi_now(ask->ctx->node->platform);
+    uint32_t now_ms = (uint32_t)(watch->from_ns / 1000000);
+    uint32_t ms = teffi_timeout_ms(ask->ctx, ask->method);
+    int32_t left_ms = teffi_due_left(ask->ctx->due_ms, now_ms);
+    ms = ms < TEFFI_TIMEOUT_MAX_MS ? ms : TEFFI_TIMEOUT_MAX_MS;
+    watch->timeout_ms = left_ms < (int32_t)ms ? (uint32_t)left_ms : ms;
+    *due_ms = now_ms + watch->timeout_ms;
+    return left_ms > 0;
+}
+
+/* The timeout is the call's own or the rest of its caller's, if that is shorter. out: false: the
+ * caller's deadline has passed. */
+static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
+{
+    uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
+    int32_t ms = (int32_t)teffi_timeout_ms(ask->ctx, ask->method);
+    int32_t left_ms = teffi_due_left(ask->ctx->due_ms, now_ms);
+    ms = left_ms < ms ? left_ms : ms;
+    watch->from_ms = now_ms;
+    if (ms < TEFFI_EXACT_BELOW_MS || !now_ms)
+        return start_exact_watch(watch, ask, due_ms);
+    watch->from_ns = 0;
+    watch->timeout_ms = (uint32_t)ms;
+    *due_ms = now_ms + watch->timeout_ms;
+    return true;
+}
+
+/* out: ms since start_watch() by the coarse clock; 0 if that is not running. */
+static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
+{
+    uint32_t now_ms = teffi_coarse_ms(exec);
+    return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
+}
+
+static bool watch_is_late(const stopwatch *watch, uint32_t passed, teffi_exec *exec)
+{
+    if (watch->from_ns)
+        return teffi_now(exec->platform) >= watch->from_ns + watch->timeout_ms * 1000000ull;
+    return passed >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
+}
+
+static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
+{
+    if (watch->from_ns)
+        return watch->from_ns + watch->timeout_ms * 1000000ull;
+    uint32_t passed = get_passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
+    uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
+    return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;
+}
+
+/* One call in place. */
+typedef struct in_place_call {
+    const teffi_ask *ask;
+    teffi_in_place place;
+    stopwatch watch;
+    uint32_t passed_ms;     /* duration by the coarse clock */
+    _Atomic uint32_t *slow; /* the method's counter in teff_grain_type.slow */
+    bool keeps;             /* not awaited at once: the call stores its method and key */
+} in_place_call;
+
+/* ---- the callee ---- */
+
+/* Not inlined, like claim_found() below: most calls hit the cache. */
+__attribute__((noinline)) static void release_callee(teffi_activation *act)
+{
+    teffi_group_release(&act->group);
+}
+
+/* out: act, claimed, if it was idle and has this identity; else NULL. */
+static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi_ident *ident)
+{
+    if (!act || !teffi_group_claim(&act->group))
+        return NULL;
+    if (teffi_activation_is(act, ident))
+        return act;
+    release_callee(act);
+    return NULL;
+}
+
+/* Uses the cached activation's hash in place of the grain's, which is not computed: the claim then
+ * compares the identity. */
+static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_activation *act =
+        teffi_activation_cache_get(grains->activation_cache, teffi_activation_mark(ident));
+    if (!act)
+        return NULL;
+    uint64_t hash = atomic_load_explicit(&act->hash, memory_order_relaxed);
+    if (teffi_locate_may_wait(grains->lookups, hash) || !(act = claim_if_same(act, ident)))
+        return NULL;
+    if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
+        return act;
+    release_callee(act); /* it was reused between load and claim */
+    return NULL;
+}
+
+__attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
+{
+    teffi_ident *ident = &ask->ident;
+    bool certain;
+    ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
+    if (teffi_locate_may_wait(grains->lookups, ident->hash) && teffi_locate_waits(grains, ident))
+        return NULL;
+    teffi_activation *act = teffi_shard_find(grains, ident, &certain);
+    act = act       ? claim_if_same(act, ident)
+          : certain ? teffi_partition_claim_new(grains, ident)
+                    : NULL;
+    if (act)
+        teffi_activation_cache_put(grains->activation_cache, teffi_activation_mark(ident), act);
+    ask->elsewhere = !act && certain;
+    if (ask->elsewhere)
+        ask->location = teffi_location_get(grains->location_cache, ident->hash);
+    return act;
+}
+
+/* Caller and callee may have different versions of the generated type: then find it by id. */
+static const teff_method *find_own_method(const teff_type_info *info, const teff_method *method)
+{
+    size_t at = (uintptr_t)method - (uintptr_t)info->methods;
+    return at < info->n_methods * sizeof *method ? method : teffi_method_find(info, method->id);
+}
+
+/* May the request start now? Fills v->slow and v->place with the activation's own method. */
+static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
+{
+    const teff_type_info *info = act->type->info;
+    const teff_method *method = find_own_method(info, v->ask->method);
+    if (!method)
+        return false;
+    teffi_class class = teffi_class_of(info, method);
+    int32_t queued = (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed);
+    v->slow = &act->type->slow[method - info->methods];
+    v->place.method = method;
+    v->place.class = class;
+    return queued < (int64_t)teffi_queue_max(info) && teffi_activation_open(act, class) &&
+           !teffi_activation_waits(act, class) && method_may_run_in_place(v->slow);
+}
+
+/* out: the callee, claimed, if it may run the method now. Keeps messages in order: a claim succeeds
+ * only on an idle group with an empty queue, and the callee is released if requests of the same
+ * class are set aside or wait to be located. */
+static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *ask, in_place_call *v)
+{
+    if (grains->node->membership->ousted)
+        return NULL;
+    teffi_activation *act = claim_cached(grains, &ask->ident);
+    if (!act)
+        act = claim_found(grains, ask);
+    if (act && !may_run_method(act, v)) {
+        release_callee(act);
+        return NULL;
+    }
+    return act;
+}
+
+/* ---- the call ---- */
+
+/* The method waits or has yielded: make a pending call for it, before leave_callee() releases its
+ * group, so that no response precedes the call. out: NULL: out of memory. */
+static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
+{
+    const teffi_ask *ask = v->ask;
+    uint64_t deadline = get_watch_deadline(&v->watch, ask->ctx->node->home.exec);
+    teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
+    if (!call)
+        return NULL;
+    if (v->keeps)
+        teffi_ask_keep(call, ask);
+    else
+        teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL);
+    request->call_slot = call->slot;
+    request->call_generation = call->generation;
+    request->deadline_ns = deadline;
+    return call;
+}
+
+static inline teff_err get_result(const in_place_call *v)
+{
+    if (watch_is_late(&v->watch, v->passed_ms, v->ask->ctx->node->home.exec))
+        return teffi_ask_fail(v->ask, TEFF_E_TIMEOUT, teffi_call_late_text);
+    return v->place.err;
+}
+
+static inline void leave_callee(in_place_call *v)
+{
+    teffi_activation *act = v->place.act;
+    if (!teffi_group_yielded(&act->group)) /* a yielded turn settles when it resumes */
+        teffi_state_settle(act);
+    teffi_direct_done(v->ask->ctx->node->home.exec, &act->group);
+}
+
+/* out: TEFFI_TURN_NOT_STARTED: the callee was released. Else call leave_callee(). */
+static inline teffi_turn_end run_in_place(in_place_call *v)
+{
+    teffi_exec *exec = v->ask->ctx->node->home.exec;
+    teffi_activation *act = v->place.act;
+    teffi_turn_end how = teffi_turn_in_place(&v->place);
+    if (how == TEFFI_TURN_NOT_STARTED) {
+        release_callee(act);
+        return how;
+    }
+    v->passed_ms = get_passed_ms(&v->watch, exec);
+    note_duration(v->slow, v->passed_ms);
+    return how;
+}
+
+/* Start the watch and claim the callee. out: false: queue the call. */
+static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
+                                                                 uint32_t kind, bool beside)
+{
+    teffi_grains *grains = ask->ctx->node->grains;
+    if (!teffi_direct_may(grains->node->home.exec, beside))
+        return false;
+    v->ask = ask;
+    v->keeps = beside;
+    v->place.caller = ask->ctx;
+    v->place.in = ask->in;
+    v->place.kind = kind;
+    if (!start_watch(&v->watch, ask, &v->place.due_ms))
+        return false; /* start_call() fails with the text */
+    if (kind == TEFFI_MSG_ONEWAY)
+        v->place.due_ms = 0;
+    v->place.err = TEFF_OK;
+    v->place.act = claim_callee(grains, ask, v);
+    return v->place.act != NULL;
+}
+
+/* in: beside, the caller does not await the call at once. out: as teffi_direct_ask(). */
+static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
+                                                             bool beside, ProtobufCMessage **out,
+                                                             teffi_call **call, teff_err *err)
+{
+    in_place_call v __attribute__((uninitialized));
+    *call = NULL;
+    if (!begin_in_place(&v, ask, kind, beside))
+        return false;
+    v.place.out = out;
+    teffi_turn_end how = run_in_place(&v);
+    if (how == TEFFI_TURN_NOT_STARTED)
+        return false;
+    if (how == TEFFI_TURN_WAITS) {
+        teffi_msg *request = teffi_turn_detach(&v.place);
+        if (kind == TEFFI_MSG_REQUEST && !(*call = make_pending(&v, request)))
+            *err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for a call; it may have run");
+    } else if (kind == TEFFI_MSG_REQUEST) {
+        *err = get_result(&v);
+    }
+    leave_callee(&v);
+    return true;
+}
+
+bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err)
+{
+    return run_direct(ask, TEFFI_MSG_REQUEST, false, out, call, err);
+}
+
+/* Make a call that has ended, in the caller's memory. */
+static teffi_call *make_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
+{
+    teffi_call *call = teff_alloc(ctx, sizeof *call);
+    call->wait.group = ctx->group;
+    call->wait.done = true;
+    call->err = err;
+    call->body = body;
+    if (err) {
+        call->text = teff_strdup(ctx, teff_error(ctx));
+        ctx->text = NULL; /* now in call->text */
+    }
+    return call;
+}
+
+bool teffi_direct_start(teffi_ask *ask, teffi_call **call)
+{
+    ProtobufCMessage *body = NULL;
+    teff_err err = TEFF_OK;
+    if (!run_direct(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
+        return false;
+    if (!*call) /* the callee was left: the allocation ends the caller's turn if it fails */
+        *call = make_ended_call(ask->ctx, err, body);
+    return true;
+}
+
+bool teffi_direct_send(teffi_ask *ask)
+{
+    teffi_call *none;
+    teff_err err;
+    return run_direct(ask, TEFFI_MSG_ONEWAY, true, NULL, &none, &err);
+}

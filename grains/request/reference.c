@@ -1,0 +1,451 @@
+/* reference.c - teff_ask and the other calls by key, from turns and from threads of silos or
+ * clients.
+ * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) -> call -> response
+ * Threads: on the context's own turn or thread. */
+#include "activation/grains.h"
+#include "activation/name.h"
+#include "activation/turn.h"
+#include "base/options.h"
+#include "call/call.h"
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "call/wait.h"
+#include "directory/placement.h"
+#include "node/deliver.h"
+#include "request/ask.h"
+#include "request/route.h"
+
+enum { CLIENT_RETRY_MS = 20, FEW = 8 };
+
+/* out: the earlier of the call's own deadline and that of the turn's caller; 0: that has passed. */
+static uint64_t get_call_deadline(teff_ctx *ctx, const teff_method *method)
+{
+    uint64_t now_ns = teffi_now(ctx->node->platform);
+    int64_t ms = teffi_timeout_ms(ctx, method);
+    ms = ms > TEFFI_TIMEOUT_MAX_MS ? TEFFI_TIMEOUT_MAX_MS : ms;
+    int32_t left_ms = teffi_due_left(ctx->due_ms, (uint32_t)(now_ns / 1000000));
+    if (ctx->due_ms && left_ms < ms)
+        ms = left_ms;
+    return ms > 0 ? now_ns + (uint64_t)ms * 1000000 : 0;
+}
+
+static const char caller_expired[] =
+    "the deadline of this turn's caller has passed; the call did not run";
+
+enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
+
+/* Is the request small in fields, of the method's type and without nested messages? Then it can be
+ * packed from the caller's memory; others are copied first. */
+static bool request_is_flat(const teffi_ask *ask)
+{
+    const ProtobufCMessageDescriptor *desc = ask->method->in->desc;
+    if (!ask->in || ask->in->descriptor != desc || ask->in->n_unknown_fields ||
+        desc->n_fields > BORROWED_FIELDS_MAX)
+        return false;
+    for (unsigned i = 0; i < desc->n_fields; i++)
+        if (desc->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)
+            return false;
+    return true;
+}
+
+/* A flat request to another node is not copied: it is packed before the caller continues. */
+static bool may_borrow_request(const teffi_ask *ask)
+{
+    bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_none(ask->location);
+    return leaves && (!ask->method->in || request_is_flat(ask));
+}
+
+__attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const teffi_ask *ask)
+{
+    const teff_method *method = ask->method;
+    size_t packed;
+    msg->borrows = true;
+    msg->key_len = ask->ident.key_len;
+    msg->key = ask->bytes;
+    if (!method->in)
+        return TEFF_OK;
+    teff_err err = teffi_rules_check(ask->ctx, ask->type, method->in, ask->in, "request", &packed);
+    if (err)
+        return teffi_ask_name(ask, err);
+    msg->body = (ProtobufCMessage *)(uintptr_t)ask->in; /* read only */
+    msg->packed_len = (uint32_t)packed;
+    return TEFF_OK;
+}
+
+static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
+{
+    const teff_method *method = ask->method;
+    msg->key_len = ask->ident.key_len;
+    msg->key = teff_arena_copy(&msg->arena, ask->bytes, msg->key_len);
+    if (!msg->key)
+        return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
+    if (!method->in)
+        return TEFF_OK;
+    msg->body =
+        teffi_rules_copy(ask->type, teffi_rules_sure(ask->type), method->in, &msg->arena, ask->in);
+    if (msg->body)
+        return TEFF_OK;
+    return teffi_ask_name(ask,
+                          teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
+}
+
+/* Make the message of a checked ask; the caller adds call and deadline. */
+static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
+{
+    teffi_msg *msg = teffi_msg_new(kind);
+    if (!msg)
+        return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
+    msg->src = ask->ctx->node->id;
+    msg->flags = teffi_placement_flags(ask->type->placement);
+    msg->type_id = ask->type->id;
+    msg->method_id = ask->method->id;
+    msg->hash = ask->ident.hash;
+    teff_err err = may_borrow_request(ask) ? borrow_request(msg, ask) : copy_request(msg, ask);
+    if (err)
+        teffi_msg_free(msg);
+    else
+        *out = msg;
+    return err;
+}
+
+/* Retry until a gateway accepts msg, or its deadline. Owns msg on TEFF_OK. */
+static teff_err send_client(teff_ctx *ctx, teffi_msg *msg)
+{
+    uint64_t deadline = msg->deadline_ns;
+    for (;;) {
+        teff_err err = teffi_node_to_gateway(ctx->node, msg);
+        if (err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
+            return err;
+        if (teffi_now(ctx->node->platform) + CLIENT_RETRY_MS * 1000000ull >= deadline)
+            return TEFF_E_UNAVAILABLE;
+        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
+    }
+}
+
+static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
+{
+    teff_ctx *ctx = ask->ctx;
+    if (ctx->node->role == TEFFI_ROLE_CLIENT)
+        return send_client(ctx, msg);
+    if (ask->elsewhere)
+        teffi_route_elsewhere(ctx->node->grains, msg, ask->location);
+    else
+        teffi_route(ctx->node->grains, msg);
+    return TEFF_OK;
+}
+
+static const char *get_overload_text(const teffi_node *node)
+{
+    return teffi_budget_is_over(node->budget)
+               ? "the messages here take more memory than message_bytes_max allows"
+               : "more waits for the gateway than connection_bytes_max allows";
+}
+
+static const char *get_send_error_text(const teffi_node *node, teff_err err)
+{
+    return err == TEFF_E_TOO_LARGE     ? "the request is larger than a frame may be"
+           : err == TEFF_E_OVERLOADED  ? get_overload_text(node)
+           : err == TEFF_E_UNAVAILABLE ? "no gateway can be reached; the call did not run"
+                                       : "the request could not be sent";
+}
+
+/* A call that is not awaited at once stores its method and key, for error texts. */
+static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
+{
+    teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
+    if (!call)
+        return NULL;
+    if (msg->awaited)
+        teffi_call_expect(call, ask->method->out ? ask->method->out->desc : NULL);
+    else
+        teffi_ask_keep(call, ask);
+    msg->call_slot = call->slot;
+    msg->call_generation = call->generation;
+    msg->deadline_ns = deadline;
+    teff_err err = dispatch_request(ask, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        (void)teffi_call_fail(call, err, get_send_error_text(ask->ctx->node, err));
+    }
+    return call;
+}
+
+/* Not inlined, like the slow paths below: most calls end in place. */
+__attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
+                                                     teff_call *call)
+{
+    teffi_msg *msg = NULL;
+    uint64_t deadline = get_call_deadline(ask->ctx, ask->method);
+    call->impl = NULL;
+    if (!deadline)
+        return teffi_ask_fail(ask, TEFF_E_TIMEOUT, caller_expired);
+    teff_err err = make_request(ask, TEFFI_MSG_REQUEST, &msg);
+    if (!msg)
+        return err;
+    msg->awaited = awaited;
+    call->impl = start_pending_call(ask, msg, deadline);
+    if (call->impl)
+        return TEFF_OK;
+    teffi_msg_free(msg);
+    return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for a call");
+}
+
+teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
+{
+    if (!call.impl)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "the call was not started");
+    teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
+    return err && teffi_call_unnamed(call.impl) ? teffi_ask_name_kept(ctx, call.impl, err) : err;
+}
+
+__attribute__((noinline)) static teff_err fail_bad_key(teff_ctx *ctx, const teff_method *method,
+                                                       const teff_key *key, const char *why)
+{
+    (void)teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", why);
+    return teffi_name_key(ctx, method, key, TEFF_E_INVALID);
+}
+
+static inline void forget_location(teffi_ask *ask)
+{
+    ask->elsewhere = false;
+    ask->location = (teffi_node_id){0};
+}
+
+/* Checks the arguments and fills ask. Sets each member, as clearing its 1 KiB of key is slow. */
+static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
+                                   const teff_key *key, const teff_method *method,
+                                   const ProtobufCMessage *in)
+{
+    const char *why;
+    ask->ctx = ctx;
+    ask->type = type;
+    ask->method = method;
+    ask->in = in;
+    forget_location(ask);
+    uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
+    ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
+    if (!len)
+        return fail_bad_key(ctx, method, key, why);
+    return in || !method->in ? TEFF_OK : teffi_ask_fail(ask, TEFF_E_INVALID, "the request is NULL");
+}
+
+__attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, teffi_call *call,
+                                                         ProtobufCMessage **out)
+{
+    teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
+    if (err && teffi_call_unnamed(call))
+        return teffi_ask_name(ask, err);
+    if (!err && !ask->method->out) { /* there is no response to keep */
+        teffi_ctx_unlist(call);
+        teffi_call_release(call);
+    }
+    return err;
+}
+
+/* Run in place if possible, else through the queue. */
+static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
+                                                               ProtobufCMessage **out)
+{
+    teff_call call = {NULL};
+    teff_err err = TEFF_OK;
+    if (!ask->ctx->owner || !teffi_direct_ask(ask, out, &call.impl, &err))
+        err = start_call(ask, true, &call);
+    return err || !call.impl ? err : await_response(ask, call.impl, out);
+}
+
+/* Retry an idempotent call that ended with TEFF_E_UNREACHABLE. All tries share one deadline; if
+ * that has passed already, ask_once() fails with the text. */
+__attribute__((noinline)) static teff_err ask_again(teffi_ask *ask, ProtobufCMessage **out)
+{
+    const uint64_t pause_ns = CLIENT_RETRY_MS * 1000000ull;
+    teff_ctx *ctx = ask->ctx;
+    uint64_t deadline = get_call_deadline(ctx, ask->method);
+    uint32_t due_ms = ctx->due_ms;
+    if (deadline)
+        ctx->due_ms = teffi_due(deadline);
+    teff_err err = ask_once(ask, out);
+    while (err == TEFF_E_UNREACHABLE && teffi_now(ctx->node->platform) + pause_ns < deadline) {
+        teffi_ctx_sleep(ctx, CLIENT_RETRY_MS);
+        forget_location(ask);
+        err = ask_once(ask, out);
+    }
+    ctx->due_ms = due_ms;
+    return err;
+}
+
+static inline __attribute__((always_inline)) teff_err
+ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
+          const ProtobufCMessage *in, ProtobufCMessage **out)
+{
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare_ask(&this, ctx, type, key, method, in);
+    if (err)
+        return err;
+    return method->flags & TEFF_METHOD_IDEMPOTENT ? ask_again(&this, out) : ask_once(&this, out);
+}
+
+__attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
+{
+    teffi_msg *msg = NULL;
+    teff_err err = make_request(ask, TEFFI_MSG_ONEWAY, &msg);
+    if (!msg)
+        return err;
+    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT)
+        msg->deadline_ns = get_call_deadline(ask->ctx, ask->method);
+    err = dispatch_request(ask, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        return teffi_ask_fail(ask, err, get_send_error_text(ask->ctx->node, err));
+    }
+    return TEFF_OK;
+}
+
+/* in: few, an array of FEW. out: the *n waits of those calls that were started. */
+static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
+{
+    teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
+    size_t n_waits = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (calls[i].impl)
+            waits[n_waits++] = &calls[i].impl->wait;
+    *n = n_waits;
+    return waits;
+}
+
+teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
+{
+    teffi_wait *few[FEW] = {NULL};
+    size_t n_waits = n;
+    teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
+    teffi_await(ctx, waits, n_waits); /* one suspension for all of them */
+    for (size_t i = 0; i < n; i++) {
+        teff_err err = teff_await(ctx, calls[i], NULL);
+        if (err)
+            return err;
+    }
+    return TEFF_OK;
+}
+
+teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t *index)
+{
+    teffi_wait *few[FEW] = {NULL};
+    size_t n_waits = n;
+    teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
+    if (!n_waits)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "none of the calls was begun");
+    teffi_await_any(ctx, waits, n_waits);
+    for (*index = 0; !calls[*index].impl || !teff_call_ended(ctx, calls[*index]);)
+        ++*index;
+    return TEFF_OK;
+}
+
+/* ---- the public calls: enter_node() keeps the node from closing until leave_node() ---- */
+
+static bool enter_node(teff_ctx *ctx)
+{
+    if (ctx->group) {
+        (void)teff_yield();
+        return true;
+    }
+    return teffi_home_enter(ctx->home);
+}
+
+static teff_err leave_node(teff_ctx *ctx, teff_err err)
+{
+    if (!ctx->group)
+        teffi_home_exit(ctx->home);
+    return err;
+}
+
+static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
+{
+    (void)teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
+    return teffi_name_key(ctx, method, key, TEFF_E_CLOSED);
+}
+
+/* A call that can be cancelled must be pending from the start: it never runs in place. */
+static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, teff_call *call)
+{
+    if (teffi_cancel_is_fired(cancel))
+        return teffi_ask_fail(ask, TEFF_E_CANCELLED,
+                              "cancelled before it began; the call did not run");
+    teff_err err = start_call(ask, false, call);
+    teff_err why = err ? TEFF_OK : teffi_cancel_add(cancel, call->impl);
+    if (why)
+        (void)teffi_call_fail(call->impl, why, "it could not be cancelled later; it may have run");
+    return err;
+}
+
+/* As ask_grain(), without waiting. in: cancel, may be NULL. */
+static inline __attribute__((always_inline)) teff_err
+start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+            const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,
+            teff_call *call)
+{
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare_ask(&this, ctx, type, key, method, in);
+    if (err)
+        return err;
+    if (cancel)
+        return start_cancellable(&this, cancel, call);
+    return ctx->owner && teffi_direct_start(&this, &call->impl) ? TEFF_OK
+                                                                : start_call(&this, false, call);
+}
+
+static inline __attribute__((always_inline)) teff_err
+send_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+           const teff_method *method, const ProtobufCMessage *in)
+{
+    teffi_ask this __attribute__((uninitialized));
+    teff_err err = prepare_ask(&this, ctx, type, key, method, in);
+    if (err || (ctx->owner && teffi_direct_send(&this)))
+        return err;
+    return send_one_way(&this);
+}
+
+static teff_err start_with_options(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                                   const teff_method *method, const ProtobufCMessage *in,
+                                   const teff_call_options *options, teff_call *call)
+{
+    char text[TEFF_TEXT_MAX];
+    teff_call_options opt;
+    if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", text);
+    uint32_t timeout_ms = ctx->timeout_ms;
+    ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;
+    teff_err err = start_grain(ctx, type, key, method, in, opt.cancel, call);
+    ctx->timeout_ms = timeout_ms;
+    return err;
+}
+
+teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                        const teff_method *method, const ProtobufCMessage *in,
+                        const teff_call_options *options, teff_call *call)
+{
+    call->impl = NULL;
+    if (!enter_node(ctx))
+        return fail_closed(ctx, key, method);
+    return leave_node(ctx, options ? start_with_options(ctx, type, key, method, in, options, call)
+                                   : start_grain(ctx, type, key, method, in, NULL, call));
+}
+
+teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                  const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
+{
+    return enter_node(ctx) ? leave_node(ctx, ask_grain(ctx, type, key, method, in, out))
+                           : fail_closed(ctx, key, method);
+}
+
+teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
+                   const teff_method *method, const ProtobufCMessage *in)
+{
+    return enter_node(ctx) ? leave_node(ctx, send_grain(ctx, type, key, method, in))
+                           : fail_closed(ctx, key, method);
+}
+
+void teff_deactivate(teff_ctx *ctx)
+{
+    teffi_activation *act = teffi_activation_of_turn(ctx);
+    if (act && !act->reason)
+        act->reason = TEFF_REASON_REQUESTED;
+}

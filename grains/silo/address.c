@@ -1,0 +1,103 @@
+/* address.c - check addresses and cluster ids; dial an address and suspend the context until the
+ * hello. */
+#include "silo/address.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "call/wait.h"
+#include "node/node.h"
+
+static bool port_is_valid(const char *port)
+{
+    size_t n = strlen(port);
+    if (n < 1 || n > 5 || strspn(port, "0123456789") != n)
+        return false;
+    return strtol(port, NULL, 10) <= 65535;
+}
+
+static bool host_is_valid(const char *host, size_t n)
+{
+    if (n > 2 && host[0] == '[')
+        return host[n - 1] == ']' && strspn(host + 1, "0123456789abcdefABCDEF:.%") >= n - 2;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)host[i]) && host[i] != '.' && host[i] != '-')
+            return false;
+    return n > 0;
+}
+
+bool teffi_address_ok(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    return colon && strlen(address) <= TEFFI_ADDRESS_MAX &&
+           host_is_valid(address, (size_t)(colon - address)) && port_is_valid(colon + 1);
+}
+
+static bool address_starts(const char *address, const char *with)
+{
+    return strncmp(address, with, strlen(with)) == 0;
+}
+
+bool teffi_address_loopback(const char *address)
+{
+    size_t number = strspn(address, "0123456789.");
+    return (address_starts(address, "127.") && address[number] == ':') ||
+           address_starts(address, "[::1]:") || address_starts(address, "localhost:");
+}
+
+bool teffi_address_any(const char *address)
+{
+    return address_starts(address, "0.0.0.0:") || address_starts(address, "[::]:");
+}
+
+bool teffi_cluster_ok(const char *cluster)
+{
+    size_t n = strlen(cluster);
+    if (n < 1 || n > TEFFI_CLUSTER_MAX)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)cluster[i]) && !strchr("._-", cluster[i]))
+            return false;
+    return true;
+}
+
+teff_err teffi_option_refuse(char *text, const char *option, const char *value,
+                             const char *expected)
+{
+    if (text)
+        snprintf(text, TEFF_TEXT_MAX, "%s: '%.100s'; expected %s", option, value, expected);
+    return TEFF_E_INVALID;
+}
+
+/* ---- dialling ---- */
+
+typedef struct dialling {
+    teffi_wait wait;
+    teff_err err;
+    teffi_hello peer;
+    char text[TEFF_TEXT_MAX];
+} dialling;
+
+static void on_peer_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+{
+    dialling *d = arg;
+    d->err = err;
+    if (peer)
+        d->peer = *peer;
+    snprintf(d->text, sizeof d->text, "%s", text ? text : "");
+    teffi_wait_signal(&d->wait);
+}
+
+teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer)
+{
+    teffi_net *net = ctx->node->home.net;
+    dialling *d = teff_alloc(ctx, sizeof *d);
+    teffi_wait *wait = &d->wait;
+    teffi_wait_init(wait, ctx, NULL);
+    net->ops->dial(net, address, on_peer_dialled, d);
+    teffi_await(ctx, &wait, 1);
+    if (d->err)
+        return teffi_ctx_fail(ctx, d->err, "%s: %s", address, d->text);
+    *peer = d->peer;
+    return TEFF_OK;
+}

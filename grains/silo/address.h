@@ -1,0 +1,31 @@
+/* address.h - check the addresses and other options that users write, before anything is opened;
+ * connect to a node by its address.
+ * Way:     silo (seeds), client (gateways) -> [address] -> net */
+#ifndef TEFFI_SILO_ADDRESS_H
+#define TEFFI_SILO_ADDRESS_H
+
+#include <stdbool.h>
+#include "call/ctx.h"
+
+/* teffi_address_ok - is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of 0..65535? */
+bool teffi_address_ok(const char *address);
+
+/* teffi_address_loopback - is it a loopback address? */
+bool teffi_address_loopback(const char *address);
+
+/* teffi_address_any - is it the address of all interfaces ("0.0.0.0", "[::]")? */
+bool teffi_address_any(const char *address);
+
+/* teffi_cluster_ok - is it a cluster id, 1..64 of [A-Za-z0-9._-]? */
+bool teffi_cluster_ok(const char *cluster);
+
+/* teffi_option_refuse - write "option: 'value'; expected ..." to text, TEFF_TEXT_MAX bytes or NULL.
+ * out: TEFF_E_INVALID. */
+teff_err teffi_option_refuse(char *text, const char *option, const char *value,
+                             const char *expected);
+
+/* teffi_dial - connect to a node, and wait for its hello. out: *peer, the hello.
+ * errs: TEFF_E_UNREACHABLE, TEFF_E_REFUSED; text in ctx. */
+TEFF_MUST_USE teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer);
+
+#endif

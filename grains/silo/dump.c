@@ -1,0 +1,139 @@
+/* dump.c - write the current state of a silo in lines.
+ * Way:     a program, SIGUSR1 in teff_silo_main -> [dump] -> calls, scheduler, targets, shards
+ * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
+ *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
+ *          its activations; their other fields read here are atomic. */
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "call/calls.h"
+#include "call/task.h"
+#include "cluster/membership.h"
+#include "directory/shard.h"
+#include "request/locate.h"
+#include "silo/silo.h"
+
+static void print_silo(teff_silo *silo, const teffi_lines *to)
+{
+    teffi_node *node = &silo->node;
+    pthread_mutex_lock(&silo->lock);
+    size_t clients = silo->n_clients;
+    pthread_mutex_unlock(&silo->lock);
+    /* relaxed: counters */
+    teffi_line(to,
+               "silo %s of cluster %s%s: %u members, %zu clients, %llu calls pending, %llu tasks, "
+               "%llu messages dropped",
+               node->address, node->cluster, node->leaving ? ", leaving" : "",
+               teff_silo_members(silo), clients,
+               (unsigned long long)teffi_calls_pending(&node->home),
+               (unsigned long long)teffi_tasks_running(&node->home),
+               (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed));
+}
+
+static void print_targets(teffi_node *node, const teffi_lines *to)
+{
+    for (unsigned i = 0; i < TEFFI_SLOT_SYSTEM_END; i++) {
+        teffi_target *target = &node->targets[i];
+        if (target->handle)
+            teffi_line(to, "system target %s: %s", teffi_target_name(target),
+                       teffi_group_state_name(teffi_group_state_of(&target->group)));
+    }
+}
+
+/* ---- the activations, and those with the longest queues ---- */
+
+enum { TOP = 16 };
+
+typedef struct top_entry {
+    uint32_t queued, slot;
+    teffi_group_state state;
+    const char *type, *doing; /* constant strings */
+    char key[TEFFI_KEY_TEXT_MAX];
+} top_entry;
+
+typedef struct survey {
+    uint64_t n, queued, in_state[TEFFI_GROUP_COMPLETE + 1];
+    unsigned n_top;
+    top_entry top[TOP]; /* most queued first */
+} survey;
+
+static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
+                       teffi_group_state state)
+{
+    const char *doing = atomic_load_explicit(&act->doing, memory_order_relaxed);
+    *e = (top_entry){queued, act->slot, state, act->type->info->name, doing ? doing : "nothing yet",
+                     ""};
+    teff_key key;
+    teffi_activation_key(act, &key);
+    teffi_key_text(&key, e->key);
+}
+
+/* Inserts act into top if it is not idle and its queue is long enough. */
+static bool survey_activation(void *arg, teffi_activation *act)
+{
+    survey *s = arg;
+    uint32_t queued = atomic_load_explicit(&act->queued, memory_order_relaxed);
+    queued = (int32_t)queued < 0 ? 0 : queued; /* below 0 for a moment, see activation.h */
+    teffi_group_state state = teffi_group_state_of(&act->group);
+    s->n++;
+    s->queued += queued;
+    s->in_state[state]++;
+    unsigned at = s->n_top;
+    while (at > 0 && s->top[at - 1].queued < queued)
+        at--;
+    if (at == TOP || (!queued && state == TEFFI_GROUP_IDLE))
+        return true;
+    s->n_top += s->n_top < TOP;
+    memmove(&s->top[at + 1], &s->top[at], (s->n_top - 1 - at) * sizeof *s->top);
+    fill_entry(&s->top[at], act, queued, state);
+    return true;
+}
+
+static void print_grains(teffi_node *node, const teffi_lines *to)
+{
+    survey s = {0};
+    teffi_walk walk = {0};
+    (void)teffi_shards_walk(node->grains, &walk, survey_activation, &s);
+    teffi_line(to,
+               "grains: %llu activations: %llu idle, %llu ready, %llu running; %llu requests wait; "
+               "look-ups under way: %s",
+               (unsigned long long)s.n, (unsigned long long)s.in_state[TEFFI_GROUP_IDLE],
+               (unsigned long long)s.in_state[TEFFI_GROUP_READY],
+               (unsigned long long)s.in_state[TEFFI_GROUP_RUNNING], (unsigned long long)s.queued,
+               teffi_lookups_any(node->grains->lookups) ? "yes" : "no");
+    for (unsigned i = 0; i < s.n_top; i++)
+        teffi_line(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s", s.top[i].type,
+                   s.top[i].key, s.top[i].slot, teffi_group_state_name(s.top[i].state),
+                   s.top[i].queued, s.top[i].doing);
+}
+
+/* ---- all of it ---- */
+
+static bool silo_is_serving(teff_silo *silo)
+{
+    pthread_mutex_lock(&silo->lock);
+    bool yes = silo->phase == TEFFI_SILO_SERVING;
+    pthread_mutex_unlock(&silo->lock);
+    return yes;
+}
+
+void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
+{
+    teffi_node *node = &silo->node;
+    const teffi_lines to = {fn, arg};
+    if (!teffi_home_enter(&node->home)) {
+        teffi_line(&to, "silo: closed");
+        return;
+    }
+    /* After teffi_home_enter(): a silo that serves now is not closed before teffi_home_exit(). */
+    if (silo_is_serving(silo)) {
+        print_silo(silo, &to);
+        if (node->home.exec->ops->dump)
+            node->home.exec->ops->dump(node->home.exec, fn, arg);
+        print_targets(node, &to);
+        print_grains(node, &to);
+    } else {
+        teffi_line(&to, "silo: not serving");
+    }
+    teffi_home_exit(&node->home);
+}

@@ -1,0 +1,397 @@
+/* lifecycle.c - the steps by which a silo joins, leaves and closes.
+ * Order:   open: executor, transport, address. join: store, identity, grains, accept, membership; a
+ *          silo with a seed accepts earlier, for the responses of the seed's store: until the node
+ *          is open it refuses requests. leave: LEAVING in the table, clients move, grains end,
+ *          calls end, LEFT. close: goodbye on the link, tasks end, transport, executor, store. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+#include "activation/activation.h"
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "cluster.pb-c.h"
+#include "cluster/membership.h"
+#include "cluster/join.h"
+#include "call/task.h"
+#include "call/wait.h"
+#include "hosting/install.h"
+#include "node/node.h"
+#include "process/system.h"
+#include "request/locate.h"
+#include "silo/address.h"
+#include "silo/silo.h"
+
+enum { POLL_MS = 2 };
+
+static teff_silo *get_silo(teffi_node *node)
+{
+    return teffi_container(node, teff_silo, node);
+}
+
+/* ---- connections up and down ---- */
+
+static void send_go_away(teffi_node *node, teffi_node_id client)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    if (!msg)
+        return;
+    msg->src = node->id;
+    msg->to = (teffi_pid){.node = client, .slot = TEFFI_SLOT_MEMBERSHIP};
+    msg->method_id = TEFFI_METHOD_GO_AWAY;
+    if (node->home.net->ops->send(node->home.net, client, msg))
+        teffi_msg_free(msg);
+}
+
+/* Lists the client, so that a leaving silo can send it away. */
+static void add_client(teff_silo *silo, const teffi_hello *peer)
+{
+    pthread_mutex_lock(&silo->lock);
+    if (silo->n_clients == silo->clients_max && silo->clients_max < TEFFI_CLIENTS_MAX) {
+        size_t max = silo->clients_max ? silo->clients_max * 2 : 16;
+        teffi_node_id *clients = realloc(silo->clients, max * sizeof *clients);
+        if (clients) {
+            silo->clients = clients;
+            silo->clients_max = max;
+        }
+    }
+    if (silo->n_clients < silo->clients_max)
+        silo->clients[silo->n_clients++] = peer->node;
+    if (silo->node.leaving) /* it connected after send_clients_away() */
+        send_go_away(&silo->node, peer->node);
+    pthread_mutex_unlock(&silo->lock);
+}
+
+static void remove_client(teff_silo *silo, const teffi_hello *peer)
+{
+    pthread_mutex_lock(&silo->lock);
+    for (size_t i = 0; i < silo->n_clients; i++)
+        if (teffi_node_is(silo->clients[i], peer->node))
+            silo->clients[i--] = silo->clients[--silo->n_clients];
+    pthread_mutex_unlock(&silo->lock);
+}
+
+/* A silo that joins through this one requests rows before it is in a view: it is added as a peer
+ * for the responses. */
+static void on_connection_up(teffi_node *node, const teffi_hello *peer)
+{
+    teff_silo *silo = get_silo(node);
+    if (peer->role == TEFFI_ROLE_CLIENT)
+        add_client(silo, peer);
+    else
+        atomic_fetch_add(&silo->links, 1);
+    if (peer->role == TEFFI_ROLE_SILO && !teffi_view_now_has(node, peer->node))
+        (void)!node->home.net->ops->peer_add(node->home.net, peer->node, peer->address);
+    if (peer->role != TEFFI_ROLE_CLIENT)
+        teffi_membership_changed(node->membership);
+}
+
+static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool clean)
+{
+    teff_silo *silo = get_silo(node);
+    (void)clean;
+    if (peer->role == TEFFI_ROLE_CLIENT)
+        remove_client(silo, peer);
+    else if (!teffi_view_now_has(node, peer->node))
+        node->home.net->ops->peer_remove(node->home.net, peer->node, false);
+    if (peer->role == TEFFI_ROLE_SILO)
+        atomic_fetch_sub(&silo->links, 1);
+}
+
+static void send_clients_away(teff_silo *silo)
+{
+    pthread_mutex_lock(&silo->lock);
+    silo->node.leaving = true;
+    for (size_t i = 0; i < silo->n_clients; i++)
+        send_go_away(&silo->node, silo->clients[i]);
+    pthread_mutex_unlock(&silo->lock);
+}
+
+/* ---- open ---- */
+
+static teff_err open_silo_net(teff_silo *silo, char *text)
+{
+    teffi_node *node = &silo->node;
+    teffi_net_options opt = {.self = {.role = TEFFI_ROLE_SILO},
+                             .events = &teffi_node_net_events,
+                             .arg = node,
+                             .exec = node->home.exec,
+                             .budget = node->budget,
+                             .queue_max_bytes = silo->opt.connection_bytes_max,
+                             .tls_cert = silo->opt.tls_cert,
+                             .tls_ca = silo->opt.tls_ca};
+    snprintf(opt.self.cluster, sizeof opt.self.cluster, "%s", node->cluster);
+    teff_err err = silo->platform.net_new(&silo->platform, &opt, &node->home.net, text);
+    if (!err)
+        err = node->home.net->ops->listen(node->home.net, silo->opt.listen, silo->bound, text);
+    return err;
+}
+
+teff_err teffi_silo_open(teff_silo *silo, char *text)
+{
+    char scratch[TEFF_TEXT_MAX];
+    text = text ? text : scratch;
+    teff_err err = teffi_node_init(&silo->node, &silo->platform, TEFFI_ROLE_SILO, silo->opt.cluster,
+                                   silo->opt.workers, silo->opt.sched);
+    if (!err && silo->opt.message_bytes_max)
+        teffi_budget_init(silo->node.budget, silo->opt.message_bytes_max);
+    if (silo->opt.grain_bytes_max)
+        silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
+    if (err) {
+        snprintf(text, TEFF_TEXT_MAX, "the worker threads could not be started");
+        return err;
+    }
+    silo->node.net_up = on_connection_up;
+    silo->node.net_down = on_connection_down;
+    err = open_silo_net(silo, text);
+    if (!err)
+        err = teffi_grains_install(&silo->node, silo->types, silo->n_types, text);
+    return err;
+}
+
+/* ---- join ---- */
+
+static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
+{
+    uint32_t *ids = teff_alloc(ctx, (silo->n_types + 1) * sizeof *ids);
+    for (size_t i = 0; i < silo->n_types; i++)
+        ids[i] = silo->types[i]->info->id;
+    if (!teffi_membership_new(&silo->node, ids, silo->n_types))
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
+    return TEFF_OK;
+}
+
+static const char *get_own_address(const teff_silo *silo)
+{
+    return silo->opt.advertise ? silo->opt.advertise : silo->bound;
+}
+
+static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    const char *address = silo->opt.store ? silo->opt.store : "memory";
+    teff_err err = silo->platform.store_open(&silo->platform, address, &silo->store, text);
+    silo->node.store = silo->store;
+    if (err)
+        return teffi_ctx_fail(ctx, err, "%s", text);
+    err = teffi_membership_identify(ctx, get_own_address(silo));
+    return err ? teffi_ctx_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
+}
+
+static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
+{
+    teff_err err = TEFF_E_UNREACHABLE;
+    for (int i = 0; i < TEFF_SEEDS_MAX && silo->opt.seeds[i] && err; i++)
+        err = teffi_dial(ctx, silo->opt.seeds[i], seed);
+    return err;
+}
+
+static void drop_store(teff_silo *silo)
+{
+    teffi_store_close(silo->store);
+    silo->store = silo->node.store = NULL;
+}
+
+static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, teffi_hello *seed)
+{
+    teffi_node *node = &silo->node;
+    node->home.net->ops->identify(node->home.net, node->id, address);
+    teff_err err = dial_seeds(ctx, silo, seed);
+    if (err)
+        return err;
+    node->seed = teffi_node_word(seed->node);
+    silo->store = node->store = teffi_remote_store_new(node, seed->node);
+    return silo->store ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
+}
+
+/* Disconnect from the seed, and wait until its connections are down: their events must not be taken
+ * for those of the next connection. */
+static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
+{
+    enum { WAIT_MS = 5000 };
+    teffi_node *node = &silo->node;
+    uint64_t until_ns = teffi_now(node->platform) + WAIT_MS * 1000000ull;
+    drop_store(silo);
+    node->home.net->ops->peer_remove(node->home.net, seed, false); /* no request is pending */
+    while (atomic_load(&silo->links) && teffi_now(node->platform) < until_ns)
+        teffi_ctx_sleep(ctx, 1);
+}
+
+/* The hello needs this silo's identity, which is in the seed's table. So the table is read first,
+ * on a separate connection with a random identity. With the identity of an earlier start, the end
+ * of this connection would end calls that were sent to that start. */
+static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
+{
+    teffi_node *node = &silo->node;
+    const teffi_platform *platform = node->platform;
+    teffi_hello seed;
+    node->id.silo = (uint32_t)platform->random(platform->arg) & ~TEFFI_CLIENT_BIT;
+    node->id.silo += node->id.silo == 0;
+    node->id.incarnation = 1;
+    node->home.net->ops->identify(node->home.net, node->id, get_own_address(silo));
+    node->home.net->ops->accept(node->home.net);
+    teff_err err = dial_as(ctx, silo, get_own_address(silo), &seed);
+    if (!err)
+        err = teffi_membership_identify(ctx, get_own_address(silo));
+    if (err)
+        return err;
+    leave_seed(ctx, silo, seed.node);
+    return dial_as(ctx, silo, node->address, &seed);
+}
+
+/* If the silo is in the table, others place grains here: it must leave. Keeps err's text. */
+static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
+{
+    enum { ABORT_MS = 5000 };
+    char text[TEFF_TEXT_MAX];
+    uint64_t deadline_ns = teffi_now(&silo->platform) + ABORT_MS * 1000000ull;
+    snprintf(text, sizeof text, "%s", teff_error(ctx));
+    if (silo->node.membership->listed)
+        (void)!teffi_silo_leave(ctx, silo, deadline_ns);
+    return teffi_ctx_fail(ctx, err, "%s", text);
+}
+
+/* Accept messages: all parts that handle them exist. Other silos connect after the join. */
+static void open_node(teff_silo *silo)
+{
+    teffi_node *node = &silo->node;
+    /* release: pairs with node_is_open() */
+    atomic_store_explicit(&node->open, true, memory_order_release);
+    if (!silo->opt.seeds[0])
+        node->home.net->ops->accept(node->home.net);
+}
+
+teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
+{
+    teffi_node *node = &silo->node;
+    teff_err err = make_membership(ctx, silo);
+    if (!err)
+        err = silo->opt.seeds[0] ? open_seed_store(ctx, silo) : open_own_store(ctx, silo);
+    if (err)
+        return err;
+    teffi_remote_store_serve(node);
+    node->home.net->ops->identify(node->home.net, node->id, node->address);
+    teffi_grains_start(node);
+    open_node(silo);
+    err = teffi_membership_join(ctx);
+    if (err)
+        return abort_join(ctx, silo, err);
+    pthread_mutex_lock(&silo->lock);
+    silo->phase = TEFFI_SILO_SERVING;
+    pthread_mutex_unlock(&silo->lock);
+    teffi_logf(&silo->platform.log, TEFF_LOG_INFO, "silo %s serves cluster %s, %zu grain types",
+               node->address, node->cluster, silo->n_types);
+    return TEFF_OK;
+}
+
+/* ---- leave ---- */
+
+/* Have all clients disconnected, and all calls and look-ups ended? Also waits for connections in
+ * the handshake, whose requests may follow the ack; they are checked first. */
+static bool silo_is_quiet(teffi_node *node)
+{
+    teff_silo *silo = get_silo(node);
+    if (atomic_load(&node->greeting))
+        return false;
+    pthread_mutex_lock(&silo->lock);
+    bool alone = silo->n_clients == 0;
+    pthread_mutex_unlock(&silo->lock);
+    return alone && teffi_calls_pending(&node->home) == 0 &&
+           !teffi_lookups_any(node->grains->lookups);
+}
+
+static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)
+{
+    while (!silo_is_quiet(ctx->node)) {
+        if (teffi_now(ctx->node->platform) >= deadline_ns)
+            return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "calls did not end in time");
+        teffi_ctx_sleep(ctx, POLL_MS);
+    }
+    return TEFF_OK;
+}
+
+static teff_err pick_first_error(teff_err a, teff_err b)
+{
+    return a ? a : b;
+}
+
+/* Repeat a step of leaving until the store accepts it: other silos place grains here until the
+ * table says that this silo leaves. */
+static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
+{
+    enum { PAUSE_MS = 50 };
+    teff_err err = step(ctx);
+    while (err && teffi_now(ctx->node->platform) < deadline_ns) {
+        if (ctx->node->membership->ousted)
+            return TEFF_OK; /* declared dead: the cluster places nothing here */
+        teffi_ctx_sleep(ctx, PAUSE_MS);
+        err = step(ctx);
+    }
+    return err;
+}
+
+teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
+{
+    teffi_node *node = &silo->node;
+    teff_err err = retry_step(ctx, teffi_membership_leaving, deadline_ns);
+    send_clients_away(silo);
+    err = pick_first_error(err, teffi_grains_leave(ctx, deadline_ns));
+    err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
+    /* Not earlier: while slow calls end, the heartbeat must go on. wait_until_quiet() then waits
+     * for the requests of its last tick. */
+    teffi_heartbeat_stop(node->membership);
+    err = pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
+    err = pick_first_error(err, retry_step(ctx, teffi_membership_left, deadline_ns));
+    /* What other silos sent before they adopted that view has arrived, and is forwarded. */
+    return pick_first_error(err, wait_until_quiet(ctx, deadline_ns));
+}
+
+/* ---- close ---- */
+
+/* The loop ends, because tasks wait only for operations with a deadline. */
+static void wait_for_tasks(teff_silo *silo)
+{
+    teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
+    /* acquire, pairs with the release in call/task.c */
+    while (ctx && teffi_tasks_running(&silo->node.home) > 0)
+        teffi_ctx_sleep(ctx, 1);
+    teff_ctx_free(ctx);
+}
+
+teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
+{
+    teffi_node *node = &silo->node;
+    teff_err err = TEFF_OK;
+    pthread_mutex_lock(&silo->lock);
+    silo->phase = TEFFI_SILO_STOPPED;
+    pthread_mutex_unlock(&silo->lock);
+    if (!node->home.exec)
+        return TEFF_OK;
+    if (node->membership)
+        teffi_heartbeat_stop(node->membership);
+    if (node->grains)
+        teffi_grains_stop(node);
+    if (node->home.net && timeout_ms)
+        err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
+    wait_for_tasks(silo);
+    if (silo->store) /* before the groups that wait for its last results are freed */
+        silo->store->ops->close(silo->store);
+    teffi_node_stop(node);
+    teffi_grains_free(node);
+    teffi_membership_free(node->membership);
+    node->membership = NULL;
+    teffi_node_free_exec(node);
+    teffi_process_system_drop(silo->processes);
+    silo->processes = NULL;
+    drop_store(silo);
+    return err;
+}
+
+uint32_t teff_silo_members(const teff_silo *silo)
+{
+    teff_silo *s = (teff_silo *)(uintptr_t)silo;
+    const teffi_view *view = s->phase == TEFFI_SILO_SERVING ? teffi_view_get(&s->node) : NULL;
+    uint32_t n = view ? (uint32_t)view->n_active : 0;
+    teffi_view_unref(view);
+    return n;
+}

@@ -1,0 +1,280 @@
+/* remote_store.c - store operations as requests: the server in the seed, the client in other silos.
+ * Way:     store contract -> [client] -> seed's system target -> [server] -> its store
+ * Outcomes: a write without a response may have run: TEFF_E_UNKNOWN, as the store contract says. */
+#include "silo/silo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/bug.h"
+#include "cluster.pb-c.h"
+#include "call/task.h"
+#include "call/wait.h"
+#include "message/frame.h"
+#include "node/ask.h"
+
+/* The timeout is much shorter than 15 s, after which a silent silo is declared dead: a lost
+ * response must not delay the heartbeat that long. */
+enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
+
+_Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
+               "a row fits into a frame");
+
+static bool op_writes(const teffi_store_op *op)
+{
+    return op->kind == TEFFI_STORE_WRITE || op->kind == TEFFI_STORE_BATCH;
+}
+
+/* ---- server ---- */
+
+typedef struct served {
+    teffi_store_op op;
+    teffi_node *node;
+    teffi_msg *msg;
+} served;
+
+static Teff__Cluster__StoreRow *pack_row(teff_arena *arena, const teffi_row *row, bool value)
+{
+    Teff__Cluster__StoreRow *out = teff_arena_alloc(arena, sizeof *out);
+    if (!out)
+        return NULL;
+    teff__cluster__store_row__init(out);
+    out->table = (char *)(uintptr_t)row->table;
+    out->key = (ProtobufCBinaryData){row->key.len, (uint8_t *)(uintptr_t)row->key.data};
+    if (value)
+        out->value = (ProtobufCBinaryData){row->value.len, (uint8_t *)(uintptr_t)row->value.data};
+    out->etag = row->etag;
+    out->remove = row->remove;
+    out->any = row->any;
+    return out;
+}
+
+static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
+                                           bool values)
+{
+    Teff__Cluster__StoreRow **out = teff_arena_alloc(arena, (n + 1) * sizeof *out);
+    for (size_t i = 0; out && i < n; i++)
+        if (!(out[i] = pack_row(arena, &rows[i], values)))
+            return NULL;
+    return out;
+}
+
+static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
+{
+    return (teffi_row){.table = row->table,
+                       .key = {row->key.data, row->key.len},
+                       .value = {row->value.data, row->value.len},
+                       .etag = row->etag,
+                       .remove = row->remove,
+                       .any = row->any};
+}
+
+static void respond_with_rows(teffi_store_op *op)
+{
+    served *s = teffi_container(op, served, op);
+    Teff__Cluster__StoreAnswer response = TEFF__CLUSTER__STORE_ANSWER__INIT;
+    size_t n = op->kind == TEFFI_STORE_SCAN ? op->n_found : op->n_rows;
+    response.err = (uint32_t)op->err;
+    response.text = op->text;
+    if (!op->err) {
+        response.rows = pack_rows(&s->msg->arena, op->rows, n, !op_writes(op));
+        response.n_rows = response.rows ? n : 0;
+        response.err = response.rows ? TEFF_OK : TEFF_E_NOMEM;
+    }
+    s->msg->system = op->system;
+    teffi_node_answer_with(s->node, s->msg, &response.base);
+    free(s);
+}
+
+static void serve_store_ask(teffi_node *node, teffi_msg *msg)
+{
+    teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
+    const Teff__Cluster__StoreAsk *ask = (const Teff__Cluster__StoreAsk *)msg->body;
+    served *s = err ? NULL : calloc(1, sizeof *s);
+    teffi_row *rows = s ? teff_arena_alloc(&msg->arena, (ask->n_rows + 1) * sizeof *rows) : NULL;
+    if (!rows) {
+        free(s);
+        teffi_node_answer(node, msg, err ? err : TEFF_E_NOMEM,
+                          "store: the request does not decode, or memory is out");
+        return;
+    }
+    for (size_t i = 0; i < ask->n_rows; i++)
+        rows[i] = unpack_row(ask->rows[i]);
+    s->node = node;
+    s->msg = msg;
+    s->op = (teffi_store_op){.kind = (teffi_store_kind)ask->kind,
+                             .rows = rows,
+                             .n_rows = ask->n_rows,
+                             .to = {ask->to.data, ask->to.len},
+                             .limit = ask->limit,
+                             .arena = &msg->arena,
+                             .done = respond_with_rows};
+    teffi_store_submit(node->store, &s->op);
+}
+
+void teffi_remote_store_serve(teffi_node *node)
+{
+    teffi_node_target(node, TEFFI_SLOT_STORE, serve_store_ask);
+}
+
+/* ---- client ---- */
+
+typedef struct remote_store {
+    teffi_store store;
+    teffi_node *node;
+    teffi_node_id seed;
+} remote_store;
+
+typedef struct asking {
+    remote_store *remote;
+    teffi_store_op *op;
+} asking;
+
+static teffi_bytes copy_bytes(teff_arena *arena, ProtobufCBinaryData from)
+{
+    return (teffi_bytes){teff_arena_copy(arena, from.data, from.len), from.len};
+}
+
+static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreAnswer *response)
+{
+    if (op->kind == TEFFI_STORE_SCAN) {
+        op->rows = teff_arena_alloc(op->arena, (response->n_rows + 1) * sizeof *op->rows);
+        op->n_found = op->rows ? response->n_rows : 0;
+    } else if (response->n_rows != op->n_rows) {
+        return TEFF_E_MALFORMED;
+    }
+    for (size_t i = 0; i < response->n_rows; i++) {
+        const Teff__Cluster__StoreRow *from = response->rows[i];
+        if (!op->rows)
+            return TEFF_E_NOMEM;
+        op->rows[i].etag = from->etag;
+        if (op->kind == TEFFI_STORE_SCAN) {
+            op->rows[i].table = teff_arena_copy(op->arena, from->table, strlen(from->table));
+            op->rows[i].key = copy_bytes(op->arena, from->key);
+        }
+        if (!op_writes(op))
+            op->rows[i].value = copy_bytes(op->arena, from->value);
+    }
+    return TEFF_OK;
+}
+
+static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__StoreAsk *ask)
+{
+    ask->kind = (uint32_t)op->kind;
+    ask->rows = pack_rows(&ctx->arena, op->rows, op->n_rows, true);
+    ask->n_rows = op->n_rows;
+    ask->to = (ProtobufCBinaryData){op->to.len, (uint8_t *)(uintptr_t)op->to.data};
+    ask->limit = (uint32_t)op->limit;
+}
+
+/* Writes of large rows get a longer timeout. */
+static uint32_t get_op_timeout_ms(const teffi_store_op *op)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < op->n_rows && op_writes(op); i++)
+        bytes += op->rows[i].value.len;
+    return ASK_TIMEOUT_MS + (uint32_t)(bytes / BYTES_PER_MS);
+}
+
+static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *op,
+                              const Teff__Cluster__StoreAnswer **response)
+{
+    Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
+    ProtobufCMessage *body = NULL;
+    fill_ask(ctx, op, &ask);
+    if (!ask.rows)
+        return TEFF_E_NOMEM;
+    teff_err err =
+        teffi_ctx_rpc(ctx, remote->seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
+                      get_op_timeout_ms(op), &teff__cluster__store_answer__descriptor, &body);
+    *response = (const Teff__Cluster__StoreAnswer *)body;
+    return err;
+}
+
+/* out: true: the store did the read. A store that refused it as full may still have the write
+ *      queued. */
+static bool read_is_done(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *look)
+{
+    const Teff__Cluster__StoreAnswer *response = NULL;
+    teff_err err = ask_seed_once(ctx, remote, look, &response);
+    return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
+}
+
+/* Wait until a write without a response is not in flight any more, by reading its row: the seed
+ * drops what arrives on an old connection, and in its store no read overtakes a write. Writes that
+ * do not compare etags need no wait: they are repeated. */
+static void await_write_end(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *op)
+{
+    uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
+    teffi_row row = {.table = op->rows[0].table, .key = op->rows[0].key};
+    const teffi_store_op look = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1};
+    if (op->rows[0].any)
+        return;
+    while (!read_is_done(ctx, remote, &look) && teffi_now(ctx->node->platform) < until_ns)
+        teffi_ctx_sleep(ctx, AGAIN_MS);
+}
+
+static void ask_seed_task(teff_ctx *ctx, void *arg)
+{
+    asking a = *(asking *)arg;
+    const Teff__Cluster__StoreAnswer *response = NULL;
+    free(arg);
+    teff_err err = ask_seed_once(ctx, a.remote, a.op, &response);
+    if (err == TEFF_E_TOO_LARGE) {
+        a.op->err = err;
+        snprintf(a.op->text, sizeof a.op->text, "rows of over %d bytes, to the seed's store",
+                 TEFFI_FRAME_ROW_MAX);
+    } else if (err) {
+        a.op->err = teff_err_unknown(err) && op_writes(a.op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
+        snprintf(a.op->text, sizeof a.op->text, "the seed's store: %s", teff_error(ctx));
+        if (a.op->err == TEFF_E_UNKNOWN)
+            await_write_end(ctx, a.remote, a.op);
+    } else {
+        a.op->err = (teff_err)response->err;
+        snprintf(a.op->text, sizeof a.op->text, "%s", response->text);
+        if (!a.op->err)
+            a.op->err = copy_rows(a.op, response);
+    }
+    a.op->done(a.op);
+}
+
+static void submit_remote(teffi_store *store, teffi_store_op *op)
+{
+    remote_store *remote = teffi_container(store, remote_store, store);
+    asking *a = malloc(sizeof *a);
+    teff_err err = TEFF_E_NOMEM;
+    if (a) {
+        *a = (asking){remote, op};
+        err = (op->system ? teffi_task_start_system : teffi_task_start)(
+            &remote->node->home, ask_seed_task, a, "ask the seed's store");
+    }
+    if (!err)
+        return;
+    free(a);
+    op->err = err;
+    snprintf(op->text, sizeof op->text, "out of memory");
+    op->done(op);
+}
+
+/* Does nothing: each operation is a task of the node, and tasks end before the store closes. */
+static void close_remote(teffi_store *store)
+{
+    (void)store;
+}
+
+static void free_remote(teffi_store *store)
+{
+    free(teffi_container(store, remote_store, store));
+}
+
+teffi_store *teffi_remote_store_new(teffi_node *node, teffi_node_id seed)
+{
+    static const teffi_store_ops ops = {submit_remote, close_remote, free_remote};
+    remote_store *remote = calloc(1, sizeof *remote);
+    if (!remote)
+        return NULL;
+    remote->store.ops = &ops;
+    remote->node = node;
+    remote->seed = seed;
+    return &remote->store;
+}

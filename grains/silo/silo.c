@@ -1,0 +1,302 @@
+/* silo.c - the public functions of a silo: make, host types, start, stop, free; metrics, scaling.
+ * Threads: start, stop and free by one thread at a time; the others from any. */
+#include "silo/silo.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "activation/activation.h"
+#include "base/options.h"
+#include "call/ctx.h"
+#include "cluster/membership.h"
+#include "sched/exec.h"
+#include "silo/address.h"
+#include "store/store.h"
+
+enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000 };
+
+static teff_err check_sched(const teff_silo_options *opt, char *text)
+{
+    const char *wrong = teffi_sched_check(opt->sched, opt->workers);
+    if (wrong && text)
+        snprintf(text, TEFF_TEXT_MAX, "sched.%s", wrong);
+    return wrong ? TEFF_E_INVALID : TEFF_OK;
+}
+
+static teff_err check_listen(const teff_silo_options *opt, char *text)
+{
+    const char *listen = opt->listen;
+    if (!teffi_address_ok(listen))
+        return teffi_option_refuse(text, "listen", listen, "host:port or [v6]:port");
+    if (opt->advertise && !teffi_address_ok(opt->advertise))
+        return teffi_option_refuse(text, "advertise", opt->advertise, "host:port or [v6]:port");
+    if (!opt->advertise && teffi_address_any(listen))
+        return teffi_option_refuse(
+            text, "listen", listen,
+            "the option advertise beside it: how do others reach this silo?");
+    if (!teffi_address_loopback(listen) && !opt->tls_cert && !opt->insecure)
+        return teffi_option_refuse(
+            text, "listen", listen,
+            "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
+    return TEFF_OK;
+}
+
+static teff_err check_silo_options(const teff_silo_options *opt, char *text)
+{
+    if (!teffi_cluster_ok(opt->cluster))
+        return teffi_option_refuse(text, "cluster", opt->cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
+    for (int i = 0; i < TEFF_SEEDS_MAX && opt->seeds[i]; i++)
+        if (!teffi_address_ok(opt->seeds[i]))
+            return teffi_option_refuse(text, "seed", opt->seeds[i], "host:port or [v6]:port");
+    const char *addresses = opt->store ? teffi_store_check(opt->store) : NULL;
+    if (addresses)
+        return teffi_option_refuse(text, "store", opt->store, addresses);
+    if (opt->store && opt->seeds[0])
+        return teffi_option_refuse(text, "store", opt->store,
+                                   "no store beside a seed: the seed's is used");
+    if (!opt->tls_cert != !opt->tls_ca)
+        return teffi_option_refuse(text, "tls_cert, tls_ca",
+                                   opt->tls_cert ? opt->tls_cert : opt->tls_ca, "both or neither");
+    if (opt->workers > 1024)
+        return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
+    if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
+        return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
+    if (opt->connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
+        return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
+    teff_err err = check_sched(opt, text);
+    return err ? err : check_listen(opt, text);
+}
+
+static const char *copy_option(teff_silo *silo, const char *s)
+{
+    return s ? teff_arena_copy(&silo->arena, s, strlen(s)) : NULL;
+}
+
+/* Replace the caller's strings. */
+static void copy_option_strings(teff_silo *silo)
+{
+    teff_silo_options *opt = &silo->opt;
+    opt->cluster = copy_option(silo, opt->cluster);
+    opt->listen = copy_option(silo, opt->listen);
+    opt->advertise = copy_option(silo, opt->advertise);
+    opt->store = copy_option(silo, opt->store);
+    opt->tls_cert = copy_option(silo, opt->tls_cert);
+    opt->tls_ca = copy_option(silo, opt->tls_ca);
+    for (int i = 0; i < TEFF_SEEDS_MAX; i++)
+        opt->seeds[i] = copy_option(silo, opt->seeds[i]);
+}
+
+static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *given, char *text)
+{
+    teff_silo_options *opt = &silo->opt;
+    if (!teffi_options_take(opt, sizeof *opt, given, "teff_silo_options", text) ||
+        !teffi_sched_take(&silo->sched, &silo->hooks, opt->sched, text))
+        return TEFF_E_INVALID;
+    opt->sched = &silo->sched;
+    opt->cluster = opt->cluster ? opt->cluster : "dev";
+    opt->listen = opt->listen ? opt->listen : "127.0.0.1:0";
+    return check_silo_options(opt, text);
+}
+
+teff_err teffi_silo_new_on(const teffi_platform *platform, const teff_silo_options *given,
+                           teff_silo **out, char *text)
+{
+    teff_silo *silo = calloc(1, sizeof *silo);
+    *out = NULL;
+    if (!silo) {
+        if (text)
+            snprintf(text, TEFF_TEXT_MAX, "out of memory");
+        return TEFF_E_NOMEM;
+    }
+    teff_err err = take_silo_options(silo, given, text);
+    if (err) {
+        free(silo);
+        return err;
+    }
+    teffi_arena_init(&silo->arena, NULL, 0, 0);
+    pthread_mutex_init(&silo->lock, NULL);
+    silo->platform = *platform;
+    if (silo->opt.silent && silo->platform.log.level > TEFF_LOG_WARN)
+        silo->platform.log.level = TEFF_LOG_WARN;
+    copy_option_strings(silo);
+    *out = silo;
+    return TEFF_OK;
+}
+
+static teff_err open_store(const teffi_platform *platform, const char *address,
+                           struct teffi_store **store, char *text)
+{
+    (void)platform;
+    return teffi_store_open(address, store, text);
+}
+
+void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level)
+{
+    teffi_platform_real(platform, log_level);
+    platform->exec_new = teffi_exec_real_new;
+    platform->net_new = teffi_net_nng_new;
+    platform->store_open = open_store;
+}
+
+teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo, char *text)
+{
+    teffi_platform platform;
+    teffi_silo_platform(&platform, TEFF_LOG_INFO);
+    return teffi_silo_new_on(&platform, opt, silo, text);
+}
+
+static teff_err refuse_type(char *text, teff_err err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static teff_err refuse_type(char *text, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, TEFF_TEXT_MAX, fmt, args);
+    va_end(args);
+    return err;
+}
+
+static teff_err check_new_type(const teff_silo *silo, const teff_grain_type *type, char *text)
+{
+    if (!type)
+        return refuse_type(text, TEFF_E_INVALID, "a grain type is NULL");
+    const teff_type_info *info = type->info;
+    if (!info)
+        return refuse_type(text, TEFF_E_NOMEM, "out of memory when a grain type was made");
+    if (silo->phase != TEFFI_SILO_NEW)
+        return refuse_type(text, TEFF_E_INVALID,
+                           "grain type %.100s comes too late: the silo has "
+                           "been started",
+                           info->name);
+    if (silo->n_types == TEFFI_TYPES_MAX)
+        return refuse_type(text, TEFF_E_INVALID, "grain type %.100s is one too many; at most %d",
+                           info->name, TEFFI_TYPES_MAX);
+    for (size_t i = 0; i < silo->n_types; i++) {
+        const teff_type_info *other = silo->types[i]->info;
+        if (other->id != info->id)
+            continue;
+        if (strcmp(other->name, info->name) == 0)
+            return refuse_type(text, TEFF_E_EXISTS, "grain type %.100s is hosted already",
+                               info->name);
+        return refuse_type(text, TEFF_E_EXISTS,
+                           "grain type %.100s has the same id as %.100s, 0x%08x; rename one",
+                           info->name, other->name, (unsigned)info->id);
+    }
+    return TEFF_OK;
+}
+
+teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text)
+{
+    teff_err err = check_new_type(silo, type, text);
+    if (!err)
+        silo->types[silo->n_types++] = type;
+    return err;
+}
+
+teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type)
+{
+    char text[TEFF_TEXT_MAX];
+    teff_err err = teffi_silo_host(silo, type, text);
+    if (err)
+        teffi_logf(&silo->platform.log, TEFF_LOG_ERROR, "%s", text);
+    return err;
+}
+
+/* ---- start and stop ---- */
+
+static teff_err join_on_thread(teff_silo *silo, char *text)
+{
+    teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
+    if (!ctx)
+        return TEFF_E_NOMEM;
+    teff_err err = teffi_silo_join(ctx, silo);
+    if (err && text)
+        snprintf(text, TEFF_TEXT_MAX, "%s", teff_error(ctx));
+    teff_ctx_free(ctx);
+    return err;
+}
+
+teff_err teff_silo_start(teff_silo *silo, char *text)
+{
+    if (silo->phase != TEFFI_SILO_NEW) {
+        if (text)
+            snprintf(text, TEFF_TEXT_MAX, "a silo is started once");
+        return TEFF_E_INVALID;
+    }
+    silo->phase = TEFFI_SILO_STARTED;
+    teff_err err = teffi_silo_open(silo, text);
+    if (!err)
+        err = join_on_thread(silo, text);
+    if (err) {
+        const teffi_membership *m = silo->node.membership;
+        (void)teffi_silo_close(silo, m && m->listed ? GOODBYE_MS : 0);
+    }
+    return err;
+}
+
+static teff_err leave_on_thread(teff_silo *silo, uint32_t timeout_ms)
+{
+    teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
+    uint64_t deadline = teffi_now(&silo->platform) + timeout_ms * 1000000ull;
+    teff_err err = ctx ? teffi_silo_leave(ctx, silo, deadline) : TEFF_E_NOMEM;
+    if (err)
+        teffi_logf(&silo->platform.log, TEFF_LOG_WARN, "silo %s: leaving: %s", silo->node.address,
+                   ctx ? teff_error(ctx) : "out of memory");
+    teff_ctx_free(ctx);
+    return err;
+}
+
+teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
+{
+    uint32_t ms = timeout_ms ? timeout_ms : STOP_DEFAULT_MS;
+    if (silo->phase != TEFFI_SILO_SERVING)
+        return TEFF_OK;
+    teffi_exec_must_be_outside(silo->node.home.exec, "teff_silo_stop");
+    teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
+    teff_err left = leave_on_thread(silo, ms);
+    teff_err closed = teffi_silo_close(silo, ms);
+    return left || forced ? TEFF_E_TIMEOUT : closed;
+}
+
+void teff_silo_free(teff_silo *silo)
+{
+    if (!silo)
+        return;
+    (void)teff_silo_stop(silo, 0);
+    for (size_t i = 0; i < silo->n_types; i++)
+        teff_grain_type_free(silo->types[i]);
+    teffi_node_fini(&silo->node);
+    free(silo->clients);
+    pthread_mutex_destroy(&silo->lock);
+    teffi_arena_fini(&silo->arena);
+    free(silo);
+}
+
+const char *teff_silo_address(const teff_silo *silo)
+{
+    return silo->node.address;
+}
+
+teff_ctx *teff_silo_ctx(teff_silo *silo)
+{
+    return silo->phase == TEFFI_SILO_SERVING ? teffi_ctx_new(&silo->node.home) : NULL;
+}
+
+/* ---- metrics and scaling; not during start and stop, which make and free the executor ---- */
+
+size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all, teff_sched_worker *workers,
+                       size_t max)
+{
+    if (silo->phase == TEFFI_SILO_SERVING)
+        return teffi_exec_metrics(silo->node.home.exec, all, workers, max);
+    if (all)
+        *all = (teff_sched_metrics){0};
+    return 0;
+}
+
+teff_err teff_silo_scale(teff_silo *silo, uint32_t n)
+{
+    return silo->phase == TEFFI_SILO_SERVING ? teffi_exec_scale(silo->node.home.exec, n)
+                                             : TEFF_E_CLOSED;
+}

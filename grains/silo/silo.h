@@ -1,0 +1,82 @@
+/* silo.h - the parts of a silo and the steps of its life. The simulator makes silos on its own
+ * platform and runs the same steps in tasks instead of threads.
+ * Way:     teff_silo_* (threads), tests/sim (tasks) -> [silo] -> node, store, membership, grains */
+#ifndef TEFFI_SILO_SILO_H
+#define TEFFI_SILO_SILO_H
+
+#include <teff/silo.h>
+#include "call/ctx.h"
+#include "node/deliver.h"
+
+enum {
+    TEFFI_QUEUE_BYTES_MAX = 2047 * 1024 * 1024,
+    TEFFI_TYPES_MAX = 1024,
+    TEFFI_CLIENTS_MAX = 100000
+};
+
+typedef enum teffi_silo_phase {
+    TEFFI_SILO_NEW = 0,
+    TEFFI_SILO_STARTED, /* start has begun: some parts may exist */
+    TEFFI_SILO_SERVING, /* joined */
+    TEFFI_SILO_STOPPED
+} teffi_silo_phase;
+
+struct teff_silo {
+    teffi_node node;
+    teffi_platform platform;
+    teff_silo_options opt; /* its strings are copies in arena; its sched is the next one */
+    teff_sched_options sched;
+    teff_sched_hooks hooks; /* of sched */
+    teff_arena arena;
+    teff_grain_type *types[TEFFI_TYPES_MAX];
+    size_t n_types;
+    teffi_store *store;                /* its own or a remote store; also node.store */
+    teff_process_system *processes;    /* written under lock; NULL: none */
+    char bound[TEFFI_ADDRESS_MAX + 1]; /* address that it listens on */
+    pthread_mutex_t lock;              /* guards phase and clients */
+    teffi_silo_phase phase;
+    teffi_node_id *clients; /* connected clients */
+    size_t n_clients, clients_max;
+    _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
+};
+
+/* teffi_silo_platform - the platform of a silo or client on this machine: teffi_platform_real with
+ * worker threads, nng links, store engines. */
+void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level);
+
+/* teffi_silo_new_on - as teff_silo_new, on the given platform, which is copied. */
+TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
+                                         const teff_silo_options *opt, teff_silo **silo,
+                                         char *text);
+
+/* teffi_silo_open - make node, transport and grains; listen. Contacts no other silo. errs: text. */
+TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
+
+/* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: it serves.
+ * On an error it has left the table again, if that was possible. */
+TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
+
+/* teffi_silo_leave - end grains, send clients away, leave the membership; connections stay up.
+ * errs: TEFF_E_TIMEOUT: some grains or calls were dropped; all steps were taken all the same. */
+TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
+
+/* teffi_silo_host - as teff_silo_host. out: on an error, text of TEFF_TEXT_MAX bytes. */
+TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
+
+/* teffi_silo_stop_processes - stop the process system; the first step of stopping. Called by a
+ * thread.
+ * errs: TEFF_E_TIMEOUT: some processes were forced to end; the log names the first. */
+teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
+
+/* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
+teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
+
+/* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
+ * one request; nothing is cached. The seed must outlive the silos that use its store.
+ * teffi_remote_store_serve - the server: handle requests to TEFFI_SLOT_STORE with node->store.
+ * teffi_remote_store_new - the client: a store whose operations are requests to seed. out: NULL:
+ * out of memory. */
+void teffi_remote_store_serve(teffi_node *node);
+teffi_store *teffi_remote_store_new(teffi_node *node, teffi_node_id seed);
+
+#endif

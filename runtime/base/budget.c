@@ -1,0 +1,40 @@
+/* budget.c - bytes in use: cells by thread, and a total. */
+#include "base/budget.h"
+
+void teffi_budget_init(teffi_budget *budget, size_t max_bytes)
+{
+    budget->max_bytes = (int64_t)(max_bytes < INT64_MAX ? max_bytes : INT64_MAX);
+    atomic_init(&budget->total, 0);
+    for (unsigned i = 0; i < TEFFI_THREAD_INDEXES; i++)
+        atomic_init(&budget->cells[i].bytes, 0);
+}
+
+/* relaxed, all: counters */
+static inline void add_in_cell(teffi_budget *budget, unsigned index, int64_t n)
+{
+    if (index < TEFFI_THREAD_INDEXES) {
+        _Atomic int64_t *cell = &budget->cells[index].bytes;
+        n += atomic_load_explicit(cell, memory_order_relaxed);
+        bool small = n < TEFFI_BUDGET_STEP && n > -TEFFI_BUDGET_STEP;
+        atomic_store_explicit(cell, small ? n : 0, memory_order_relaxed);
+        if (small)
+            return;
+    }
+    atomic_fetch_add_explicit(&budget->total, n, memory_order_relaxed);
+}
+
+/* Not inlined: without a call in it teffi_budget_add saves no registers. */
+__attribute__((noinline)) static void add_with_first_index(teffi_budget *budget, int64_t n)
+{
+    add_in_cell(budget, teffi_thread_index_first(), n);
+}
+
+void teffi_budget_add(teffi_budget *budget, int64_t n)
+{
+    if (!budget)
+        return;
+    if (teffi_own_thread_index)
+        add_in_cell(budget, teffi_own_thread_index - 1, n);
+    else
+        add_with_first_index(budget, n);
+}

@@ -1,0 +1,36 @@
+/* budget.h - bytes in use against a limit, counted by many threads without a shared cache line.
+ * Way:     messages, connections -> [budget] -> OVERLOADED
+ * Threads: any. A thread counts in its own cell and moves that to the total at TEFFI_BUDGET_STEP,
+ *          so the total is exact to TEFFI_BUDGET_STEP per thread.
+ * Source:  Linux's percpu_counter */
+#ifndef TEFFI_BASE_BUDGET_H
+#define TEFFI_BASE_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/thread_index.h"
+
+enum { TEFFI_BUDGET_STEP = 32 * 1024 };
+
+typedef struct teffi_budget {
+    int64_t max_bytes; /* immutable after init */
+    _Alignas(64) _Atomic int64_t total;
+    struct {
+        _Alignas(64) _Atomic int64_t bytes; /* written by its thread only; relaxed */
+    } cells[TEFFI_THREAD_INDEXES];
+} teffi_budget;
+
+void teffi_budget_init(teffi_budget *budget, size_t max_bytes);
+
+/* teffi_budget_add - n more bytes are in use; n may be negative. in: budget may be NULL. */
+void teffi_budget_add(teffi_budget *budget, int64_t n);
+
+/* teffi_budget_is_over - relaxed: it bounds memory, orders nothing. in: budget, NULL: false. */
+static inline bool teffi_budget_is_over(const teffi_budget *budget)
+{
+    return budget && atomic_load_explicit(&budget->total, memory_order_relaxed) > budget->max_bytes;
+}
+
+#endif

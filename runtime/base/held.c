@@ -1,0 +1,19 @@
+/* held.c - the count of locks that each thread holds; see held.h. Not in a release. */
+#include "base/held.h"
+
+#include "base/bug.h"
+#include "base/local.h"
+
+static TEFFI_LOCAL int held;
+
+__attribute__((noinline)) void teffi_held_add(int locks)
+{
+    held += locks;
+    teffi_bug_if(held < 0); /* unlocked a lock of another thread */
+}
+
+__attribute__((noinline)) void teffi_held_none(const char *file, int line)
+{
+    if (held)
+        teffi_bug(file, line, "a lock is held where the turn may be suspended");
+}

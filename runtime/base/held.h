@@ -1,0 +1,49 @@
+/* held.h - checks that no lock is held where a turn may be suspended: otherwise other turns of this
+ * thread would deadlock on it, and another thread might unlock it. Debug and sanitizer builds
+ * (TEFFI_HELD) include this header everywhere and count each thread's locks. */
+#ifndef TEFFI_BASE_HELD_H
+#define TEFFI_BASE_HELD_H
+
+#if defined(TEFFI_HELD) && !defined(__ASSEMBLER__)
+#include <pthread.h>
+
+/* teffi_held_add - this thread has locked (1) or unlocked (-1). Never inlined: a turn may be on
+ * another thread at its next lock. */
+void teffi_held_add(int locks);
+
+/* teffi_held_none - abort if this thread holds a lock. */
+void teffi_held_none(const char *file, int line);
+
+static inline int teffi_held_lock(pthread_mutex_t *mutex)
+{
+    int err = pthread_mutex_lock(mutex);
+    teffi_held_add(1);
+    return err;
+}
+
+static inline int teffi_held_trylock(pthread_mutex_t *mutex)
+{
+    int err = pthread_mutex_trylock(mutex);
+    if (!err)
+        teffi_held_add(1);
+    return err;
+}
+
+static inline int teffi_held_unlock(pthread_mutex_t *mutex)
+{
+    teffi_held_add(-1);
+    return pthread_mutex_unlock(mutex);
+}
+
+#define pthread_mutex_lock(mutex) teffi_held_lock(mutex)
+#define pthread_mutex_trylock(mutex) teffi_held_trylock(mutex)
+#define pthread_mutex_unlock(mutex) teffi_held_unlock(mutex)
+#define teffi_may_suspend() teffi_held_none(__FILE__, __LINE__)
+#elif !defined(teffi_may_suspend) /* tests/explore has its own */
+
+/* teffi_may_suspend - marks a place where the running turn may be suspended: no lock may be
+ * held. */
+#define teffi_may_suspend() ((void)0)
+#endif
+
+#endif

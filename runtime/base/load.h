@@ -1,0 +1,32 @@
+/* load.h - numbers from bytes at any address; little-endian machines only, as meson.build says. */
+#ifndef TEFFI_BASE_LOAD_H
+#define TEFFI_BASE_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t teffi_load32(const void *from)
+{
+    uint32_t v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+static inline uint64_t teffi_load64(const void *from)
+{
+    uint64_t v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+/* teffi_load_bytes - a number of n bytes. in: n, at most 8. */
+static inline uint64_t teffi_load_bytes(const uint8_t *from, size_t n)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < n; i++)
+        v |= (uint64_t)from[i] << (8 * i);
+    return v;
+}
+
+#endif

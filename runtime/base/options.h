@@ -1,0 +1,18 @@
+/* options.h - options structs that can grow: each begins with the size known to its caller. New
+ * members go to the end, but not into padding, which older callers may leave uninitialized.
+ * Way:     public functions that take options -> [options]
+ * Threads: pure. */
+#ifndef TEFFI_BASE_OPTIONS_H
+#define TEFFI_BASE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* teffi_options_take - copy a caller's options to this library's struct. Members that the caller's
+ * headers lack become 0, which is each member's default.
+ * in:   from, whose first member is size_t size; NULL: all defaults. to, of size bytes. name, of
+ *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
+ * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
+bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
+
+#endif

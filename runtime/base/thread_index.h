@@ -1,0 +1,23 @@
+/* thread_index.h - a small number unique among live threads, for per-thread cells in tables.
+ * Way:     memory/slab, budget -> [thread_index]
+ * Threads: any. A thread sees the writes of an earlier thread with the same index. */
+#ifndef TEFFI_BASE_THREAD_INDEX_H
+#define TEFFI_BASE_THREAD_INDEX_H
+
+#include "base/local.h"
+
+enum { TEFFI_THREAD_INDEXES = 128 };
+
+/* This thread's index + 1; 0: none yet; TEFFI_THREAD_INDEXES + 1: none was free. */
+TEFFI_LOCAL_EXTERN unsigned teffi_own_thread_index;
+unsigned teffi_thread_index_first(void);
+
+/* teffi_thread_index - this thread's index, the same while the thread lives.
+ * out:  0 .. TEFFI_THREAD_INDEXES - 1; TEFFI_THREAD_INDEXES: none was free, use a shared cell.
+ * runs: in functions that are not inlined and do not suspend: see base/local.h. */
+static inline unsigned teffi_thread_index(void)
+{
+    return teffi_own_thread_index ? teffi_own_thread_index - 1 : teffi_thread_index_first();
+}
+
+#endif

@@ -1,0 +1,362 @@
+/* call.c - one pending call: begun, taken by one thread, ended by that thread, released. */
+#include "call/call.h"
+
+#include "base/bug.h"
+#include "base/hash.h"
+
+enum { GENERATION_SHIFT = 32 };
+
+const char teffi_call_late_text[] = "no answer before the deadline; the call may have run";
+
+/* ---- the word ---- */
+
+static uint32_t word_generation(uint64_t word)
+{
+    return (uint32_t)(word >> GENERATION_SHIFT);
+}
+
+static bool word_is_pending(uint64_t word)
+{
+    return word & TEFFI_CALL_PENDING;
+}
+
+static bool word_is_pending_use(uint64_t word, uint32_t generation)
+{
+    return word_is_pending(word) && word_generation(word) == generation;
+}
+
+/* The TEFFI_CALL_SENT bits of a node, a hash; never 0. */
+static uint32_t sent_bits_of(teffi_node_id to)
+{
+    uint64_t mixed = teffi_mix64((uint64_t)to.silo << 32 | to.incarnation);
+    uint32_t bits = (uint32_t)mixed & TEFFI_CALL_SENT;
+    return bits ? bits : TEFFI_CALL_SENT;
+}
+
+static uint64_t load_word(const teffi_call *call)
+{
+    /* seq_cst: the sweep needs it, see deadline.h; other callers need acquire */
+    return atomic_load_explicit(&call->word, memory_order_seq_cst);
+}
+
+/* Clears PENDING: from then on only this thread ends the call. Weak: may fail spuriously.
+ * in:   *word, a pending word that was read. out: false: *word is the word that was found. */
+static bool take_word(teffi_call *call, uint64_t *word)
+{
+    uint64_t taken = *word >> GENERATION_SHIFT << GENERATION_SHIFT;
+    /* acquire: pairs with set_pending; the taker reads what the caller wrote before that */
+    return atomic_compare_exchange_weak_explicit(&call->word, word, taken, memory_order_acquire,
+                                                 memory_order_acquire);
+}
+
+static bool take_use(teffi_call *call, uint32_t generation)
+{
+    uint64_t word = load_word(call);
+    while (word_is_pending_use(word, generation))
+        if (take_word(call, &word))
+            return true;
+    return false;
+}
+
+/* ---- entries ---- */
+
+static teffi_call *call_at(teffi_home *home, uint32_t slot)
+{
+    return teffi_slab_at(&home->calls.slab, slot);
+}
+
+/* A late reader may load the word meanwhile: it finds 0 or this value, and neither is pending. */
+static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
+{
+    teffi_call *call = entry;
+    call->home = owner;
+    call->slot = slot;
+    /* relaxed: no other thread writes the word of an entry that is not pending */
+    atomic_store_explicit(&call->word, (uint64_t)generation << GENERATION_SHIFT,
+                          memory_order_relaxed);
+}
+
+static teffi_slab_use last_use_of(const void *entry)
+{
+    const teffi_call *call = entry;
+    /* relaxed: as above */
+    uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
+    return (teffi_slab_use){call->slot, word_generation(word)};
+}
+
+const teffi_slab_type teffi_call_type = {.bytes = sizeof(teffi_call),
+                                         .link = offsetof(teffi_call, link),
+                                         .entries_max = TEFFI_CALLS_MAX,
+                                         .begin = begin_entry,
+                                         .last_use = last_use_of};
+
+void teffi_call_discard(void *entry)
+{
+    teffi_call *call = entry;
+    teffi_msg_free(call->reply); /* set if the call's turn was dropped */
+}
+
+static void put_entry(teffi_call *call)
+{
+    teffi_home *home = call->home;
+    if (teffi_slab_put(&home->calls.slab, call))
+        teffi_reclaim_soon(&home->calls.reclaim, home->exec);
+}
+
+/* ---- matches ---- */
+
+teffi_call_match teffi_call_match_sent(teffi_node_id to)
+{
+    return (teffi_call_match){TEFFI_CALL_PENDING | TEFFI_CALL_SENT,
+                              TEFFI_CALL_PENDING | sent_bits_of(to), 0, UINT64_MAX};
+}
+
+/* Deadline and origin may belong to the entry's next use already. Then the word has changed too, so
+ * the caller's exchange fails. */
+static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
+{
+    if (((uint32_t)word & match->mask) != match->bits)
+        return false;
+    if (match->origin_node &&
+        atomic_load_explicit(&call->out, memory_order_relaxed) != match->origin_node)
+        return false;
+    return match->late_at_ns == UINT64_MAX ||
+           atomic_load_explicit(&call->deadline_ns, memory_order_relaxed) <= match->late_at_ns;
+}
+
+bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match)
+{
+    return word_matches(call, load_word(call), match);
+}
+
+uint64_t teffi_call_due_ns(const teffi_call *call)
+{
+    if (!word_is_pending(load_word(call)))
+        return UINT64_MAX;
+    return atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
+}
+
+/* ---- ending a call, after it was taken ---- */
+
+/* Clients choose their own ids. The hash is keyed so that a client cannot choose an id that shares
+ * the count of another node. */
+_Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node)
+{
+    uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
+    return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
+}
+
+/* A timeout is not sent on, since the origin has its own deadline. */
+static void end_relay(teffi_call *call, teffi_call **relays)
+{
+    teffi_home *home = call->home;
+    uint64_t to = atomic_load_explicit(&call->out, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&home->calls.relays, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(teffi_call_relays_of(home, to), 1, memory_order_relaxed);
+    if (call->err == TEFF_E_TIMEOUT && !call->reply) {
+        put_entry(call);
+        return;
+    }
+    teffi_bug_if(!relays); /* NULL: no relay ends here but by its deadline */
+    call->wait.item.next = *relays ? &(*relays)->wait.item : NULL;
+    *relays = call;
+}
+
+/* A relay has neither group nor context. Test the group first: a turn that drops a taken call
+ * clears wait.ctx (drop_call), but wait.group stays set. */
+static bool is_relay(const teffi_call *call)
+{
+    return !call->wait.group && !call->wait.ctx;
+}
+
+static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *reply,
+                     teffi_call **relays)
+{
+    call->err = err;
+    call->text = text;
+    call->reply = reply;
+    if (is_relay(call))
+        end_relay(call, relays);
+    else
+        teffi_wait_signal(&call->wait);
+}
+
+teffi_call *teffi_call_answer(teffi_home *home, teffi_msg *response)
+{
+    teffi_call *call = call_at(home, response->call_slot);
+    teffi_call *relay = NULL;
+    if (call && take_use(call, response->call_generation))
+        end_call(call, (teff_err)response->err, response->text, response, &relay);
+    else
+        teffi_msg_free(response);
+    return relay;
+}
+
+bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
+{
+    if (!take_use(call, call->generation))
+        return false;
+    end_call(call, err, text, NULL, NULL);
+    return true;
+}
+
+bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
+{
+    teffi_call *call = call_at(home, slot);
+    return call && word_is_pending_use(load_word(call), generation);
+}
+
+bool teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation)
+{
+    teffi_call *call = call_at(home, slot);
+    if (!call || !take_use(call, generation))
+        return false;
+    end_call(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run", NULL, NULL);
+    return true;
+}
+
+bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
+                       const char *text, teffi_call **relays)
+{
+    uint64_t word = load_word(call);
+    while (word_matches(call, word, match)) {
+        if (!take_word(call, &word))
+            continue;
+        end_call(call, err, text, NULL, relays);
+        return true;
+    }
+    return false;
+}
+
+/* ---- responses ---- */
+
+/* A response from another process is valid only with the cookie of its request. */
+static uint64_t cookie_of(const teffi_home *home, uint32_t slot, uint32_t generation)
+{
+    const uint32_t use[2] = {slot, generation};
+    return teffi_siphash(&home->calls.key, use, sizeof use);
+}
+
+bool teffi_call_is_answer(teffi_home *home, const teffi_msg *response, teffi_node_id from)
+{
+    uint32_t slot = response->call_slot, generation = response->call_generation;
+    teffi_call *call = call_at(home, slot);
+    uint64_t word = call ? load_word(call) : 0;
+    return word_is_pending_use(word, generation) &&
+           ((uint32_t)word & TEFFI_CALL_SENT) == sent_bits_of(from) &&
+           response->call_cookie == cookie_of(home, slot, generation);
+}
+
+static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
+{
+    uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
+    return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
+}
+
+/* Unpacks the response's body on the stack of the worker or thread: a fiber's is too small. */
+static void reply_arrived(teffi_wait *wait)
+{
+    teffi_call *call = teffi_container(wait, teffi_call, wait);
+    if (wait->orphan) {
+        teffi_call_release(call);
+        return;
+    }
+    const ProtobufCMessageDescriptor *out = expected_of(call);
+    if (call->err || !out || call->reply->body)
+        return;
+    call->err = teffi_msg_unpack(call->reply, out);
+    if (!call->err)
+        return;
+    call->text = "the answer does not decode; the call ran";
+    call->reply->flags |= TEFFI_MSG_UNNAMED;
+}
+
+/* ---- begin ---- */
+
+static teffi_call *take_entry(teffi_home *home, uint64_t deadline_ns)
+{
+    teffi_call *call = teffi_slab_take(&home->calls.slab);
+    if (!call)
+        return NULL;
+    uint32_t next = last_use_of(call).generation + 1;
+    call->generation = next ? next : 1;
+    atomic_store_explicit(&call->deadline_ns, deadline_ns, memory_order_relaxed);
+    call->err = TEFF_OK;
+    call->text = NULL;
+    call->reply = NULL;
+    return call;
+}
+
+static void set_pending(teffi_call *call, uint32_t bits, uint64_t deadline_ns)
+{
+    /* seq_cst: pairs with take_word (acquire), and with the sweep, see deadline.h */
+    atomic_store_explicit(&call->word, (uint64_t)call->generation << GENERATION_SHIFT | bits,
+                          memory_order_seq_cst);
+    teffi_deadline_watch(&call->home->calls.deadlines, call->slot, deadline_ns);
+}
+
+teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns)
+{
+    teffi_call *call = take_entry(home, deadline_ns);
+    if (!call)
+        return NULL;
+    teffi_wait_init(&call->wait, ctx, reply_arrived);
+    teffi_call_expect(call, NULL);
+    set_pending(call, TEFFI_CALL_PENDING, deadline_ns);
+    return call;
+}
+
+teffi_call *teffi_call_relay(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
+                             uint64_t deadline_ns)
+{
+    teffi_call *call = take_entry(home, deadline_ns);
+    if (!call)
+        return NULL;
+    call->wait = (teffi_wait){0};
+    call->origin = origin;
+    atomic_store_explicit(&call->out, teffi_node_word(origin_node), memory_order_relaxed);
+    atomic_fetch_add_explicit(&home->calls.relays, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(teffi_call_relays_of(home, teffi_node_word(origin_node)), 1,
+                              memory_order_relaxed);
+    set_pending(call, TEFFI_CALL_PENDING | TEFFI_CALL_RELAY, deadline_ns);
+    return call;
+}
+
+void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to)
+{
+    teffi_call *call = call_at(home, slot);
+    /* relaxed: the net's lock orders this store before teffi_calls_lose, and before the response */
+    uint64_t word = call ? atomic_load_explicit(&call->word, memory_order_relaxed) : 0;
+    while (word_is_pending_use(word, generation)) {
+        uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | sent_bits_of(to);
+        if (atomic_compare_exchange_weak_explicit(&call->word, &word, marked, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            return;
+    }
+}
+
+void teffi_call_sign(teffi_home *home, teffi_msg *request)
+{
+    request->call_cookie = cookie_of(home, request->call_slot, request->call_generation);
+}
+
+/* ---- the caller's side ---- */
+
+void teffi_call_release(teffi_call *call)
+{
+    teffi_bug_if(word_is_pending(load_word(call)));
+    teffi_msg_free(call->reply);
+    call->reply = NULL;
+    put_entry(call);
+}
+
+/* Has the context received the signal? A thread's call_arrive clears wait->arrive. */
+static bool end_was_seen(const teffi_wait *wait)
+{
+    return wait->group ? wait->done : !wait->arrive;
+}
+
+bool teffi_call_abandon(teffi_call *call)
+{
+    return end_was_seen(&call->wait) || take_use(call, call->generation);
+}

@@ -1,0 +1,189 @@
+/* call.h - one pending call: which context waits for which response, and until when.
+ * Way:     ctx_calls -> [call] -> msg to the target ... response {slot, generation} -> call -> wait
+ * States:  free -new-> PENDING -response, deadline, lost link, cancel, fail, abandon-> taken
+ *          -release-> free
+ * Threads: one atomic word holds state and generation. The thread whose compare-and-swap clears
+ *          PENDING "takes" the call, and only that thread ends it. A late response carries an
+ *          older generation and is dropped.
+ * Model:   tests/model/call.pml */
+#ifndef TEFFI_CALL_CALL_H
+#define TEFFI_CALL_CALL_H
+
+#include <teff/generated.h>
+#include "call/home.h"
+#include "call/wait.h"
+
+/* teffi_call.word: the generation in the upper 32 bits; below it PENDING, RELAY, and a hash of the
+ * node that the request was sent to (0: not sent yet). They share a word so that a late
+ * teffi_call_sent_to cannot change the entry's next use. On a hash collision (1 in 10^9 for two
+ * silos) the loss of one silo also ends the calls to the other, as "may have run".
+ *
+ * A relay (node/deliver.h) is the pending call of a request that this node forwards for another
+ * node. No context waits for it here: its outcome is sent on to that node. */
+#define TEFFI_CALL_PENDING 1u
+#define TEFFI_CALL_RELAY 2u
+#define TEFFI_CALL_SENT 0xfffffffcu
+
+/* The call, at another node, that a request belongs to. */
+typedef struct teffi_origin {
+    uint32_t slot, generation;
+    uint64_t cookie;
+} teffi_origin;
+
+/* The method and key of a call that is not awaited at once: its error text names them. */
+enum { TEFFI_CALL_KEY_MAX = 54, TEFFI_CALL_HAS_ASKED = 1 };
+
+typedef struct teffi_asked {
+    const teff_method *method;
+    uint8_t key_kind, key_len;
+    uint8_t key[TEFFI_CALL_KEY_MAX]; /* the key's first bytes */
+} teffi_asked;
+
+enum { TEFFI_CALLS_MAX = 1 << 24 };
+
+struct teffi_call {   /* two cache lines; most calls do not touch the third, asked */
+    teffi_wait wait;  /* signalled once, when the call has ended */
+    teffi_home *home; /* immutable, like slot */
+    uint32_t slot;
+    uint32_t generation; /* written by the caller's thread only */
+    /* atomic. set_pending stores it with seq_cst after the fields that the taker reads (wait);
+     * take_word exchanges it with acquire */
+    _Atomic uint64_t word;
+    /* atomic, relaxed: the sweep may read the deadline of the entry's next use; its exchange of the
+     * older word then fails. UINT64_MAX: none */
+    _Atomic uint64_t deadline_ns;
+    /* written by the taker before it signals wait, read by the caller after that */
+    union {
+        const char *text;       /* if err: static, in reply's arena, or NULL */
+        ProtobufCMessage *body; /* no err, no reply: the body of a call that was never PENDING */
+    };
+    teffi_msg *reply; /* the response; NULL on a local error */
+    teff_err err;
+    /* the caller's thread only */
+    uint32_t number; /* the context's n_calls when the call began; wraps around */
+    union {
+        struct {
+            teffi_call *next;  /* in its context's list, newest first */
+            teffi_call **back; /* the pointer to this call in that list */
+        };
+        teffi_slab_link link; /* while free: the slab's list */
+        teffi_origin origin;  /* of a relay */
+    };
+    /* The descriptor of the expected body (0: none), or'ed with TEFFI_CALL_HAS_ASKED. Of a relay:
+     * the node that the request came from. Relaxed: the sweep may read the next use's value. */
+    _Atomic uint64_t out;
+    teffi_asked asked; /* valid if out has TEFFI_CALL_HAS_ASKED */
+};
+
+_Static_assert(offsetof(teffi_call, asked) == 128 && sizeof(teffi_call) == 192,
+               "three cache lines; a block of 64 calls is whole pages");
+
+/* teffi_call_expect - set the type of the response's body (NULL: no body).
+ * teffi_call_expect_asked - the same; the caller has filled in call->asked.
+ * runs: on the caller's thread, before the request is sent. */
+static inline void teffi_call_expect(teffi_call *call, const ProtobufCMessageDescriptor *desc)
+{
+    atomic_store_explicit(&call->out, (uintptr_t)desc, memory_order_relaxed);
+}
+
+static inline void teffi_call_expect_asked(teffi_call *call, const ProtobufCMessageDescriptor *desc)
+{
+    atomic_store_explicit(&call->out, (uintptr_t)desc | TEFFI_CALL_HAS_ASKED, memory_order_relaxed);
+}
+
+/* teffi_call_asked - the call's method and key; NULL: not recorded. */
+static inline const teffi_asked *teffi_call_asked(const teffi_call *call)
+{
+    uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
+    return out & TEFFI_CALL_HAS_ASKED ? &call->asked : NULL;
+}
+
+/* teffi_call_unnamed - did the call end with an error text of the runtime that names no method? */
+static inline bool teffi_call_unnamed(const teffi_call *call)
+{
+    return call->err && (!call->reply || call->reply->flags & TEFFI_MSG_UNNAMED);
+}
+
+/* The error text of a call that ended at its deadline. */
+extern const char teffi_call_late_text[];
+
+/* teffi_call_new - begin a pending call of ctx; ctx_calls.c adds it to the context's list.
+ * in:   deadline_ns, monotonic, UINT64_MAX = none: the call ends then or up to 4 ms later.
+ * out:  NULL: out of memory, or TEFFI_CALLS_MAX calls are in use. */
+teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t deadline_ns);
+
+/* teffi_call_relay - begin a relay: a pending call for the call origin of origin_node.
+ * in, out: as teffi_call_new. */
+teffi_call *teffi_call_relay(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
+                             uint64_t deadline_ns);
+
+/* teffi_call_sent_to - record the node that the request was sent to: only a response from there
+ * ends the call, and teffi_calls_lose ends it when the link to that node breaks.
+ * runs: in the net's sent event, so that it comes before that link's down event.
+ * in:   generation: an entry of another generation is left unchanged. */
+void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
+
+/* teffi_call_sign - set the cookie of a request, which its response must carry. */
+void teffi_call_sign(teffi_home *home, teffi_msg *request);
+
+/* teffi_call_relays_of - the count of pending relays for a node; nodes with the same hash share
+ * one count. */
+_Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node);
+
+/* teffi_call_due_ns - the call's deadline; UINT64_MAX: none, or the call is not pending. */
+uint64_t teffi_call_due_ns(const teffi_call *call);
+
+/* teffi_call_is_answer - is this, from node from, the valid response of a pending call?
+ * in:   response, borrowed; its slot, generation, sender and cookie are compared. */
+bool teffi_call_is_answer(teffi_home *home, const teffi_msg *response, teffi_node_id from);
+
+/* teffi_call_answer - end a call with its response. The response comes from this process or has
+ * passed teffi_call_is_answer. Owns response; frees it if the call has ended already.
+ * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
+TEFF_MUST_USE teffi_call *teffi_call_answer(teffi_home *home, teffi_msg *response);
+
+/* teffi_call_fail - end a call of this node with err. text is static or NULL.
+ * out:  false: the call had ended already. */
+bool teffi_call_fail(teffi_call *call, teff_err err, const char *text);
+
+/* teffi_call_is_pending - is the call {slot, generation} pending? A hint: it may end meanwhile.
+ * teffi_call_cancel - end that call as TEFF_E_CANCELLED. out: false: it had ended already.
+ * runs: both on any thread. */
+bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation);
+bool teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation);
+
+/* Which calls to end: (word & mask) == bits, and the two conditions below hold. */
+typedef struct teffi_call_match {
+    uint32_t mask, bits;
+    uint64_t origin_node; /* the relay's origin; 0: any */
+    uint64_t late_at_ns;  /* the deadline is at or before this; UINT64_MAX: any */
+} teffi_call_match;
+
+/* teffi_call_matches - does the call match? A hint: it may end, and be reused, meanwhile. */
+bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match);
+
+/* teffi_call_match_sent - a match for the pending calls whose request was sent to a node. */
+teffi_call_match teffi_call_match_sent(teffi_node_id to);
+
+/* teffi_call_end_if - end a call with err if it matches. text is static or NULL.
+ * out:  true: this function ended it. A relay whose outcome must be sent on is prepended to
+ *       *relays, with err, text and reply, for teffi_node_pass_relays. relays may be NULL if err is
+ *       TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent on. */
+bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
+                       const char *text, teffi_call **relays);
+
+/* teffi_call_release - free the response and return the entry to the slab. Allowed when the call
+ * has ended and was awaited, or after teffi_call_abandon returned true. */
+void teffi_call_release(teffi_call *call);
+
+/* teffi_call_abandon - the caller stops waiting for the call.
+ * out:  true: the caller owns the entry and must release it; false: another thread has taken the
+ *       call, and its signal is on the way to the context. */
+bool teffi_call_abandon(teffi_call *call);
+
+/* teffi_call_type - the slab's description of an entry.
+ * teffi_call_discard - free what an entry still holds when the slab is freed. */
+extern const teffi_slab_type teffi_call_type;
+void teffi_call_discard(void *entry);
+
+#endif

@@ -1,0 +1,154 @@
+/* calls.c - visits the pending calls of a node, and sweeps the blocks with passed deadlines. */
+#include "call/calls.h"
+
+enum { CLOCK_EVERY = 64, SLICE_US = 500 }; /* CLOCK_EVERY: blocks between two clock reads */
+
+static const teffi_call_match any_pending = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING, 0, UINT64_MAX};
+
+static teffi_call *block_calls(teffi_slab *slab, uint32_t block)
+{
+    return teffi_slab_at(slab, block * TEFFI_SLAB_BLOCK);
+}
+
+/* ---- the sweep ---- */
+
+/* out: the earliest deadline that has not passed; *ended grows by the number of calls ended. */
+static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns, unsigned *ended)
+{
+    teffi_call_match late = any_pending;
+    uint64_t least = UINT64_MAX;
+    late.late_at_ns = now_ns;
+    for (int i = 0; i < TEFFI_SLAB_BLOCK; i++) {
+        uint64_t deadline_ns = teffi_call_due_ns(&calls[i]);
+        if (deadline_ns > now_ns)
+            least = deadline_ns < least ? deadline_ns : least;
+        else
+            *ended +=
+                teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
+    }
+    return least;
+}
+
+/* out: the earliest deadline of the block's calls, or an earlier time. */
+static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns, unsigned *ended)
+{
+    _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
+    /* seq_cst, here and below: see deadline.h */
+    uint64_t earliest = atomic_load_explicit(mark, memory_order_seq_cst);
+    if (earliest > now_ns)
+        return earliest;
+    atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
+    uint64_t least = sweep_entries(block_calls(slab, block), now_ns, ended);
+    (void)teffi_deadline_lower(mark, least);
+    return least;
+}
+
+/* Sweeps blocks from deadlines->at on, for at most SLICE_US. out: true: no block is left. */
+static bool sweep_slice(teffi_home *home)
+{
+    const teffi_platform *platform = home->exec->platform;
+    teffi_deadlines *deadlines = &home->calls.deadlines;
+    uint64_t from = teffi_now(platform), now = from;
+    teffi_slab *slab = &home->calls.slab;
+    uint32_t n = teffi_slab_blocks(slab);
+    for (unsigned ended = 0, passed = 0; deadlines->at < n; deadlines->at++) {
+        if (ended >= TEFFI_SLAB_BLOCK || passed++ >= CLOCK_EVERY) {
+            now = teffi_now(platform);
+            if (now - from >= SLICE_US * 1000u)
+                return false;
+            ended = passed = 0;
+        }
+        uint64_t least = sweep_block(slab, deadlines->at, now, &ended);
+        deadlines->least_ns = least < deadlines->least_ns ? least : deadlines->least_ns;
+    }
+    return true;
+}
+
+static void fire_sweep(teffi_timer *timer)
+{
+    teffi_home *home = teffi_container(timer, teffi_home, calls.deadlines.timer);
+    teffi_deadline_sweep_begin(&home->calls.deadlines);
+    teffi_deadline_sweep_rest(&home->calls.deadlines, sweep_slice(home));
+}
+
+/* ---- */
+
+void teffi_calls_init(teffi_home *home)
+{
+    (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0); /* no image */
+    teffi_reclaim_init(&home->calls.reclaim, &home->calls.slab);
+    teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
+}
+
+void teffi_calls_fini(teffi_home *home)
+{
+    pthread_mutex_destroy(&home->calls.deadlines.lock);
+    teffi_reclaim_fini(&home->calls.reclaim);
+    teffi_slab_fini(&home->calls.slab, teffi_call_discard);
+}
+
+/* ---- all calls ---- */
+
+typedef struct ending {
+    teff_err err;
+    const char *text;
+    teffi_call *relays;
+} ending;
+
+/* Counts the calls that match, or, with e, ends them; at most max. out: how many. */
+static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, ending *e,
+                               uint64_t max)
+{
+    teffi_slab *slab = &home->calls.slab;
+    uint64_t n = 0;
+    uint32_t blocks = teffi_slab_blocks(slab);
+    for (uint32_t b = 0; (b = teffi_slab_committed(slab, b)) < blocks && n < max; b++) {
+        teffi_call *calls = block_calls(slab, b);
+        for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
+            n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)
+                   : teffi_call_matches(&calls[i], match);
+    }
+    return n;
+}
+
+uint64_t teffi_calls_pending(teffi_home *home)
+{
+    return visit_matching(home, &any_pending, NULL, UINT64_MAX);
+}
+
+bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to)
+{
+    teffi_call_match match = teffi_call_match_sent(to);
+    return visit_matching(home, &match, NULL, 1) > 0;
+}
+
+static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_err err,
+                                const char *text, uint64_t max)
+{
+    ending e = {err, text, NULL};
+    (void)visit_matching(home, &match, &e, max);
+    return e.relays;
+}
+
+teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer)
+{
+    return end_matching(home, teffi_call_match_sent(peer), TEFF_E_UNREACHABLE,
+                        "the link broke; the call may have run", UINT64_MAX);
+}
+
+teffi_call *teffi_calls_cancel(teffi_home *home)
+{
+    return end_matching(home, any_pending, TEFF_E_CANCELLED,
+                        "the silo or client was closed; the call may have run", UINT64_MAX);
+}
+
+void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
+{
+    uint64_t origin = teffi_node_word(origin_node);
+    uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
+    /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
+    uint32_t most = atomic_load_explicit(teffi_call_relays_of(home, origin), memory_order_relaxed);
+    if (most) /* TIMEOUT: nothing is sent on */
+        (void)end_matching(home, (teffi_call_match){bits, bits, origin, UINT64_MAX}, TEFF_E_TIMEOUT,
+                           NULL, most);
+}

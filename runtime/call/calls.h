@@ -1,0 +1,42 @@
+/* calls.h - operations on many pending calls: expire, lose, cancel, count those of a node; end the
+ * ones that a teff_cancel lists.
+ * Way:     node, lifecycle, grains/reference -> [calls, cancel] -> call; deadline's timer ->
+ *          [calls] -> call
+ * Threads: any; a teff_cancel's lock is not held while calls are ended. The deadline sweep: one
+ *          worker at a time, in slices of 0.5 ms. */
+#ifndef TEFFI_CALL_CALLS_H
+#define TEFFI_CALL_CALLS_H
+
+#include "call/call.h"
+
+/* teffi_calls_init - home->exec may be set later, before the first call. */
+void teffi_calls_init(teffi_home *home);
+void teffi_calls_fini(teffi_home *home);
+
+/* teffi_calls_pending - the number of pending calls. Visits every entry: for statistics only. */
+uint64_t teffi_calls_pending(teffi_home *home);
+
+/* teffi_calls_sent_to - is there a pending call whose request was sent to that node? */
+bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to);
+
+/* teffi_calls_lose - the link to a node ended, cleanly or not: end the calls whose request was sent
+ * there as TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
+TEFF_MUST_USE teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer);
+
+/* teffi_calls_forget_relays - end the relays of a node that is gone; nothing is sent on. */
+void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node);
+
+/* teffi_calls_cancel - the node closes: end every pending call as TEFF_E_CANCELLED.
+ * out:  relays, as teffi_call_end_if's *relays. */
+TEFF_MUST_USE teffi_call *teffi_calls_cancel(teffi_home *home);
+
+/* teffi_cancel_is_fired - has teff_cancel_fire been called? */
+bool teffi_cancel_is_fired(teff_cancel *cancel);
+
+/* teffi_cancel_add - register a call that teff_cancel_fire will end. Entries of calls that have
+ * ended are removed when the array is full.
+ * in:   call, just begun.
+ * errs: TEFF_E_CANCELLED: it has fired already; TEFF_E_NOMEM. Then the call stays pending. */
+TEFF_MUST_USE teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call);
+
+#endif

@@ -1,0 +1,94 @@
+/* cancel.c - the calls that a teff_cancel will end, listed by slot and generation. */
+#include "call/calls.h"
+
+#include <stdlib.h>
+
+enum { WATCHED_MIN = 8 };
+
+typedef struct watched {
+    teffi_home *home;
+    uint32_t slot, generation;
+} watched;
+
+struct teff_cancel {
+    pthread_mutex_t lock; /* guards the rest */
+    _Atomic bool fired;   /* read without the lock, too */
+    watched *calls;
+    size_t n, room;
+};
+
+teff_cancel *teff_cancel_new(void)
+{
+    teff_cancel *cancel = calloc(1, sizeof *cancel);
+    if (cancel)
+        pthread_mutex_init(&cancel->lock, NULL);
+    return cancel;
+}
+
+void teff_cancel_free(teff_cancel *cancel)
+{
+    if (!cancel)
+        return;
+    pthread_mutex_destroy(&cancel->lock);
+    free(cancel->calls);
+    free(cancel);
+}
+
+bool teffi_cancel_is_fired(teff_cancel *cancel)
+{
+    return cancel->fired;
+}
+
+static void remove_ended_calls(teff_cancel *cancel)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < cancel->n; i++) {
+        const watched *w = &cancel->calls[i];
+        if (teffi_call_is_pending(w->home, w->slot, w->generation))
+            cancel->calls[kept++] = *w;
+    }
+    cancel->n = kept;
+}
+
+/* Doubles the array if over half of the listed calls are pending: each add is O(1) amortized. */
+static bool make_room(teff_cancel *cancel)
+{
+    remove_ended_calls(cancel);
+    if (cancel->n < cancel->room / 2)
+        return true;
+    size_t room = cancel->room ? cancel->room * 2 : WATCHED_MIN;
+    watched *more = realloc(cancel->calls, room * sizeof *more);
+    if (!more)
+        return cancel->n < cancel->room;
+    cancel->calls = more;
+    cancel->room = room;
+    return true;
+}
+
+teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call)
+{
+    teff_err err = TEFF_OK;
+    pthread_mutex_lock(&cancel->lock);
+    if (cancel->fired)
+        err = TEFF_E_CANCELLED;
+    else if (cancel->n == cancel->room && !make_room(cancel))
+        err = TEFF_E_NOMEM;
+    else
+        cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
+    pthread_mutex_unlock(&cancel->lock);
+    return err;
+}
+
+void teff_cancel_fire(teff_cancel *cancel)
+{
+    pthread_mutex_lock(&cancel->lock);
+    watched *calls = cancel->calls;
+    size_t n = cancel->n;
+    cancel->fired = true;
+    cancel->calls = NULL;
+    cancel->n = cancel->room = 0;
+    pthread_mutex_unlock(&cancel->lock);
+    for (size_t i = 0; i < n; i++)
+        (void)teffi_call_cancel(calls[i].home, calls[i].slot, calls[i].generation);
+    free(calls);
+}

@@ -1,0 +1,112 @@
+/* ctx.c - contexts: memory, error texts, closures, and ending a turn inside its method. */
+#include "call/ctx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/bug.h"
+#include "group/closure.h"
+#include "fork/fork.h"
+#include "sched/blocking.h"
+
+void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
+{
+    ctx->timeout_ms = ms;
+}
+
+const char *teff_error(const teff_ctx *ctx)
+{
+    return ctx->text ? ctx->text : "";
+}
+
+/* args may point into the previous text, so it is overwritten only after formatting. */
+static void set_text(teff_ctx *ctx, teff_err err, const char *fmt, va_list args)
+{
+    char text[TEFF_TEXT_MAX];
+    int len = vsnprintf(text, sizeof text, fmt, args);
+    size_t n = len < 0 ? 0 : (size_t)len < sizeof text ? (size_t)len : sizeof text - 1;
+    memcpy(ctx->text_buf, text, n);
+    ctx->text_buf[n] = '\0';
+    ctx->text = ctx->text_buf;
+    ctx->text_err = err;
+}
+
+teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    set_text(ctx, err, fmt, args);
+    va_end(args);
+    return err;
+}
+
+teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    err = err == TEFF_OK ? TEFF_E_FAILED : err;
+    va_start(args, fmt);
+    set_text(ctx, err, fmt, args);
+    va_end(args);
+    return err;
+}
+
+static _Noreturn void stop_process(teff_ctx *ctx, teff_err err)
+{
+    const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
+    (void)teffi_ctx_fail(ctx, err, "%s: %s", doing, teff_error(ctx));
+    teffi_fatal(teff_error(ctx));
+}
+
+void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
+{
+    if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
+        stop_process(ctx, err);
+    teffi_blocking_end_all();
+    teffi_joins_wait();
+    ctx->home->turn_exits(ctx, err);
+    teffi_fiber_exit();
+}
+
+/* Grain code does not check teff_alloc for NULL: when memory is out, the turn ends. */
+__attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, size_t n)
+{
+    size_t used = ctx->arena.used_bytes, max = ctx->arena.budget_bytes;
+    if (n <= max - used)
+        (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM, "the system has no %zu bytes of memory", n);
+    else
+        (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM,
+                             "%zu bytes more for a turn that took %zu: at most %zu", n, used, max);
+    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+}
+
+void *teff_alloc(teff_ctx *ctx, size_t n)
+{
+    void *p = teff_arena_alloc(&ctx->arena, n);
+    if (!p)
+        exit_over_arena(ctx, n);
+    return p;
+}
+
+char *teff_strdup(teff_ctx *ctx, const char *s)
+{
+    size_t n = strlen(s);
+    void *p = teff_arena_copy(&ctx->arena, s, n);
+    if (!p)
+        exit_over_arena(ctx, n + 1);
+    return p;
+}
+
+teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+{
+    teffi_home *home = ctx->home;
+    teff_err err = TEFF_E_CLOSED;
+    if (ctx->group) {
+        err = teffi_closure_push(ctx->group, fn, arg);
+    } else if (teffi_home_enter(home)) {
+        err = teffi_closure_push(&home->exec->null, fn, arg);
+        teffi_home_exit(home);
+    }
+    if (err == TEFF_E_NOMEM)
+        return teffi_ctx_fail(ctx, err, "out of memory");
+    return err ? teffi_ctx_fail(ctx, err, "the silo or client is closed") : TEFF_OK;
+}

@@ -1,0 +1,113 @@
+/* ctx.h - a context: a turn (a fiber on a group) or a foreign thread that makes calls; its arena,
+ * its calls (begun, awaited, dropped with it), its last error.
+ * Way:     grains/reference, grains/turn, task, node/ask -> [ctx, ctx_calls] -> call, wait, home
+ * Threads: one turn or thread at a time; any thread may signal a wait of the context. */
+#ifndef TEFFI_CALL_CTX_H
+#define TEFFI_CALL_CTX_H
+
+#include <stddef.h>
+#include <teff/grain.h>
+#include "memory/arena.h"
+#include "base/zero.h"
+#include "fiber/fiber.h"
+#include "os/notifier.h"
+#include "call/call.h"
+
+typedef struct teffi_node teffi_node;
+
+struct teff_ctx {
+    teffi_home *home;
+    teffi_node *node;   /* home->node */
+    teffi_fiber *fiber; /* the turn's; NULL: a thread's context */
+    teffi_group *group; /* the turn's; NULL: a thread's context */
+    void *owner;        /* grains: the turn */
+    teff_arena arena;
+    teffi_call *calls;           /* started, not released; newest first */
+    uint32_t n_calls;            /* calls ever begun; wraps around */
+    uint32_t waiting;            /* turn: awaited waits that are not done */
+    _Atomic uint32_t asleep_for; /* thread: number of awaited waits that are not signalled */
+    teffi_parker parker;         /* thread: unparked by the signal that brings asleep_for to 0 */
+    bool doomed;                 /* turn: end it (TEFF_E_NOMEM) when its fiber resumes */
+    uint32_t timeout_ms;         /* teff_ctx_timeout */
+    uint32_t due_ms;             /* the caller's deadline, see teffi_due_left; 0: none */
+    const char *text;            /* the last error's text; NULL: none */
+    teff_err text_err;           /* the error that text belongs to */
+    teffi_notifier *notifier;    /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
+    teffi_exec *runs;            /* thread: its park() runs work during a wait (simulator);
+                                  * NULL: the thread sleeps */
+    char text_buf[TEFF_TEXT_MAX];
+};
+
+/* teffi_ctx_init - initialize the context of a turn of group, or of a thread (group NULL). The
+ * caller sets a turn's fiber when the turn starts. */
+static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *group)
+{
+    teffi_zero(ctx, offsetof(teff_ctx, text_buf)); /* text_buf, 0.5 KiB, is written before read */
+    ctx->home = home;
+    ctx->node = home->node;
+    ctx->group = group;
+    teffi_arena_init(&ctx->arena, NULL, 0, 0);
+}
+
+/* due_ms: a deadline that calls of a context inherit, in the low 32 bits of the platform clock's
+ * milliseconds, like the executor's coarse clock. 0: none (a real deadline is 0 once in 2^32 ms).
+ * Compared times differ by less than 2^31 ms, since TEFFI_TIMEOUT_MAX_MS cuts timeouts at 12 days.
+ * teffi_due - the due_ms of a time in nanoseconds; UINT64_MAX: none.
+ * teffi_due_left - out: milliseconds left; 0 or less: it has passed; INT32_MAX: no deadline. */
+enum { TEFFI_TIMEOUT_MAX_MS = 1 << 30, TEFFI_EXACT_BELOW_MS = 1000 };
+
+static inline int32_t teffi_due_left(uint32_t due_ms, uint32_t now_ms)
+{
+    return due_ms ? (int32_t)(due_ms - now_ms) : INT32_MAX;
+}
+
+static inline uint32_t teffi_due(uint64_t deadline_ns)
+{
+    return deadline_ns == UINT64_MAX ? 0 : (uint32_t)((deadline_ns + 999999) / 1000000);
+}
+
+/* teffi_is_late - has a deadline passed? in: deadline_ns, 0 or UINT64_MAX: none. Reads the exact
+ * clock only if the coarse clock is stopped or less than TEFFI_EXACT_BELOW_MS are left. */
+static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
+{
+    uint32_t due_ms = teffi_due(deadline_ns), now_ms = teffi_coarse_ms(exec);
+    if (!due_ms || (now_ms && teffi_due_left(due_ms, now_ms) > TEFFI_EXACT_BELOW_MS))
+        return false;
+    return teffi_now(exec->platform) >= deadline_ns;
+}
+
+/* teffi_ctx_fail - record an error's text where it began. out: err. */
+teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* teffi_ctx_exit - end the turn from inside its method. Does not return; resources held by the
+ * method's stack frames are not released. The caller gets err and ctx's error text.
+ * in:   ctx, of a grain's turn, on its own fiber. With any other context the process aborts with
+ *       the text. */
+_Noreturn void teffi_ctx_exit(teff_ctx *ctx, teff_err err);
+
+/* teffi_ctx_fini - abandon pending calls, release the others, free memory. The context can be used
+ * again after that. */
+void teffi_ctx_fini(teff_ctx *ctx);
+
+/* teffi_ctx_new - a thread's context on the heap; teff_ctx_free ends it. */
+teff_ctx *teffi_ctx_new(teffi_home *home);
+
+/* teffi_ctx_call - teffi_call_new, then add the call to ctx's list. */
+teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns);
+
+/* teffi_ctx_unlist - remove a call from its context's list. */
+static inline void teffi_ctx_unlist(teffi_call *call)
+{
+    *call->back = call->next;
+    if (call->next)
+        call->next->back = call->back;
+}
+
+/* teffi_ctx_await_call - wait until the call has ended.
+ * in:   reply may be NULL. out: *reply, the response's body, valid until the call is released.
+ * errs: the call's error, text in ctx. */
+TEFF_MUST_USE teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call,
+                                            ProtobufCMessage **reply);
+
+#endif

@@ -1,0 +1,139 @@
+/* ctx_calls.c - the calls of a context: begun, awaited, dropped. */
+#include "call/ctx.h"
+
+#include <stdlib.h>
+#include "base/bug.h"
+
+teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns)
+{
+    teffi_call *call = teffi_call_new(ctx->home, ctx, deadline_ns);
+    if (!call)
+        return NULL;
+    call->number = ++ctx->n_calls;
+    call->next = ctx->calls;
+    call->back = &ctx->calls;
+    if (call->next)
+        call->next->back = &call->next;
+    ctx->calls = call;
+    return call;
+}
+
+/* Not inlined: most calls have ended by the time that they are awaited. */
+__attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call)
+{
+    teffi_wait *wait = &call->wait;
+    teffi_await(ctx, &wait, 1);
+}
+
+teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **reply)
+{
+    if (ctx->group && call->wait.done)
+        (void)teff_yield();
+    else
+        await_call(ctx, call);
+    if (call->err)
+        return teffi_ctx_fail(ctx, call->err, "%s", call->text ? call->text : "");
+    if (reply)
+        *reply = call->reply ? call->reply->body : call->body;
+    return TEFF_OK;
+}
+
+/* ---- drop ---- */
+
+/* If another thread has taken the call, its signal is on the way: a turn's call is then freed when
+ * the signal arrives; a thread waits for the signal. */
+static void drop_call(teff_ctx *ctx, teffi_call *call)
+{
+    if (teffi_call_abandon(call)) {
+        teffi_call_release(call);
+    } else if (ctx->group) {
+        call->wait.orphan = true;
+        call->wait.ctx = NULL;
+    } else {
+        await_call(ctx, call);
+        teffi_call_release(call);
+    }
+}
+
+static void drop_newest(teff_ctx *ctx)
+{
+    teffi_call *call = ctx->calls;
+    teffi_ctx_unlist(call);
+    drop_call(ctx, call);
+}
+
+void teffi_ctx_fini(teff_ctx *ctx)
+{
+    while (ctx->calls)
+        drop_newest(ctx);
+    teffi_arena_fini(&ctx->arena);
+    ctx->text = NULL;
+}
+
+teff_ctx *teffi_ctx_new(teffi_home *home)
+{
+    teff_ctx *ctx = malloc(sizeof *ctx);
+    if (!ctx)
+        return NULL;
+    teffi_ctx_init(ctx, home, NULL);
+    if (teffi_home_enter(home)) {
+        ctx->runs = home->exec->ops->park ? home->exec : NULL;
+        teffi_home_exit(home);
+    }
+    return ctx;
+}
+
+void teff_ctx_free(teff_ctx *ctx)
+{
+    if (!ctx)
+        return;
+    teffi_bug_if(ctx->group != NULL);
+    teffi_ctx_fini(ctx);
+    teffi_notifier_unref(ctx->notifier);
+    free(ctx);
+}
+
+int teff_ctx_fd(teff_ctx *ctx)
+{
+    if (ctx->group)
+        return -1;
+    if (!ctx->notifier)
+        ctx->notifier = teffi_notifier_new();
+    return ctx->notifier ? ctx->notifier->fd : -1;
+}
+
+bool teff_call_ended(const teff_ctx *ctx, teff_call call)
+{
+    (void)ctx;
+    return !call.impl || teffi_wait_done(&call.impl->wait);
+}
+
+void teff_ctx_reset(teff_ctx *ctx)
+{
+    if (!ctx->group)
+        teffi_ctx_fini(ctx);
+}
+
+teff_mark teff_ctx_mark(teff_ctx *ctx)
+{
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    return (teff_mark){{here.at, here.end, here.chunks}, here.used_bytes, ctx->n_calls};
+}
+
+void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
+{
+    while (ctx->calls && (int32_t)(ctx->calls->number - mark.n_calls) > 0)
+        drop_newest(ctx);
+    teffi_arena_back(&ctx->arena,
+                     (teffi_arena_mark){mark.at[0], mark.at[1], mark.at[2], mark.used});
+}
+
+void teff_drop(teff_ctx *ctx, teff_call *call)
+{
+    teffi_call *impl = call->impl;
+    call->impl = NULL;
+    if (!impl || !impl->back)
+        return; /* never pended: it is in the context's arena */
+    teffi_ctx_unlist(impl);
+    drop_call(ctx, impl);
+}

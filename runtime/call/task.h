@@ -1,0 +1,28 @@
+/* task.h - background work of the runtime that may await: one fiber on a group of its own.
+ * Way:     membership, directory, lifecycle -> [task] -> ctx
+ * Threads: any thread may start a task. */
+#ifndef TEFFI_CALL_TASK_H
+#define TEFFI_CALL_TASK_H
+
+#include "call/ctx.h"
+
+/* teffi_task_start - run fn(ctx, arg) on a fiber of its own, scheduled like a user's turn. fn must
+ * return before teffi_node_stop (see teffi_tasks_running).
+ * in:   label, a constant string. errs: TEFF_E_NOMEM: fn will not run. */
+TEFF_MUST_USE teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg),
+                                        void *arg, const char *label);
+
+/* teffi_task_start_system - the same on the system thread, with stacks reserved for system groups:
+ * for work that keeps the silo in its cluster. At most a few per silo of the cluster may run at a
+ * time, independent of the number of users' calls. */
+TEFF_MUST_USE teff_err teffi_task_start_system(teffi_home *home,
+                                               void (*fn)(teff_ctx *ctx, void *arg), void *arg,
+                                               const char *label);
+
+/* teffi_tasks_running - the number of tasks that have begun and not ended. */
+uint64_t teffi_tasks_running(teffi_home *home);
+
+/* teffi_tasks_drop - free all tasks, ended or not. The executor has stopped. */
+void teffi_tasks_drop(teffi_home *home);
+
+#endif

@@ -1,0 +1,286 @@
+/* wait.c - waiting: a turn suspends its fiber, a thread parks. */
+#include "call/wait.h"
+
+#include <string.h>
+#include "base/bug.h"
+#include "call/ctx.h"
+
+enum { WAIT_NEW, WAIT_AWAITED, WAIT_DONE };
+
+void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait *wait))
+{
+    memset(wait, 0, sizeof *wait);
+    wait->item.kind = TEFFI_ITEM_WAIT;
+    wait->ctx = ctx;
+    wait->group = ctx->group;
+    wait->arrive = arrive;
+}
+
+/* The group has ended, so the wait must be an orphan. teffi_group_state_of loads with acquire: the
+ * turn's writes before its end (orphan) are visible. */
+static void free_orphan(teffi_wait *wait)
+{
+    (void)teffi_group_state_of(wait->group);
+    teffi_bug_if(!wait->orphan || !wait->arrive);
+    wait->arrive(wait);
+}
+
+/* The context and the wait may be gone when this returns. */
+static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
+{
+    /* release: publishes the result to a waiter that finds WAIT_DONE and may free the wait;
+     * acquire: pairs with the waiter's change to WAIT_AWAITED */
+    if (atomic_exchange_explicit(&wait->word, WAIT_DONE, memory_order_acq_rel) != WAIT_AWAITED)
+        return;
+    /* The last signal unparks the thread. acq_rel: it also publishes the results of the earlier
+     * signals. */
+    if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
+        teffi_parker_leave(&ctx->parker, TEFFI_TOKEN);
+}
+
+/* For a thread with its own event loop (teff_ctx_fd). The context may be gone after signal_thread,
+ * so a reference to the notifier is taken first. */
+__attribute__((noinline)) static void signal_notifier(teffi_wait *wait, teff_ctx *ctx,
+                                                      teffi_notifier *notifier)
+{
+    teffi_notifier_ref(notifier);
+    signal_thread(wait, ctx);
+    teffi_notifier_signal(notifier);
+    teffi_notifier_unref(notifier);
+}
+
+void teffi_wait_signal(teffi_wait *wait)
+{
+    if (wait->group) {
+        if (!teffi_group_push(wait->group, &wait->item))
+            free_orphan(wait);
+        return;
+    }
+    teff_ctx *ctx = wait->ctx;
+    if (ctx->notifier)
+        signal_notifier(wait, ctx, ctx->notifier);
+    else
+        signal_thread(wait, ctx);
+}
+
+bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
+{
+    teffi_wait *wait = teffi_container(item, teffi_wait, item);
+    bool orphan = wait->orphan;
+    wait->done = true;
+    if (wait->arrive)
+        wait->arrive(wait);
+    if (orphan || !wait->awaited)
+        return false;
+    teff_ctx *ctx = wait->ctx;
+    wait->awaited = false;
+    if (--ctx->waiting > 0)
+        return false;
+    *ctx_out = ctx;
+    return teffi_fiber_resume(ctx->fiber);
+}
+
+static void suspend_turn(teff_ctx *ctx)
+{
+    teffi_fiber_suspend(ctx->fiber);
+    if (ctx->doomed)
+        teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+}
+
+static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (waits[i]->done || waits[i]->awaited)
+            continue;
+        waits[i]->awaited = true;
+        ctx->waiting++;
+    }
+    if (!ctx->waiting) {
+        (void)teff_yield();
+        return;
+    }
+    suspend_turn(ctx);
+}
+
+/* The first wait that is done resumes the turn. No other wait can arrive before the loop below
+ * clears awaited, since the group runs one item at a time. */
+static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        waits[i]->awaited = true;
+    ctx->waiting = 1;
+    suspend_turn(ctx);
+    for (size_t i = 0; i < n; i++)
+        waits[i]->awaited = false;
+}
+
+/* Flushes what this thread has sent, then parks. With the transport's own wait the thread stays
+ * inside the node (teffi_home_enter) and may read sockets. Otherwise it parks outside, since the
+ * closing node waits for threads inside. out: the tokens that unparked it. */
+static uint32_t sleep_once(teff_ctx *ctx)
+{
+    uint32_t tokens;
+    bool slept = false;
+    if (teffi_home_enter(ctx->home)) { /* a closing node flushes its links itself */
+        teffi_net *net = ctx->home->net;
+        slept = net && net->ops->wait && net->ops->wait(net, &ctx->parker, &tokens);
+        teffi_home_exit(ctx->home);
+    }
+    return slept ? tokens : teffi_parker_take(&ctx->parker, UINT64_MAX);
+}
+
+/* Waits for the last signal's token, not for asleep_for == 0: the signaller still uses the context
+ * between the two. */
+static void sleep_until_signalled(teff_ctx *ctx)
+{
+    uint32_t tokens = 0;
+    while (!(tokens & TEFFI_TOKEN)) {
+        if (!ctx->runs)
+            tokens = sleep_once(ctx);
+        else
+            ctx->runs->ops->park(ctx->runs);
+        tokens |= teffi_parker_take(&ctx->parker, 0);
+    }
+}
+
+bool teffi_wait_done(const teffi_wait *wait)
+{
+    /* acquire: pairs with signal_thread */
+    return wait->group ? wait->done
+                       : atomic_load_explicit(&wait->word, memory_order_acquire) == WAIT_DONE;
+}
+
+static size_t count_done(teffi_wait *const *waits, size_t n)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < n; i++)
+        done += teffi_wait_done(waits[i]);
+    return done;
+}
+
+static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
+{
+    /* acquire: pairs with signal_thread if it is WAIT_DONE by now; release: publishes asleep_for to
+     * the signal that finds WAIT_AWAITED */
+    return atomic_compare_exchange_strong_explicit(&wait->word, &from, to, memory_order_acq_rel,
+                                                   memory_order_acquire);
+}
+
+static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    uint32_t done = 0;
+    teffi_bug_if(n > UINT32_MAX);
+    /* relaxed: published by the words below */
+    atomic_store_explicit(&ctx->asleep_for, (uint32_t)n, memory_order_relaxed);
+    for (size_t i = 0; i < n; i++)
+        done += !change_word(waits[i], WAIT_NEW, WAIT_AWAITED);
+    /* acquire: pairs with signal_thread. No token comes if this thread brings the count to 0. */
+    if (!done || atomic_fetch_sub_explicit(&ctx->asleep_for, done, memory_order_acquire) > done)
+        sleep_until_signalled(ctx);
+}
+
+/* Sleeps until the first signal, which brings asleep_for from 1 to 0. Then the other words are set
+ * back to WAIT_NEW. Where that fails, a signal is on the way and will use the context; `signals`
+ * counts these and the first. Each subtracts 1, so after adding signals - 1 the last one brings the
+ * count to 0 again and sends a token. Model: tests/model/wait_any.pml */
+static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    uint32_t signals = 0;
+    size_t marked = 0;
+    /* relaxed: published by the words below */
+    atomic_store_explicit(&ctx->asleep_for, 1, memory_order_relaxed);
+    while (marked < n && change_word(waits[marked], WAIT_NEW, WAIT_AWAITED))
+        marked++;
+    if (marked == n)
+        sleep_until_signalled(ctx);
+    for (size_t i = 0; i < marked; i++)
+        signals += !change_word(waits[i], WAIT_AWAITED, WAIT_NEW);
+    if (marked < n && signals > 0)
+        sleep_until_signalled(ctx);
+    /* acquire: pairs with signal_thread */
+    if (signals > 1 && atomic_fetch_add_explicit(&ctx->asleep_for, signals - 1,
+                                                 memory_order_acquire) != 1 - signals)
+        sleep_until_signalled(ctx);
+}
+
+/* Calls arrive() of the waits that are done; the turn's side is teffi_wait_arrived. */
+static void call_arrive(teffi_wait *const *waits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!waits[i]->arrive || !teffi_wait_done(waits[i]))
+            continue;
+        waits[i]->arrive(waits[i]);
+        waits[i]->arrive = NULL;
+    }
+}
+
+static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    if (count_done(waits, n) < n)
+        sleep_for(ctx, waits, n);
+    call_arrive(waits, n);
+}
+
+void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    if (ctx->group)
+        await_turn(ctx, waits, n);
+    else
+        await_thread(ctx, waits, n);
+}
+
+void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+{
+    bool found = count_done(waits, n) > 0;
+    if (ctx->group) {
+        if (found)
+            (void)teff_yield();
+        else
+            await_any_turn(ctx, waits, n);
+        return;
+    }
+    if (!found)
+        sleep_for_first(ctx, waits, n);
+    call_arrive(waits, n);
+}
+
+typedef struct sleeper {
+    teffi_wait wait;
+    teffi_timer timer;
+} sleeper;
+
+static void signal_sleeper(teffi_timer *timer)
+{
+    teffi_wait_signal(&teffi_container(timer, sleeper, timer)->wait);
+}
+
+void teffi_ctx_sleep(teff_ctx *ctx, uint32_t ms)
+{
+    sleeper s = {.timer = {.fire = signal_sleeper}};
+    teffi_wait *wait = &s.wait;
+    teffi_exec *exec = ctx->home->exec;
+    teffi_wait_init(wait, ctx, NULL);
+    exec->ops->timer_set(exec, &s.timer, teffi_now(exec->platform) + ms * 1000000ull);
+    teffi_await(ctx, &wait, 1);
+}
+
+typedef struct worker_call {
+    teffi_wait wait;
+    void (*fn)(void *arg);
+    void *arg;
+} worker_call;
+
+static void run_worker_call(teffi_wait *wait)
+{
+    worker_call *w = teffi_container(wait, worker_call, wait);
+    w->fn(w->arg);
+}
+
+void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
+{
+    worker_call w = {.fn = fn, .arg = arg};
+    teffi_wait *wait = &w.wait;
+    teffi_wait_init(wait, ctx, run_worker_call);
+    teffi_wait_signal(wait);
+    teffi_await(ctx, &wait, 1);
+}

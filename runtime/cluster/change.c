@@ -1,0 +1,65 @@
+/* change.c - changes the membership table: reads, changes, writes, and repeats after a conflict. */
+#include "cluster/rows.h"
+
+#include <stdlib.h>
+#include "cluster/membership.h"
+
+enum {
+    CONFLICTS_MAX = 100,
+    FORGET_MAX = 20 /* tombstones removed by one change */
+};
+
+teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const void *arg)
+{
+    teffi_rows rows;
+    for (int i = 0; i < CONFLICTS_MAX; i++) {
+        teff_err err = teffi_membership_read(ctx, &rows);
+        if (err)
+            return err;
+        teffi_member_row *changed = teff_alloc(ctx, (rows.n + 1) * sizeof *changed);
+        size_t n = change(ctx, &rows, changed, arg);
+        if (n == TEFFI_CHANGE_REFUSED)
+            return TEFF_E_REFUSED;
+        if (n == 0)
+            return teffi_membership_adopt(ctx, &rows);
+        err = teffi_rows_write(ctx, &rows, changed, n);
+        if (!err)
+            return teffi_membership_refresh(ctx, rows.version + 1);
+        if (err != TEFF_E_CONFLICT && err != TEFF_E_UNKNOWN)
+            return err;
+        uint64_t wait = ctx->node->platform->random(ctx->node->platform->arg) % 20;
+        teffi_ctx_sleep(ctx, 1 + (uint32_t)wait);
+    }
+    return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "membership: %d conflicts in a row", CONFLICTS_MAX);
+}
+
+const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t silo)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->rows[i].member.node.silo == silo)
+            return &rows->rows[i];
+    return NULL;
+}
+
+static int by_incarnation(const void *a, const void *b)
+{
+    const teffi_member_row *x = a, *y = b;
+    uint32_t i = x->member.node.incarnation, j = y->member.node.incarnation;
+    return (i > j) - (i < j);
+}
+
+size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->rows[i].dead && rows->rows[i].member.node.silo != but)
+            changed[n++] = rows->rows[i];
+    if (n <= TEFFI_TOMBSTONES_MAX)
+        return 0;
+    qsort(changed, n, sizeof *changed, by_incarnation);
+    n -= TEFFI_TOMBSTONES_MAX;
+    n = n < FORGET_MAX ? n : FORGET_MAX;
+    for (size_t i = 0; i < n; i++)
+        changed[i].forget = true;
+    return n;
+}

@@ -1,0 +1,81 @@
+/* changes.c - waiters for a change, with timers. A waiter is signalled once, by the thread that
+ * unlists it: the timer, or a change that has cancelled the timer.
+ * Model:   none: everything is under one lock, and timer_cancel reports whether the timer fires */
+#include "cluster/membership.h"
+
+enum { PAUSE_FIRST_MS = 2, DOUBLINGS_MAX = 9 };
+
+typedef struct teffi_change_waiter {
+    struct teffi_change_waiter *next, **back;
+    teffi_changes *changes;
+    teffi_wait wait;
+    teffi_timer timer;
+} waiter;
+
+/* changes->lock held. */
+static void unlist_waiter(waiter *w)
+{
+    *w->back = w->next;
+    if (w->next)
+        w->next->back = w->back;
+}
+
+static void wake_timed_out(teffi_timer *timer)
+{
+    waiter *w = teffi_container(timer, waiter, timer);
+    pthread_mutex_t *lock = &w->changes->lock;
+    pthread_mutex_lock(lock);
+    unlist_waiter(w);
+    pthread_mutex_unlock(lock);
+    teffi_wait_signal(&w->wait);
+}
+
+/* A waiter whose timer is firing is woken by the timer. A waiter may be freed once it is signalled.
+ */
+void teffi_membership_changed(teffi_membership *m)
+{
+    if (!m)
+        return;
+    teffi_changes *changes = &m->follow.changes;
+    teffi_exec *exec = m->node->home.exec;
+    pthread_mutex_lock(&changes->lock);
+    changes->count++;
+    for (waiter *w = changes->first, *next; w; w = next) {
+        next = w->next;
+        if (!exec->ops->timer_cancel(exec, &w->timer))
+            continue;
+        unlist_waiter(w);
+        teffi_wait_signal(&w->wait);
+    }
+    pthread_mutex_unlock(&changes->lock);
+}
+
+static uint64_t pause_ns(const teffi_platform *platform, unsigned tries)
+{
+    unsigned doublings = tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX;
+    uint64_t half = ((uint64_t)PAUSE_FIRST_MS << doublings) * 500000u;
+    return half + platform->random(platform->arg) % half;
+}
+
+void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries)
+{
+    teffi_changes *changes = &ctx->node->membership->follow.changes;
+    const teffi_platform *platform = ctx->node->platform;
+    teffi_exec *exec = ctx->node->home.exec;
+    waiter w = {.changes = changes, .timer = {.fire = wake_timed_out}};
+    teffi_wait *wait = &w.wait;
+    teffi_wait_init(wait, ctx, NULL);
+    pthread_mutex_lock(&changes->lock);
+    bool waits = changes->count == seen;
+    if (waits) {
+        w.next = changes->first;
+        w.back = &changes->first;
+        if (w.next)
+            w.next->back = &w.next;
+        changes->first = &w;
+        exec->ops->timer_set(exec, &w.timer, teffi_now(platform) + pause_ns(platform, tries));
+    }
+    pthread_mutex_unlock(&changes->lock);
+    if (waits)
+        teffi_await(ctx, &wait, 1);
+}

@@ -1,0 +1,196 @@
+/* follow.c - read the table, adopt its views one after another, wake waiters for changes. */
+#include "cluster/membership.h"
+
+#include "call/task.h"
+
+enum {
+    DROP_MS = 10000,     /* time for a silo that left to forward requests and to say goodbye */
+    LOOK_APART_MS = 100, /* between two refreshes for silos that were not reached */
+    READ_TRIES = 9       /* of teffi_membership_wait(), which returns when the running read ends */
+};
+
+static void add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
+{
+    for (size_t i = 0; i < now->n_members; i++) {
+        const teffi_member *m = &now->members[i];
+        if (!teffi_node_is(m->node, node->id) && !(old && teffi_view_find(old, m->node)))
+            (void)node->home.net->ops->peer_add(node->home.net, m->node, m->address);
+    }
+}
+
+/* follow.lock held. Drops the connections to silos that left the view at since_ns or before. */
+static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->follow.n_departed; i++) {
+        if (m->follow.departed[i].since_ns <= since_ns)
+            m->node->home.net->ops->peer_remove(m->node->home.net, m->follow.departed[i].node,
+                                                true);
+        else
+            m->follow.departed[kept++] = m->follow.departed[i];
+    }
+    m->follow.n_departed = kept;
+}
+
+/* A silo that adopts this view has sent its requests to the leaving silo before its response. So
+ * the leaving silo still gets them, and says goodbye when all silos have responded. */
+static void note_departed(teffi_membership *m, const teffi_view *old, const teffi_view *now)
+{
+    for (size_t i = 0; old && i < old->n_members; i++) {
+        if (teffi_view_find(now, old->members[i].node))
+            continue;
+        m->node->home.net->ops->peer_left(m->node->home.net, old->members[i].node);
+        if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
+            drop_departed_before(m, m->follow.departed[0].since_ns);
+        m->follow.departed[m->follow.n_departed++] =
+            (teffi_departed){old->members[i].node, teffi_now(m->node->platform),
+                             old->members[i].status == TEFFI_LEAVING};
+    }
+}
+
+void teffi_membership_drop_departed(teffi_membership *m)
+{
+    uint64_t now = teffi_now(m->node->platform), wait = DROP_MS * 1000000ull;
+    pthread_mutex_lock(&m->follow.lock);
+    drop_departed_before(m, now > wait ? now - wait : 0);
+    pthread_mutex_unlock(&m->follow.lock);
+}
+
+/* in: view, with a reference, taken over. */
+static void adopt_view(teffi_membership *m, teffi_view *view)
+{
+    teffi_node *node = m->node;
+    pthread_mutex_lock(&m->follow.lock);
+    const teffi_view *old = node->view;
+    if (old && old->version >= view->version) {
+        pthread_mutex_unlock(&m->follow.lock);
+        teffi_view_unref(view);
+        return;
+    }
+    teffi_logf(&node->platform->log, TEFF_LOG_INFO, "membership: view %llu, %zu silos, %zu active",
+               (unsigned long long)view->version, view->n_members, view->n_active);
+    add_peers(node, old, view);
+    pthread_mutex_lock(&node->lock);
+    node->view = view;
+    pthread_mutex_unlock(&node->lock);
+    if (node->upcalls.view)
+        node->upcalls.view(node, old, view);
+    note_departed(m, old, view);
+    bool member = teffi_view_find(view, node->id) != NULL;
+    pthread_mutex_unlock(&m->follow.lock);
+    teffi_view_unref(old);
+    teffi_membership_changed(m);
+    if (!member && m->joined && !m->left && !m->ousted) {
+        m->ousted = true;
+        teffi_logf(&node->platform->log, TEFF_LOG_ERROR,
+                   "membership: this silo was declared dead; it serves nothing any more");
+    }
+}
+
+/* Logged once for each number of unreadable rows. */
+teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
+{
+    teff_err err = teffi_rows_read(ctx, rows);
+    if (err || atomic_exchange(&ctx->node->membership->follow.junk, rows->junk) == rows->junk)
+        return err;
+    teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+               "membership: %zu rows of cluster %s are no member's and are skipped", rows->junk,
+               ctx->node->cluster);
+    return TEFF_OK;
+}
+
+teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
+{
+    teffi_view *view = teffi_rows_view(ctx, rows);
+    if (!view)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "membership: out of memory for a view");
+    adopt_view(ctx->node->membership, view);
+    return TEFF_OK;
+}
+
+uint64_t teffi_membership_version(teffi_node *node)
+{
+    const teffi_view *view = teffi_view_get(node);
+    uint64_t version = view ? view->version : 0;
+    teffi_view_unref(view);
+    return version;
+}
+
+static teff_err read_and_adopt(teff_ctx *ctx)
+{
+    teffi_membership *m = ctx->node->membership;
+    teffi_rows rows;
+    teff_err err = teffi_membership_read(ctx, &rows);
+    if (!err && rows.version > teffi_membership_version(ctx->node))
+        err = teffi_membership_adopt(ctx, &rows);
+    m->follow.read_err = (uint32_t)err;
+    m->follow.reads++;
+    m->follow.reading = false;
+    teffi_membership_changed(m);
+    return err;
+}
+
+/* A system task reads for a user's turn, because only system turns may wait for the store here. */
+static void read_as_task(teff_ctx *ctx, void *arg)
+{
+    (void)arg;
+    (void)!read_and_adopt(ctx);
+}
+
+/* One read serves all waiting turns. A turn that arrives during a read may need rows that this read
+ * misses, so it waits for the end of the next one. */
+static teff_err read_shared(teff_ctx *ctx, uint64_t version)
+{
+    teffi_membership *m = ctx->node->membership;
+    for (uint64_t enough = m->follow.reads + 2; m->follow.reads < enough;) {
+        uint64_t seen = m->follow.changes.count;
+        if (teffi_membership_version(ctx->node) >= version)
+            return TEFF_OK;
+        if (!atomic_exchange(&m->follow.reading, true)) {
+            if (!ctx->group || ctx->group->system)
+                return read_and_adopt(ctx);
+            enough = m->follow.reads + 1;
+            if (teffi_task_start_system(&m->node->home, read_as_task, m,
+                                        "membership: read the table")) {
+                m->follow.reading = false;
+                return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
+            }
+        }
+        teffi_membership_wait(ctx, seen, READ_TRIES);
+    }
+    teff_err err = (teff_err)m->follow.read_err;
+    return err ? teffi_ctx_fail(ctx, err, "membership: the table cannot be read") : TEFF_OK;
+}
+
+teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
+{
+    uint64_t now = version;
+    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &now);
+    if (!err)
+        err = read_shared(ctx, now);
+    if (!err && teffi_membership_version(ctx->node) < version)
+        err = teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
+                             (unsigned long long)version);
+    return err;
+}
+
+/* `looking` becomes false before the refresh begins, so that a later caller gets a later
+ * refresh. */
+static void look_as_task(teff_ctx *ctx, void *arg)
+{
+    teffi_membership *m = arg;
+    uint64_t now = teffi_now(ctx->node->platform);
+    uint64_t next = m->follow.looked_ns + LOOK_APART_MS * 1000000ull;
+    if (m->follow.looked_ns && now < next)
+        teffi_ctx_sleep(ctx, (uint32_t)((next - now) / 1000000u) + 1);
+    m->follow.looked_ns = teffi_now(ctx->node->platform);
+    m->follow.looking = false;
+    (void)!teffi_membership_refresh(ctx, 0);
+}
+
+void teffi_membership_look(teffi_membership *m)
+{
+    if (!atomic_exchange(&m->follow.looking, true) &&
+        teffi_task_start_system(&m->node->home, look_as_task, m, "membership: look at the table"))
+        m->follow.looking = false;
+}

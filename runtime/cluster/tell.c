@@ -1,0 +1,77 @@
+/* tell.c - pushes this silo's view to the other silos, and adopts theirs on request. */
+#include "cluster/join.h"
+
+#include "call/task.h"
+#include "cluster.pb-c.h"
+#include "node/ask.h"
+
+enum { PUSH_TIMEOUT_MS = 5000 };
+
+/* Lists the other members and, if departed_too, silos that left. out: how many. */
+static size_t list_others(teffi_membership *m, const teffi_view *view, bool departed_too,
+                          teffi_node_id *to)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < view->n_members; i++)
+        if (!teffi_node_is(view->members[i].node, m->node->id))
+            to[n++] = view->members[i].node;
+    pthread_mutex_lock(&m->follow.lock);
+    for (size_t i = 0; i < m->follow.n_departed && departed_too; i++)
+        if (m->follow.departed[i].left && !teffi_node_is(m->follow.departed[i].node, m->node->id))
+            to[n++] = m->follow.departed[i].node;
+    pthread_mutex_unlock(&m->follow.lock);
+    return n;
+}
+
+/* Logs only silos that are connected and do not respond: an unreachable one is leaving, or its
+ * heartbeat will stop. */
+void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
+{
+    teffi_node *node = ctx->node;
+    const teffi_view *view = teffi_view_get(node);
+    Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
+    ask.version = view->version;
+    teffi_node_id *to = teff_alloc(ctx, (view->n_members + TEFFI_DEPARTED_MAX) * sizeof *to);
+    teffi_call **calls = teff_alloc(ctx, (view->n_members + TEFFI_DEPARTED_MAX) * sizeof *calls);
+    size_t n = list_others(node->membership, view, departed_too, to);
+    for (size_t i = 0; i < n; i++)
+        calls[i] =
+            teffi_ctx_rpc_start(ctx, to[i], TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST,
+                                &ask.base, PUSH_TIMEOUT_MS, &teff__cluster__view_is__descriptor);
+    for (size_t i = 0; i < n; i++) {
+        const teffi_member *member = teffi_view_find(view, to[i]);
+        if (calls[i] && teffi_ctx_await_call(ctx, calls[i], NULL) == TEFF_E_TIMEOUT)
+            teffi_logf(&node->platform->log, TEFF_LOG_WARN,
+                       "membership: %s did not adopt view %llu: %s",
+                       member ? member->address : "a silo that left",
+                       (unsigned long long)view->version, teff_error(ctx));
+    }
+    teffi_view_unref(view);
+}
+
+static void answer_view(teff_ctx *ctx, void *arg)
+{
+    teffi_msg *msg = arg; /* unpacked by teffi_membership_handle() */
+    Teff__Cluster__ViewIs is = TEFF__CLUSTER__VIEW_IS__INIT;
+    const Teff__Cluster__ViewAtLeast *ask = (const Teff__Cluster__ViewAtLeast *)msg->body;
+    teff_err err = teffi_membership_refresh(ctx, ask->version);
+    if (err) {
+        teffi_node_answer(ctx->node, msg, err, teff_error(ctx));
+        return;
+    }
+    is.version = teffi_membership_version(ctx->node);
+    teffi_node_answer_with(ctx->node, msg, &is.base);
+}
+
+void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
+{
+    teff_err err = TEFF_E_NOT_FOUND;
+    if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
+        err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
+        if (!err)
+            err =
+                teffi_task_start_system(&node->home, answer_view, msg, "membership: adopt a view");
+    }
+    if (err)
+        teffi_node_answer(node, msg, err, "membership: cannot take this request");
+}

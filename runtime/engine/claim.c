@@ -1,0 +1,253 @@
+/* claim.c - claims of data: a claim is granted all its data at once, or waits and holds nothing, so
+ * tasks cannot deadlock. A claim does not overtake an older one for the same data. Exception: a
+ * task inside a task holds the outer one's data. Its claim may overtake, since the older claim may
+ * wait for that data; a cycle among such claims is detected before it closes.
+ * Threads: under engine.lock. */
+#include "engine/data.h"
+
+#include "process/send.h"
+
+/* ---- pokes: signals by which a component checks its wait condition again ---- */
+
+void teffi_component_poke(teff_component *w)
+{
+    (void)teffi_process_signal(w->scheduler->system, w->pid, TEFFI_SIGNAL_POKE);
+}
+
+void teffi_sleepers_poke(teff_engine *engine)
+{
+    for (teff_component *w = engine->sleepers; w; w = w->next_asleep)
+        teffi_component_poke(w);
+}
+
+void teffi_sleepers_add(teff_component *w)
+{
+    if (w->asleep)
+        return;
+    w->asleep = true;
+    w->prev_asleep = NULL;
+    w->next_asleep = w->engine->sleepers;
+    if (w->next_asleep)
+        w->next_asleep->prev_asleep = w;
+    w->engine->sleepers = w;
+}
+
+void teffi_sleepers_remove(teff_component *w)
+{
+    teff_engine *engine = w->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (w->asleep) {
+        *(w->prev_asleep ? &w->prev_asleep->next_asleep : &engine->sleepers) = w->next_asleep;
+        if (w->next_asleep)
+            w->next_asleep->prev_asleep = w->prev_asleep;
+        w->asleep = false;
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void teff_engine_notify(teff_engine *engine)
+{
+    /* Under the lock: a sleeper is listed before it checks its condition. So either it is listed
+     * here, or its check comes after the caller's change. */
+    pthread_mutex_lock(&engine->lock);
+    teffi_sleepers_poke(engine);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- claims ---- */
+
+void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access access)
+{
+    for (uint32_t i = 0; i < claim->n; i++)
+        if (claim->holds[i].instance == instance) {
+            if (access == TEFF_WRITE)
+                claim->holds[i].access = access;
+            return;
+        }
+    claim->holds[claim->n++] = (teffi_hold){.instance = instance, .access = access, .claim = claim};
+}
+
+static bool holds_conflict(const teffi_hold *a, const teffi_hold *b)
+{
+    return a->instance == b->instance && a->claim->component != b->claim->component &&
+           (a->access == TEFF_WRITE || b->access == TEFF_WRITE);
+}
+
+static bool is_any_held(const teffi_claim *claim)
+{
+    for (uint32_t i = 0; i < claim->n; i++)
+        for (teffi_hold *h = claim->holds[i].instance->held; h; h = h->next)
+            if (holds_conflict(h, &claim->holds[i]))
+                return true;
+    return false;
+}
+
+static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
+{
+    for (uint32_t i = 0; i < a->n; i++)
+        for (uint32_t k = 0; k < b->n; k++)
+            if (holds_conflict(&a->holds[i], &b->holds[k]))
+                return true;
+    return false;
+}
+
+static bool may_grant(teff_engine *engine, const teffi_claim *claim)
+{
+    if (is_any_held(claim))
+        return false;
+    if (claim->component->n_granted)
+        return true;
+    for (teffi_claim *older = engine->first_waiter; older && older != claim; older = older->next)
+        if (claims_conflict(older, claim))
+            return false;
+    return true;
+}
+
+static void grant_claim(teffi_claim *claim)
+{
+    claim->state = TEFFI_CLAIM_GRANTED;
+    claim->component->n_granted++;
+    claim->component->waiting = NULL;
+    for (uint32_t i = 0; i < claim->n; i++) {
+        teffi_hold *h = &claim->holds[i];
+        h->prev = NULL;
+        h->next = h->instance->held;
+        if (h->next)
+            h->next->prev = h;
+        h->instance->held = h;
+    }
+}
+
+static void release_claim(teffi_claim *claim)
+{
+    claim->component->n_granted--;
+    for (uint32_t i = 0; i < claim->n; i++) {
+        teffi_hold *h = &claim->holds[i];
+        *(h->prev ? &h->prev->next : &h->instance->held) = h->next;
+        if (h->next)
+            h->next->prev = h->prev;
+    }
+}
+
+static void waiters_append(teff_engine *engine, teffi_claim *claim)
+{
+    claim->state = TEFFI_CLAIM_WAITING;
+    claim->component->waiting = claim;
+    claim->next = NULL;
+    claim->prev = engine->last_waiter;
+    *(claim->prev ? &claim->prev->next : &engine->first_waiter) = claim;
+    engine->last_waiter = claim;
+}
+
+static void waiters_remove(teff_engine *engine, teffi_claim *claim)
+{
+    claim->component->waiting = NULL;
+    *(claim->prev ? &claim->prev->next : &engine->first_waiter) = claim->next;
+    *(claim->next ? &claim->next->prev : &engine->last_waiter) = claim->prev;
+}
+
+static bool has_retired_data(const teffi_claim *claim)
+{
+    for (uint32_t i = 0; i < claim->n; i++)
+        if (claim->holds[i].instance->gone)
+            return true;
+    return false;
+}
+
+/* Would this claim wait, directly or through other claims, for target? */
+static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
+                                const teff_component *target)
+{
+    for (uint32_t i = 0; i < claim->n; i++)
+        for (teffi_hold *h = claim->holds[i].instance->held; h; h = h->next) {
+            if (!holds_conflict(h, &claim->holds[i]))
+                continue;
+            teff_component *holder = h->claim->component;
+            if (holder == target)
+                return true;
+            if (holder->search == engine->search || !holder->waiting)
+                continue;
+            holder->search = engine->search;
+            if (waits_for_component(engine, holder->waiting, target))
+                return true;
+        }
+    return false;
+}
+
+static void start_claim(teffi_claim *claim, teff_component *w)
+{
+    teff_engine *engine = w->engine;
+    claim->component = w;
+    engine->search++;
+    if (has_retired_data(claim))
+        claim->state = TEFFI_CLAIM_CLOSED;
+    else if (may_grant(engine, claim))
+        grant_claim(claim);
+    else if (w->n_granted && waits_for_component(engine, claim, w))
+        claim->state = TEFFI_CLAIM_DEADLOCK;
+    else
+        waiters_append(engine, claim);
+}
+
+teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w)
+{
+    pthread_mutex_lock(&w->engine->lock);
+    if (!claim->component)
+        start_claim(claim, w);
+    teffi_claim_state state = claim->state;
+    pthread_mutex_unlock(&w->engine->lock);
+    return state;
+}
+
+static void grant_waiters(teff_engine *engine)
+{
+    teffi_claim *next;
+    for (teffi_claim *claim = engine->first_waiter; claim; claim = next) {
+        next = claim->next;
+        if (!may_grant(engine, claim))
+            continue;
+        waiters_remove(engine, claim);
+        grant_claim(claim);
+        teffi_component_poke(claim->component);
+    }
+}
+
+void teffi_claim_end(teffi_claim *claim)
+{
+    if (!claim->component)
+        return;
+    teff_engine *engine = claim->component->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (claim->state == TEFFI_CLAIM_GRANTED)
+        release_claim(claim);
+    else if (claim->state == TEFFI_CLAIM_WAITING)
+        waiters_remove(engine, claim);
+    grant_waiters(engine);
+    pthread_mutex_unlock(&engine->lock);
+    *claim = (teffi_claim){0};
+}
+
+void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
+{
+    teffi_claim *next;
+    for (teffi_claim *claim = engine->first_waiter; claim; claim = next) {
+        next = claim->next;
+        for (uint32_t i = 0; i < claim->n; i++)
+            if (claim->holds[i].instance == instance && claim->state == TEFFI_CLAIM_WAITING) {
+                waiters_remove(engine, claim);
+                claim->state = TEFFI_CLAIM_CLOSED;
+                teffi_component_poke(claim->component);
+            }
+    }
+    grant_waiters(engine);
+}
+
+bool teffi_claim_is_held(teff_component *w, teffi_instance *instance, teff_access access)
+{
+    bool held = false;
+    pthread_mutex_lock(&w->engine->lock);
+    for (teffi_hold *h = instance->held; h && !held; h = h->next)
+        held = h->claim->component == w && h->access >= access;
+    pthread_mutex_unlock(&w->engine->lock);
+    return held;
+}

@@ -1,0 +1,324 @@
+/* engine.c - engines: create schedulers, broadcast tasks, add and remove components, stop.
+ * Way:     a program -> [engine] -> a system of processes for each scheduler
+ *          broadcast -> each scheduler's dispatcher -> the mailboxes of components
+ * Threads: new, stop, free: the owner; broadcasts: any, one at a time; the others: any. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/options.h"
+#include "process/send.h"
+
+enum { SCHEDULERS_MAX = 256, QUEUE_MAX = 10000, STOP_MS = 10000 };
+
+/* ---- broadcast: copies of a task for each scheduler and each component that lists it ---- */
+
+static bool type_lists_task(const teff_component_type *type, const teff_task_type *task)
+{
+    for (size_t i = 0; i < type->n_tasks; i++)
+        if (type->tasks[i] == task)
+            return true;
+    return false;
+}
+
+static void count_one(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+/* A listed component cannot end while the lock is held, so each copy is run or discarded. */
+static void send_to_components(teffi_scheduler *s, const teff_event *event)
+{
+    const teffi_task_msg *task = event->data;
+    bool listed = false;
+    pthread_mutex_lock(&s->lock);
+    for (teff_component *w = s->components; w; w = w->next) {
+        if (!type_lists_task(w->type, task->type))
+            continue;
+        listed = true;
+        bool given = teffi_process_send_here(s->system, w->pid, event) == TEFF_OK;
+        count_one(given ? &s->engine->given : &s->engine->refused);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!listed)
+        count_one(&s->engine->dropped);
+}
+
+static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == TEFF_EVENT_CANCEL)
+            return teff_step_done(out);
+        send_to_components(self, &events[i]);
+    }
+    return teff_step_idle(out);
+}
+
+static const teff_process_ops dispatcher_ops = {.name = "dispatcher", .step = dispatch_tasks};
+
+static bool all_have_room(teff_engine *engine, size_t len)
+{
+    for (uint32_t i = 0; i < engine->n_schedulers; i++)
+        if (!teffi_process_room(engine->schedulers[i].system, engine->schedulers[i].dispatcher,
+                                len))
+            return false;
+    return true;
+}
+
+/* Broadcasts are the only senders to dispatchers, one at a time, so the room that was found
+ * stays. */
+static teff_err send_to_all(teff_engine *engine, const teff_event *event)
+{
+    if (atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+        return TEFF_E_CLOSED;
+    if (!all_have_room(engine, event->len))
+        return TEFF_E_OVERLOADED;
+    teff_err err = TEFF_OK;
+    for (uint32_t i = 0; i < engine->n_schedulers && !err; i++)
+        err = teffi_process_send_here(engine->schedulers[i].system,
+                                      engine->schedulers[i].dispatcher, event);
+    count_one(&engine->broadcasts);
+    return err;
+}
+
+teff_err teff_engine_broadcast(teff_engine *engine, const teff_task_type *type, const void *task)
+{
+    size_t len = sizeof(teffi_task_msg) + type->size;
+    (void)teff_yield(); /* here, since it may not be called under the lock */
+    teffi_task_msg *msg = malloc(len);
+    if (!msg)
+        return TEFF_E_NOMEM;
+    memset(msg, 0, sizeof *msg);
+    msg->type = type;
+    if (type->size)
+        memcpy(msg->bytes, task, type->size);
+    pthread_mutex_lock(&engine->broadcast_lock);
+    teff_err err = send_to_all(engine, &(teff_event){.data = msg, .len = len});
+    pthread_mutex_unlock(&engine->broadcast_lock);
+    free(msg);
+    return err;
+}
+
+/* ---- schedulers ---- */
+
+/* Called by the process system after a component's process has ended. */
+static void process_ended(void *arg, teff_pid pid, teff_err err)
+{
+    teffi_scheduler *s = arg;
+    (void)err;
+    if (s->engine->opt.ended && !teff_pid_is(pid, s->dispatcher))
+        s->engine->opt.ended(s->engine->opt.arg, (teff_component_id){s->index, pid});
+}
+
+static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t index)
+{
+    teff_process_options opt = {.size = sizeof opt,
+                                .workers = engine->opt.threads,
+                                .sched = engine->opt.sched,
+                                .mailbox_max = engine->opt.queue_max,
+                                .ended = process_ended,
+                                .arg = s};
+    s->engine = engine;
+    s->index = index;
+    teff_err err = teff_process_system_new(&opt, &s->system);
+    if (err)
+        return err;
+    pthread_mutex_init(&s->lock, NULL);
+    return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
+}
+
+static void engine_fini(teff_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->n_schedulers; i++) {
+        teffi_scheduler *s = &engine->schedulers[i];
+        teff_process_system_free(s->system);
+        if (s->system)
+            pthread_mutex_destroy(&s->lock);
+    }
+    while (engine->instances) { /* left by components that were forced to end without a turn */
+        teffi_instance *next = engine->instances->next;
+        free(engine->instances);
+        engine->instances = next;
+    }
+    pthread_mutex_destroy(&engine->lock);
+    pthread_mutex_destroy(&engine->broadcast_lock);
+    free(engine->schedulers);
+    free(engine);
+}
+
+/* errs: the log says why. */
+static teff_err take_engine_options(teff_engine_options *to, const teff_engine_options *from)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_platform platform;
+    if (teffi_options_take(to, sizeof *to, from, "teff_engine_options", text))
+        return TEFF_OK;
+    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    teffi_logf(&platform.log, TEFF_LOG_ERROR, "%s", text);
+    return TEFF_E_INVALID;
+}
+
+teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
+{
+    teff_engine_options filled;
+    if (take_engine_options(&filled, opt))
+        return TEFF_E_INVALID;
+    filled.schedulers = filled.schedulers ? filled.schedulers : 1;
+    filled.threads = filled.threads ? filled.threads : 1;
+    filled.queue_max = filled.queue_max ? filled.queue_max : QUEUE_MAX;
+    if (filled.schedulers > SCHEDULERS_MAX)
+        return TEFF_E_INVALID;
+    teff_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return TEFF_E_NOMEM;
+    e->opt = filled;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->broadcast_lock, NULL);
+    e->schedulers = calloc(filled.schedulers, sizeof *e->schedulers);
+    teff_err err = e->schedulers ? TEFF_OK : TEFF_E_NOMEM;
+    while (!err && e->n_schedulers < filled.schedulers) {
+        err = scheduler_init(&e->schedulers[e->n_schedulers], e, e->n_schedulers);
+        e->n_schedulers++;
+    }
+    if (err) {
+        engine_fini(e);
+        return err;
+    }
+    e->opt.sched = NULL; /* the schedulers have copies; the caller keeps it */
+    *engine = e;
+    return TEFF_OK;
+}
+
+/* ---- components ---- */
+
+static bool holds_its_thread(const teff_component_type *type)
+{
+    return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
+}
+
+/* scheduler.lock held. A component that holds its thread is the only one of its scheduler. */
+static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_type *type)
+{
+    return !s->components || (!holds_its_thread(type) && !holds_its_thread(s->components->type));
+}
+
+static const teff_process_ops *ops_for_type(const teff_component_type *type)
+{
+    if (type->flags & TEFF_COMPONENT_FIBER)
+        return &teffi_component_fiber_ops;
+    return type->run ? &teffi_component_run_ops : &teffi_component_step_ops;
+}
+
+/* The component is started and listed under one lock, so that it does not end or miss a task in
+ * between. */
+static teff_err start_component(teff_component *w, teff_component_id *id)
+{
+    teffi_scheduler *s = w->scheduler;
+    teff_err err = TEFF_E_INVALID;
+    pthread_mutex_lock(&s->lock);
+    if (may_join_scheduler(s, w->type))
+        err = teff_process_spawn(s->system, ops_for_type(w->type), w, NULL, NULL, 0, &w->pid);
+    if (!err) {
+        w->listed = true;
+        w->next = s->components;
+        if (w->next)
+            w->next->prev = w;
+        s->components = w;
+        if (id)
+            *id = teff_component_id_of(w);
+        atomic_fetch_add_explicit(&w->engine->components, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return err;
+}
+
+teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_component_type *type,
+                         void *user, teff_component_id *id)
+{
+    if (scheduler >= engine->n_schedulers || (!type->n_tasks && !type->run))
+        return TEFF_E_INVALID;
+    if (atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+        return TEFF_E_CLOSED;
+    teff_component *w =
+        calloc(1, sizeof *w + type->n_data * (sizeof w->data[0] + sizeof *w->bound));
+    if (!w)
+        return TEFF_E_NOMEM;
+    w->engine = engine;
+    w->scheduler = &engine->schedulers[scheduler];
+    w->type = type;
+    w->user = user;
+    w->bound = (teffi_bound *)(void *)&w->data[type->n_data];
+    teff_err err = start_component(w, id);
+    if (err)
+        free(w);
+    return err;
+}
+
+teff_err teff_engine_remove(teff_engine *engine, teff_component_id id)
+{
+    if (id.scheduler >= engine->n_schedulers)
+        return TEFF_E_NOT_FOUND;
+    return teff_process_cancel(engine->schedulers[id.scheduler].system, id.pid);
+}
+
+void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats)
+{
+    *stats = (teff_engine_stats){
+        .broadcasts = atomic_load_explicit(&engine->broadcasts, memory_order_relaxed),
+        .given = atomic_load_explicit(&engine->given, memory_order_relaxed),
+        .dropped = atomic_load_explicit(&engine->dropped, memory_order_relaxed),
+        .refused = atomic_load_explicit(&engine->refused, memory_order_relaxed),
+        .components = atomic_load_explicit(&engine->components, memory_order_relaxed),
+    };
+}
+
+/* Cancel the components of all schedulers before any is stopped, since a component may wait for one
+ * of another scheduler. */
+static uint32_t cancel_components(teff_engine *engine)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < engine->n_schedulers; i++) {
+        teffi_scheduler *s = &engine->schedulers[i];
+        pthread_mutex_lock(&s->lock);
+        for (teff_component *w = s->components; w; w = w->next)
+            n += teff_process_cancel(s->system, w->pid) == TEFF_OK;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return n;
+}
+
+static void add_report(teff_stop_report *sum, const teff_stop_report *one)
+{
+    sum->forced += one->forced;
+    sum->stuck += one->stuck;
+    for (uint32_t i = 0; i < one->n_named && sum->n_named < TEFF_STOP_NAMED; i++)
+        sum->named[sum->n_named++] = one->named[i];
+}
+
+teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_report *report)
+{
+    const teffi_platform *platform = engine->schedulers[0].system->exec->platform;
+    uint64_t until = teffi_now(platform) + (timeout_ms ? timeout_ms : STOP_MS) * (uint64_t)1000000;
+    teff_stop_report sum = {0};
+    atomic_store_explicit(&engine->stopping, true, memory_order_relaxed);
+    sum.told = cancel_components(engine);
+    for (uint32_t i = 0; i < engine->n_schedulers; i++) {
+        teff_stop_report one;
+        uint64_t now = teffi_now(platform);
+        uint32_t left_ms = now < until ? (uint32_t)((until - now) / 1000000) : 0;
+        (void)teff_process_system_stop(engine->schedulers[i].system, left_ms ? left_ms : 1, &one);
+        add_report(&sum, &one);
+    }
+    if (report)
+        *report = sum;
+    return sum.forced ? TEFF_E_TIMEOUT : TEFF_OK;
+}
+
+void teff_engine_free(teff_engine *engine)
+{
+    if (!engine)
+        return;
+    if (!atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+        (void)teff_engine_stop(engine, 0, NULL);
+    engine_fini(engine);
+}

@@ -1,0 +1,149 @@
+/* engine.h - the structs of an engine: schedulers, components, instances of data, claims on them.
+ * Way:     broadcast -> a component's mailbox -> task -> claim (its data) -> the task's run
+ * Threads: lock order: scheduler.lock, engine.lock, then the stripes of processes. */
+#ifndef TEFFI_ENGINE_ENGINE_H
+#define TEFFI_ENGINE_ENGINE_H
+
+#include <teff/engine.h>
+#include "process/process.h"
+
+typedef struct teffi_scheduler teffi_scheduler;
+typedef struct teffi_claim teffi_claim;
+
+typedef struct teffi_instance { /* data of one owner, or local to one component */
+    const teff_data_type *type; /* immutable, as scheduler */
+    uint32_t scheduler;
+    /* guarded by engine.lock */
+    bool ready, gone; /* published; retired. Its memory stays until refs is 0 */
+    uint32_t refs;
+    struct teffi_hold *held;
+    struct teffi_bound *bound;   /* components to cancel when it is retired */
+    struct teffi_instance *next; /* engine.instances */
+    _Alignas(16) unsigned char bytes[];
+} teffi_instance;
+
+typedef struct teffi_bound {   /* a component's use of another's data; guarded by engine.lock */
+    teff_component *component; /* NULL: not in the list */
+    struct teffi_bound *prev, *next;
+} teffi_bound;
+
+typedef struct teffi_hold {
+    teffi_instance *instance;
+    teff_access access;
+    teffi_claim *claim;
+    struct teffi_hold *prev, *next; /* instance.held */
+} teffi_hold;
+
+typedef enum teffi_claim_state {
+    TEFFI_CLAIM_NONE = 0,
+    TEFFI_CLAIM_WAITING,
+    TEFFI_CLAIM_GRANTED,
+    TEFFI_CLAIM_CLOSED, /* the owner of some of its data has ended */
+    TEFFI_CLAIM_DEADLOCK
+} teffi_claim_state;
+
+/* A claim on all data of one task: it holds all of it, or waits and holds nothing. */
+struct teffi_claim {
+    teff_component *component;
+    uint32_t n;
+    teffi_hold holds[TEFF_NEEDS_MAX];
+    /* guarded by engine.lock */
+    teffi_claim_state state;
+    teffi_claim *prev, *next; /* engine.waiters, oldest first */
+};
+
+/* The phases of a component, in this order: set-up, RUN, take-down. */
+typedef enum teffi_phase {
+    TEFFI_PHASE_OWNER = 0,
+    TEFFI_PHASE_LOCAL,
+    TEFFI_PHASE_GROUP,
+    TEFFI_PHASE_SHARE,
+    TEFFI_PHASE_SETUP,
+    TEFFI_PHASE_RUN,
+    TEFFI_PHASE_UNBIND_SHARE,
+    TEFFI_PHASE_UNBIND_GROUP,
+    TEFFI_PHASE_FINI_LOCAL,
+    TEFFI_PHASE_FINI_OWNER,
+    TEFFI_PHASE_CLEAR,
+    TEFFI_PHASE_GONE
+} teffi_phase;
+
+struct teff_component {
+    /* immutable once its process runs */
+    teff_engine *engine;
+    teffi_scheduler *scheduler;
+    const teff_component_type *type;
+    void *user;
+    teff_process *me;
+    teff_pid pid;
+    /* its process's turn */
+    teffi_phase phase;
+    size_t at; /* the index in type->data at which a phase waits */
+    bool ending;
+    teffi_claim claim; /* of set-up, of the queued task, of take-down */
+    /* guarded by engine.lock */
+    uint32_t n_granted;   /* claims that hold data */
+    teffi_claim *waiting; /* the claim that waits; NULL: none */
+    uint32_t search;      /* the last search for cycles that has visited it */
+    bool asleep;          /* it is in engine.sleepers */
+    teff_component *prev_asleep, *next_asleep;
+    /* guarded by scheduler.lock */
+    bool listed;
+    teff_component *prev, *next;
+    teffi_bound *bound;     /* indexed as data */
+    teffi_instance *data[]; /* its turn's; indexed as type->data; NULL: not bound */
+};
+
+struct teffi_scheduler {
+    /* immutable after init */
+    teff_engine *engine;
+    uint32_t index;
+    teff_process_system *system;
+    teff_pid dispatcher; /* its mailbox is the scheduler's queue of broadcast tasks */
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    teff_component *components;
+};
+
+struct teff_engine {
+    /* immutable after init */
+    teff_engine_options opt;
+    uint32_t n_schedulers;
+    teffi_scheduler *schedulers;
+    /* atomic */
+    _Atomic bool stopping;
+    _Atomic uint64_t broadcasts, given, dropped, refused;
+    _Atomic uint32_t components;
+    /* held for a whole broadcast: all schedulers get it, in the same order, or none does */
+    pthread_mutex_t broadcast_lock;
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    teffi_instance *instances;
+    teffi_claim *first_waiter, *last_waiter;
+    teff_component *sleepers; /* components that wait for unpublished data or a condition */
+    uint32_t search;          /* number of the last search for cycles among claims */
+};
+
+typedef struct teffi_task_msg { /* the data of a broadcast message */
+    const teff_task_type *type;
+    _Alignas(16) unsigned char bytes[];
+} teffi_task_msg;
+
+/* The operations of a component's process (life.c): with steps, a run function, a fiber. */
+extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
+    teffi_component_fiber_ops;
+
+/* ---- tasks of a component (task.c). runs: its turn ---- */
+
+/* teffi_task_run_queued - run a queued task. out: false: it waits for its data: call again after a
+ * poke. */
+bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task);
+
+/* teffi_task_discard - end a queued task without running it. */
+void teffi_task_discard(teff_component *w, teffi_task_msg *task);
+
+/* teffi_component_wait_for_poke - wait for a poke. in: or_end: wait until the component is ending,
+ * if that is earlier. out: false: the component is ending (with or_end), or forced to end. */
+bool teffi_component_wait_for_poke(teff_component *w, bool or_end);
+
+#endif

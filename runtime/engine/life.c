@@ -1,0 +1,306 @@
+/* life.c - the process of a component: set-up, run, take-down.
+ * States:  teffi_phase: owner, local, group, share, set-up -> run -> share, group, local, owner
+ * Threads: the component's turn. A phase that has to wait returns false, and is called again after
+ *          a poke: by run_component, or without fiber and run function by the next step. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include "engine/data.h"
+#include "process/turn.h"
+
+typedef void hook(teff_component *w, void *data);
+
+static const teff_data_use *use_at(const teff_component *w, size_t i)
+{
+    return &w->type->data[i];
+}
+
+static void call_hook(teff_component *w, hook *fn, teffi_instance *instance)
+{
+    if (fn)
+        fn(w, instance->bytes);
+}
+
+static void next_phase(teff_component *w)
+{
+    w->phase++;
+    w->at = 0;
+}
+
+/* ---- set-up ---- */
+
+/* Create and initialise all data of a kind. If the scheduler has another owner of a type, or memory
+ * is out, end the component. */
+static void make_data(teff_component *w, teff_data_kind kind)
+{
+    for (size_t i = 0; i < w->type->n_data && !w->ending; i++) {
+        if (use_at(w, i)->kind != kind)
+            continue;
+        w->data[i] = teffi_instance_new(w, use_at(w, i)->type, kind == TEFF_DATA_OWNER);
+        if (w->data[i])
+            call_hook(w, use_at(w, i)->type->init, w->data[i]);
+        else
+            w->ending = true;
+    }
+}
+
+static void set_up_owned(teff_component *w)
+{
+    make_data(w, TEFF_DATA_OWNER);
+    for (size_t i = 0; i < w->type->n_data && !w->ending; i++)
+        if (use_at(w, i)->kind == TEFF_DATA_OWNER)
+            call_hook(w, use_at(w, i)->type->setup_owner, w->data[i]);
+    for (size_t i = 0; i < w->type->n_data && !w->ending; i++)
+        if (use_at(w, i)->kind == TEFF_DATA_OWNER)
+            teffi_instance_publish(w->engine, w->data[i]);
+}
+
+/* out: false: some data is not published yet. */
+static bool bind_all(teff_component *w, teff_data_kind kind)
+{
+    for (; w->at < w->type->n_data; w->at++) {
+        const teff_data_use *use = use_at(w, w->at);
+        if (use->kind != kind)
+            continue;
+        w->data[w->at] = teffi_instance_bind(w, w->at, kind == TEFF_DATA_SHARE);
+        if (!w->data[w->at])
+            return false;
+        call_hook(w, use->type->bind, w->data[w->at]);
+    }
+    teffi_sleepers_remove(w);
+    return true;
+}
+
+/* Claim one instance for writing, then call fn. out: false: the claim waits. */
+static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *instance)
+{
+    if (!w->claim.component)
+        teffi_claim_add(&w->claim, instance, TEFF_WRITE);
+    teffi_claim_state state = teffi_claim_start(&w->claim, w);
+    if (state == TEFFI_CLAIM_WAITING)
+        return false;
+    if (state == TEFFI_CLAIM_GRANTED)
+        call_hook(w, fn, instance);
+    else
+        w->ending = true;
+    return true;
+}
+
+static bool set_up_all(teff_component *w)
+{
+    for (; w->at < w->type->n_data && !w->ending; w->at++) {
+        const teff_data_use *use = use_at(w, w->at);
+        if (use->kind == TEFF_DATA_LOCAL)
+            call_hook(w, use->type->setup, w->data[w->at]);
+        else if (use->type->setup && !call_while_holding(w, use->type->setup, w->data[w->at]))
+            return false;
+        teffi_claim_end(&w->claim);
+    }
+    return true;
+}
+
+/* out: false: call again after a poke. */
+static bool run_set_up_phase(teff_component *w)
+{
+    switch (w->phase) {
+    case TEFFI_PHASE_OWNER:
+        set_up_owned(w);
+        return true;
+    case TEFFI_PHASE_LOCAL:
+        make_data(w, TEFF_DATA_LOCAL);
+        return true;
+    case TEFFI_PHASE_GROUP:
+        return bind_all(w, TEFF_DATA_GROUP);
+    case TEFFI_PHASE_SHARE:
+        return bind_all(w, TEFF_DATA_SHARE);
+    case TEFFI_PHASE_SETUP:
+        return set_up_all(w);
+    default:
+        return true;
+    }
+}
+
+/* out: false: call again after a poke. */
+static bool set_up_component(teff_component *w)
+{
+    for (; w->phase < TEFFI_PHASE_RUN && !w->ending; next_phase(w))
+        if (!run_set_up_phase(w))
+            return false;
+    return true;
+}
+
+/* ---- take-down ---- */
+
+/* fini for local data, unbind for bound data. */
+static void drop_all(teff_component *w, teff_data_kind kind)
+{
+    for (size_t i = w->type->n_data; i-- > 0;)
+        if (w->data[i] && use_at(w, i)->kind == kind) {
+            const teff_data_type *type = use_at(w, i)->type;
+            call_hook(w, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind, w->data[i]);
+            teffi_instance_drop(w, i);
+        }
+}
+
+/* Claim the data for writing, so that no task uses it, and retire it before the release, so that no
+ * task gets it afterwards. out: false: a claim waits. */
+static bool fini_owned(teff_component *w)
+{
+    for (size_t i = w->type->n_data; i-- > 0;) {
+        if (!w->data[i] || use_at(w, i)->kind != TEFF_DATA_OWNER)
+            continue;
+        if (!call_while_holding(w, use_at(w, i)->type->fini, w->data[i]))
+            return false;
+        (void)teffi_instance_retire(w->engine, w->data[i]);
+        teffi_claim_end(&w->claim);
+        teffi_instance_drop(w, i);
+    }
+    return true;
+}
+
+static void unlist_component(teff_component *w)
+{
+    teffi_scheduler *s = w->scheduler;
+    pthread_mutex_lock(&s->lock);
+    if (w->listed) {
+        *(w->prev ? &w->prev->next : &s->components) = w->next;
+        if (w->next)
+            w->next->prev = w->prev;
+        w->listed = false;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Unlist the component first, so that no more tasks arrive, then discard its queued tasks. */
+static void clear_queue(teff_component *w)
+{
+    teffi_event *event;
+    unlist_component(w);
+    while ((event = teffi_process_take_mail(w->me))) {
+        teffi_task_discard(w, (teffi_task_msg *)(uintptr_t)event->event.data);
+        teffi_event_free(w->me, event);
+    }
+}
+
+/* out: false: call again after a poke. */
+static bool take_down_component(teff_component *w)
+{
+    if (w->phase <= TEFFI_PHASE_RUN) {
+        teffi_sleepers_remove(w);
+        teffi_claim_end(&w->claim);
+        w->phase = TEFFI_PHASE_UNBIND_SHARE;
+    }
+    for (; w->phase != TEFFI_PHASE_GONE; next_phase(w)) {
+        if (w->phase == TEFFI_PHASE_UNBIND_SHARE)
+            drop_all(w, TEFF_DATA_SHARE);
+        else if (w->phase == TEFFI_PHASE_UNBIND_GROUP)
+            drop_all(w, TEFF_DATA_GROUP);
+        else if (w->phase == TEFFI_PHASE_FINI_LOCAL)
+            drop_all(w, TEFF_DATA_LOCAL);
+        else if (w->phase == TEFFI_PHASE_FINI_OWNER && !fini_owned(w))
+            return false;
+        else if (w->phase == TEFFI_PHASE_CLEAR)
+            clear_queue(w);
+    }
+    return true;
+}
+
+/* Take-down of a component that is forced to end: do not wait. Data that others hold gets no fini;
+ * the last reference frees it. */
+static void abandon_data(teff_component *w)
+{
+    teffi_sleepers_remove(w);
+    teffi_claim_end(&w->claim);
+    drop_all(w, TEFF_DATA_SHARE);
+    drop_all(w, TEFF_DATA_GROUP);
+    drop_all(w, TEFF_DATA_LOCAL);
+    for (size_t i = w->type->n_data; i-- > 0;) {
+        if (!w->data[i])
+            continue;
+        if (teffi_instance_retire(w->engine, w->data[i]))
+            call_hook(w, use_at(w, i)->type->fini, w->data[i]);
+        teffi_instance_drop(w, i);
+    }
+    clear_queue(w);
+}
+
+/* ---- the operations of its process ---- */
+
+static teff_err init_component(void *self, teff_process *me, const char *method, const void *input,
+                               size_t len)
+{
+    teff_component *w = self;
+    (void)method;
+    (void)input;
+    (void)len;
+    w->me = me;
+    return TEFF_OK;
+}
+
+/* For components without fiber and run function. If it has to wait, the step is retried, with the
+ * same task or, in set-up and take-down, none. step_max is 1. */
+static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    teff_component *w = self;
+    teffi_task_msg *task = NULL;
+    if (n && events[0].kind == TEFF_EVENT_CANCEL)
+        w->ending = true;
+    else if (n)
+        task = (teffi_task_msg *)(uintptr_t)events[0].data;
+    if (!w->ending && !set_up_component(w))
+        return teffi_step_retry(out);
+    if (!w->ending && task) {
+        if (!teffi_task_run_queued(w, task))
+            return teffi_step_retry(out);
+        return w->ending ? teff_step_continue(out) : teff_step_idle(out);
+    }
+    if (!w->ending)
+        return teff_step_idle(out);
+    if (!take_down_component(w))
+        return teffi_step_retry(out);
+    if (task)
+        teffi_task_discard(w, task);
+    return teff_step_done(out);
+}
+
+static teff_err run_component(void *self, teff_process *me)
+{
+    teff_component *w = self;
+    (void)me;
+    while (!w->ending && !set_up_component(w))
+        if (!teffi_component_wait_for_poke(w, true))
+            w->ending = true;
+    if (!w->ending && w->type->run)
+        w->type->run(w);
+    while (!w->ending && !w->type->run && teff_component_drain(w, 1) == TEFF_OK)
+        ;
+    w->ending = true;
+    while (!take_down_component(w))
+        if (!teffi_component_wait_for_poke(w, false))
+            return TEFF_E_CANCELLED; /* forced: close_component does the rest */
+    return TEFF_OK;
+}
+
+static void close_component(void *self)
+{
+    teff_component *w = self;
+    teff_engine *engine = w->engine;
+    if (w->me && w->phase != TEFFI_PHASE_GONE)
+        abandon_data(w);
+    unlist_component(w);
+    atomic_fetch_sub_explicit(&engine->components, 1, memory_order_relaxed);
+    free(w);
+}
+
+const teff_process_ops teffi_component_step_ops = {.name = "component",
+                                                   .step_max = 1,
+                                                   .init = init_component,
+                                                   .step = step_component,
+                                                   .close = close_component};
+const teff_process_ops teffi_component_run_ops = {
+    .name = "component", .init = init_component, .run = run_component, .close = close_component};
+const teff_process_ops teffi_component_fiber_ops = {.name = "component",
+                                                    .flags = TEFF_PROCESS_FIBER,
+                                                    .init = init_component,
+                                                    .run = run_component,
+                                                    .close = close_component};

@@ -1,0 +1,173 @@
+/* fork.c - parts of a turn that other workers may run.
+ * Way:     teff_fork -> [fork] -> this worker's deque -> itself (newest first) | a thief -> join
+ * Threads: any thread counts a join down; the rest belongs to the turn or part that runs.
+ * Source:  Cilk: child stealing and continuation stealing */
+#include <teff/fork.h>
+
+#include <stdlib.h>
+#include "base/queue.h"
+#include "fork/fork.h"
+#include "sched/preempt.h"
+#include "sched/scheduler.h"
+#include "sched/submit.h"
+
+/* The count has one for each part that has not ended, and one for the turn while it does not wait.
+ * A turn that waits yields first; then its worker takes off the turn's one, on its own stack. So
+ * whoever brings the count to zero finds the turn's fiber suspended. */
+typedef struct join {
+    _Atomic uint32_t out; /* the count; 0 before the first fork */
+    uint32_t forked;      /* the turn's: not 0 after the first fork */
+    teffi_group *turn;    /* set by the turn before it yields */
+    struct join *outer;   /* the turn's: the open join before this one */
+} join;
+
+_Static_assert(sizeof(join) <= sizeof(teff_join), "public room for it");
+
+/* A part is a group with one item, on a fiber of its own. With continuation stealing the turn
+ * yields, READY, into the deque, and its worker runs the part next. */
+typedef struct part {
+    teffi_group group;
+    teffi_item item;
+    void (*fn)(void *arg);
+    void *arg;
+    join *join;
+} part;
+
+static join *join_of(teff_join *j)
+{
+    return (join *)(void *)j;
+}
+
+/* out: true: the count is zero. acq_rel: the stores of all parts, for whoever brings it to zero. */
+static bool count_down(join *j)
+{
+    return atomic_fetch_sub_explicit(&j->out, 1, memory_order_acq_rel) == 1;
+}
+
+static void part_main(void *arg)
+{
+    part *p = arg;
+    p->fn(p->arg);
+}
+
+static void part_resume(teffi_group *group, teffi_fiber *fiber)
+{
+    if (teffi_fiber_resume(fiber))
+        teffi_group_complete(group);
+}
+
+static void part_handle(teffi_group *group, teffi_item *item)
+{
+    part *p = teffi_container(group, part, group);
+    teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, part_main, p);
+    (void)item;
+    if (fiber) {
+        teffi_fiber_label(fiber, "a forked part");
+        part_resume(group, fiber);
+        return;
+    }
+    part_main(p); /* no stack is free: on this one, where it cannot yield */
+    teffi_group_complete(group);
+}
+
+static void part_ended(teffi_group *group)
+{
+    part *p = teffi_container(group, part, group);
+    join *j = p->join;
+    free(p);
+    if (count_down(j))
+        teffi_group_go_on(j->turn);
+}
+
+static const teffi_group_ops part_ops = {
+    .handle = part_handle,
+    .ended = part_ended,
+    .resume = part_resume,
+};
+
+static void open_join(join *j)
+{
+    void **open = teffi_fiber_joins();
+    atomic_store_explicit(&j->out, 1, memory_order_relaxed); /* no other thread knows it yet */
+    j->forked = 1;
+    j->outer = *open;
+    *open = j;
+}
+
+/* Remove j from the turn's open joins; usually it is the newest. */
+static void close_join(join *j)
+{
+    join *above = *teffi_fiber_joins();
+    if (above == j) {
+        *teffi_fiber_joins() = j->outer;
+        return;
+    }
+    while (above && above->outer != j)
+        above = above->outer;
+    if (above)
+        above->outer = j->outer;
+}
+
+static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg)
+{
+    part *p = malloc(sizeof *p);
+    if (!p)
+        return NULL;
+    *p = (part){.fn = fn, .arg = arg, .join = j};
+    teffi_group_init(&p->group, &w->sched->exec, &part_ops);
+    if (!j->forked)
+        open_join(j);
+    atomic_fetch_add_explicit(&j->out, 1, memory_order_relaxed);
+    return p;
+}
+
+void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *arg)
+{
+    teffi_worker *w = teffi_worker_self();
+    bool can = w && teffi_turn_may_yield(w);
+    part *p = can ? part_new(w, join_of(public), fn, arg) : NULL;
+    if (!p) {
+        fn(arg);
+        return;
+    }
+    teffi_group_init_ready(&p->group, &p->item);
+    if (how == TEFF_STEAL_CHILD) {
+        teffi_submit_stealable(w, &p->group);
+        return;
+    }
+    w->run_first = &p->group;
+    (void)teffi_turn_yield(w, false);
+}
+
+/* after_yield: the turn's fiber is suspended; take off the turn's one. */
+static void release_turn(void *arg)
+{
+    join *j = arg;
+    if (count_down(j))
+        teffi_group_go_on(j->turn);
+}
+
+void teff_join_wait(teff_join *public)
+{
+    join *j = join_of(public);
+    if (!j->forked)
+        return;
+    /* acquire: pairs with count_down of each part */
+    if (atomic_load_explicit(&j->out, memory_order_acquire) > 1) {
+        teffi_worker *w = teffi_worker_self();
+        if (!teffi_turn_may_yield(w))
+            teffi_turn_fatal(w, "teff_join_wait between teff_blocking_begin and _end");
+        j->turn = teffi_worker_group(w);
+        w->after_yield = release_turn;
+        w->after_yield_arg = j;
+        (void)teffi_turn_yield(w, true);
+    }
+    close_join(j);
+    *public = (teff_join){{0}};
+}
+
+void teffi_joins_wait(void)
+{
+    for (void *j; teffi_fiber_current() && (j = *teffi_fiber_joins());)
+        teff_join_wait(j);
+}

@@ -1,0 +1,28 @@
+/* closure.h - a work item that is a function call: in a group's turn, or in the null group's.
+ * Way:     teff_post -> [closure] -> a group's queue -> fn(arg)
+ * Threads: push: any. fn runs in a turn of the group, on a worker; it must not wait.
+ * Source:  Orleans' ClosureWorkItem */
+#ifndef TEFFI_GROUP_CLOSURE_H
+#define TEFFI_GROUP_CLOSURE_H
+
+#include "group/exec.h"
+
+enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_arrived */
+
+/* teffi_closure_push - queue the call fn(arg) behind the group's other items.
+ * in:   group, whose handler takes TEFFI_ITEM_CLOSURE: an activation, system target, task, or an
+ *       executor's null group. Its memory lives until this function has returned.
+ * errs: TEFF_E_NOMEM; TEFF_E_CLOSED: the group is COMPLETE. */
+TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
+
+/* teffi_closure_arrived - from a group's handler: run the closure and free it.
+ * teffi_closure_drop - free it without running it, if it was drained after the executor stopped. */
+void teffi_closure_arrived(teffi_item *item);
+void teffi_closure_drop(teffi_item *item);
+
+/* teffi_null_init - set up exec->null, the group for closures that belong to no other group.
+ * teffi_null_fini - drop its queued closures; exec has stopped. */
+void teffi_null_init(teffi_exec *exec);
+void teffi_null_fini(teffi_exec *exec);
+
+#endif

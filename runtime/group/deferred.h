@@ -1,0 +1,42 @@
+/* deferred.h - a list of deferred work, such as a write that serves many requests at once.
+ * Way:     transport -> exec op (defer) -> [deferred] -> a worker that finds no group
+ * Threads: any thread pushes; the thread that runs the list takes all of it at once. */
+#ifndef TEFFI_GROUP_DEFERRED_H
+#define TEFFI_GROUP_DEFERRED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct teffi_deferred {
+    /* Called once for each time that the work was deferred. It may defer the work again, and must
+     * not block. */
+    void (*run)(struct teffi_deferred *work);
+    struct teffi_deferred *next; /* link in the list */
+} teffi_deferred;
+
+/* teffi_deferred_push - add work to a list. runs: any thread. out: true: the list was empty. */
+static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_deferred *work)
+{
+    teffi_deferred *head = atomic_load_explicit(list, memory_order_relaxed);
+    do
+        work->next = head;
+    /* release: work->next, pairs with run_all. seq_cst: before the caller's next load. */
+    while (!atomic_compare_exchange_weak_explicit(list, &head, work, memory_order_seq_cst,
+                                                  memory_order_relaxed));
+    return !head;
+}
+
+/* teffi_deferred_run_all - empty the list, then run all work that was in it. */
+static inline void teffi_deferred_run_all(teffi_deferred *_Atomic *list)
+{
+    /* acquire: pairs with push */
+    teffi_deferred *at = atomic_exchange_explicit(list, NULL, memory_order_acquire);
+    while (at) {
+        teffi_deferred *next = at->next; /* at may be pushed again when it runs */
+        at->run(at);
+        at = next;
+    }
+}
+
+#endif

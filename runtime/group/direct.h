@@ -1,0 +1,71 @@
+/* direct.h - turns in place: a turn of another group runs at once inside the turn that wants its
+ * result, without queue, wake-up or other worker.
+ * Way:     grains/request/direct -> [direct] -> the callee's fiber, resumed on the caller's
+ * Threads: the worker of the calling turn, from may to done.
+ * Source:  L4's direct process switch */
+#ifndef TEFFI_GROUP_DIRECT_H
+#define TEFFI_GROUP_DIRECT_H
+
+#include "group/exec.h"
+
+/* Use:
+ *
+ *     if (teffi_direct_may(exec, false) && teffi_group_claim(group)) {
+ *         teffi_group *outer = teffi_direct_enter(exec, group);
+ *         ... resume a fiber as a turn of group ...
+ *         teffi_direct_leave(exec, outer);
+ *         ... what the group's handle does after a turn, without running other items ...
+ *         teffi_direct_done(exec, group);
+ *     }
+ *
+ * The caller owns the claimed group until done: pushes to it only append. Meanwhile the inner group
+ * is the current one (dumps, warnings, preemption, fork); the time is charged to the outer one.
+ * When the slice is over, the inner turn yields at its next call, to the tail of the global queue.
+ * Then the outer turn yields as well, and waits for the inner one. Limits:
+ *  - TEFFI_DIRECT_DEPTH nested turns, each on a stack of its own.
+ *  - TEFFI_DIRECT_MAX turns in one run of a group, as many as items. Then the turn yields, so that
+ *    groups queued on this worker run and its timers are checked. Failed attempts count too, since
+ *    each queues a request.
+ *  - None when the slice is over, a worker waits for a processor, the scheduler stops, or in a
+ *    blocking region; none with a policy (levels, priorities) or with hooks around runs. */
+enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_BESIDE_MS = 5 };
+
+typedef struct teffi_direct_ops {
+    bool (*may)(teffi_exec *exec, bool beside);
+    teffi_group *(*enter)(teffi_exec *exec, teffi_group *group);
+    void (*leave)(teffi_exec *exec, teffi_group *outer);
+    void (*yielded)(teffi_exec *exec, teffi_group *group);
+} teffi_direct_ops;
+
+/* teffi_direct_may - may the turn that runs here run another one in place? It may yield first, and
+ * resume on another thread.
+ * in:   beside: the outer turn does not wait for the result. Then the answer is no after
+ *       TEFFI_DIRECT_BESIDE_MS of a run, so that long work is spread over the workers. */
+static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
+{
+    return exec->ops->direct && exec->ops->direct->may(exec, beside);
+}
+
+/* teffi_direct_enter - begin a turn of group, which the caller has claimed. out: the outer group,
+ * for teffi_direct_leave. */
+static inline teffi_group *teffi_direct_enter(teffi_exec *exec, teffi_group *group)
+{
+    return exec->ops->direct->enter(exec, group);
+}
+
+static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
+{
+    exec->ops->direct->leave(exec, outer);
+}
+
+/* teffi_direct_done - end the claim. The group is queued if items were pushed meanwhile, or behind
+ * all others if its turn yielded. Another worker may own it when this returns. */
+static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
+{
+    if (teffi_group_yielded(group))
+        exec->ops->direct->yielded(exec, group);
+    else
+        teffi_group_release(group);
+}
+
+#endif

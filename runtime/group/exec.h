@@ -1,0 +1,128 @@
+/* exec.h - executor: the interface that runs groups and fires timers. Two implementations: the
+ * scheduler (sched/exec.h), and the simulator's single thread.
+ * Way:     group (READY) -> [exec] -> a worker -> teffi_group_run
+ * Threads: as each function says. */
+#ifndef TEFFI_GROUP_EXEC_H
+#define TEFFI_GROUP_EXEC_H
+
+#include "os/platform.h"
+#include "group/warn.h"
+
+struct teffi_fiber_pool;
+
+/* A timer lives in its owner; zeroed = not set. fire runs once per set, on some worker, without
+ * locks held; it must be short (it pushes an item). The timer may be set again from inside fire. */
+typedef struct teffi_timer {
+    void (*fire)(struct teffi_timer *timer);
+    uint64_t due_ns;
+    struct teffi_timer *prev, *next; /* the executor's links */
+    _Atomic uint32_t where;          /* the executor's: the wheel that holds it, 0 = not set */
+    uint32_t bucket;                 /* the executor's */
+} teffi_timer;
+
+typedef struct teffi_exec teffi_exec;
+struct teffi_direct_ops;
+struct teffi_deferred;
+struct teffi_inbound;
+
+typedef struct teffi_exec_ops {
+    /* A group became READY. Any thread. From a worker's own turn it goes to that worker's queue. */
+    void (*ready)(teffi_exec *exec, teffi_group *group);
+    /* Set (not set before). fire runs at or soon after due_ns (mono). Any thread. */
+    void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
+    /* true: it was set and will not fire; false: not set, or its fire has run or is running. */
+    bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
+    /* Call work->run when this worker finds no group in any queue, before it blocks or parks, or
+     * soon if it always finds one; at the latest when the executor has stopped. in: work, not
+     * deferred yet (deferred.h). out: false: this thread is no worker, so the caller does the work.
+     * May be NULL. */
+    bool (*defer)(teffi_exec *exec, struct teffi_deferred *work);
+    /* Run a batch of received messages once, and release it (inbound.h). A worker runs it here, and
+     * the groups that become READY are its local batch. Another thread borrows the processor of a
+     * parked worker and runs the batch and those groups, which may take as long as any turn; if
+     * none is parked, a long batch is left to a worker. NULL: the caller runs the batch. */
+    void (*inbound)(teffi_exec *exec, struct teffi_inbound *batch);
+    /* Around a call that blocks the thread (a store driver, a system call): others get its
+     * processor. */
+    void (*blocking_begin)(teffi_exec *exec);
+    void (*blocking_end)(teffi_exec *exec);
+    /* For a thread that is no worker, again and again until its wait is over: the simulator, which
+     * has no other thread, runs a step. NULL: the thread sleeps instead. */
+    void (*park)(teffi_exec *exec);
+    /* From a turn that waits on a worker's own stack: run one other READY group, nested.
+     * out: false: there is none, or the turn may not, or runs are nested too deep. May be NULL. */
+    bool (*run_nested)(teffi_exec *exec);
+    /* The processor that this thread holds now: 1 .. exec->workers; 0 = none. May be NULL. */
+    unsigned (*worker)(teffi_exec *exec);
+    /* Run groups on n of exec->workers processors from now on. Turns under way go on; groups and
+     * timers of deactivated processors move to active ones. Any thread. errs: TEFF_E_INVALID (0, or
+     * too many); TEFF_E_CLOSED (stopping); TEFF_E_IO: a thread could not start, its processor stays
+     * free. NULL: there are no processors. */
+    teff_err (*scale)(teffi_exec *exec, unsigned n);
+    /* Read the counters: *all, if not NULL, and workers[0 .. max). Any thread, without a lock.
+     * out: how many workers were written. NULL: there are no counters. */
+    size_t (*metrics)(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                      size_t max);
+    /* The group that this thread runs for this executor, the innermost; NULL: none. May be NULL. */
+    teffi_group *(*current)(teffi_exec *exec);
+    /* Turns in place (direct.h). NULL: never. */
+    const struct teffi_direct_ops *direct;
+    /* System groups have a thread and stacks of their own from now on. Before the first of them is
+     * pushed to; once. errs: TEFF_E_NOMEM, TEFF_E_IO (the thread did not start). NULL: they run as
+     * all others do. */
+    teff_err (*system)(teffi_exec *exec);
+    /* Lines about workers, processors and queues, to fn(arg). From any thread. May be NULL. */
+    void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
+    /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
+     * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
+    void (*stop)(teffi_exec *exec);
+    /* Stops, if that has not been done, and frees exec. Not from a worker. */
+    void (*free)(teffi_exec *exec);
+} teffi_exec_ops;
+
+struct teffi_exec {
+    const teffi_exec_ops *ops;
+    const teffi_platform *platform;
+    struct teffi_fiber_pool *fibers; /* stacks for turns */
+    /* stacks for system groups; NULL: they use fibers. Immutable after ops->system */
+    struct teffi_fiber_pool *system_fibers;
+    unsigned workers;           /* processors, active or not; 0 if there are none to count */
+    _Atomic uint32_t coarse_ms; /* see teffi_coarse_ms; written by the monitor */
+    teffi_warn warn;
+    teffi_group null; /* for closures of no other group (closure.h) */
+};
+
+/* teffi_coarse_ms - the platform's clock in ms, late by a tick of the monitor at most; 0: not
+ * known, for example while all workers are parked. relaxed: a late value does no harm. */
+static inline uint32_t teffi_coarse_ms(const teffi_exec *exec)
+{
+    return atomic_load_explicit(&exec->coarse_ms, memory_order_relaxed);
+}
+
+static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
+{
+    atomic_store_explicit(&exec->coarse_ms, ms, memory_order_relaxed);
+}
+
+/* teffi_exec_check_delay - before item is handled: log if it waited too long. The difference is
+ * signed, so that a clock that is 0 or has not advanced causes no warning. */
+static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
+{
+    teffi_exec *exec = group->exec;
+    uint32_t waited_ms = teffi_coarse_ms(exec) - item->at_ms;
+    if ((int32_t)waited_ms > (int32_t)exec->warn.delay_warn_ms && item->at_ms)
+        teffi_warn_late_item(group, waited_ms);
+}
+
+/* teffi_exec_must_be_outside - end the process if a turn of exec calls this: function waits for the
+ * end of all turns, so the turn would wait for itself. runs: at the beginning of function. */
+void teffi_exec_must_be_outside(teffi_exec *exec, const char *function);
+
+/* teffi_exec_scale - ops->scale; TEFF_E_INVALID without it. */
+teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);
+
+/* teffi_exec_metrics - ops->metrics; zeroes and 0 without it. */
+size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                          size_t max);
+
+#endif

@@ -1,0 +1,357 @@
+/* group.c - work-item group: one word for state and queue, drained in batches.
+ * Way:     push -> the word -> (worker) take all, oldest first -> ops->handle
+ * States:  see group.h; the low three bits of the word, above them the newest item's address
+ * Source:  tests/model/group.pml */
+#include "group/group.h"
+
+#include <assert.h>
+#include "base/bug.h"
+#include "base/queue.h"
+#include "group/exec.h"
+
+enum {
+    IDLE = TEFFI_GROUP_IDLE,
+    READY = TEFFI_GROUP_READY,
+    BLOCKED = TEFFI_GROUP_BLOCKED,
+    COMPLETE = TEFFI_GROUP_COMPLETE,
+    STATE_MASK = 7
+};
+
+enum { REPOLLS_MAX = 5 };      /* batches in a run; two groups may push to each other for ever */
+enum { CLOCK_EVERY_MAX = 16 }; /* items between two loads of the clock (about 25 ns each) */
+
+static_assert(_Alignof(teffi_item) > STATE_MASK, "the state lives in an item's low address bits");
+
+static unsigned word_state(uintptr_t word)
+{
+    return (unsigned)(word & STATE_MASK);
+}
+
+static teffi_item *word_items(uintptr_t word)
+{
+    return (teffi_item *)(word & ~(uintptr_t)STATE_MASK);
+}
+
+static bool word_rests(uintptr_t word)
+{
+    return word_state(word) == IDLE || word_state(word) == BLOCKED;
+}
+
+void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops)
+{
+    atomic_init(&group->word, IDLE);
+    group->head = NULL;
+    group->ops = ops;
+    group->exec = exec;
+    group->next = NULL;
+    group->used = 0;
+    atomic_init(&group->priority, 0);
+    group->evicted = false;
+    group->system = false;
+    atomic_init(&group->running, false);
+}
+
+bool teffi_group_push(teffi_group *group, teffi_item *item)
+{
+    uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
+    uintptr_t want;
+    item->at_ms = teffi_coarse_ms(group->exec);
+    do {
+        if (word_state(word) == COMPLETE)
+            return false;
+        item->next = word_items(word);
+        want = word_rests(word) ? READY : (uintptr_t)item | word_state(word);
+        /* release: the item's content, pairs with group_take_all; acquire: from IDLE on the pusher
+         * owns head and next, pairs with group_rest; seq_cst: the pusher may then load whether a
+         * handler sleeps in its turn, which stores that before teffi_group_drain */
+    } while (!atomic_compare_exchange_weak_explicit(&group->word, &word, want, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    if (word_rests(word)) {
+        group->head = item; /* a resting word holds no items, so item->next is NULL */
+        group->exec->ops->ready(group->exec, group);
+    }
+    return true;
+}
+
+void teffi_group_init_ready(teffi_group *group, teffi_item *item)
+{
+    item->next = NULL;
+    group->head = item;
+    /* relaxed: the run queue orders this for the worker */
+    atomic_store_explicit(&group->word, READY, memory_order_relaxed);
+}
+
+void teffi_group_init_complete(teffi_group *group)
+{
+    atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
+}
+
+/* Swap the word for one without items. acquire: pairs with push and with the release of the run
+ * before; release: this run's effects, for readers of the new state. */
+static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
+{
+    uintptr_t word =
+        atomic_exchange_explicit(&group->word, (uintptr_t)new_state, memory_order_acq_rel);
+    teffi_item *newest = word_items(word), *oldest = NULL;
+    uint32_t n = 0;
+    for (; newest; n++) {
+        teffi_item *older = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = older;
+    }
+    uint32_t warn = group->exec->warn.queue_warn; /* 0: an executor that warns of nothing */
+    if (n > warn && warn)
+        teffi_warn_long_queue(group, n);
+    return oldest;
+}
+
+/* relaxed: for reports only */
+static inline void set_running(teffi_group *group, bool running)
+{
+    atomic_store_explicit(&group->running, running, memory_order_relaxed);
+}
+
+static inline bool group_start(teffi_group *group)
+{
+    uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
+    if (word_state(word) == COMPLETE)
+        return group->head != NULL;
+    if (word_state(word) != READY)
+        return false;
+    /* The caller is the only owner. head has the item that made the group READY, or the rest of the
+     * last batch: those come first. */
+    set_running(group, true);
+    if (!group->head)
+        group->head = group_take_all(group, READY);
+    return true;
+}
+
+static inline teffi_item *group_pop(teffi_group *group)
+{
+    teffi_item *item = group->head;
+    group->head = item->next;
+    item->next = NULL;
+    return item;
+}
+
+static void call_ended(teffi_group *group)
+{
+    if (group->ops->ended)
+        group->ops->ended(group);
+}
+
+static inline bool group_stop_running(teffi_group *group)
+{
+    set_running(group, false);
+    return true;
+}
+
+/* RUNNING -> IDLE or BLOCKED. out: false: an item was pushed, the group is still RUNNING. */
+static inline bool group_rest(teffi_group *group)
+{
+    uintptr_t word = READY;
+    uintptr_t rest = group->ops->blocked && group->ops->blocked(group) ? BLOCKED : IDLE;
+    set_running(group, false);
+    /* release: this run's effects, pairs with the acquire of the next push or claim */
+    if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
+                                                memory_order_relaxed))
+        return true;
+    set_running(group, true);
+    return false;
+}
+
+static inline bool is_complete(const teffi_group *group)
+{
+    return word_state(atomic_load_explicit(&group->word, memory_order_relaxed)) == COMPLETE;
+}
+
+/* head is empty: take the next batch, or end the run. out: true: there is a batch; false: the run
+ * ends, with result *again. */
+static inline bool group_refill(teffi_group *group, unsigned *repolls, bool *again,
+                                teffi_meter *meter)
+{
+    if (meter)
+        meter->charge(meter, group);
+    if (group_rest(group))
+        return false;
+    if (is_complete(group)) {
+        call_ended(group);
+        return false;
+    }
+    if ((*repolls)++ == REPOLLS_MAX) {
+        *again = group_stop_running(group);
+        return false;
+    }
+    group->head = group_take_all(group, READY);
+    return true;
+}
+
+/* The coarse clock is read after 2, 4, 8, 16 items, then every 16; the platform's clock (40 ns)
+ * only if the coarse one has advanced or is not known. So a run may exceed its quantum by the time
+ * that it had used at the last check, and a tick. */
+static inline bool budget_used(teffi_group *group, unsigned done, unsigned items_max,
+                               uint64_t until_ns, unsigned *look, uint32_t *coarse)
+{
+    if (done >= items_max)
+        return true;
+    if (!until_ns || done < *look)
+        return false;
+    *look += *look < CLOCK_EVERY_MAX ? *look : CLOCK_EVERY_MAX;
+    uint32_t now = teffi_coarse_ms(group->exec);
+    if (now && now == *coarse)
+        return false;
+    *coarse = now;
+    return teffi_now(group->exec->platform) >= until_ns;
+}
+
+void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
+{
+    turn->item.kind = TEFFI_ITEM_YIELDED;
+    turn->item.next = group->head;
+    group->head = &turn->item;
+}
+
+/* out: false: it yielded again. */
+static inline bool group_resume(teffi_group *group)
+{
+    group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
+    return !teffi_group_yielded(group);
+}
+
+static inline bool charged_requeue(teffi_group *group, teffi_meter *meter)
+{
+    if (meter)
+        meter->charge(meter, group);
+    return group_stop_running(group);
+}
+
+/* out: true: the group is READY; false: it stays RUNNING until teffi_group_go_on. */
+static inline bool end_yielded_run(teffi_group *group, teffi_meter *meter)
+{
+    return teffi_container(group->head, teffi_yielded_turn, item)->stays
+               ? false
+               : charged_requeue(group, meter);
+}
+
+void teffi_group_go_on(teffi_group *group)
+{
+    (void)group_stop_running(group);
+    group->exec->ops->ready(group->exec, group);
+}
+
+static inline void group_handle(teffi_group *group, teffi_item *item)
+{
+    teffi_exec_check_delay(group, item);
+    group->ops->handle(group, item);
+}
+
+/* Always inlined, so that a plain run has no code for meter and evicted. out: as run_counted. */
+static inline __attribute__((always_inline)) unsigned
+group_drain_run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter,
+                bool evicted)
+{
+    unsigned done = 0, repolls = 0, look = 2;
+    uint32_t coarse = teffi_coarse_ms(group->exec);
+    bool again = false;
+    if (!group_start(group))
+        return false;
+    if (teffi_group_yielded(group) && !group_resume(group))
+        return end_yielded_run(group, meter);
+    while (group->head || group_refill(group, &repolls, &again, meter)) {
+        if (done && budget_used(group, done, items_max, until_ns, &look, &coarse))
+            return done << 1 | charged_requeue(group, meter);
+        teffi_item *item = group_pop(group);
+        if (!evicted || !group->ops->evict(group, item))
+            group_handle(group, item);
+        done++;
+        if (teffi_group_yielded(group))
+            return done << 1 | end_yielded_run(group, meter);
+    }
+    return done << 1 | again;
+}
+
+unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
+{
+    return group_drain_run(group, items_max, until_ns, NULL, false);
+}
+
+bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                          teffi_meter *meter, bool evicted)
+{
+    return group_drain_run(group, items_max, until_ns, meter, evicted) & 1;
+}
+
+bool teffi_group_claim(teffi_group *group)
+{
+    uintptr_t word = IDLE;
+    /* acquire: pairs with the release of the run or claim before */
+    if (!atomic_compare_exchange_strong_explicit(&group->word, &word, READY, memory_order_acquire,
+                                                 memory_order_relaxed))
+        return false;
+    set_running(group, true);
+    return true;
+}
+
+void teffi_group_release(teffi_group *group)
+{
+    if (group_rest(group))
+        return;
+    if (is_complete(group) && !group->head) {
+        call_ended(group);
+        return;
+    }
+    (void)group_stop_running(group);
+    group->exec->ops->ready(group->exec, group);
+}
+
+bool teffi_group_left(teffi_group *group)
+{
+    return end_yielded_run(group, NULL);
+}
+
+void teffi_group_complete(teffi_group *group)
+{
+    teffi_bug_if(word_state(atomic_load_explicit(&group->word, memory_order_relaxed)) != READY ||
+                 !atomic_load_explicit(&group->running, memory_order_relaxed));
+    teffi_item *rest = group_take_all(group, COMPLETE);
+    teffi_item **at = &group->head;
+    while (*at)
+        at = &(*at)->next;
+    *at = rest;
+}
+
+teffi_item *teffi_group_drain(teffi_group *group)
+{
+    if (teffi_group_yielded(group)) /* a turn that will not resume any more */
+        (void)group_pop(group);
+    if (!group->head) {
+        /* seq_cst: see teffi_group_push. The state cannot change: the caller owns the group. */
+        uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
+        if (!word_items(word))
+            return NULL;
+        group->head = group_take_all(group, word_state(word));
+    }
+    return group->head ? group_pop(group) : NULL;
+}
+
+void teffi_group_reuse(teffi_group *group)
+{
+    set_running(group, false);
+    /* release: all of this life, for the pusher that begins to use the next one */
+    atomic_store_explicit(&group->word, IDLE, memory_order_release);
+}
+
+const char *teffi_group_state_name(teffi_group_state state)
+{
+    static const char *const names[] = {"IDLE", "READY", "RUNNING", "BLOCKED", "COMPLETE"};
+    return names[state];
+}
+
+teffi_group_state teffi_group_state_of(teffi_group *group)
+{
+    /* acquire: pairs with the release of each change of state */
+    unsigned state = word_state(atomic_load_explicit(&group->word, memory_order_acquire));
+    bool running = atomic_load_explicit(&group->running, memory_order_relaxed);
+    return state == READY && running ? TEFFI_GROUP_RUNNING : (teffi_group_state)state;
+}

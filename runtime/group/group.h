@@ -1,0 +1,174 @@
+/* group.h - work-item group: any thread pushes items, one worker at a time drains them.
+ * Way:     process/, grains/activation -> [group] -> exec (run queues, workers) -> ops->handle
+ * States:  IDLE -push-> READY -a worker-> RUNNING -no items-> IDLE; RUNNING -budget used-> READY.
+ *          BLOCKED is IDLE for a process that waits; COMPLETE refuses pushes, until reuse.
+ * Threads: push: any. handle: one worker at a time; each run sees all that was done before it.
+ * Source:  Orleans WorkItemGroup; yatp's task states */
+#ifndef TEFFI_GROUP_H
+#define TEFFI_GROUP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct teffi_exec;
+struct teffi_fiber;
+
+typedef struct teffi_item { /* intrusive: in one group's queue at most */
+    struct teffi_item *next;
+    uint32_t kind;  /* the group's own numbering */
+    uint32_t at_ms; /* coarse clock when it was pushed; 0: not known */
+} teffi_item;
+
+typedef struct teffi_group teffi_group;
+
+typedef struct teffi_group_ops {
+    /* Handle one item; it moves to the handler. */
+    void (*handle)(teffi_group *group, teffi_item *item);
+    /* The group is COMPLETE, its last item was handled, and the executor does not refer to it any
+     * more: its memory may be freed. May be NULL. */
+    void (*ended)(teffi_group *group);
+    /* The group has no items left: is it BLOCKED? NULL: always IDLE. */
+    bool (*blocked)(teffi_group *group);
+    /* Resume the fiber of a turn that yielded, then do what handle does after a turn. handle is not
+     * called before that. After resuming a fiber, handle and resume must return at once if
+     * teffi_group_yielded. NULL: the group's turns cannot yield. */
+    void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
+    /* In a turn of a group that was evicted from the run queue (sched/policy/priority.h): drop this
+     * item if possible. out: true: it was dropped, with an error to its sender; false: it will be
+     * handled. NULL: the group is never evicted. */
+    bool (*evict)(teffi_group *group, teffi_item *item);
+    /* Describe the group in words. Called by any thread, even when another group uses the memory
+     * already, so it reads only atomics and constants. If it is not NULL, the group's memory must
+     * stay until the executor has stopped. */
+    void (*describe)(teffi_group *group, char *text, size_t size);
+} teffi_group_ops;
+
+typedef enum teffi_group_state {
+    TEFFI_GROUP_IDLE = 0,
+    TEFFI_GROUP_READY = 1,
+    TEFFI_GROUP_RUNNING = 2,
+    TEFFI_GROUP_BLOCKED = 3,
+    TEFFI_GROUP_COMPLETE = 4
+} teffi_group_state;
+
+/* One word holds the state and the newest pushed item, so that queue and state always agree, and
+ * each transition is one CAS. The word encodes READY and RUNNING as "owned"; the flag running tells
+ * them apart, for reports. Ownership passes from the pusher that took the group out of IDLE to a
+ * run queue to a worker. Only the owner uses head; other threads only append to the word. When a
+ * run has no items left, it takes the ones that were pushed meanwhile, up to 5 times; then the
+ * group is READY again. */
+struct teffi_group {
+    _Atomic uintptr_t word;     /* the newest pushed item | state */
+    const teffi_group_ops *ops; /* immutable after init, as exec */
+    struct teffi_exec *exec;
+    teffi_item *head;        /* the owner's: items taken off the word, oldest first */
+    teffi_group *next;       /* the owner's: link in a run queue, while READY */
+    uint32_t used;           /* the owner's: decayed run time, see sched/policy/level.h */
+    _Atomic int8_t priority; /* any thread; policy priority: higher ones run earlier */
+    bool evicted;            /* the owner's; set by the run queue, under its lock */
+    bool system;             /* immutable once pushed to, see teffi_group_make_system */
+    _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
+};
+
+/* charge is called while the run still owns the group. */
+typedef struct teffi_meter {
+    void (*charge)(struct teffi_meter *meter, teffi_group *group);
+} teffi_meter;
+
+/* teffi_group_init - IDLE and empty. in: ops, constant; exec, borrowed. */
+void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops);
+
+/* teffi_group_make_system - after init: this group's work keeps the silo in its cluster. It runs on
+ * the executor's system thread, if there is one (exec ops->system). */
+static inline void teffi_group_make_system(teffi_group *group)
+{
+    group->system = true;
+}
+
+/* teffi_group_init_ready - after init: READY with one item; the caller queues it. */
+void teffi_group_init_ready(teffi_group *group, teffi_item *item);
+
+/* teffi_group_init_complete - after init: COMPLETE, until teffi_group_reuse. */
+void teffi_group_init_complete(teffi_group *group);
+
+/* teffi_group_push - append an item, and make the group READY if it rests. Items are handled in the
+ * order in which pushes took effect.
+ * in:   item, moves to the group, whose memory must live until the push has returned.
+ * out:  false: the group is COMPLETE and the item is still the caller's.
+ * runs: any thread, also in handle of the same group. Never blocks. */
+bool teffi_group_push(teffi_group *group, teffi_item *item);
+
+/* teffi_group_run_counted - handle the queued items: for executors, after taking the group off a
+ * run queue.
+ * in:   items_max; until_ns, end of the quantum (mono; 0 = none).
+ * out:  twice the number of items that it handled, plus one if the group is still READY, to be
+ *       queued behind all others. Else do not touch it any more: it is IDLE, COMPLETE (its memory
+ *       may be freed), or has another owner.
+ * runs: on a worker's own stack. */
+unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns);
+
+/* teffi_group_run - as teffi_group_run_counted. out: true: still READY. */
+static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint64_t until_ns)
+{
+    return teffi_group_run_counted(group, items_max, until_ns) & 1;
+}
+
+/* teffi_group_run_with - as teffi_group_run.
+ * in:   meter, charged at least at the end; may be NULL. evicted: each item is offered to
+ *       ops->evict before it is handled. */
+bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                          teffi_meter *meter, bool evicted);
+
+/* A turn that yielded, as the first item of its group; it is on the fiber's stack. The group's own
+ * kinds are below TEFFI_ITEM_YIELDED. */
+typedef struct teffi_yielded_turn {
+    teffi_item item;
+    struct teffi_fiber *fiber;
+    bool stays; /* the group stays RUNNING until teffi_group_go_on; else it is READY */
+} teffi_yielded_turn;
+
+#define TEFFI_ITEM_YIELDED UINT32_MAX
+
+/* teffi_group_yield - in handle or resume, on the fiber, just before it is suspended. */
+void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn);
+
+static inline bool teffi_group_yielded(const teffi_group *group)
+{
+    return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
+}
+
+/* teffi_group_go_on - a turn that yielded with stays may resume: READY. Any thread, once. */
+void teffi_group_go_on(teffi_group *group);
+
+/* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
+ * out:  true: the caller's worker owns the group and must teffi_group_release it. */
+bool teffi_group_claim(teffi_group *group);
+
+/* teffi_group_release - after a claim: READY if items were pushed meanwhile, else IDLE. */
+void teffi_group_release(teffi_group *group);
+
+/* teffi_group_left - in place of teffi_group_release, if the claim's turn yielded.
+ * out:  true: READY, the caller queues it; false: it stays RUNNING until teffi_group_go_on. */
+bool teffi_group_left(teffi_group *group);
+
+/* teffi_group_complete - in handle or a claim: refuse pushes from now on. Queued items are still
+ * handled, then ops->ended is called. */
+void teffi_group_complete(teffi_group *group);
+
+/* teffi_group_reuse - COMPLETE -> IDLE, to use the memory again, after ops->ended was called.
+ * Threads with old pointers may push to it, so each item must name the life that it is for. */
+void teffi_group_reuse(teffi_group *group);
+
+/* teffi_group_drain - take one queued item. out: NULL: there is none.
+ * runs: in a handle that waits on its own stack, or by the owner once the executor has stopped. */
+teffi_item *teffi_group_drain(teffi_group *group);
+
+/* teffi_group_state_name - "IDLE" and so on. */
+const char *teffi_group_state_name(teffi_group_state state);
+
+/* teffi_group_state_of - the state at some moment of the call. acquire: pairs with its change. */
+teffi_group_state teffi_group_state_of(teffi_group *group);
+
+#endif

@@ -1,0 +1,106 @@
+/* inbound.c - received batches that wait for a worker, each as an item of one of a few groups.
+ * Threads: the thread whose atomic step moves a batch out of QUEUED runs it. */
+#include "group/inbound.h"
+
+#include <stdio.h>
+#include "base/queue.h"
+#include "group/exec.h"
+
+enum {
+    OVERDUE_NS = 50000000,    /* a longer wait means that all workers are in long turns */
+    UNQUEUED_NS = 1000000000, /* after one, run batches at once: they may hold system messages */
+};
+
+/* If the batch waited too long, do not queue it again for a while. */
+static void note_wait(teffi_inbound *batch, uint64_t now_ns)
+{
+    if (now_ns > batch->queued_ns && now_ns - batch->queued_ns > OVERDUE_NS)
+        batch->unqueued_until_ns = now_ns + UNQUEUED_NS;
+}
+
+static void handle_queued(teffi_group *group, teffi_item *item)
+{
+    teffi_inbound_lane *lane = teffi_container(group, teffi_inbound_lane, group);
+    if (item == &lane->stop) {
+        teffi_group_complete(group);
+        return;
+    }
+    teffi_inbound *batch = teffi_container(item, teffi_inbound, item);
+    /* acquire: the submitter's stores; release: the use of item, which may now be queued again */
+    teffi_inbound_state was =
+        atomic_exchange_explicit(&batch->state, TEFFI_INBOUND_IDLE, memory_order_acq_rel);
+    if (was == TEFFI_INBOUND_QUEUED) {
+        note_wait(batch, teffi_now(group->exec->platform));
+        lane->run(group->exec, batch);
+    }
+    batch->release(batch);
+}
+
+static void describe_lane(teffi_group *group, char *text, size_t size)
+{
+    (void)group;
+    snprintf(text, size, "received messages");
+}
+
+void teffi_inbound_queue_init(teffi_inbound_queue *queue, teffi_exec *exec,
+                              void (*run)(teffi_exec *exec, teffi_inbound *batch))
+{
+    static const teffi_group_ops ops = {.handle = handle_queued, .describe = describe_lane};
+    for (unsigned i = 0; i < TEFFI_INBOUND_LANES; i++) {
+        teffi_group_init(&queue->lanes[i].group, exec, &ops);
+        queue->lanes[i].run = run;
+    }
+}
+
+bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch)
+{
+    if (batch->bytes <= TEFFI_INBOUND_SHORT || batch->state != TEFFI_INBOUND_IDLE)
+        return false;
+    if (!batch->lane) { /* relaxed: only a round robin */
+        uint32_t n = atomic_fetch_add_explicit(&queue->next, 1, memory_order_relaxed);
+        batch->lane = &queue->lanes[n % TEFFI_INBOUND_LANES].group;
+    }
+    uint64_t now_ns = teffi_now(batch->lane->exec->platform);
+    if (now_ns < batch->unqueued_until_ns)
+        return false;
+    batch->queued_ns = now_ns;
+    /* release: this thread's stores, for the thread that moves the batch out of QUEUED */
+    atomic_store_explicit(&batch->state, TEFFI_INBOUND_QUEUED, memory_order_release);
+    if (teffi_group_push(batch->lane, &batch->item))
+        return true;
+    /* The executor has stopped. The caller runs the batch, unless it was taken back already. */
+    teffi_inbound_state was =
+        atomic_exchange_explicit(&batch->state, TEFFI_INBOUND_IDLE, memory_order_acquire);
+    if (was == TEFFI_INBOUND_QUEUED)
+        return false;
+    batch->release(batch);
+    return true;
+}
+
+void teffi_inbound_queue_stop(teffi_inbound_queue *queue)
+{
+    for (unsigned i = 0; i < TEFFI_INBOUND_LANES; i++) {
+        teffi_inbound_lane *lane = &queue->lanes[i];
+        if (!teffi_group_push(&lane->group, &lane->stop))
+            continue;
+        while (teffi_group_run(&lane->group, UINT32_MAX, 0)) /* until the group is COMPLETE */
+            ;
+    }
+}
+
+bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns)
+{
+    return batch->state == TEFFI_INBOUND_QUEUED && now_ns > batch->queued_ns &&
+           now_ns - batch->queued_ns > OVERDUE_NS;
+}
+
+bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns)
+{
+    teffi_inbound_state queued = TEFFI_INBOUND_QUEUED;
+    /* acquire: as in handle_queued */
+    if (!atomic_compare_exchange_strong_explicit(&batch->state, &queued, TEFFI_INBOUND_TAKEN_BACK,
+                                                 memory_order_acquire, memory_order_relaxed))
+        return false;
+    note_wait(batch, now_ns);
+    return true;
+}

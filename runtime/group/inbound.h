@@ -1,0 +1,68 @@
+/* inbound.h - a batch of received messages, and the queue of those that wait for a worker.
+ * Way:     link -> exec op (inbound) -> [inbound] -> batch->run
+ * States:  IDLE -put-> QUEUED -a worker-> IDLE; QUEUED -take back-> TAKEN_BACK -a worker-> IDLE
+ * Threads: one submission of a batch at a time, from any thread; a batch that was taken back may
+ *          be submitted again at once. The queue's groups run on workers. */
+#ifndef TEFFI_GROUP_INBOUND_H
+#define TEFFI_GROUP_INBOUND_H
+
+#include "group/group.h"
+
+enum {
+    TEFFI_INBOUND_LANES = 16,   /* batches that workers run at a time, at most */
+    TEFFI_INBOUND_SHORT = 1024, /* bytes; such a batch is not worth waking a worker */
+};
+
+typedef enum teffi_inbound_state {
+    TEFFI_INBOUND_IDLE, /* item is in no queue */
+    TEFFI_INBOUND_QUEUED,
+    TEFFI_INBOUND_TAKEN_BACK /* item is still queued; its handler does not run the batch */
+} teffi_inbound_state;
+
+/* Zeroed but for the first three fields: new. */
+typedef struct teffi_inbound {
+    /* Dispatches the messages. It may submit the batch again, for the next read. */
+    void (*run)(struct teffi_inbound *batch);
+    /* Called once for each submission, after run or take_back: the executor does not use the batch
+     * any more. Until then its memory must stay. */
+    void (*release)(struct teffi_inbound *batch);
+    size_t bytes; /* received; set before each submission */
+    /* the queue's */
+    teffi_item item;
+    teffi_group *lane;
+    _Atomic teffi_inbound_state state;
+    _Atomic uint64_t queued_ns;
+    _Atomic uint64_t unqueued_until_ns; /* do not queue it before, since its last wait was long */
+} teffi_inbound;
+
+typedef struct teffi_inbound_lane {
+    teffi_group group;
+    teffi_item stop; /* completes the group */
+    void (*run)(struct teffi_exec *exec, teffi_inbound *batch);
+} teffi_inbound_lane;
+
+typedef struct teffi_inbound_queue {
+    teffi_inbound_lane lanes[TEFFI_INBOUND_LANES];
+    _Atomic uint32_t next; /* the lane for the next new batch, modulo their number */
+} teffi_inbound_queue;
+
+/* teffi_inbound_queue_init - in: run, called on a worker for each batch, calls batch->run. */
+void teffi_inbound_queue_init(teffi_inbound_queue *queue, struct teffi_exec *exec,
+                              void (*run)(struct teffi_exec *exec, teffi_inbound *batch));
+
+/* teffi_inbound_queue_put - queue a batch for a worker.
+ * out:  false: the caller must run it: it is short, its item is still queued, its last wait was
+ *       long, or the queue has stopped. */
+bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch);
+
+/* teffi_inbound_queue_stop - run all queued batches here, and queue none from now on.
+ * runs: after the workers have ended. */
+void teffi_inbound_queue_stop(teffi_inbound_queue *queue);
+
+/* teffi_inbound_is_overdue - has it been queued for more than 50 ms? Any thread. */
+bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);
+
+/* teffi_inbound_take_back - out: true: no worker will run it, the caller runs it. Any thread. */
+bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,64 @@
+/* warn.h - what a group is, in words; warnings: items that waited too long, queues too long.
+ * Way:     group, sched/report, process/, grains/ -> [warn] -> ops->describe, the log
+ * Threads: any, unless a function says otherwise. At most one line a second of each kind.
+ * Source:  Orleans SchedulingOptions: TurnWarningLengthThreshold, DelayWarningThreshold,
+ *          MaxPendingWorkItemsSoftLimit */
+#ifndef TEFFI_GROUP_WARN_H
+#define TEFFI_GROUP_WARN_H
+
+#include <teff/sched.h>
+#include "group/group.h"
+
+enum { TEFFI_TURN_WARN_MS = 1000, TEFFI_DELAY_WARN_MS = 10000, TEFFI_WARN_MS_MAX = 86400000 };
+
+/* Limits the lines of one kind. relaxed: no other data is ordered by these fields. */
+typedef struct teffi_warn_limiter {
+    _Atomic uint64_t next_ns; /* no line is written before */
+    _Atomic uint32_t skipped; /* lines, since the last one written */
+} teffi_warn_limiter;
+
+typedef struct teffi_warn {
+    /* immutable after init */
+    uint32_t turn_warn_ms, delay_warn_ms;
+    uint32_t queue_warn; /* items; UINT32_MAX, or 0 without init: off */
+    teffi_warn_limiter turn, ended, delay, queue;
+} teffi_warn;
+
+/* teffi_warn_init - in: opt, checked. */
+void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
+
+/* teffi_warn_late_item - log how long an item of the group waited in its queue.
+ * teffi_warn_long_queue - log how many items wait at the group.
+ * runs: in a turn of the group, or while its memory cannot be freed. */
+void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms);
+void teffi_warn_long_queue(teffi_group *group, uint32_t items);
+
+/* teffi_warn_may_log - may a line of this kind be written now?
+ * out:  more, the end of the line: how many lines were skipped before. */
+bool teffi_warn_may_log(struct teffi_exec *exec, teffi_warn_limiter *limiter, char more[48]);
+
+/* ---- descriptions ---- */
+
+enum { TEFFI_DESCRIBE_MAX = 160 }; /* bytes of a description */
+
+/* teffi_group_describe - in: text of TEFFI_DESCRIBE_MAX bytes. runs: in a turn of the group, or
+ * while its memory cannot be freed. */
+void teffi_group_describe(teffi_group *group, char *text);
+
+/* teffi_running_of - a running group as one word that any thread may read: its address, and the low
+ * bit if it has ops->describe, whose groups' memory stays valid. 0: no group. */
+static inline uintptr_t teffi_running_of(const teffi_group *group)
+{
+    return (uintptr_t)group | (group->ops->describe != NULL);
+}
+
+static inline teffi_group *teffi_running_group(uintptr_t running)
+{
+    return (teffi_group *)(running & ~(uintptr_t)1);
+}
+
+/* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_of.
+ * runs: any thread. */
+void teffi_running_describe(uintptr_t running, char *text);
+
+#endif

@@ -1,0 +1,29 @@
+/* limits.h - limits of messages, states, keys and memory.
+ * Way:     methods, callers, generated code -> [limits] <- message, activation
+ * Threads: constants. */
+#ifndef TEFF_LIMITS_H
+#define TEFF_LIMITS_H
+
+#define TEFF_KEY_MAX 1024 /* bytes of a key's text */
+
+/* Limits of each request and each response, wherever the grain is; checked where the message is
+ * sent. Over a limit: TEFF_E_TOO_LARGE. Elements of a packed list are not counted as fields, only
+ * by their bytes. A text that is not UTF-8, or a NULL message in a list or a required field:
+ * TEFF_E_MALFORMED. teff_error() names the field, the size and the limit. */
+#define TEFF_MESSAGE_MAX (1024 * 1024) /* bytes, packed, without key and frame header */
+#define TEFF_FIELDS_MAX 100000         /* values, including those of nested messages */
+#define TEFF_DEPTH_MAX 32              /* levels of nested messages, including the outermost */
+#define TEFF_UNPACKED_MAX (32 * 1024 * 1024) /* bytes in memory: structs, texts, lists */
+
+/* Limits of a state, checked before it is written, so that every saved state can be loaded.
+ * TEFF_DEPTH_MAX, UTF-8 and no NULL messages hold as for requests. */
+#define TEFF_STATE_MAX (16 * 1024 * 1024)          /* bytes, packed */
+#define TEFF_STATE_UNPACKED_MAX (64 * 1024 * 1024) /* bytes in memory: structs, texts, lists */
+
+/* Memory of a state, in bytes, including replaced parts that are not reclaimed yet. */
+#define TEFF_STATE_MEMORY_MAX (128 * 1024 * 1024)
+
+/* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
+#define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)
+
+#endif

@@ -1,0 +1,130 @@
+/* buffers.h - the bytes of one connection: those that were read, and those to be written.
+ * Way:     nng stream -> [read_buffer] -> receiver; sender -> [write_buffer] -> nng stream
+ * Threads: the connection's reader; the sender, see sender.h. */
+#ifndef TEFFI_LINK_CONN_BUFFERS_H
+#define TEFFI_LINK_CONN_BUFFERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "message/frame.h"
+
+/* ---- read_buffer.c: received bytes, and the frames in them. The message of a large frame takes
+ * over the buffer, which avoids a copy; the bytes after it move to a new buffer. The capacity is at
+ * most twice the received bytes, or fits the last large frame, so a peer cannot take memory by only
+ * announcing a long frame ---- */
+
+enum {
+    LINK_READ_BUFFER_MIN = 4 * 1024, /* of an idle connection; also the room after a large frame */
+    LINK_READ_BUFFER_MAX = 256 * 1024, /* of a busy connection, unless a frame is larger */
+    LINK_READ_LARGE = 16 * 1024,       /* frames of this size and more are not copied */
+};
+
+/* Zeroed: empty. */
+typedef struct read_buffer {
+    uint8_t *data;   /* from teffi_chunk_new() */
+    size_t len, cap; /* received bytes; capacity */
+    size_t at;       /* offset of the first byte not taken */
+    size_t frame;    /* length of the frame at `at`, with its prefix; 0: not known yet */
+    size_t large;    /* length of the last large frame; 0: none in the last CALM_MAX fits */
+    unsigned calm;   /* fits in a row without a large frame, or with little of the buffer used */
+} read_buffer;
+
+/* teffi_read_buffer_fit - grow or shrink the buffer, after all whole frames were taken.
+ * in:   got, bytes of the last read; full: it filled the room. out: false: no memory. */
+bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full);
+
+/* teffi_read_buffer_trim - shrink to the bytes not taken and LINK_READ_BUFFER_MIN. */
+void teffi_read_buffer_trim(read_buffer *in);
+
+/* teffi_read_buffer_room - out: *at, where the next bytes go (they are added to len); how many fit,
+ * not 0 after a fit.
+ * teffi_read_buffer_left - received bytes not taken yet. */
+size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at);
+size_t teffi_read_buffer_left(const read_buffer *in);
+
+/* teffi_read_buffer_peek, _may_be_row - as teffi_frame_peek() and teffi_frame_may_be_row(), at the
+ * first byte not taken. out: *whole: the frame is complete, *frame is set. */
+TEFF_MUST_USE teff_err teffi_read_buffer_peek(read_buffer *in, size_t max_bytes, bool *whole,
+                                              teffi_frame *frame);
+bool teffi_read_buffer_may_be_row(const read_buffer *in);
+
+/* teffi_read_buffer_is_tls - do the bytes not taken begin as a TLS handshake or alert? */
+bool teffi_read_buffer_is_tls(const read_buffer *in);
+
+/* teffi_read_buffer_skip - remove the complete frame that was peeked at.
+ * teffi_read_buffer_take - decode that frame to a message and remove it. errs: as
+ * teffi_frame_decode(); the frame then stays. */
+void teffi_read_buffer_skip(read_buffer *in);
+TEFF_MUST_USE teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame,
+                                              uint64_t now_ns, teffi_msg **msg);
+
+void teffi_read_buffer_fini(read_buffer *in);
+
+/* ---- write_buffer.c: one buffer and, between its bytes, zero-copy segments, which are large parts
+ * of messages written from where they lie:
+ *
+ *     data      |head key .. prefix|suffix, small frames ..|head .. prefix|suffix|
+ *     segments                     ^ bytes of a message                   ^ of another
+ * ---- */
+
+enum { LINK_WRITE_PIECES = 8 }; /* iovecs of one write: nng 1.5.2 takes no more */
+
+typedef struct write_piece {
+    const uint8_t *bytes;
+    size_t len;
+} write_piece;
+
+typedef struct write_segment {
+    size_t at; /* offset in data: the segment is written before this byte */
+    const uint8_t *bytes;
+    size_t len;
+    teffi_msg *msg; /* owns the bytes, freed when they are written; NULL: they are borrowed */
+} write_segment;
+
+typedef struct write_buffer {
+    uint8_t *data;
+    size_t len, cap; /* of data */
+    write_segment *segments;
+    unsigned n_segments, segments_cap;
+    size_t total;   /* bytes in data and segments */
+    unsigned spare; /* writes in a row that used less than a quarter of data */
+} write_buffer;
+
+/* How much is written. Zeroed: nothing. */
+typedef struct write_position {
+    size_t total, data, segment_done;
+    unsigned segment;
+} write_position;
+
+/* teffi_write_buffer_reserve - make room for `more` bytes and one segment. out: false: no memory.
+ * teffi_write_buffer_add - `more` bytes were stored at data + len; room was reserved. */
+bool teffi_write_buffer_reserve(write_buffer *out, size_t more);
+void teffi_write_buffer_add(write_buffer *out, size_t more);
+
+/* teffi_write_buffer_segment - add a zero-copy segment before data[at], within the newest frame;
+ * room was reserved. in: msg, owns the bytes, taken over; NULL: they are borrowed. */
+void teffi_write_buffer_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
+                                teffi_msg *msg);
+
+/* teffi_write_buffer_own - copy borrowed bytes that are not written yet. out: false: no memory.
+ * teffi_write_buffer_own_newest - copy the newest segment. out: false: no memory; the segment was
+ * removed. */
+bool teffi_write_buffer_own(write_buffer *out, const write_position *at);
+bool teffi_write_buffer_own_newest(write_buffer *out);
+
+/* teffi_write_buffer_pieces - list the next bytes to be written, at most max. out: how many; pieces
+ * and their number *n. */
+size_t teffi_write_buffer_pieces(const write_buffer *out, const write_position *at, size_t max,
+                                 write_piece pieces[LINK_WRITE_PIECES], unsigned *n);
+
+/* teffi_write_buffer_written - n more bytes are written; free the messages of finished segments. */
+void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);
+
+/* teffi_write_buffer_empty - everything is written: reset. Memory over max bytes is freed only
+ * after 16 writes that used little of it, because fresh pages cost more than the write.
+ * teffi_write_buffer_fini - free the buffer and the messages in it. */
+void teffi_write_buffer_empty(write_buffer *out, size_t max);
+void teffi_write_buffer_fini(write_buffer *out);
+
+#endif

@@ -1,0 +1,116 @@
+/* client_reader.c - chooses the thread of a client that reads; runs deferred reads.
+ * Model:   tests/model/reader.pml
+ *
+ * After a large read the next read is deferred until this thread waits again. A deferring thread
+ * stores `reads`, then loads `waiting`; a waiting thread stores `waiting`, then loads `reads` (all
+ * seq_cst), so one of them runs the read. The ticker hands leftover reads back to nng. */
+#include "link/conn/client_reader.h"
+
+#include "link/conn/connection.h"
+
+static _Thread_local bool is_here;
+
+bool teffi_client_reader_is_here(void)
+{
+    return is_here;
+}
+
+/* in: here: read on this thread; false: start receives in nng. */
+static void run_deferred_reads(client_readers *r, bool here)
+{
+    if (!atomic_load_explicit(&r->reads, memory_order_seq_cst)) /* after the access to waiting */
+        return;
+    bool was_here = is_here;
+    is_here = here;
+    teffi_deferred_run_all(&r->reads);
+    is_here = was_here;
+}
+
+bool teffi_client_reader_defer(teffi_conn *conn)
+{
+    client_readers *r = &conn->conns->readers;
+    /* relaxed: a hint, loaded again below */
+    if (!is_here || atomic_load_explicit(&r->waiting, memory_order_relaxed) > 1)
+        return false;
+    (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
+    atomic_fetch_add_explicit(&r->reads_put, 1, memory_order_relaxed);
+    if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
+        run_deferred_reads(r, false);
+    else
+        teffi_link_ticker_ask_soon(&conn->conns->ticker);
+    return true;
+}
+
+bool teffi_client_reader_expire(teffi_conns *conns, bool all)
+{
+    client_readers *r = &conns->readers;
+    /* relaxed: a stale value costs one more call */
+    uint32_t put = atomic_load_explicit(&r->reads_put, memory_order_relaxed);
+    bool none_new = put == r->reads_put_before;
+    r->reads_put_before = put;
+    if (none_new || all)
+        run_deferred_reads(r, false);
+    return !none_new;
+}
+
+bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
+{
+    client_readers *r = &conns->readers;
+    client_reader *none = NULL;
+    if (conns->role != TEFFI_ROLE_CLIENT)
+        return false;
+    /* seq_cst: before the load of reads, pairs with teffi_client_reader_defer() */
+    atomic_fetch_add_explicit(&r->waiting, 1, memory_order_seq_cst);
+    /* release: publishes *reader, pairs with teffi_client_reader_give() */
+    reader->was_known = atomic_compare_exchange_strong_explicit(
+        &r->known, &none, reader, memory_order_release, memory_order_relaxed);
+    /* These reads may defer further reads, and nobody runs those while this thread sleeps. So
+     * repeat until there are none, or until a token is there and the thread will not sleep. */
+    do
+        run_deferred_reads(r, true);
+    while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&
+           !teffi_parker_has(reader->parker, TEFFI_TOKEN | TEFFI_TOKEN_GIVEN));
+    return true;
+}
+
+bool teffi_client_reader_give(teffi_conn *conn)
+{
+    client_readers *r = &conn->conns->readers;
+    /* relaxed: hints. If one thread waits, the received message is usually its response; if several
+     * wait, the reader would often be woken only to wake another. */
+    if (!atomic_load_explicit(&r->known, memory_order_relaxed) ||
+        atomic_load_explicit(&r->waiting, memory_order_relaxed) != 1)
+        return false;
+    /* acquire: pairs with teffi_client_reader_begin() */
+    client_reader *reader = atomic_exchange_explicit(&r->known, NULL, memory_order_acquire);
+    if (!reader)
+        return false;
+    reader->given = conn;
+    teffi_parker_leave(reader->parker, TEFFI_TOKEN_GIVEN);
+    return true;
+}
+
+/* out: false: a giver has taken the reader off `known`, and leaves or has left its token. */
+static bool withdraw_reader(client_readers *r, client_reader *reader)
+{
+    return !reader->was_known ||
+           atomic_compare_exchange_strong_explicit(&r->known, &reader, NULL, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, uint32_t *tokens)
+{
+    if (withdraw_reader(&conns->readers, reader))
+        return NULL;
+    while (!(*tokens & TEFFI_TOKEN_GIVEN))
+        *tokens |= teffi_parker_take(reader->parker, UINT64_MAX);
+    is_here = true;
+    return reader->given;
+}
+
+void teffi_client_reader_end(teffi_conns *conns)
+{
+    is_here = false;
+    /* relaxed: a late decrement only keeps other threads from deferring a read */
+    atomic_fetch_sub_explicit(&conns->readers.waiting, 1, memory_order_relaxed);
+}

@@ -1,0 +1,201 @@
+/* connection.c - memory, references, lists and gates of connections.
+ * Threads: an aio must not be freed in its own callback, so dead connections are freed by the
+ *          ticker or by the link's free. */
+#include "link/conn/connection.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void free_conn_memory(teffi_conn *conn)
+{
+    pthread_mutex_destroy(&conn->lock);
+    free(conn);
+}
+
+/* conns->lock held. out: zeroed from the field `conns` on; NULL: no memory. */
+static teffi_conn *take_memory(teffi_conns *conns)
+{
+    teffi_conn *conn = conns->kept;
+    size_t kept_bytes = offsetof(teffi_conn, conns);
+    if (conn) {
+        conns->kept = conn->next_kept;
+        memset((char *)conn + kept_bytes, 0, sizeof *conn - kept_bytes);
+        return conn;
+    }
+    conn = calloc(1, sizeof *conn);
+    if (conn)
+        pthread_mutex_init(&conn->lock, NULL);
+    return conn;
+}
+
+teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled)
+{
+    teffi_conn *conn = take_memory(conns);
+    if (!conn)
+        return NULL;
+    conns->live++;
+    conn->conns = conns;
+    conn->dialled = dialled;
+    atomic_init(&conn->refs, 1);
+    atomic_init(&conn->state, dialled ? CONN_DIALING : CONN_GREETING);
+    pthread_mutex_init(&conn->read_gate, NULL);
+    pthread_mutex_init(&conn->write_gate, NULL);
+    return conn;
+}
+
+void teffi_conn_ref(teffi_conn *conn)
+{
+    atomic_fetch_add_explicit(&conn->refs, 1, memory_order_relaxed);
+}
+
+void teffi_conn_discard(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    conn->next_dead = conns->dead;
+    conns->dead = conn;
+    conns->live--;
+    pthread_cond_broadcast(&conns->changed);
+}
+
+void teffi_conn_unref(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    /* acq_rel: pairs with the other holders' drops, before the connection is freed */
+    if (atomic_fetch_sub_explicit(&conn->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_lock(&conns->lock);
+    teffi_conn_discard(conn);
+    pthread_mutex_unlock(&conns->lock);
+}
+
+void teffi_conn_list(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    teffi_conn_ref(conn);
+    conn->next = conns->all;
+    conn->prev = NULL;
+    if (conn->next)
+        conn->next->prev = conn;
+    conns->all = conn;
+    if (!conn->dialled)
+        conns->pending++;
+}
+
+void teffi_conn_unlist(teffi_conn *conn)
+{
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        conn->conns->all = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+}
+
+unsigned *teffi_conns_accepted(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    if (conn->state != CONN_UP)
+        return &conns->pending;
+    return conn->handshake.remote.role == TEFFI_ROLE_SILO ? &conns->silos_up : &conns->clients_up;
+}
+
+/* Takes both gates, so that every operation is either submitted before the close, which finishes
+ * it, or not at all. out: false: it was shut already. */
+static bool shut_gates(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->read_gate);
+    pthread_mutex_lock(&conn->write_gate);
+    bool first = !conn->shut;
+    conn->shut = true;
+    pthread_mutex_unlock(&conn->write_gate);
+    pthread_mutex_unlock(&conn->read_gate);
+    return first;
+}
+
+void teffi_conn_kill(teffi_conn *conn)
+{
+    bool first = shut_gates(conn);
+    pthread_mutex_lock(&conn->lock);
+    conn->sender.closing = SENDER_CLOSED;
+    nng_stream *stream = conn->sender.stream;
+    pthread_mutex_unlock(&conn->lock);
+    if (first && stream)
+        nng_stream_close(stream);
+    else if (first && conn->dialer)
+        nng_stream_dialer_close(conn->dialer);
+}
+
+bool teffi_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
+                       void (*start)(nng_stream *, nng_aio *), nng_aio *aio)
+{
+    pthread_mutex_lock(gate);
+    bool open = !conn->shut;
+    if (open)
+        start(conn->sender.stream, aio);
+    pthread_mutex_unlock(gate);
+    return open;
+}
+
+bool teffi_conn_try(teffi_conn *conn, pthread_mutex_t *gate, void (*start)(nng_stream *, nng_aio *),
+                    nng_aio *aio)
+{
+    if (!teffi_conn_submit(conn, gate, start, aio))
+        return false;
+    if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
+        nng_aio_abort(aio, NNG_ECANCELED);
+    nng_aio_wait(aio);
+    return nng_aio_result(aio) == 0;
+}
+
+void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text)
+{
+    conn_ending *ending = &conn->ending;
+    if (ending->why)
+        return; /* later errors are consequences of the first */
+    ending->why = err;
+    snprintf(ending->why_text, sizeof ending->why_text, "%s", text);
+}
+
+/* The memory is kept for another connection if this one was in the route cache: a thread with a
+ * stale entry may still lock conn->lock. A peer that never gets a message keeps none. */
+void teffi_conn_free(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    nng_aio_free(conn->dial_aio);
+    if (conn->sender.stream)
+        nng_stream_free(conn->sender.stream);
+    if (conn->dialer)
+        nng_stream_dialer_free(conn->dialer);
+    pthread_mutex_destroy(&conn->write_gate);
+    pthread_mutex_destroy(&conn->read_gate);
+    pthread_mutex_lock(&conns->lock);
+    bool keep = conn->keeps_memory;
+    if (keep) {
+        conn->next_kept = conns->kept;
+        conns->kept = conn;
+    }
+    pthread_mutex_unlock(&conns->lock);
+    if (!keep)
+        free_conn_memory(conn);
+}
+
+void teffi_conns_init(teffi_conns *conns)
+{
+    pthread_mutex_init(&conns->lock, NULL);
+    pthread_cond_init(&conns->changed, NULL);
+    pthread_mutex_init(&conns->reserve.lock, NULL);
+    conns->counters.platform = conns->ticker.platform = conns->platform;
+}
+
+void teffi_conns_fini(teffi_conns *conns)
+{
+    for (teffi_conn *conn; (conn = conns->kept);) {
+        conns->kept = conn->next_kept;
+        free_conn_memory(conn);
+    }
+    pthread_cond_destroy(&conns->changed);
+    pthread_mutex_destroy(&conns->reserve.lock);
+    pthread_mutex_destroy(&conns->lock);
+}

@@ -1,0 +1,204 @@
+/* connection.h - one connection, and the data that all connections of a link share.
+ * Way:     dial, accept -> [connection]; sender, receiver -> [connection] -> nng stream
+ * States:  DIALING -stream-> GREETING -hello-> (acceptor: ACKING -ack->) UP -> ENDED. Accepted ones
+ *          begin in GREETING; every state may go to ENDED.
+ * Threads: lock order: conns->lock, gates, then a peer's or conn's lock. At most one receive and
+ *          one write are in flight. Any thread may kill a connection; then its reader, or the
+ *          callback of its dial or write, ends it. */
+#ifndef TEFFI_LINK_CONN_CONNECTION_H
+#define TEFFI_LINK_CONN_CONNECTION_H
+
+#include <nng/nng.h>
+#include <pthread.h>
+#include "base/queue.h"
+#include "message/hello.h"
+#include "group/exec.h"
+#include "link/conn/client_reader.h"
+#include "link/conn/counters.h"
+#include "link/conn/receiver.h"
+#include "link/conn/sender.h"
+#include "link/conn/ticker.h"
+
+typedef enum conn_state {
+    CONN_DIALING,  /* no stream yet */
+    CONN_GREETING, /* waits for the peer's hello */
+    CONN_ACKING,   /* acceptor: waits for the dialler's ack */
+    CONN_UP,
+    CONN_ENDED,
+} conn_state;
+
+/* Why this side gave the connection up. CONN_LATE: its handshake took too long. */
+typedef enum conn_verdict { CONN_ALIVE, CONN_LATE, CONN_SILENT } conn_verdict;
+
+typedef enum conn_cause {
+    CONN_OWN_CAUSE,
+    CONN_WITH_OTHER, /* the other connection of its pair broke */
+    CONN_REPLACED,   /* a newer connection replaced it: messages it still receives are dropped */
+} conn_cause;
+
+typedef enum link_event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN, EVENT_DONE } link_event_kind;
+
+/* An event for the owner; queued at its peer, holds a reference of its connection. */
+typedef struct link_event {
+    teffi_qnode link;
+    link_event_kind kind;
+    teffi_conn *conn;
+} link_event;
+
+struct link_peer;
+
+/* Shared by the connections of a link. */
+typedef struct teffi_conns {
+    /* immutable after init */
+    const teffi_platform *platform;
+    teffi_exec *exec;     /* may be NULL */
+    teffi_budget *budget; /* of received messages and of bytes to be written; may be NULL */
+    uint32_t role, frame_max_bytes, queue_max_bytes;
+    bool tls;
+    void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request); /* net event */
+    void *sent_arg;
+
+    link_counters counters;
+    link_ticker ticker;
+    conn_reserve reserve;
+    client_readers readers;
+    teffi_deferred *_Atomic coalesced; /* sender.h */
+
+    /* guarded by lock, which also guards fields of connections, peers and the link */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;        /* shutdown and free wait on it */
+    teffi_conn *all;               /* connections that have not ended */
+    teffi_conn *dead;              /* connections without references, to be freed */
+    teffi_conn *kept;              /* type-stable memory for reuse, see keeps_memory */
+    unsigned live;                 /* connections in memory that are not dead */
+    unsigned pending;              /* accepted ones in their handshake */
+    unsigned silos_up, clients_up; /* accepted */
+} teffi_conns;
+
+typedef struct conn_handshake { /* owner: the reader */
+    teffi_hello remote;         /* the peer's hello; if expects_node, its node is set before */
+    bool expects_node;          /* dialled for a known peer: another node is refused */
+    bool refused;               /* REFUSE was sent; frames that still arrive are skipped */
+    uint32_t version;
+    uint64_t sequence;
+    uint64_t deadline_ns;
+    uint8_t nonce[TEFFI_NONCE_BYTES];
+    /* only of a dial to an address */
+    void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
+    void *done_arg;
+    bool done_posted;
+    teff_err done_err;
+} conn_handshake;
+
+typedef struct conn_liveness { /* 0 = none */
+    _Atomic uint64_t receiving_since_ns;
+    _Atomic uint64_t partial_since_ns; /* when the incomplete frame began, or last made progress */
+    _Atomic uint64_t writing_since_ns;
+    _Atomic uint64_t wrote_ns; /* when the last completed write began */
+    _Atomic conn_verdict verdict;
+} conn_liveness;
+
+typedef struct conn_ending { /* guarded by conns->lock, unless noted */
+    conn_cause cause;
+    bool bye_sent, bye_acked; /* on this connection */
+    bool was_up, clean, down_posted;
+    teff_err why; /* owner: the reader; reported to done */
+    char why_text[TEFF_TEXT_MAX];
+} conn_ending;
+
+struct teffi_conn {
+    /* Not reset when the memory is reused for another connection (type-stable: peers.h). */
+    pthread_mutex_t lock;
+    /* The node whose messages it carries, 0 = none. Written under both locks: lock, conns->lock. */
+    uint64_t carries;
+    bool keeps_memory;     /* guarded like carries: it was in the route cache */
+    teffi_conn *next_kept; /* guarded by conns->lock */
+
+    /* immutable after init */
+    teffi_conns *conns; /* take_memory() zeroes the struct from here on */
+    bool dialled;
+    nng_aio *dial_aio;
+    nng_stream_dialer *dialer;
+    char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
+
+    _Atomic uint32_t refs;    /* release on drop pairs with acquire of the last */
+    teffi_conn *next, *prev;  /* guarded by conns->lock: list `all` */
+    teffi_conn *next_dead;    /* guarded by conns->lock: list `dead` */
+    teffi_conn *next_look;    /* owner: the ticker, which collects connections in a list */
+    _Atomic conn_state state; /* written under conns->lock; the reader loads it without */
+    struct link_peer *peer;   /* written under conns->lock; holds a reference */
+
+    /* The gates are taken before lock. shut is written under both gates, read under either. */
+    pthread_mutex_t read_gate, write_gate;
+    bool shut; /* no operation is given to the stream any more */
+
+    conn_handshake handshake;
+    conn_liveness liveness;
+    conn_sender sender;
+    conn_receiver receiver;
+    conn_ending ending;
+    link_event up_event, batch_event, down_event, done_event;
+};
+
+static inline uint64_t teffi_conns_now(const teffi_conns *conns)
+{
+    return teffi_now(conns->platform);
+}
+
+/* teffi_conns_on_worker - is this thread a worker of the executor, with a processor? */
+static inline bool teffi_conns_on_worker(const teffi_conns *conns)
+{
+    teffi_exec *exec = conns->exec;
+    return exec && exec->ops->defer && exec->ops->worker && exec->ops->worker(exec);
+}
+
+/* teffi_conn_new - conns->lock held. out: a connection with one reference, not listed; NULL: no
+ * memory. */
+teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled);
+void teffi_conn_ref(teffi_conn *conn);
+void teffi_conn_unref(teffi_conn *conn);
+
+/* teffi_conn_list - conns->lock held; add to conns->all, which holds a reference.
+ * teffi_conn_unlist - conns->lock held; remove it; the caller drops that reference. */
+void teffi_conn_list(teffi_conn *conn);
+void teffi_conn_unlist(teffi_conn *conn);
+
+/* teffi_conns_accepted - conns->lock held; the counter (pending, silos_up or clients_up) that
+ * counts this accepted connection in its present state. */
+unsigned *teffi_conns_accepted(teffi_conn *conn);
+
+/* teffi_conn_kill - close the stream; its receive or dial callback then ends the connection.
+ * runs: anywhere, also with conns->lock held. */
+void teffi_conn_kill(teffi_conn *conn);
+
+/* teffi_conn_submit - start an operation on the stream, unless it is shut. nng never completes an
+ * operation that is submitted after the close, and with TLS it cannot be cancelled either.
+ * out:  false: shut; nothing was submitted, no callback runs. */
+bool teffi_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
+                       void (*start)(nng_stream *, nng_aio *), nng_aio *aio);
+
+/* teffi_conn_try - read or write without blocking. If the socket has room or bytes, nng completes
+ * the operation before start() returns, so no nng thread is woken. Otherwise the operation is
+ * aborted; the wait then tells whether it was done in the meantime.
+ * in:   aio, without a callback, on a plain tcp stream.
+ * out:  true: nng_aio_count(aio) bytes; false: none, because it would block or has failed. */
+bool teffi_conn_try(teffi_conn *conn, pthread_mutex_t *gate, void (*start)(nng_stream *, nng_aio *),
+                    nng_aio *aio);
+
+/* teffi_conn_because - record why the connection will end; the first reason stays.
+ * runs: the reader, or the connection's callbacks. */
+void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text);
+
+/* teffi_conn_free - free a connection of the list `dead`, after its sender and its receiver.
+ * runs: not in a callback of such a connection. */
+void teffi_conn_free(teffi_conn *conn);
+
+/* teffi_conn_discard - conns->lock held; have a new connection freed that was never listed. */
+void teffi_conn_discard(teffi_conn *conn);
+
+/* teffi_conns_init - in: platform is set.
+ * teffi_conns_fini - free the kept memory. in: all connections were freed. */
+void teffi_conns_init(teffi_conns *conns);
+void teffi_conns_fini(teffi_conns *conns);
+
+#endif

@@ -1,0 +1,49 @@
+/* counters.h - a link's counters, and its log lines, each kind at most once a second.
+ * Way:     all of the link -> [counters] -> the log
+ * Threads: any. */
+#ifndef TEFFI_LINK_CONN_COUNTERS_H
+#define TEFFI_LINK_CONN_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include "os/platform.h"
+
+typedef enum link_counter {
+    LINK_ACCEPTED,
+    LINK_REFUSED_CLUSTER,
+    LINK_REFUSED_VERSION,
+    LINK_REFUSED_IDENTITY,
+    LINK_REFUSED_PEER,
+    LINK_GARBAGE,
+    LINK_OVERSIZE,
+    LINK_MALFORMED,
+    LINK_HELLO_TIMEOUTS,
+    LINK_SILENT,
+    LINK_FRAMES_IN,
+    LINK_FRAMES_OUT,
+    LINK_BYTES_IN,
+    LINK_BYTES_OUT,
+    LINK_WRITES,
+    LINK_DIALS,
+    LINK_DIAL_FAILURES,
+    LINK_REFUSED_SYSTEM, /* a client's messages to system targets */
+    LINK_CROWDED,        /* closed in the handshake: too many were pending, or too many are up */
+    LINK_REFUSED_TLS,    /* accepted connections whose TLS handshake failed */
+    LINK_FRAMES_WAITED,  /* clients' large frames whose reading waited for memory */
+    LINK_COUNTERS
+} link_counter;
+
+typedef struct link_counters {
+    const teffi_platform *platform; /* immutable after init */
+    _Atomic uint64_t counts[LINK_COUNTERS];
+    _Atomic uint64_t logged_s[LINK_COUNTERS];
+} link_counters;
+
+/* teffi_counters_add - count n, without a log line. */
+void teffi_counters_add(link_counters *counters, link_counter which, uint64_t n);
+
+/* teffi_counters_note - count one, and log the line unless this counter logged one this second. */
+void teffi_counters_note(link_counters *counters, link_counter which, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,170 @@
+/* read_buffer.c - splits received bytes into frames. The buffer grows and shrinks, or is handed to
+ * the message of a large frame. */
+#include "link/conn/buffers.h"
+
+#include <string.h>
+
+enum { CALM_MAX = 32 };
+
+static bool resize_buffer(read_buffer *in, size_t cap)
+{
+    size_t left = teffi_read_buffer_left(in);
+    uint8_t *data = teffi_chunk_new(cap, &cap);
+    if (!data)
+        return false;
+    if (left)
+        memcpy(data, in->data + in->at, left);
+    teffi_chunk_free(in->data);
+    in->data = data;
+    in->cap = cap;
+    in->len = left;
+    in->at = 0;
+    return true;
+}
+
+size_t teffi_read_buffer_left(const read_buffer *in)
+{
+    return in->len - in->at;
+}
+
+/* out: length of the large frame that has begun, or that is likely to come next; 0: none. */
+static size_t expected_frame(const read_buffer *in)
+{
+    return in->frame >= LINK_READ_LARGE ? in->frame : in->large;
+}
+
+static void move_to_front(read_buffer *in)
+{
+    size_t left = teffi_read_buffer_left(in);
+    if (in->at && left)
+        memmove(in->data, in->data + in->at, left);
+    in->len = left;
+    in->at = 0;
+}
+
+/* A full buffer grows; one that was mostly empty CALM_MAX times in a row shrinks. */
+static bool fit_small_frames(read_buffer *in, size_t got, bool full)
+{
+    if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
+        return resize_buffer(in, in->cap * 2);
+    in->calm = got < in->cap / 8 ? in->calm + 1 : 0;
+    if (in->calm <= CALM_MAX || in->len || in->cap < 2 * LINK_READ_BUFFER_MIN)
+        return true;
+    in->calm = 0;
+    (void)resize_buffer(in, in->cap / 2); /* a failed shrink does no harm */
+    return true;
+}
+
+/* Makes room for the frame and LINK_READ_BUFFER_MIN after it, once half of it has arrived or if an
+ * earlier frame was as large; until then the buffer doubles. */
+static bool fit_large_frame(read_buffer *in, size_t frame)
+{
+    size_t need = frame + LINK_READ_BUFFER_MIN;
+    bool earned = frame <= in->large || in->len >= frame / 2;
+    if (in->frame < LINK_READ_LARGE && ++in->calm > CALM_MAX)
+        in->large = in->calm = 0;
+    if (in->cap > 2 * need)
+        (void)resize_buffer(in, need);
+    else if (in->cap < need && earned)
+        return resize_buffer(in, need);
+    return in->len < in->cap || resize_buffer(in, in->cap * 2);
+}
+
+bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full)
+{
+    size_t frame = expected_frame(in);
+    if (!in->cap)
+        return resize_buffer(in, LINK_READ_BUFFER_MIN);
+    move_to_front(in);
+    return frame ? fit_large_frame(in, frame) : fit_small_frames(in, got, full);
+}
+
+void teffi_read_buffer_trim(read_buffer *in)
+{
+    in->large = in->calm = 0;
+    /* a failed trim does no harm */
+    (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
+}
+
+size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
+{
+    size_t frame = expected_frame(in), room = in->cap - in->len;
+    size_t most = frame + LINK_READ_BUFFER_MIN > in->len ? frame + LINK_READ_BUFFER_MIN - in->len
+                                                         : LINK_READ_BUFFER_MIN;
+    *at = in->data + in->len;
+    return frame && room > most ? most : room;
+}
+
+teff_err teffi_read_buffer_peek(read_buffer *in, size_t max_bytes, bool *whole, teffi_frame *frame)
+{
+    static const uint8_t nothing[1];
+    const uint8_t *data = in->data ? in->data + in->at : nothing;
+    teff_err err = teffi_frame_peek(data, teffi_read_buffer_left(in), max_bytes, &in->frame, frame);
+    *whole = !err && in->frame && in->frame <= teffi_read_buffer_left(in);
+    return err;
+}
+
+bool teffi_read_buffer_may_be_row(const read_buffer *in)
+{
+    size_t left = teffi_read_buffer_left(in);
+    return !left || teffi_frame_may_be_row(in->data + in->at, left);
+}
+
+bool teffi_read_buffer_is_tls(const read_buffer *in)
+{
+    enum { ALERT = 0x15, HANDSHAKE = 0x16, VERSION_MAJOR = 3 };
+    const uint8_t *at = in->data + in->at;
+    return teffi_read_buffer_left(in) >= 2 && (at[0] == ALERT || at[0] == HANDSHAKE) &&
+           at[1] == VERSION_MAJOR;
+}
+
+void teffi_read_buffer_skip(read_buffer *in)
+{
+    in->at += in->frame;
+    in->frame = 0;
+}
+
+/* Decodes the frame in place: its message takes over the buffer. */
+static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
+                                 teffi_msg **msg)
+{
+    size_t left = teffi_read_buffer_left(in) - in->frame, cap;
+    size_t most = in->frame > left ? in->frame : left;
+    uint8_t *data = teffi_chunk_new(most + LINK_READ_BUFFER_MIN, &cap);
+    if (!data)
+        return TEFF_E_NOMEM;
+    const uint8_t *rest = in->data + in->at + in->frame;
+    teff_err err = teffi_frame_decode(frame, in->data, now_ns, msg);
+    if (err) {
+        teffi_chunk_free(data);
+        return err;
+    }
+    memcpy(data, rest, left);
+    in->data = data;
+    in->cap = cap;
+    in->len = left;
+    in->at = in->frame = 0;
+    return TEFF_OK;
+}
+
+teff_err teffi_read_buffer_take(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
+                                teffi_msg **msg)
+{
+    if (in->frame >= LINK_READ_LARGE) {
+        in->large = in->frame;
+        in->calm = 0;
+    }
+    /* A message must not hold more than twice the size of its frame. */
+    if (in->frame >= LINK_READ_LARGE && in->frame >= in->cap / 2)
+        return hand_over_buffer(in, frame, now_ns, msg);
+    teff_err err = teffi_frame_decode(frame, NULL, now_ns, msg);
+    if (!err)
+        teffi_read_buffer_skip(in);
+    return err;
+}
+
+void teffi_read_buffer_fini(read_buffer *in)
+{
+    teffi_chunk_free(in->data);
+    *in = (read_buffer){0};
+}

@@ -1,0 +1,335 @@
+/* receiver.c - reads bytes into the buffer and takes frames from it. */
+#include "link/conn/receiver.h"
+
+#include "link/conn/connection.h"
+
+enum {
+    READS_INLINE = 8,         /* most reads in a row without a callback */
+    LOOK_EVERY = 8,           /* large frames per extra read, after one that found nothing */
+    PARTIAL_STEP = 64 * 1024, /* bytes of a large frame that count as progress */
+    BATCH_MAX = 512,          /* messages of a batch */
+};
+
+bool teffi_receiver_init(teffi_conn *conn, void (*received)(void *conn))
+{
+    conn_receiver *r = &conn->receiver;
+    return nng_aio_alloc(&r->aio, received, conn) == 0 &&
+           (conn->conns->tls || nng_aio_alloc(&r->now_aio, NULL, NULL) == 0);
+}
+
+void teffi_receiver_fini(teffi_conn *conn)
+{
+    nng_aio_free(conn->receiver.aio);
+    nng_aio_free(conn->receiver.now_aio);
+    teffi_read_buffer_fini(&conn->receiver.buffer);
+    teffi_reserve_drop(conn);
+}
+
+/* ---- reads ---- */
+
+static void offer_room(conn_receiver *r, nng_aio *aio)
+{
+    uint8_t *at;
+    r->offered = teffi_read_buffer_room(&r->buffer, &at);
+    nng_iov iov = {at, r->offered};
+    nng_aio_set_iov(aio, 1, &iov);
+}
+
+void teffi_receiver_came(teffi_conn *conn, nng_aio *aio)
+{
+    conn_receiver *r = &conn->receiver;
+    r->got = nng_aio_count(aio);
+    r->filled = r->got == r->offered;
+    r->buffer.len += r->got;
+    teffi_counters_add(&conn->conns->counters, LINK_BYTES_IN, r->got);
+}
+
+/* out: true: bytes were read. */
+static bool read_at_once(teffi_conn *conn)
+{
+    nng_aio *aio = conn->receiver.now_aio;
+    offer_room(&conn->receiver, aio);
+    if (!teffi_conn_try(conn, &conn->read_gate, nng_stream_recv, aio))
+        return false;
+    teffi_receiver_came(conn, aio);
+    return true;
+}
+
+/* Another large frame may follow one, although the read ended with the first. Try an extra read if
+ * the last one was successful, otherwise only for every LOOK_EVERY-th large frame. */
+static bool large_may_follow(conn_receiver *r)
+{
+    bool large = r->large;
+    r->large = false;
+    return large && (!r->none_followed || ++r->skipped % LOOK_EVERY == 0);
+}
+
+bool teffi_receiver_read_now(teffi_conn *conn)
+{
+    conn_receiver *r = &conn->receiver;
+    bool guess = large_may_follow(r) && !r->filled;
+    if (!r->now_aio || r->inlined == READS_INLINE || !(r->filled || guess))
+        return false;
+    r->filled = false;
+    bool there = read_at_once(conn);
+    if (guess)
+        r->none_followed = !there;
+    r->inlined += there;
+    return there;
+}
+
+bool teffi_receiver_read_deferred(teffi_conn *conn, bool here)
+{
+    conn->receiver.inlined = 0;
+    return here && read_at_once(conn);
+}
+
+bool teffi_receiver_receive(teffi_conn *conn)
+{
+    conn_receiver *r = &conn->receiver;
+    r->inlined = 0;
+    r->filled = false;
+    conn->liveness.receiving_since_ns = teffi_conns_now(conn->conns);
+    offer_room(r, r->aio);
+    return teffi_conn_submit(conn, &conn->read_gate, nng_stream_recv, r->aio);
+}
+
+/* Defer the next read after a large one: on a worker until it is otherwise idle, on a client's
+ * reading thread until it waits again. out: false: not deferred. */
+static bool defer_read(teffi_conn *conn)
+{
+    conn_receiver *r = &conn->receiver;
+    teffi_exec *exec = conn->conns->exec;
+    if (!r->now_aio || r->got <= LINK_READ_SHORT || conn->state != CONN_UP)
+        return false;
+    if (teffi_conns_on_worker(conn->conns))
+        return exec->ops->defer(exec, &r->next_read);
+    return teffi_client_reader_defer(conn);
+}
+
+bool teffi_receiver_receive_or_defer(teffi_conn *conn)
+{
+    return defer_read(conn) || teffi_receiver_receive(conn);
+}
+
+/* ---- messages ---- */
+
+bool teffi_receiver_malformed(teffi_conn *conn, const char *what)
+{
+    link_counter which = conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE;
+    teffi_counters_note(&conn->conns->counters, which, "%s: %s, closed", conn->target, what);
+    teffi_conn_because(conn, TEFF_E_UNREACHABLE, what);
+    return false;
+}
+
+teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client)
+{
+    msg->src = client;
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    msg->hops = 0;
+    if (msg->item.kind == TEFFI_MSG_RESPONSE)
+        return TEFFI_ADMIT_BROKEN;
+    return msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
+}
+
+/* out: the response to a refused request; NULL: no memory. */
+static teffi_msg *refusal_of(const teffi_msg *request)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
+    if (!msg)
+        return NULL;
+    msg->err = TEFF_E_REFUSED;
+    msg->text = "clients may call grains only";
+    msg->to.node = request->src;
+    msg->call_slot = request->call_slot;
+    msg->call_generation = request->call_generation;
+    msg->call_cookie = request->call_cookie;
+    return msg;
+}
+
+static void refuse_message(teffi_conn *conn, const teffi_msg *msg)
+{
+    teffi_counters_note(&conn->conns->counters, LINK_REFUSED_SYSTEM,
+                        "client %08x: message to slot %u refused", conn->handshake.remote.node.silo,
+                        msg->to.slot);
+    if (msg->item.kind != TEFFI_MSG_REQUEST)
+        return;
+    teffi_msg *response = refusal_of(msg);
+    if (response && teffi_sender_send(conn, response))
+        teffi_msg_free(response);
+}
+
+static teffi_admission admit_message(const teffi_conn *conn, teffi_msg *msg)
+{
+    const teffi_hello *remote = &conn->handshake.remote;
+    if (remote->role == TEFFI_ROLE_SILO)
+        return TEFFI_ADMITTED;
+    return teffi_admit_client(msg, remote->node);
+}
+
+/* in: msg, taken over. out: false: the connection is broken. */
+static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
+{
+    teffi_admission admission = admit_message(conn, msg);
+    if (admission == TEFFI_ADMITTED) {
+        teffi_queue_push(&conn->receiver.batch, &msg->link);
+        return true;
+    }
+    if (admission == TEFFI_ADMIT_REFUSED)
+        refuse_message(conn, msg);
+    teffi_msg_free(msg);
+    return admission == TEFFI_ADMIT_REFUSED ||
+           teffi_receiver_malformed(conn, "a response from a client");
+}
+
+static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
+{
+    conn_receiver *r = &conn->receiver;
+    teffi_msg *msg;
+    if (conn->dialled && conn->conns->role == TEFFI_ROLE_SILO)
+        return teffi_receiver_malformed(conn, "a message against the direction");
+    teff_err err = teffi_read_buffer_take(&r->buffer, frame, now_ns, &msg);
+    if (err)
+        return teffi_receiver_malformed(conn, err == TEFF_E_NOMEM ? "no memory for a message"
+                                                                  : "bad message");
+    if ((msg->flags & TEFFI_MSG_ROW) && msg->item.kind != TEFFI_MSG_RESPONSE &&
+        msg->to.slot != TEFFI_SLOT_STORE) {
+        teffi_msg_free(msg);
+        return teffi_receiver_malformed(conn, "a row that is not for the store");
+    }
+    teffi_msg_charge(msg, conn->conns->budget);
+    r->frames++;
+    r->large |= msg->raw_len >= LINK_LARGE;
+    return add_to_batch(conn, msg);
+}
+
+/* ---- frames ---- */
+
+static bool bad_length(teffi_conn *conn, teff_err err)
+{
+    bool up = conn->state == CONN_UP;
+    if (!up && teffi_read_buffer_is_tls(&conn->receiver.buffer))
+        return teffi_receiver_malformed(
+            conn, "the peer speaks TLS, and this side was given no certificate");
+    if (err != TEFF_E_TOO_LARGE || !up)
+        return teffi_receiver_malformed(conn, "bad frame length");
+    teffi_counters_note(&conn->conns->counters, LINK_OVERSIZE, "%s: frame over %u bytes, closed",
+                        conn->target, conn->conns->frame_max_bytes);
+    teffi_conn_because(conn, TEFF_E_UNREACHABLE, "frame over the limit");
+    return false;
+}
+
+/* Frames with rows, which only silos send, may be longer than other frames. */
+static size_t frame_max_bytes(const teffi_conn *conn)
+{
+    size_t max = conn->conns->frame_max_bytes;
+    if (conn->state != CONN_UP)
+        return TEFFI_HELLO_MAX;
+    bool row = conn->handshake.remote.role == TEFFI_ROLE_SILO &&
+               teffi_read_buffer_may_be_row(&conn->receiver.buffer);
+    return row && max < TEFFI_FRAME_ROW_MAX ? TEFFI_FRAME_ROW_MAX : max;
+}
+
+bool teffi_receiver_has_frame(teffi_conn *conn)
+{
+    teffi_frame frame;
+    bool whole;
+    return teffi_read_buffer_peek(&conn->receiver.buffer, frame_max_bytes(conn), &whole, &frame) ||
+           whole;
+}
+
+/* A dialler that is UP may still get REFUSE, which is not a message. */
+static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
+{
+    return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
+}
+
+static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
+{
+    conn_receiver *r = &conn->receiver;
+    uint64_t now_ns = teffi_conns_now(conn->conns);
+    while (r->batch.count < BATCH_MAX) {
+        bool whole;
+        teff_err err = teffi_read_buffer_peek(&r->buffer, frame_max_bytes(conn), &whole, frame);
+        if (err)
+            return bad_length(conn, err), RECEIVE_BROKEN;
+        if (!whole)
+            return RECEIVE_MORE;
+        if (!is_message(conn, frame))
+            return RECEIVE_FRAME;
+        if (!take_message(conn, frame, now_ns))
+            return RECEIVE_BROKEN;
+        r->taken = true;
+    }
+    return RECEIVE_BATCH;
+}
+
+void teffi_receiver_skip(teffi_conn *conn)
+{
+    teffi_read_buffer_skip(&conn->receiver.buffer);
+    conn->receiver.taken = true;
+}
+
+/* Each PARTIAL_STEP of a large frame restarts its time limit. That is safe because the buffer grows
+ * only with the bytes received. */
+static void note_partial(teffi_conn *conn, bool taken)
+{
+    conn_receiver *r = &conn->receiver;
+    size_t left = teffi_read_buffer_left(&r->buffer);
+    if (left == 0) {
+        conn->liveness.partial_since_ns = 0;
+    } else if (taken || conn->liveness.partial_since_ns == 0 ||
+               left - r->partial_left >= PARTIAL_STEP) {
+        conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
+        r->partial_left = left;
+    }
+}
+
+/* out: false: no memory. */
+static bool fit_buffer(teffi_conn *conn)
+{
+    conn_receiver *r = &conn->receiver;
+    bool fits = teffi_read_buffer_fit(&r->buffer, r->got, r->filled);
+    teffi_reserve_buffer(conn);
+    return fits;
+}
+
+static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
+{
+    conn_receiver *r = &conn->receiver;
+    receive_step step = take_frames(conn, frame);
+    if (step == RECEIVE_FRAME)
+        return step;
+    bool taken = r->taken;
+    teffi_counters_add(&conn->conns->counters, LINK_FRAMES_IN, r->frames);
+    r->frames = 0;
+    r->taken = false;
+    note_partial(conn, taken);
+    if (taken)
+        teffi_reserve_return(conn);
+    return step;
+}
+
+receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame)
+{
+    receive_step step = take_and_count_frames(conn, frame);
+    if (step != RECEIVE_MORE)
+        return step;
+    if (!teffi_reserve_frame(conn)) {
+        teffi_reserve_buffer(conn);
+        return RECEIVE_WAITS;
+    }
+    if (!fit_buffer(conn))
+        return RECEIVE_BROKEN;
+    /* the rest of the frame is probably there already */
+    conn->receiver.filled |= teffi_read_buffer_left(&conn->receiver.buffer) > LINK_READ_SHORT;
+    return step;
+}
+
+bool teffi_receiver_resume(teffi_conn *conn)
+{
+    /* The time that the connection waited for memory does not count against the peer. */
+    conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
+    conn->receiver.partial_left = teffi_read_buffer_left(&conn->receiver.buffer);
+    return fit_buffer(conn) && teffi_receiver_receive(conn);
+}

@@ -1,0 +1,142 @@
+/* receiver.h - receives on one connection: splits bytes into frames, collects messages in a batch.
+ * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
+ * through the socket.
+ * Way:     nng stream -> [receiver] -> driver
+ * Threads: one reader per connection at a time, see driver.h; a conn_reserve by its own lock. */
+#ifndef TEFFI_LINK_CONN_RECEIVER_H
+#define TEFFI_LINK_CONN_RECEIVER_H
+
+#include <nng/nng.h>
+#include <pthread.h>
+#include "base/queue.h"
+#include "message/frame.h"
+#include "group/deferred.h"
+#include "group/inbound.h"
+#include "link/conn/buffers.h"
+
+typedef struct teffi_conn teffi_conn;
+struct teffi_conns;
+
+enum { LINK_READ_SHORT = 1024 }; /* bytes: after a read this short, no more is expected at once */
+
+enum { LINK_RESERVE_SHARE = 8 }; /* 1/8 of the budget for frames, and 1/8 for spare bytes */
+
+typedef struct conn_reserve {
+    pthread_mutex_t lock;
+    size_t frames_bytes; /* whole lengths of the incomplete large frames */
+    size_t spare_bytes;  /* capacity of clients' buffers beyond that */
+    teffi_queue waiting; /* connections not read, because their frame is not reserved */
+} conn_reserve;
+
+typedef enum receive_step {
+    RECEIVE_MORE,  /* no complete frame is left */
+    RECEIVE_FRAME, /* a frame that is not a message: the caller handles and skips it */
+    RECEIVE_BATCH, /* the batch is full */
+    RECEIVE_WAITS, /* must wait for memory, see below */
+    RECEIVE_BROKEN
+} receive_step;
+
+typedef struct conn_receiver {
+    read_buffer buffer;
+    size_t offered, got;             /* of the last read: room offered, bytes received */
+    bool filled;                     /* the last read filled its room, so more bytes are likely */
+    unsigned inlined;                /* reads in a row without a callback */
+    bool large;                      /* a large frame arrived since the last receive */
+    bool none_followed;              /* the last extra read after a large frame found nothing */
+    unsigned skipped;                /* extra reads skipped since then */
+    bool taken;                      /* a frame was taken since the last note_partial() */
+    size_t partial_left;             /* received bytes of the frame at liveness.partial_since_ns */
+    uint64_t frames;                 /* taken, not yet added to the counters */
+    size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
+    teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
+    teffi_inbound inbound;    /* owned by the executor while submitted; then holds a reference */
+    teffi_deferred next_read; /* instead of a receive in flight; holds the reader's reference */
+    teffi_queue batch;        /* messages; owned by the batch event once that is posted */
+    bool batch_acks;          /* a BYE_ACK arrived after the batch's messages */
+    bool batch_is_last;       /* the connection ends after the batch */
+    bool bye_came;            /* a BYE arrived; a second one is a protocol violation */
+    /* immutable after init */
+    nng_aio *aio;
+    nng_aio *now_aio; /* without a callback; NULL with TLS, where it cannot be aborted */
+} conn_receiver;
+
+/* teffi_receiver_init - in: received, called on nng's threads when a receive has ended, with a
+ * reference. out: false: no memory.
+ * teffi_receiver_fini - also after a failed or no init. */
+bool teffi_receiver_init(teffi_conn *conn, void (*received)(void *conn));
+void teffi_receiver_fini(teffi_conn *conn);
+
+/* teffi_receiver_came - record the bytes received. in: aio, of the receive that has ended. */
+void teffi_receiver_came(teffi_conn *conn, nng_aio *aio);
+
+/* teffi_receiver_has_frame - is there a complete frame, or an invalid one? */
+bool teffi_receiver_has_frame(teffi_conn *conn);
+
+/* teffi_receiver_digest - take frames from the buffer, until a step that the caller handles.
+ * out:  that step. *frame, for RECEIVE_FRAME. */
+receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame);
+
+/* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
+void teffi_receiver_skip(teffi_conn *conn);
+
+/* teffi_receiver_malformed - count, log and record a protocol violation. out: false. */
+bool teffi_receiver_malformed(teffi_conn *conn, const char *what);
+
+/* teffi_receiver_read_now - read without blocking, if more bytes are likely there.
+ * out:  true: bytes were read. */
+bool teffi_receiver_read_now(teffi_conn *conn);
+
+/* teffi_receiver_read_deferred - run the deferred read: read without blocking.
+ * in:   here: this thread may handle the bytes. out: true: bytes were read. */
+bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
+
+/* teffi_receiver_receive - start a receive in nng.
+ * teffi_receiver_receive_or_defer - the same, but after a large read defer it until this thread is
+ * otherwise idle: by then more bytes have arrived.
+ * in:   the reader's reference, taken over on true. out: false: the connection is shut. */
+bool teffi_receiver_receive(teffi_conn *conn);
+bool teffi_receiver_receive_or_defer(teffi_conn *conn);
+
+/* teffi_receiver_resume - continue to read a connection that waited for memory. in, out: as
+ * teffi_receiver_receive(); false also if there is no memory. */
+bool teffi_receiver_resume(teffi_conn *conn);
+
+/* ---- reserve.c: limits the memory of clients' unfinished large frames. The rest of a large frame
+ * is read only after its whole length is reserved, in order of arrival, so every frame that was
+ * begun can be finished. Until then its connection is not read: the socket fills up ---- */
+
+/* teffi_reserve_frame - reserve memory for the rest of a client's large frame. Small frames and
+ * frames of silos need no reservation. runs: the reader.
+ * out:  false: no room, or other connections wait: read nothing more, call teffi_reserve_wait(). */
+bool teffi_reserve_frame(teffi_conn *conn);
+
+/* teffi_reserve_wait - queue conn until its frame is reserved. in: the reader's reference, taken
+ * over on true. out: false: reserved now. true: teffi_reserve_sweep() takes it off. */
+bool teffi_reserve_wait(teffi_conn *conn);
+
+/* teffi_reserve_buffer - count the buffer's capacity beyond the frame as spare bytes; trim the
+ * buffer if there are too many. runs: the reader, after the buffer has changed. */
+void teffi_reserve_buffer(teffi_conn *conn);
+
+/* teffi_reserve_return - release the reservation: the frame is complete.
+ * teffi_reserve_drop - the same, and the spare bytes: the buffer was freed. */
+void teffi_reserve_return(teffi_conn *conn);
+void teffi_reserve_drop(teffi_conn *conn);
+
+/* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
+ * reserved now. out: ready: these (receiver.waiting), to be resumed, each with its reference. */
+void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
+
+/* ---- messages from clients: requests and one-ways to grains are admitted, only ---- */
+
+typedef enum teffi_admission {
+    TEFFI_ADMITTED,
+    TEFFI_ADMIT_REFUSED, /* a request or one-way to a system target or a process */
+    TEFFI_ADMIT_BROKEN,  /* a response: clients get no requests, so the connection ends */
+} teffi_admission;
+
+/* teffi_admit_client - check a message from a client, and overwrite its sender, its hop count and
+ * its PLACED flag. in: client, the node of its hello. */
+teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client);
+
+#endif

@@ -1,0 +1,138 @@
+/* reserve.c - memory of clients' unfinished large frames, and the connections that wait for it. */
+#include "link/conn/connection.h"
+
+static bool is_client(const teffi_conn *conn)
+{
+    return conn->state == CONN_UP && !conn->dialled &&
+           conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
+}
+
+/* The limit of frames_bytes, and also of spare_bytes. */
+static size_t reserve_max_bytes(const teffi_conns *conns)
+{
+    return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
+}
+
+/* out: size of a buffer with room for the frame; block sizes are a quarter apart. 0: no reservation
+ * needed (small frame, or not from a client). */
+static size_t bytes_for_frame(const teffi_conn *conn)
+{
+    size_t frame = conn->receiver.buffer.frame;
+    bool counts = is_client(conn) && frame >= LINK_LARGE;
+    return counts ? frame + frame / 4 + (size_t)2 * LINK_READ_BUFFER_MIN : 0;
+}
+
+static bool is_closed(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    bool closed = conn->sender.closing == SENDER_CLOSED;
+    pthread_mutex_unlock(&conn->lock);
+    return closed;
+}
+
+/* reserve.lock held. One frame is always allowed, even if it is longer than the limit, and so are
+ * those of killed connections: nobody resumes a connection of a link that is being freed. */
+static bool reserve_locked(teffi_conn *conn)
+{
+    conn_reserve *r = &conn->conns->reserve;
+    size_t need = bytes_for_frame(conn), max = reserve_max_bytes(conn->conns);
+    if (r->frames_bytes && (need > max || r->frames_bytes > max - need) && !is_closed(conn))
+        return false;
+    r->frames_bytes += need;
+    conn->receiver.frame_bytes = need;
+    return true;
+}
+
+bool teffi_reserve_frame(teffi_conn *conn)
+{
+    conn_reserve *r = &conn->conns->reserve;
+    if (conn->receiver.frame_bytes || !bytes_for_frame(conn))
+        return true;
+    pthread_mutex_lock(&r->lock);
+    bool reserved = !r->waiting.head && reserve_locked(conn);
+    pthread_mutex_unlock(&r->lock);
+    return reserved;
+}
+
+bool teffi_reserve_wait(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    conn_reserve *r = &conns->reserve;
+    uint32_t client = conn->handshake.remote.node.silo;
+    size_t frame = conn->receiver.buffer.frame;
+    conn->liveness.partial_since_ns = 0;
+    pthread_mutex_lock(&r->lock);
+    bool waits = (r->waiting.head && !is_closed(conn)) || !reserve_locked(conn);
+    if (waits)
+        teffi_queue_push(&r->waiting, &conn->receiver.waiting);
+    size_t reserved = r->frames_bytes;
+    pthread_mutex_unlock(&r->lock);
+    if (waits) /* conn may be freed by now */
+        teffi_counters_note(&conns->counters, LINK_FRAMES_WAITED,
+                            "client %08x: a frame of %zu bytes waits, clients' unfinished frames "
+                            "take %zu bytes",
+                            client, frame, reserved);
+    return waits;
+}
+
+void teffi_reserve_buffer(teffi_conn *conn)
+{
+    conn_reserve *r = &conn->conns->reserve;
+    conn_receiver *receiver = &conn->receiver;
+    size_t small = LINK_LARGE + LINK_READ_BUFFER_MIN, cap = receiver->buffer.cap;
+    size_t covered = receiver->frame_bytes > small ? receiver->frame_bytes : small;
+    size_t spare = is_client(conn) && cap > covered ? cap - covered : 0;
+    if (spare == receiver->spare_bytes)
+        return;
+    pthread_mutex_lock(&r->lock);
+    r->spare_bytes -= receiver->spare_bytes;
+    bool fits = spare <= reserve_max_bytes(conn->conns) - r->spare_bytes;
+    receiver->spare_bytes = fits ? spare : 0;
+    r->spare_bytes += receiver->spare_bytes;
+    pthread_mutex_unlock(&r->lock);
+    if (!fits)
+        teffi_read_buffer_trim(&receiver->buffer);
+}
+
+void teffi_reserve_return(teffi_conn *conn)
+{
+    conn_reserve *r = &conn->conns->reserve;
+    if (!conn->receiver.frame_bytes)
+        return;
+    pthread_mutex_lock(&r->lock);
+    r->frames_bytes -= conn->receiver.frame_bytes;
+    conn->receiver.frame_bytes = 0;
+    bool others_wait = r->waiting.head;
+    pthread_mutex_unlock(&r->lock);
+    if (others_wait)
+        teffi_link_ticker_ask(&conn->conns->ticker);
+}
+
+void teffi_reserve_drop(teffi_conn *conn)
+{
+    conn_reserve *r = &conn->conns->reserve;
+    if (conn->receiver.spare_bytes) {
+        pthread_mutex_lock(&r->lock);
+        r->spare_bytes -= conn->receiver.spare_bytes;
+        conn->receiver.spare_bytes = 0;
+        pthread_mutex_unlock(&r->lock);
+    }
+    teffi_reserve_return(conn);
+}
+
+/* A connection without a receive in flight gets no callback when it is killed. */
+void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
+{
+    conn_reserve *r = &conns->reserve;
+    teffi_queue all = {0};
+    pthread_mutex_lock(&r->lock);
+    teffi_queue_move(&all, &r->waiting);
+    for (teffi_qnode *q; (q = teffi_queue_pop(&all));) {
+        bool closed = is_closed(teffi_container(q, teffi_conn, receiver.waiting));
+        teffi_queue_push(closed ? ready : &r->waiting, q);
+    }
+    while (r->waiting.head &&
+           reserve_locked(teffi_container(r->waiting.head, teffi_conn, receiver.waiting)))
+        teffi_queue_push(ready, teffi_queue_pop(&r->waiting));
+    pthread_mutex_unlock(&r->lock);
+}

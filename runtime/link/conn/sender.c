@@ -1,0 +1,585 @@
+/* sender.c - appends frames to the pending buffer and writes it: at once if no write is in flight,
+ * otherwise after that write. So a busy link writes many frames at a time. */
+#include "link/conn/sender.h"
+
+#include <string.h>
+#include "link/conn/connection.h"
+
+enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
+
+static _Thread_local bool put_by_this_thread; /* coalesced frames, since this thread last wrote */
+
+static void swap_buffers(write_buffer *a, write_buffer *b)
+{
+    write_buffer t = *a;
+    *a = *b;
+    *b = t;
+}
+
+/* conn->lock held; called after each change of the buffers. */
+static void update_budget(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    size_t now = s->control.total + s->pending.total + s->in_flight.total + s->unopened_bytes;
+    teffi_budget_add(conn->conns->budget, (int64_t)now - (int64_t)s->counted_bytes);
+    s->counted_bytes = now;
+}
+
+/* conn->lock held. out: true: the caller owns in_flight, which is not empty, and writes it. */
+static bool begin_flight(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    if (s->flight != FLIGHT_NONE || s->closing == SENDER_CLOSED || !s->stream)
+        return false;
+    if (s->control.total) {
+        swap_buffers(&s->control, &s->in_flight);
+    } else if (s->open && s->pending.total) {
+        swap_buffers(&s->pending, &s->in_flight);
+        s->urgent = false;
+        teffi_counters_add(&conn->conns->counters, LINK_FRAMES_OUT, s->pending_frames);
+        s->pending_frames = 0;
+    } else {
+        return false;
+    }
+    s->written = (write_position){0};
+    s->flight = FLIGHT_WRITING;
+    return true;
+}
+
+/* conn->lock held. Does the connection linger, and is everything written? */
+static bool is_drained(const conn_sender *s)
+{
+    return s->closing == SENDER_LINGERS && s->flight == FLIGHT_NONE;
+}
+
+/* conn->lock held, after a write. Frames kept for a deferred or coalesced write stay pending. */
+static bool begin_next_flight(teffi_conn *conn)
+{
+    const conn_sender *s = &conn->sender;
+    bool kept =
+        (s->deferred || s->coalesced) && !s->urgent && !s->finished && s->closing == SENDER_STAYS;
+    if (kept && !s->control.total && s->pending.total < LINK_FLUSH_BYTES)
+        return false;
+    return begin_flight(conn);
+}
+
+/* The write in flight has ended. in: torn: it failed. out: true: the caller writes the next flight;
+ * false: the flight's reference was dropped. */
+static bool end_flight(teffi_conn *conn, bool torn)
+{
+    conn_sender *s = &conn->sender;
+    pthread_mutex_lock(&conn->lock);
+    if (!torn)
+        teffi_write_buffer_empty(&s->in_flight, (size_t)2 * LINK_WRITE_MAX);
+    update_budget(conn);
+    s->flight = torn ? FLIGHT_TORN : FLIGHT_NONE;
+    conn->liveness.writing_since_ns = 0;
+    bool next = begin_next_flight(conn);
+    bool kill = torn || is_drained(s);
+    bool ends = s->ends_conn;
+    pthread_mutex_unlock(&conn->lock);
+    if (next)
+        return true;
+    if (kill)
+        teffi_conn_kill(conn);
+    if (ends)
+        nng_sleep_aio(0, s->aio); /* the connection's end comes from the callback */
+    else
+        teffi_conn_unref(conn);
+    return false;
+}
+
+/* out: number of bytes offered to aio. */
+static size_t offer_pieces(conn_sender *s, nng_aio *aio)
+{
+    write_piece pieces[LINK_WRITE_PIECES];
+    nng_iov iov[LINK_WRITE_PIECES];
+    unsigned n;
+    size_t bytes =
+        teffi_write_buffer_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, &n);
+    for (unsigned i = 0; i < n; i++)
+        iov[i] = (nng_iov){(uint8_t *)(uintptr_t)pieces[i].bytes, pieces[i].len};
+    nng_aio_set_iov(aio, n, iov);
+    return bytes;
+}
+
+static void count_written(teffi_conn *conn, size_t n)
+{
+    teffi_write_buffer_written(&conn->sender.in_flight, &conn->sender.written, n);
+    teffi_counters_add(&conn->conns->counters, LINK_WRITES, 1);
+    teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
+}
+
+/* Takes over the flight's reference. */
+static void write_in_background(teffi_conn *conn)
+{
+    conn->liveness.writing_since_ns = teffi_conns_now(conn->conns);
+    (void)offer_pieces(&conn->sender, conn->sender.aio);
+    if (!teffi_conn_submit(conn, &conn->write_gate, nng_stream_send, conn->sender.aio))
+        (void)end_flight(conn, true);
+}
+
+static bool is_written(const conn_sender *s)
+{
+    return s->written.total == s->in_flight.total;
+}
+
+/* Writes without blocking. out: false: bytes are left, call write_in_background(). */
+static bool write_now(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    nng_aio *aio = s->now_aio;
+    /* Read before the write: the peer measures our silence from when it receives the bytes. */
+    uint64_t since_ns = teffi_conns_now(conn->conns);
+    while (aio && !is_written(s)) {
+        size_t want = offer_pieces(s, aio);
+        if (!teffi_conn_try(conn, &conn->write_gate, nng_stream_send, aio))
+            return false;
+        count_written(conn, nng_aio_count(aio));
+        if (nng_aio_count(aio) < want)
+            return false; /* the socket is full */
+    }
+    if (aio)
+        conn->liveness.wrote_ns = since_ns;
+    return aio != NULL;
+}
+
+/* Takes over the flight's reference. */
+static void write_flight(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    for (unsigned i = 0; i < WRITES_INLINE && write_now(conn); i++)
+        if (!end_flight(conn, false))
+            return;
+    /* When send returns, its caller may change the bytes it lent: copy those not written yet. */
+    if (teffi_write_buffer_own(&s->in_flight, &s->written))
+        write_in_background(conn);
+    else
+        (void)end_flight(conn, true);
+}
+
+/* Write the pending frames, unless a write is in flight.
+ * in:   conn->lock held, released; a reference, taken over. */
+static void write_and_unlock(teffi_conn *conn)
+{
+    bool mine = begin_flight(conn);
+    bool drained = is_drained(&conn->sender);
+    pthread_mutex_unlock(&conn->lock);
+    if (mine) {
+        write_flight(conn);
+        return;
+    }
+    if (drained)
+        teffi_conn_kill(conn);
+    teffi_conn_unref(conn);
+}
+
+bool teffi_sender_complete(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    if (s->flight != FLIGHT_WRITING) /* the callback of nng_sleep_aio() in end_flight() */
+        return true;
+    if (nng_aio_result(s->aio) != 0) {
+        (void)end_flight(conn, true);
+        return false;
+    }
+    conn->liveness.wrote_ns = conn->liveness.writing_since_ns;
+    count_written(conn, nng_aio_count(s->aio));
+    if (!is_written(s))
+        write_in_background(conn);
+    else if (end_flight(conn, false))
+        write_flight(conn);
+    return false;
+}
+
+/* in: conn, with the reference of write_deferred or write_coalesced; kept, its flag. */
+static void write_kept(teffi_conn *conn, bool *kept)
+{
+    pthread_mutex_lock(&conn->lock);
+    *kept = false;
+    write_and_unlock(conn);
+}
+
+static void write_deferred(teffi_deferred *work)
+{
+    teffi_conn *conn = teffi_container(work, teffi_conn, sender.write_deferred);
+    write_kept(conn, &conn->sender.deferred);
+}
+
+static void write_coalesced(teffi_deferred *work)
+{
+    teffi_conn *conn = teffi_container(work, teffi_conn, sender.write_coalesced);
+    write_kept(conn, &conn->sender.coalesced);
+}
+
+/* ---- coalescing ---- */
+
+/* in: a reference, taken over by write_coalesced. */
+static void put_coalesced(teffi_conn *conn)
+{
+    (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
+    put_by_this_thread = true;
+    teffi_link_ticker_ask_soon(&conn->conns->ticker);
+}
+
+void teffi_sender_write_coalesced(teffi_conns *conns)
+{
+    put_by_this_thread = false;
+    /* seq_cst: on the ticker, this load follows its store of asked_soon in run_look_soon() */
+    if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
+        teffi_deferred_run_all(&conns->coalesced);
+}
+
+void teffi_sender_write_own(teffi_conns *conns)
+{
+    if (put_by_this_thread)
+        teffi_sender_write_coalesced(conns);
+}
+
+bool teffi_sender_init(teffi_conn *conn, void (*completed)(void *conn))
+{
+    conn_sender *s = &conn->sender;
+    s->write_deferred.run = write_deferred;
+    s->write_coalesced.run = write_coalesced;
+    return nng_aio_alloc(&s->aio, completed, conn) == 0 &&
+           (conn->conns->tls || nng_aio_alloc(&s->now_aio, NULL, NULL) == 0);
+}
+
+void teffi_sender_fini(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    nng_aio_free(s->aio);
+    nng_aio_free(s->now_aio);
+    teffi_write_buffer_fini(&s->control);
+    teffi_write_buffer_fini(&s->pending);
+    teffi_write_buffer_fini(&s->in_flight);
+    for (teffi_qnode *q; (q = teffi_queue_pop(&s->unopened));)
+        teffi_msg_free(teffi_container(q, teffi_msg, link));
+    s->unopened_bytes = 0;
+    update_budget(conn);
+}
+
+/* ---- control frames ---- */
+
+static void append_control(conn_sender *s, write_buffer *to, uint8_t kind, const uint8_t *payload,
+                           size_t len)
+{
+    size_t size = TEFFI_FRAME_HEAD + len;
+    if (s->closing == SENDER_CLOSED)
+        return;
+    if (!teffi_write_buffer_reserve(to, size)) {
+        s->closing = SENDER_LINGERS; /* without this frame the connection is useless */
+        return;
+    }
+    teffi_frame_control(kind, payload, len, to->data + to->len);
+    teffi_write_buffer_add(to, size);
+}
+
+void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
+{
+    pthread_mutex_lock(&conn->lock);
+    append_control(&conn->sender, &conn->sender.control, kind, payload, len);
+    update_budget(conn);
+    teffi_conn_ref(conn);
+    write_and_unlock(conn);
+}
+
+void teffi_sender_finish(teffi_conn *conn, uint8_t kind)
+{
+    conn_sender *s = &conn->sender;
+    pthread_mutex_lock(&conn->lock);
+    append_control(s, &s->pending, kind, NULL, 0);
+    s->finished = true;
+    bool put = !s->coalesced;
+    s->coalesced = true;
+    pthread_mutex_unlock(&conn->lock);
+    if (put) {
+        teffi_conn_ref(conn); /* held by write_coalesced */
+        put_coalesced(conn);
+    }
+}
+
+void teffi_sender_linger(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    if (conn->sender.closing == SENDER_STAYS)
+        conn->sender.closing = SENDER_LINGERS;
+    teffi_conn_ref(conn);
+    write_and_unlock(conn);
+}
+
+bool teffi_sender_close(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    pthread_mutex_lock(&conn->lock);
+    s->closing = SENDER_CLOSED;
+    s->ends_conn = s->flight == FLIGHT_WRITING;
+    bool ends = s->ends_conn;
+    pthread_mutex_unlock(&conn->lock);
+    return ends;
+}
+
+bool teffi_sender_has_unsent(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    pthread_mutex_lock(&conn->lock);
+    s->closing = SENDER_CLOSED;
+    bool unsent = s->pending.total || s->flight != FLIGHT_NONE || s->unopened.count;
+    pthread_mutex_unlock(&conn->lock);
+    return unsent;
+}
+
+/* ---- messages ---- */
+
+/* conn->lock held. Responses may use twice the queue limit: refusing one wastes a finished call.
+ * System messages may use four times the limit and ignore the budget: they are few, and the cluster
+ * depends on them. */
+static bool has_room(const teffi_conn *conn, size_t size, const teffi_msg *msg)
+{
+    const conn_sender *s = &conn->sender;
+    size_t share = msg->system ? 4 : msg->item.kind == TEFFI_MSG_RESPONSE ? 2 : 1;
+    if (teffi_msg_for_grain(msg) && teffi_budget_is_over(conn->conns->budget))
+        return false;
+    size_t waiting = s->pending.total + s->in_flight.total + s->unopened_bytes;
+    size_t max = conn->conns->queue_max_bytes * share;
+    return waiting == 0 || (waiting < max && size <= max - waiting);
+}
+
+/* conn->lock held. out: the clock for encoding msg's remaining time. It is read once for all frames
+ * of a delayed write, because the remaining time is encoded in milliseconds. */
+static uint64_t clock_for(teffi_conn *conn, const teffi_msg *msg)
+{
+    conn_sender *s = &conn->sender;
+    if (!msg->deadline_ns)
+        return 0;
+    if ((!s->deferred && !s->coalesced) || !s->pending_ns)
+        s->pending_ns = teffi_conns_now(conn->conns);
+    return s->pending_ns;
+}
+
+_Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is written at once");
+
+/* conn->lock held. Will this thread write a large frame before send returns? Then borrowed bytes
+ * are copied only if the socket does not take them. */
+static bool writes_at_once(const conn_sender *s)
+{
+    return s->now_aio && s->stream && s->open && s->flight == FLIGHT_NONE && !s->control.total;
+}
+
+/* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
+ * out:  false: no memory. *kept: the segment owns msg. */
+static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
+{
+    conn_sender *s = &conn->sender;
+    write_buffer *to = &s->pending;
+    teffi_segment segment;
+    bool large = size >= LINK_LARGE && teffi_msg_segment(msg, LINK_LARGE, &segment);
+    size_t copied = large ? size - segment.len : size;
+    if (!teffi_write_buffer_reserve(to, copied))
+        return false;
+    uint8_t *at = to->data + to->len;
+    uint64_t now_ns = clock_for(conn, msg);
+    if (large) {
+        size_t before = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at);
+        *kept = !msg->borrows;
+        teffi_write_buffer_segment(to, to->len + before, segment.bytes, segment.len,
+                                   *kept ? msg : NULL);
+        if (msg->borrows && !writes_at_once(s) && !teffi_write_buffer_own_newest(to))
+            return false;
+    } else {
+        teffi_frame_encode(msg, body_len, now_ns, at);
+    }
+    teffi_write_buffer_add(to, copied);
+    s->pending_frames++;
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        conn->conns->sent(conn->conns->sent_arg, conn->handshake.remote.node, msg);
+    return true;
+}
+
+/* conn->lock held. Queue a message until the handshake is over; if that fails, the owner gets the
+ * message back as unsent. */
+static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t size)
+{
+    if (!teffi_msg_own(msg))
+        return TEFF_E_NOMEM;
+    teffi_queue_push(&s->unopened, &msg->link);
+    s->unopened_bytes += size;
+    return TEFF_OK;
+}
+
+/* out: *kept: the connection owns msg. */
+static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len,
+                               bool *kept)
+{
+    conn_sender *s = &conn->sender;
+    if (s->finished || (s->peer_left && teffi_msg_for_grain(msg)))
+        return TEFF_E_CLOSED;
+    if (s->closing == SENDER_CLOSED)
+        return TEFF_E_UNREACHABLE;
+    if (!has_room(conn, size, msg))
+        return TEFF_E_OVERLOADED;
+    if (s->open)
+        return append_frame(conn, msg, size, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
+    teff_err err = append_unopened(s, msg, size);
+    *kept = err == TEFF_OK;
+    return err;
+}
+
+typedef enum next_step { LEAVE_PENDING, DEFER, COALESCE, WRITE } next_step;
+
+/* Is this thread in a turn? A turn without a processor, or in a blocking region, cannot defer a
+ * write and does not call wait, so its frames must not be kept. */
+static bool is_in_turn(const teffi_conns *conns)
+{
+    teffi_exec *exec = conns->exec;
+    return exec && exec->ops->current && exec->ops->current(exec);
+}
+
+/* conn->lock held; not on a worker. A frame shortly after another write suggests that more
+ * follow. */
+static bool more_may_follow(teffi_conn *conn, const teffi_msg *msg)
+{
+    conn_sender *s = &conn->sender;
+    if (msg->awaited || is_in_turn(conn->conns))
+        return false;
+    if (!msg->deadline_ns) /* otherwise clock_for() has just read the clock */
+        s->pending_ns = teffi_conns_now(conn->conns);
+    return s->pending_ns < conn->liveness.wrote_ns + LINK_COALESCE_NS;
+}
+
+/* conn->lock held, after a message was appended: when are the pending frames written? */
+static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
+{
+    conn_sender *s = &conn->sender;
+    if (!s->open)
+        return LEAVE_PENDING;
+    if (s->pending.total >= LINK_FLUSH_BYTES)
+        return begin_flight(conn) ? WRITE : LEAVE_PENDING;
+    if (s->deferred)
+        return LEAVE_PENDING;
+    if (teffi_conns_on_worker(conn->conns)) {
+        s->deferred = true;
+        s->pending_ns = 0;
+        return DEFER;
+    }
+    s->urgent |= msg->awaited;
+    if (s->flight != FLIGHT_NONE || (s->coalesced && !msg->awaited))
+        return LEAVE_PENDING; /* written with the next flight */
+    if (more_may_follow(conn, msg)) {
+        s->coalesced = true;
+        return COALESCE;
+    }
+    return begin_flight(conn) ? WRITE : LEAVE_PENDING;
+}
+
+static void defer_write(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->conns->exec;
+    if (!exec->ops->defer(exec, &conn->sender.write_deferred))
+        write_deferred(&conn->sender.write_deferred);
+}
+
+teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len)
+{
+    bool kept = false;
+    teff_err err = append_message(conn, msg, size, body_len, &kept);
+    update_budget(conn);
+    next_step step = err ? LEAVE_PENDING : choose_next_step(conn, msg);
+    if (step != LEAVE_PENDING)
+        teffi_conn_ref(conn); /* held by the write, now or later */
+    pthread_mutex_unlock(&conn->lock);
+    if (err)
+        return err;
+    if (step == WRITE)
+        write_flight(conn);
+    else if (step == DEFER)
+        defer_write(conn);
+    else if (step == COALESCE)
+        put_coalesced(conn);
+    if (!kept)
+        teffi_msg_free(msg);
+    return TEFF_OK;
+}
+
+teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
+{
+    size_t size, body_len;
+    teff_err err = teffi_frame_size(msg, conn->conns->frame_max_bytes, &size, &body_len);
+    if (err)
+        return err;
+    pthread_mutex_lock(&conn->lock);
+    return teffi_sender_send_locked(conn, msg, size, body_len);
+}
+
+/* ---- the end of the handshake ---- */
+
+/* conn->lock held. out: false: no memory; the message stays in unopened. */
+static bool append_oldest_unopened(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    bool kept = false;
+    size_t size, body_len;
+    teffi_msg *msg = teffi_container(s->unopened.head, teffi_msg, link);
+    bool late = msg->deadline_ns && teffi_conns_now(conn->conns) >= msg->deadline_ns;
+    teff_err err = teffi_frame_size(msg, conn->conns->frame_max_bytes, &size, &body_len);
+    if (!late && !err && !append_frame(conn, msg, size, body_len, &kept))
+        return false;
+    (void)teffi_queue_pop(&s->unopened);
+    if (!kept)
+        teffi_msg_free(msg);
+    return true;
+}
+
+/* conn->lock held. A goodbye appended during the handshake is moved after the messages. */
+static void append_unopened_frames(teffi_conn *conn)
+{
+    conn_sender *s = &conn->sender;
+    write_buffer goodbye = s->pending;
+    s->pending = (write_buffer){0};
+    while (s->unopened.count && append_oldest_unopened(conn))
+        ;
+    bool whole = !s->unopened.count && teffi_write_buffer_reserve(&s->pending, goodbye.len + 1);
+    if (whole && goodbye.len) {
+        memcpy(s->pending.data + s->pending.len, goodbye.data, goodbye.len);
+        teffi_write_buffer_add(&s->pending, goodbye.len);
+    }
+    if (!whole && s->closing == SENDER_STAYS)
+        s->closing = SENDER_LINGERS; /* without these messages the connection is useless */
+    s->unopened_bytes = 0;
+    teffi_write_buffer_fini(&goodbye);
+}
+
+void teffi_sender_open(teffi_conn *conn)
+{
+    pthread_mutex_lock(&conn->lock);
+    append_unopened_frames(conn);
+    conn->sender.open = true;
+    update_budget(conn);
+    teffi_conn_ref(conn);
+    write_and_unlock(conn);
+}
+
+void teffi_sender_steal(teffi_conn *from, teffi_conn *to)
+{
+    conn_sender *f = &from->sender, *t = &to->sender;
+    pthread_mutex_lock(&from->lock);
+    write_buffer pending = f->pending;
+    teffi_queue unopened = f->unopened;
+    size_t bytes = f->unopened_bytes;
+    bool finished = f->finished;
+    f->pending = (write_buffer){0};
+    f->unopened = (teffi_queue){0};
+    f->unopened_bytes = 0;
+    f->closing = SENDER_CLOSED;
+    f->finished = true;
+    update_budget(from);
+    pthread_mutex_unlock(&from->lock);
+    pthread_mutex_lock(&to->lock);
+    swap_buffers(&pending, &t->pending); /* `to` is not open, so its pending is empty */
+    t->unopened = unopened;
+    t->unopened_bytes = bytes;
+    t->finished = finished;
+    update_budget(to);
+    pthread_mutex_unlock(&to->lock);
+    teffi_write_buffer_fini(&pending);
+}

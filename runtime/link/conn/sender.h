@@ -1,0 +1,118 @@
+/* sender.h - sends on one connection: encodes messages to frames, queues and writes them.
+ *
+ *     unopened --handshake over--> pending --swap--> in flight --written--> completed
+ *
+ * Way:     next_hop, handshake, goodbye -> [sender] -> nng stream
+ * Threads: guarded by conn->lock, unless noted; in_flight is owned by the thread or aio that set
+ *          flight. Frames of a worker are written when it is otherwise idle (deferred), those of
+ *          other threads when they wait or within a millisecond (coalesced). */
+#ifndef TEFFI_LINK_CONN_SENDER_H
+#define TEFFI_LINK_CONN_SENDER_H
+
+#include <nng/nng.h>
+#include <teff/error.h>
+#include "base/queue.h"
+#include "message/frame.h"
+#include "group/deferred.h"
+#include "link/conn/buffers.h"
+
+typedef struct teffi_conn teffi_conn;
+struct teffi_conns;
+
+enum {
+    LINK_WRITE_MAX = 256 * 1024,  /* most bytes of one write */
+    LINK_FLUSH_BYTES = 16 * 1024, /* with this many pending bytes a write is not delayed */
+    LINK_LARGE = 16 * 1024,       /* frames of this size have a zero-copy segment */
+    LINK_COALESCE_NS = 1000000,   /* a frame sent this soon after a write is kept for coalescing */
+};
+
+typedef enum sender_flight {
+    FLIGHT_NONE,
+    FLIGHT_WRITING,
+    FLIGHT_TORN, /* a write failed, perhaps in the middle of a frame: nothing more is written */
+} sender_flight;
+
+typedef enum sender_closing {
+    SENDER_STAYS,
+    SENDER_LINGERS, /* the connection is closed once everything is written */
+    SENDER_CLOSED,  /* nothing more is written */
+} sender_closing;
+
+typedef struct conn_sender {
+    nng_stream *stream;
+    write_buffer control; /* handshake frames and heartbeats: written first, also before open */
+    write_buffer pending; /* borrows nothing while the lock is free */
+    uint64_t pending_frames;
+    teffi_queue unopened; /* messages accepted before open; no part of them was sent */
+    size_t unopened_bytes;
+    size_t counted_bytes; /* bytes of the three buffers and unopened, as counted in the budget */
+    uint64_t pending_ns;  /* clock used for the pending frames, see clock_for(); 0: not read yet */
+    bool open;            /* the handshake is over: pending may be written, unopened is empty */
+    bool finished;        /* a goodbye was appended: no frame may follow */
+    bool peer_left;       /* the peer left the cluster: no request for a grain may follow */
+    bool deferred;        /* the executor has write_deferred, which holds a reference */
+    bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
+    bool urgent;          /* a thread is about to wait for the response to a pending frame */
+    bool ends_conn;       /* the reader has ended: end the connection after the write in flight */
+    sender_flight flight;
+    sender_closing closing;
+    teffi_deferred write_deferred, write_coalesced;
+
+    write_buffer in_flight;
+    write_position written; /* how much of in_flight is written */
+
+    /* immutable after init */
+    nng_aio *aio;
+    nng_aio *now_aio; /* without a callback; NULL with TLS, where it cannot be aborted */
+} conn_sender;
+
+/* teffi_sender_init - in: completed, called on nng's threads when a write has ended, with a
+ * reference. out: false: no memory. teffi_sender_fini - also after a failed or no init. */
+bool teffi_sender_init(teffi_conn *conn, void (*completed)(void *conn));
+void teffi_sender_fini(teffi_conn *conn);
+
+/* teffi_sender_send - send a message on this connection. in: msg, taken over on TEFF_OK only.
+ * errs: TEFF_E_CLOSED, TEFF_E_UNREACHABLE, TEFF_E_OVERLOADED, TEFF_E_TOO_LARGE, TEFF_E_NOMEM. */
+teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
+
+/* teffi_sender_send_locked - the same, called with conn->lock held, which it releases.
+ * in:   size, body_len, from teffi_frame_size(). */
+teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
+
+/* teffi_sender_control - append a control frame, ahead of pending frames, and write it. */
+void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
+
+/* teffi_sender_open - the handshake is over: encode the unopened messages and write them. */
+void teffi_sender_open(teffi_conn *conn);
+
+/* teffi_sender_finish - append BYE or BYE_ACK after all pending frames; they are written with the
+ * coalesced ones. runs: also with conns->lock held. */
+void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
+
+/* Coalescing: a thread outside the executor cannot defer a write. So its frames that follow shortly
+ * after a write are kept until the thread waits, until there are enough for a write, or for at most
+ * a millisecond (the ticker).
+ * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
+ * teffi_sender_write_own - the same, if this thread has kept frames since its last write. */
+void teffi_sender_write_coalesced(struct teffi_conns *conns);
+void teffi_sender_write_own(struct teffi_conns *conns);
+
+/* teffi_sender_steal - move pending frames and unopened messages to another connection, which is
+ * not open yet. */
+void teffi_sender_steal(teffi_conn *from, teffi_conn *to);
+
+/* teffi_sender_linger - close the connection once everything is written. */
+void teffi_sender_linger(teffi_conn *conn);
+
+/* teffi_sender_close - start no more writes. out: true: a write is in flight; its callback ends the
+ * connection, because only then it is known what was written. */
+bool teffi_sender_close(teffi_conn *conn);
+
+/* teffi_sender_has_unsent - close the sender. out: true: a frame or message was not written. */
+bool teffi_sender_has_unsent(teffi_conn *conn);
+
+/* teffi_sender_complete - a write has ended. runs: the callback of aio.
+ * out:  true: the caller ends the connection, and owns the write's reference. */
+bool teffi_sender_complete(teffi_conn *conn);
+
+#endif

@@ -1,0 +1,354 @@
+/* driver.c - callbacks of a connection, and the events reported to the owner. */
+#include "link/driver.h"
+
+#include "link/steps.h"
+
+static void drain_events(link_peer *peer);
+
+/* ---- the end ---- */
+
+void teffi_driver_end(teffi_conn *conn)
+{
+    if (teffi_ending_begin(conn)) {
+        if (conn->peer)
+            drain_events(conn->peer);
+        teffi_conn_unref(conn); /* the list's */
+    }
+    teffi_conn_unref(conn);
+}
+
+void teffi_driver_sweep(teffi_link *link)
+{
+    teffi_queue ready = {0};
+    teffi_reserve_sweep(&link->conns, &ready);
+    for (teffi_qnode *q; (q = teffi_queue_pop(&ready));) {
+        teffi_conn *conn = teffi_container(q, teffi_conn, receiver.waiting);
+        if (!teffi_receiver_resume(conn))
+            teffi_driver_end(conn);
+    }
+}
+
+static void free_conn(teffi_conn *conn)
+{
+    link_peer *peer = conn->peer;
+    teffi_sender_fini(conn);
+    teffi_receiver_fini(conn);
+    teffi_conn_free(conn);
+    if (peer)
+        teffi_peer_unref(peer);
+}
+
+void teffi_driver_reap(teffi_link *link)
+{
+    pthread_mutex_lock(&link->conns.lock);
+    teffi_conn *dead = link->conns.dead;
+    link->conns.dead = NULL;
+    pthread_mutex_unlock(&link->conns.lock);
+    for (teffi_conn *next; dead; dead = next) {
+        next = dead->next_dead;
+        free_conn(dead);
+    }
+}
+
+/* ---- reading ---- */
+
+static bool take_bye(teffi_conn *conn)
+{
+    if (conn->receiver.bye_came)
+        return teffi_receiver_malformed(conn, "a second goodbye");
+    conn->receiver.bye_came = true;
+    teffi_goodbye_heard(conn);
+    return true;
+}
+
+/* out: false: the connection is broken. */
+static bool take_control(teffi_conn *conn, const teffi_frame *frame)
+{
+    const uint8_t *payload;
+    size_t len;
+    if (!teffi_frame_payload(frame, &payload, &len) || len)
+        return teffi_receiver_malformed(conn, "bad control frame");
+    switch (frame->kind) {
+    case TEFFI_FRAME_HEARTBEAT:
+        return true;
+    case TEFFI_FRAME_BYE:
+        return take_bye(conn);
+    case TEFFI_FRAME_BYE_ACK:
+        conn->receiver.batch_acks = true;
+        return true;
+    default:
+        return teffi_receiver_malformed(conn, "unknown frame kind");
+    }
+}
+
+/* The acceptor may refuse the ACK when the dialler is already UP, so REFUSE is valid in UP.
+ * out:  false: the connection is broken. */
+static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
+{
+    bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
+    if (conn->handshake.refused)
+        return true;
+    if (conn->state == CONN_UP && !refusal)
+        return take_control(conn, frame);
+    return teffi_handshake_frame(conn, frame);
+}
+
+static receive_step digest_frames(teffi_conn *conn)
+{
+    teffi_frame frame;
+    receive_step step;
+    while ((step = teffi_receiver_digest(conn, &frame)) == RECEIVE_FRAME) {
+        bool goes_on = take_frame(conn, &frame);
+        teffi_receiver_skip(conn);
+        if (!goes_on)
+            return RECEIVE_BROKEN;
+    }
+    return step;
+}
+
+/* Append the batch to the peer's event queue. The lock covers the check of `cause` too, so that no
+ * newer connection posts its up event in between. out: false: replaced, the batch was dropped. */
+static bool post_batch(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    pthread_mutex_lock(&conns->lock);
+    bool post = conn->ending.cause != CONN_REPLACED;
+    if (post)
+        teffi_peer_post(conn->peer, &conn->batch_event, EVENT_BATCH, conn);
+    pthread_mutex_unlock(&conns->lock);
+    if (post)
+        return true;
+    for (teffi_qnode *q; (q = teffi_queue_pop(&conn->receiver.batch));)
+        teffi_msg_free(teffi_container(q, teffi_msg, link));
+    return false;
+}
+
+/* Act on `step`: post the batch, wait for memory, receive more, or end the connection.
+ * in:   the reader's reference, passed on to the batch or to the next receive. */
+static void continue_reading(teffi_conn *conn, receive_step step)
+{
+    conn_receiver *r = &conn->receiver;
+    for (;; step = digest_frames(conn)) {
+        if (r->batch.count || r->batch_acks) {
+            r->batch_is_last = step == RECEIVE_BROKEN;
+            if (post_batch(conn))
+                return;
+            step = RECEIVE_BROKEN;
+        }
+        if (step == RECEIVE_WAITS) {
+            if (teffi_reserve_wait(conn))
+                return;
+        } else if (step == RECEIVE_BROKEN || !teffi_receiver_read_now(conn)) {
+            break;
+        }
+    }
+    if (step == RECEIVE_BROKEN || !teffi_receiver_receive_or_defer(conn))
+        teffi_driver_end(conn);
+}
+
+void teffi_driver_read(teffi_conn *conn)
+{
+    receive_step step = digest_frames(conn);
+    link_peer *peer = conn->peer; /* after continue_reading() the next reader may change it */
+    if (peer)
+        teffi_peer_ref(peer);
+    continue_reading(conn, step);
+    if (!peer)
+        return;
+    drain_events(peer);
+    teffi_peer_unref(peer);
+}
+
+static void run_link_read(teffi_inbound *batch)
+{
+    teffi_driver_read(teffi_container(batch, teffi_conn, receiver.inbound));
+}
+
+static void release_read(teffi_inbound *batch)
+{
+    teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
+}
+
+/* The executor chooses the thread that handles the received bytes. That thread holds its own
+ * reference until it is done: freeing a connection waits for this callback, and must not wait for
+ * the turns that the thread runs. */
+static void submit_read(teffi_conn *conn)
+{
+    teffi_exec *exec = conn->conns->exec;
+    if (!exec || !exec->ops->inbound) {
+        teffi_driver_read(conn);
+        return;
+    }
+    teffi_conn_ref(conn); /* held by receiver.inbound, dropped in release_read() */
+    conn->receiver.inbound.bytes = conn->receiver.got;
+    exec->ops->inbound(exec, &conn->receiver.inbound);
+}
+
+/* Only a worker or a waiting client thread reads here. The monitor (for a worker in a long turn)
+ * and the ticker only start a receive in nng. */
+static void run_deferred_read(teffi_deferred *work)
+{
+    teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
+    bool client = teffi_client_reader_is_here();
+    bool here = client || teffi_conns_on_worker(conn->conns);
+    if (!teffi_receiver_read_deferred(conn, here)) {
+        if (!teffi_receiver_receive(conn))
+            teffi_driver_end(conn);
+    } else if (client) {
+        teffi_driver_read(conn);
+    } else {
+        submit_read(conn);
+    }
+}
+
+/* ---- nng's callbacks ---- */
+
+static void on_received(void *arg)
+{
+    teffi_conn *conn = arg;
+    int rv = nng_aio_result(conn->receiver.aio);
+    conn->liveness.receiving_since_ns = 0;
+    if (rv != 0) {
+        if (conn->state != CONN_UP)
+            teffi_handshake_broke(conn, rv);
+        teffi_conn_because(conn, TEFF_E_UNREACHABLE, nng_strerror(rv));
+        teffi_driver_end(conn);
+        return;
+    }
+    teffi_receiver_came(conn, conn->receiver.aio);
+    if (conn->state != CONN_UP || !teffi_receiver_has_frame(conn))
+        teffi_driver_read(conn); /* no message, so no need to choose a thread */
+    else if (!teffi_client_reader_give(conn))
+        submit_read(conn);
+}
+
+static void on_written(void *arg)
+{
+    if (teffi_sender_complete(arg))
+        teffi_driver_end(arg);
+}
+
+teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
+{
+    teffi_conn *conn = teffi_conn_new(&link->conns, dialled);
+    if (!conn)
+        return NULL;
+    conn->handshake.deadline_ns =
+        teffi_conns_now(&link->conns) + link->hello_timeout_ms * 1000000ull;
+    conn->receiver.next_read.run = run_deferred_read;
+    conn->receiver.inbound.run = run_link_read;
+    conn->receiver.inbound.release = release_read;
+    if (teffi_sender_init(conn, on_written) && teffi_receiver_init(conn, on_received))
+        return conn;
+    teffi_conn_discard(conn);
+    return NULL;
+}
+
+/* ---- waiting client threads ---- */
+
+bool teffi_driver_wait(teffi_net *net, teffi_parker *parker, uint32_t *tokens)
+{
+    teffi_link *link = (teffi_link *)net;
+    client_reader reader = {.parker = parker};
+    teffi_sender_write_coalesced(&link->conns);
+    if (!teffi_client_reader_begin(&link->conns, &reader))
+        return false;
+    *tokens = teffi_parker_take(parker, UINT64_MAX);
+    teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
+    if (given)
+        teffi_driver_read(given);
+    teffi_client_reader_end(&link->conns);
+    return true;
+}
+
+/* ---- events to the owner ---- */
+
+static void report_batch(teffi_conn *conn)
+{
+    const teffi_link *link = teffi_link_of(conn);
+    conn_receiver *r = &conn->receiver;
+    teffi_queue batch = r->batch;
+    r->batch = (teffi_queue){0};
+    for (teffi_qnode *at; (at = teffi_queue_pop(&batch));)
+        link->events.message(link->arg, &conn->handshake.remote,
+                             teffi_container(at, teffi_msg, link));
+    if (r->batch_acks)
+        teffi_goodbye_answered(conn);
+    r->batch_acks = false;
+    if (r->batch_is_last)
+        teffi_driver_end(conn);
+    else
+        teffi_driver_read(conn);
+}
+
+/* A connection that never opened has lost nothing: its unopened messages go back as unsent. */
+static void report_down(link_peer *peer, teffi_conn *conn)
+{
+    teffi_link *link = peer->owner;
+    const conn_ending *ending = &conn->ending;
+    const teffi_hello *remote = &conn->handshake.remote;
+    peer->ups -= ending->was_up;
+    if (ending->was_up && (!ending->clean || peer->ups == 0))
+        link->events.down(link->arg, remote, ending->clean);
+    for (teffi_qnode *at; (at = teffi_queue_pop(&conn->sender.unopened));) {
+        teffi_msg *msg = teffi_container(at, teffi_msg, link);
+        if (msg->item.kind == TEFFI_MSG_RESPONSE)
+            teffi_ending_unanswered(link, peer->id);
+        link->events.unsent(link->arg, remote, msg);
+    }
+}
+
+static void report_done(const teffi_conn *conn)
+{
+    const conn_handshake *h = &conn->handshake;
+    h->done(h->done_arg, h->done_err, &h->remote, h->done_err ? conn->ending.why_text : "");
+}
+
+static void report_event(link_peer *peer, const link_event *event)
+{
+    const teffi_link *link = peer->owner;
+    teffi_conn *conn = event->conn;
+    switch (event->kind) {
+    case EVENT_BATCH:
+        report_batch(conn); /* passes the event's reference on as the reader's */
+        return;
+    case EVENT_UP:
+        peer->ups++;
+        link->events.up(link->arg, &conn->handshake.remote);
+        break;
+    case EVENT_DOWN:
+        report_down(peer, conn);
+        break;
+    case EVENT_DONE:
+        report_done(conn);
+        break;
+    }
+    teffi_conn_unref(conn);
+}
+
+static void report_all(link_peer *peer)
+{
+    teffi_conns *conns = &peer->owner->conns;
+    teffi_peer_ref(peer);
+    for (link_event *event; (event = teffi_peer_next_event(peer));)
+        report_event(peer, event);
+    pthread_mutex_lock(&conns->lock);
+    bool gone = teffi_peer_settle(peer);
+    pthread_cond_broadcast(&conns->changed);
+    pthread_mutex_unlock(&conns->lock);
+    if (gone)
+        teffi_peer_unref(peer); /* the table's */
+    teffi_peer_unref(peer);
+}
+
+/* Report the peer's events, unless another thread does. A thread that posts an event calls this
+ * afterwards. */
+static void drain_events(link_peer *peer)
+{
+    teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */
+    if (teffi_peer_begin_drain(peer))
+        report_all(peer);
+    /* This thread may never wait, so it writes now what was coalesced during the events. It does so
+     * without events too: when the link is freed no ticker would write it later. */
+    teffi_sender_write_own(conns);
+}

@@ -1,0 +1,150 @@
+/* ending.c - the end of a connection: redial, goodbyes, and the events to the owner. */
+#include "link/steps.h"
+
+enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
+
+/* conns.lock held. The back-off doubles after each failure; the jitter keeps peers from redialling
+ * at the same time. */
+static void plan_redial(link_peer *peer, bool failed)
+{
+    teffi_conns *conns = &peer->owner->conns;
+    const teffi_platform *p = conns->platform;
+    uint32_t base = failed ? peer->backoff_ms * 2 : 0;
+    if (base < BACKOFF_MIN_MS)
+        base = BACKOFF_MIN_MS;
+    if (base > BACKOFF_MAX_MS)
+        base = BACKOFF_MAX_MS;
+    peer->backoff_ms = base;
+    uint64_t half_ns = base * 500000ull;
+    peer->redial_ns = teffi_conns_now(conns) + half_ns + p->random(p->arg) % half_ns;
+    teffi_link_ticker_ask(&conns->ticker);
+}
+
+/* conns.lock held. Remove the connection from its peer. out: true: the BYE_ACK was sent again. */
+static bool detach_conn(teffi_conn *conn, link_peer *peer)
+{
+    bool was_up = conn->ending.was_up;
+    teffi_link_route_close(conn);
+    if (peer->in == conn)
+        peer->in = NULL;
+    if (peer->out != conn)
+        return false;
+    peer->out = NULL;
+    peer->dial_failed = !was_up;
+    if (peer->known && peer->goodbye == GOODBYE_NOT_SAID && !peer->bye_heard &&
+        !peer->owner->leaving)
+        plan_redial(peer, !was_up);
+    if (!peer->bye_heard || !peer->in)
+        return false;
+    /* Our BYE_ACK went out on this connection and may be lost: send it again on the other. */
+    teffi_goodbye_answer(peer->in);
+    return true;
+}
+
+/* Messages to a silo use the connection that we dialled; on the one that the silo dialled, only
+ * goodbyes can be unsent. */
+static bool has_unsent(teffi_conn *conn)
+{
+    bool carries = conn->dialled || conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
+    return teffi_sender_has_unsent(conn) && carries;
+}
+
+/* Two silos have a connection in each direction. They break together: the response to a request on
+ * one travels on the other, and the caller must learn that it is lost. */
+void teffi_ending_break(teffi_conn *conn)
+{
+    if (!conn || conn->state != CONN_UP)
+        return;
+    if (conn->ending.cause == CONN_OWN_CAUSE)
+        conn->ending.cause = CONN_WITH_OTHER;
+    teffi_conn_kill(conn);
+}
+
+/* conns.lock held. Post the down event, at most once per connection. */
+static void post_down(teffi_conn *conn, link_peer *peer)
+{
+    conn_ending *ending = &conn->ending;
+    if (ending->down_posted || (!ending->was_up && !conn->sender.unopened.count))
+        return;
+    ending->down_posted = true;
+    teffi_conn_ref(conn);
+    teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
+}
+
+void teffi_ending_replace(teffi_conn *conn)
+{
+    conn->ending.cause = CONN_REPLACED;
+    conn->ending.was_up = conn->state == CONN_UP;
+    post_down(conn, conn->peer);
+    teffi_conn_kill(conn);
+}
+
+void teffi_ending_unanswered(teffi_link *link, teffi_node_id id)
+{
+    pthread_mutex_lock(&link->conns.lock);
+    link_peer *peer = teffi_peer_find(link, id);
+    if (peer && peer->goodbye == GOODBYE_NOT_SAID && !peer->bye_heard)
+        teffi_ending_break(peer->in);
+    pthread_mutex_unlock(&link->conns.lock);
+}
+
+static teff_err ending_reason(const teffi_conn *conn)
+{
+    return conn->ending.why ? conn->ending.why : TEFF_E_UNREACHABLE;
+}
+
+/* conns.lock held. */
+static void end_for_peer(teffi_conn *conn, link_peer *peer)
+{
+    conn_ending *ending = &conn->ending;
+    conn_handshake *h = &conn->handshake;
+    bool unsent = has_unsent(conn);
+    if (ending->cause != CONN_REPLACED)
+        ending->clean =
+            ending->was_up && (peer->goodbye == GOODBYE_ANSWERED || (peer->bye_heard && !unsent));
+    bool answered = detach_conn(conn, peer);
+    if (ending->was_up && !ending->clean && ending->cause == CONN_OWN_CAUSE)
+        teffi_ending_break(peer->in ? peer->in : peer->out);
+    if (!answered && peer->goodbye == GOODBYE_SAID)
+        teffi_goodbye_say(peer);
+    post_down(conn, peer);
+    if (h->done && !h->done_posted) {
+        h->done_err = ending_reason(conn);
+        teffi_conn_ref(conn);
+        teffi_peer_post(peer, &conn->done_event, EVENT_DONE, conn);
+    }
+}
+
+/* conns.lock held. */
+static void end_locked(teffi_conn *conn)
+{
+    if (conn->ending.cause != CONN_REPLACED)
+        conn->ending.was_up = conn->state == CONN_UP;
+    if (!conn->dialled)
+        (*teffi_conns_accepted(conn))--;
+    conn->state = CONN_ENDED;
+    teffi_conn_unlist(conn);
+    pthread_cond_broadcast(&conn->conns->changed);
+    if (conn->peer)
+        end_for_peer(conn, conn->peer);
+}
+
+bool teffi_ending_begin(teffi_conn *conn)
+{
+    teffi_link *link = teffi_link_of(conn);
+    const conn_handshake *h = &conn->handshake;
+    if (teffi_sender_close(conn)) {
+        teffi_conn_kill(conn); /* makes the write's callback run soon */
+        return false;
+    }
+    pthread_mutex_lock(&link->conns.lock);
+    bool hello_taken = conn->state == CONN_ACKING;
+    end_locked(conn);
+    pthread_mutex_unlock(&link->conns.lock);
+    teffi_conn_kill(conn);
+    if (h->done && !conn->peer)
+        h->done(h->done_arg, ending_reason(conn), &h->remote, conn->ending.why_text);
+    if (hello_taken)
+        link->events.gone(link->arg, &h->remote);
+    return true;
+}

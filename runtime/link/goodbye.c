@@ -1,0 +1,153 @@
+/* goodbye.c - BYE and BYE_ACK: a peer leaves or is removed, or this link shuts down.
+ * The leaving node sends BYE after everything it accepted. Its peer stops accepting, sends what is
+ * pending and then BYE_ACK. Then the leaving node closes. So no accepted message is lost on either
+ * side. */
+#include "link/steps.h"
+
+void teffi_goodbye_say(link_peer *peer)
+{
+    teffi_conn *conn = peer->out ? peer->out : peer->in;
+    if (!conn || conn->ending.bye_sent)
+        return;
+    conn->ending.bye_sent = true;
+    teffi_sender_finish(conn, TEFFI_FRAME_BYE);
+}
+
+void teffi_goodbye_answer(teffi_conn *conn)
+{
+    if (conn->ending.bye_acked)
+        return;
+    conn->ending.bye_acked = true;
+    teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
+}
+
+void teffi_goodbye_heard(teffi_conn *conn)
+{
+    teffi_link *link = teffi_link_of(conn);
+    link_peer *peer = conn->peer;
+    pthread_mutex_lock(&link->conns.lock);
+    peer->bye_heard = true;
+    teffi_link_routes_close(peer);
+    peer->redial_ns = 0;
+    teffi_goodbye_answer(peer->out ? peer->out : conn);
+    pthread_mutex_unlock(&link->conns.lock);
+}
+
+/* conns.lock held. */
+static void kill_pair(const link_peer *peer)
+{
+    if (peer->in)
+        teffi_conn_kill(peer->in);
+    if (peer->out)
+        teffi_conn_kill(peer->out);
+}
+
+void teffi_goodbye_answered(teffi_conn *conn)
+{
+    teffi_conns *conns = conn->conns;
+    pthread_mutex_lock(&conns->lock);
+    if (conn->peer->goodbye != GOODBYE_NOT_SAID) {
+        conn->peer->goodbye = GOODBYE_ANSWERED;
+        kill_pair(conn->peer);
+    }
+    pthread_mutex_unlock(&conns->lock);
+}
+
+static void want_goodbye(link_peer *peer)
+{
+    if (peer->goodbye == GOODBYE_NOT_SAID)
+        peer->goodbye = GOODBYE_SAID;
+    teffi_goodbye_say(peer);
+}
+
+void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
+{
+    teffi_link *link = (teffi_link *)net;
+    bool gone = false;
+    pthread_mutex_lock(&link->conns.lock);
+    link_peer *peer = teffi_peer_find(link, id);
+    if (peer) {
+        peer->known = false;
+        teffi_link_routes_close(peer);
+        peer->redial_ns = 0;
+        if (clean) {
+            want_goodbye(peer);
+        } else {
+            if (peer->goodbye == GOODBYE_SAID)
+                peer->goodbye = GOODBYE_NOT_SAID;
+            kill_pair(peer);
+        }
+        gone = teffi_peer_settle(peer);
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    teffi_sender_write_own(&link->conns);
+    if (gone)
+        teffi_peer_unref(peer);
+}
+
+/* peer_left is set under the connection's lock, so the order of requests that send accepted before
+ * and messages that it accepts after is the same for all threads. */
+void teffi_goodbye_left(teffi_net *net, teffi_node_id id)
+{
+    teffi_link *link = (teffi_link *)net;
+    pthread_mutex_lock(&link->conns.lock);
+    link_peer *peer = teffi_peer_find(link, id);
+    if (peer)
+        peer->left = true;
+    if (peer && peer->out) {
+        pthread_mutex_lock(&peer->out->lock);
+        peer->out->sender.peer_left = true;
+        pthread_mutex_unlock(&peer->out->lock);
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+}
+
+/* ---- shutdown of the link ---- */
+
+/* A dial without a peer gets none from now on (handshake.c), so it is killed. */
+static void begin_leaving(teffi_link *link)
+{
+    pthread_mutex_lock(&link->conns.lock);
+    link->leaving = true;
+    for (teffi_conn *c = link->conns.all; c; c = c->next) {
+        teffi_link_route_close(c);
+        if (c->peer)
+            want_goodbye(c->peer);
+        else if (c->dialled)
+            teffi_conn_kill(c);
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    teffi_sender_write_own(&link->conns);
+}
+
+/* conns.lock held. Is a connection to a peer, a dial or an unreported event left? */
+static bool is_unfinished(const teffi_link *link)
+{
+    for (const teffi_conn *c = link->conns.all; c; c = c->next)
+        if (c->peer || c->dialled)
+            return true;
+    for (unsigned i = 0; i < LINK_BUCKETS; i++)
+        for (link_peer *peer = link->peers.buckets[i]; peer; peer = peer->bucket_next)
+            if (!teffi_peer_is_quiet(peer))
+                return true;
+    return false;
+}
+
+teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
+{
+    teffi_link *link = (teffi_link *)net;
+    teffi_conns *conns = &link->conns;
+    uint64_t deadline_ns = teffi_conns_now(conns) + timeout_ms * 1000000ull;
+    begin_leaving(link);
+    teffi_link_ticker_ask(&conns->ticker);
+    pthread_mutex_lock(&conns->lock);
+    bool unfinished = is_unfinished(link);
+    while (unfinished && teffi_conns_now(conns) < deadline_ns) {
+        pthread_cond_wait(&conns->changed, &conns->lock); /* the ticker signals it regularly */
+        unfinished = is_unfinished(link);
+    }
+    pthread_mutex_unlock(&conns->lock);
+    if (link->listener)
+        nng_stream_listener_close(link->listener);
+    return unfinished ? TEFF_E_TIMEOUT : TEFF_OK;
+}

@@ -1,0 +1,342 @@
+/* handshake.c - hello, hello, ack. A hello is checked against the cluster, earlier connections and
+ * the owner. */
+#include "link/steps.h"
+
+#include <string.h>
+
+enum { SILOS_MAX = 4096 }; /* accepted and UP */
+
+static teffi_hello own_hello(teffi_conn *conn)
+{
+    teffi_link *link = teffi_link_of(conn);
+    pthread_mutex_lock(&link->conns.lock);
+    teffi_hello self = link->self;
+    pthread_mutex_unlock(&link->conns.lock);
+    return self;
+}
+
+static teffi_greeting own_greeting(teffi_conn *conn)
+{
+    const teffi_platform *p = conn->conns->platform;
+    teffi_greeting g = {.hello = own_hello(conn)};
+    uint64_t random[2] = {p->random(p->arg), p->random(p->arg)};
+    memcpy(conn->handshake.nonce, random, sizeof conn->handshake.nonce);
+    memcpy(g.nonce, random, sizeof g.nonce);
+    g.sequence = conn->dialled ? conn->handshake.sequence : 0;
+    return g;
+}
+
+static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
+{
+    uint8_t payload[TEFFI_HELLO_MAX];
+    teffi_sender_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
+}
+
+void teffi_handshake_begin(teffi_conn *conn)
+{
+    teffi_greeting g = own_greeting(conn);
+    send_greeting(conn, &g);
+}
+
+/* Count and log the refusal, and send the reason to a dialler, which closes after reading it.
+ * out:  false: the connection ends now. */
+static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
+{
+    teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
+    teffi_conn_because(conn, TEFF_E_REFUSED, text);
+    if (conn->dialled)
+        return false;
+    uint8_t payload[TEFFI_HELLO_MAX];
+    size_t len = teffi_refuse_pack(TEFF_E_REFUSED, text, payload);
+    conn->handshake.refused = true;
+    teffi_sender_control(conn, TEFFI_FRAME_REFUSE, payload, len);
+    teffi_sender_linger(conn);
+    return true;
+}
+
+static const link_counter refusals[] = {
+    [TEFFI_MISMATCH_CLUSTER] = LINK_REFUSED_CLUSTER,
+    [TEFFI_MISMATCH_VERSION] = LINK_REFUSED_VERSION,
+    [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
+};
+
+/* out: false: the peer's hello does not match ours and was refused; the caller returns *result. */
+static bool hello_matches(teffi_conn *conn, const teffi_greeting *peer, const teffi_hello *self,
+                          bool *result)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_mismatch why = teffi_hello_check(self, &peer->hello, &conn->handshake.version, text);
+    if (why == TEFFI_MATCHES)
+        return true;
+    *result = refuse_peer(conn, refusals[why], text);
+    return false;
+}
+
+/* conns.lock held. A connection that replaces another always has room.
+ * out:  why other connections keep this one out, counted by *which; NULL: it is not. */
+static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
+                                 link_counter *which)
+{
+    const link_peer *peer = teffi_peer_find(link, hello->node);
+    bool silo = hello->role == TEFFI_ROLE_SILO;
+    *which = LINK_REFUSED_IDENTITY;
+    if (silo && !teffi_peer_is_newest(link, hello->node, false))
+        return "a newer start of this silo has been here";
+    if (peer && sequence <= peer->in_sequence)
+        return "the same node is connected, by a newer connection";
+    if (link->leaving && !(peer && (peer->in || peer->out)))
+        return "this node is leaving";
+    *which = LINK_CROWDED;
+    if (peer && peer->in)
+        return NULL;
+    if (silo)
+        return link->conns.silos_up < SILOS_MAX ? NULL : "too many silos are connected";
+    return link->conns.clients_up < link->clients_max ? NULL : "too many clients are connected";
+}
+
+static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
+{
+    teffi_link *link = teffi_link_of(conn);
+    text[0] = '\0';
+    return link->events.hello(link->arg, peer, text) == TEFF_OK;
+}
+
+/* Acceptor: check the dialler's hello and respond with ours. */
+static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
+{
+    teffi_link *link = teffi_link_of(conn);
+    teffi_greeting own = own_greeting(conn);
+    char text[TEFF_TEXT_MAX];
+    link_counter which;
+    bool result;
+    if (!hello_matches(conn, peer, &own.hello, &result))
+        return result;
+    pthread_mutex_lock(&link->conns.lock);
+    const char *conflict = find_conflict(link, &peer->hello, peer->sequence, &which);
+    pthread_mutex_unlock(&link->conns.lock);
+    if (conflict)
+        return refuse_peer(conn, which, conflict);
+    if (!ask_owner(conn, &peer->hello, text))
+        return refuse_peer(conn, LINK_REFUSED_PEER, text);
+    conn->handshake.remote = peer->hello;
+    conn->handshake.sequence = peer->sequence;
+    memcpy(own.echo, peer->nonce, sizeof own.echo);
+    pthread_mutex_lock(&link->conns.lock);
+    conn->state = CONN_ACKING;
+    pthread_mutex_unlock(&link->conns.lock);
+    send_greeting(conn, &own);
+    return true;
+}
+
+/* conns.lock held. */
+static void replace_incoming(link_peer *peer, teffi_conn *conn)
+{
+    teffi_conn *old = peer->in;
+    peer->in = conn;
+    peer->in_sequence = conn->handshake.sequence;
+    peer->bye_heard = false;
+    if (old) {
+        teffi_ending_replace(old);
+        teffi_link_route_close(old);
+        teffi_ending_break(peer->out);
+    }
+}
+
+/* conns.lock held. */
+static void set_peer(teffi_conn *conn, link_peer *peer)
+{
+    if (conn->peer == peer)
+        return;
+    teffi_peer_ref(peer);
+    conn->peer = peer;
+}
+
+/* conns.lock held. */
+static void come_up(teffi_conn *conn, link_peer *peer)
+{
+    set_peer(conn, peer);
+    conn->state = CONN_UP;
+    conn->liveness.wrote_ns = teffi_conns_now(conn->conns);
+    teffi_conn_ref(conn);
+    teffi_peer_post(peer, &conn->up_event, EVENT_UP, conn);
+}
+
+/* Acceptor, after the ACK, which proves that the hello was not a replay. The checks are repeated:
+ * two connections of one node may have been in their handshake at the same time. */
+static bool accept_peer(teffi_conn *conn)
+{
+    teffi_link *link = teffi_link_of(conn);
+    const teffi_hello *remote = &conn->handshake.remote;
+    link_counter which;
+    pthread_mutex_lock(&link->conns.lock);
+    const char *conflict = find_conflict(link, remote, conn->handshake.sequence, &which);
+    link_peer *peer = conflict ? NULL : teffi_peer_make(link, remote->node);
+    if (peer) {
+        if (remote->role == TEFFI_ROLE_SILO)
+            teffi_peer_is_newest(link, remote->node, true);
+        replace_incoming(peer, conn);
+        link->conns.pending--;
+        come_up(conn, peer);
+        (*teffi_conns_accepted(conn))++;
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    if (!peer)
+        return refuse_peer(conn, which, conflict ? conflict : "out of memory");
+    teffi_sender_open(conn);
+    return true;
+}
+
+static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
+{
+    uint8_t echo[TEFFI_NONCE_BYTES];
+    if (teffi_ack_unpack(payload, len, echo))
+        return teffi_receiver_malformed(conn, "bad ack");
+    if (memcmp(echo, conn->handshake.nonce, sizeof echo) != 0)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack is of another connection");
+    return accept_peer(conn);
+}
+
+static void post_done(teffi_conn *conn, link_peer *peer)
+{
+    conn_handshake *h = &conn->handshake;
+    if (!h->done)
+        return;
+    h->done_posted = true;
+    h->done_err = TEFF_OK;
+    teffi_conn_ref(conn);
+    teffi_peer_post(peer, &conn->done_event, EVENT_DONE, conn);
+}
+
+/* conns.lock held. Dialler: make conn the peer's outgoing connection. Messages of the one that it
+ * replaces are taken over here, before any new message may be sent.
+ * out:  false: the peer has one that is UP, conn is not needed. */
+static bool become_outgoing(teffi_conn *conn, link_peer *peer)
+{
+    teffi_conn *old = peer->out;
+    if (!conn->handshake.expects_node) /* otherwise a peer that was removed since stays removed */
+        teffi_peer_know(peer, peer->known ? peer->address : conn->handshake.remote.address);
+    peer->dial_failed = false;
+    peer->backoff_ms = 0;
+    if (old && old != conn) {
+        if (old->state == CONN_UP)
+            return false;
+        old->ending.cause = CONN_REPLACED;
+        teffi_sender_steal(old, conn);
+        teffi_conn_kill(old);
+    }
+    peer->out = conn;
+    pthread_mutex_lock(&conn->lock); /* a connection dialled for the peer already takes messages */
+    conn->sender.peer_left = peer->left;
+    pthread_mutex_unlock(&conn->lock);
+    return true;
+}
+
+/* Dialler: the acceptor's hello was accepted. out: false: the connection ends. */
+static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYTES])
+{
+    teffi_link *link = teffi_link_of(conn);
+    uint8_t payload[64];
+    bool up = false;
+    pthread_mutex_lock(&link->conns.lock);
+    link_peer *peer = conn->peer;
+    if (!peer && !link->leaving)
+        peer = teffi_peer_make(link, conn->handshake.remote.node);
+    if (peer && !link->freeing) {
+        up = become_outgoing(conn, peer);
+        if (up)
+            come_up(conn, peer);
+        else
+            set_peer(conn, peer);
+        post_done(conn, peer);
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    if (!up)
+        return false;
+    teffi_sender_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(nonce, payload));
+    teffi_sender_open(conn);
+    return true;
+}
+
+/* Dialler: check the acceptor's hello. */
+static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
+{
+    teffi_hello self = own_hello(conn);
+    bool result;
+    if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
+        return teffi_receiver_malformed(conn, "the answer is of another connection");
+    if (!hello_matches(conn, peer, &self, &result))
+        return result;
+    if (peer->hello.role != TEFFI_ROLE_SILO)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "only silos are dialled");
+    if (conn->handshake.expects_node &&
+        !teffi_node_is(conn->handshake.remote.node, peer->hello.node))
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node answers at this address");
+    conn->handshake.remote = peer->hello;
+    return establish_conn(conn, peer->nonce);
+}
+
+static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
+{
+    teff_err code;
+    char text[TEFF_TEXT_MAX];
+    if (teffi_refuse_unpack(payload, len, &code, text))
+        return teffi_receiver_malformed(conn, "bad refusal");
+    teffi_conn_because(conn, TEFF_E_REFUSED, text);
+    teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
+                        conn->target, text);
+    return false;
+}
+
+bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
+{
+    const uint8_t *payload;
+    size_t len;
+    teffi_greeting peer;
+    if (!teffi_frame_payload(frame, &payload, &len))
+        return teffi_receiver_malformed(conn, "bad handshake");
+    if (conn->state == CONN_GREETING && frame->kind == TEFFI_FRAME_HELLO) {
+        if (teffi_hello_unpack(payload, len, &peer))
+            return teffi_receiver_malformed(conn, "bad hello");
+        return conn->dialled ? take_acceptor_hello(conn, &peer) : take_dialler_hello(conn, &peer);
+    }
+    if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)
+        return take_ack(conn, payload, len);
+    if (conn->dialled && frame->kind == TEFFI_FRAME_REFUSE)
+        return take_refusal(conn, payload, len);
+    return teffi_receiver_malformed(conn, "no handshake");
+}
+
+/* nng reports two errors of a TLS handshake: no certificate came (NNG_EPEERAUTH), or anything else
+ * (NNG_ECRYPTO). A peer that refuses our certificate usually closes before it sends its alert. */
+static const char *handshake_break_text(const teffi_conn *conn, int rv)
+{
+    if (conn->liveness.verdict == CONN_LATE)
+        return "no answer in time";
+    if (rv == NNG_ECLOSED || rv == NNG_ECANCELED)
+        return "closed by this side";
+    if (rv == NNG_EPEERAUTH)
+        return "TLS handshake failed: the peer showed no certificate";
+    if (rv == NNG_ECRYPTO)
+        return "TLS handshake failed: the peer speaks no TLS, or one side refused the other's "
+               "certificate (expired, not valid yet, or not signed by the authority in tls_ca)";
+    if (conn->dialled && conn->conns->tls)
+        return "closed by the peer in the TLS handshake: it speaks no TLS, or refused this side's "
+               "certificate; its log may say more";
+    if (conn->dialled)
+        return "closed by the peer in the handshake: it may expect TLS; its log may say more";
+    return nng_strerror(rv);
+}
+
+/* A peer that connects and closes without sending anything, as health checks do, is not logged. */
+void teffi_handshake_broke(teffi_conn *conn, int rv)
+{
+    bool tls = rv == NNG_EPEERAUTH || rv == NNG_ECRYPTO;
+    bool ours = rv == NNG_ECLOSED || rv == NNG_ECANCELED; /* logged when it was killed */
+    const char *why = handshake_break_text(conn, rv);
+    if (conn->dialled && !conn->ending.why && !ours)
+        teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
+                            conn->target, why);
+    else if (!conn->dialled && tls)
+        teffi_counters_note(&conn->conns->counters, LINK_REFUSED_TLS, "%s: %s", conn->target, why);
+    teffi_conn_because(conn, TEFF_E_UNREACHABLE, why);
+}

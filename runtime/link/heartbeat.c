@@ -1,0 +1,179 @@
+/* heartbeat.c - scans all connections and peers periodically, on the ticker: sends heartbeats,
+ * closes silent peers and late handshakes, redials, and frees connections that have ended. */
+#include "memory/pool.h"
+#include "link/driver.h"
+#include "link/steps.h"
+
+enum {
+    SILENT_HEARTBEATS = 5,
+    HELD_UP_HEARTBEATS = 2,  /* a longer gap between two scans: this process was held up */
+    PARTIAL_HEARTBEATS = 10, /* longest time for a frame, or for a step of a large one */
+    LOOK_MIN_MS = 5,         /* between two scans */
+    LOOK_MAX_MS = 250,
+};
+
+static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
+{
+    return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
+}
+
+typedef enum conn_need {
+    NEED_NONE,
+    NEED_KILL_LATE,
+    NEED_KILL_SILENT,
+    NEED_TAKE_BACK,
+    NEED_BEAT
+} conn_need;
+
+/* in: judge: late and silent connections may be killed now. */
+static conn_need need_of(const teffi_conn *conn, uint64_t now_ns, bool judge)
+{
+    const conn_liveness *l = &conn->liveness;
+    uint64_t beat_ns = teffi_link_of(conn)->heartbeat_ms * 1000000ull;
+    uint64_t silent_ns = SILENT_HEARTBEATS * beat_ns;
+    if (conn->state != CONN_UP)
+        return judge && now_ns > conn->handshake.deadline_ns && l->verdict != CONN_LATE
+                   ? NEED_KILL_LATE
+                   : NEED_NONE;
+    if (judge && (is_older(l->receiving_since_ns, now_ns, silent_ns) ||
+                  is_older(l->writing_since_ns, now_ns, silent_ns) ||
+                  is_older(l->partial_since_ns, now_ns, PARTIAL_HEARTBEATS * beat_ns)))
+        return NEED_KILL_SILENT;
+    if (teffi_inbound_is_overdue(&conn->receiver.inbound, now_ns))
+        return NEED_TAKE_BACK;
+    return !l->writing_since_ns && is_older(l->wrote_ns, now_ns, beat_ns) ? NEED_BEAT : NEED_NONE;
+}
+
+static void serve_need(teffi_conn *conn, conn_need need)
+{
+    teffi_link *link = teffi_link_of(conn);
+    link_counters *counters = &link->conns.counters;
+    switch (need) {
+    case NEED_KILL_LATE:
+        conn->liveness.verdict = CONN_LATE;
+        teffi_counters_note(counters, LINK_HELLO_TIMEOUTS, "%s: no handshake in %u ms, closed",
+                            conn->target, link->hello_timeout_ms);
+        teffi_conn_kill(conn);
+        break;
+    case NEED_KILL_SILENT:
+        if (conn->liveness.verdict == CONN_SILENT)
+            break; /* killed by an earlier scan, not ended yet */
+        conn->liveness.verdict = CONN_SILENT;
+        teffi_counters_note(
+            counters, LINK_SILENT, "node %08x: silent for %u heartbeats of %u ms, closed",
+            conn->handshake.remote.node.silo, SILENT_HEARTBEATS, link->heartbeat_ms);
+        teffi_conn_kill(conn);
+        break;
+    case NEED_TAKE_BACK:
+        if (teffi_inbound_take_back(&conn->receiver.inbound, teffi_conns_now(conn->conns)))
+            teffi_driver_read(conn);
+        break;
+    case NEED_BEAT:
+        teffi_sender_control(conn, TEFFI_FRAME_HEARTBEAT, NULL, 0);
+        break;
+    case NEED_NONE:
+        break;
+    }
+}
+
+/* conns.lock held. If this process was held up, received bytes may be unread, so no peer is judged
+ * late or silent for SILENT_HEARTBEATS. A delay starts this only if the scan before was on time:
+ * where every scan is late, peers are judged all the same. */
+static bool may_judge(teffi_link *link, uint64_t now_ns)
+{
+    uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
+    bool held_up = is_older(link->looked_ns, now_ns, HELD_UP_HEARTBEATS * beat_ns);
+    if (held_up && !link->held_up)
+        link->judge_from_ns = now_ns + SILENT_HEARTBEATS * beat_ns;
+    link->held_up = held_up;
+    link->looked_ns = now_ns;
+    return now_ns >= link->judge_from_ns;
+}
+
+static void look_at_conns(teffi_link *link, uint64_t now_ns)
+{
+    teffi_conn *due = NULL;
+    pthread_mutex_lock(&link->conns.lock);
+    bool judge = may_judge(link, now_ns);
+    for (teffi_conn *c = link->conns.all; c; c = c->next) {
+        if (need_of(c, now_ns, judge) == NEED_NONE)
+            continue;
+        teffi_conn_ref(c);
+        c->next_look = due;
+        due = c;
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    for (teffi_conn *next; due; due = next) {
+        next = due->next_look;
+        serve_need(due, need_of(due, now_ns, judge));
+        teffi_conn_unref(due);
+    }
+}
+
+/* out: when the next redial is due; UINT64_MAX: none is planned. */
+static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
+{
+    uint64_t next_ns = UINT64_MAX;
+    pthread_mutex_lock(&link->conns.lock);
+    for (unsigned i = 0; i < LINK_BUCKETS && !link->leaving; i++)
+        for (link_peer *peer = link->peers.buckets[i]; peer; peer = peer->bucket_next) {
+            if (!peer->known || peer->out || !peer->redial_ns)
+                continue;
+            teffi_conn *conn = now_ns < peer->redial_ns ? NULL : teffi_dial_peer(peer);
+            if (conn)
+                teffi_dial_start(conn);
+            else if (now_ns < peer->redial_ns && peer->redial_ns < next_ns)
+                next_ns = peer->redial_ns;
+        }
+    pthread_mutex_unlock(&link->conns.lock);
+    return next_ns;
+}
+
+static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
+{
+    return value < min ? min : value > max ? max : value;
+}
+
+/* conns.lock held. Scan four times per heartbeat, earlier for a redial, and every LOOK_MIN_MS
+ * during a shutdown. out: ns until the next scan. */
+static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
+{
+    uint64_t ns = clamp_ns(link->heartbeat_ms / 4, LOOK_MIN_MS, LOOK_MAX_MS) * 1000000u;
+    if (link->leaving)
+        ns = LOOK_MIN_MS * 1000000u;
+    return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
+}
+
+static uint64_t look_at_all(void *arg)
+{
+    teffi_link *link = arg;
+    uint64_t now_ns = teffi_conns_now(&link->conns);
+    teffi_block_age(now_ns);
+    look_at_conns(link, now_ns);
+    uint64_t redial_ns = redial_peers(link, now_ns);
+    teffi_accept_retry(link);
+    teffi_driver_sweep(link);
+    teffi_driver_reap(link);
+    pthread_mutex_lock(&link->conns.lock);
+    pthread_cond_broadcast(&link->conns.changed);
+    uint64_t ns = link->freeing ? 0 : next_look_ns(link, redial_ns, now_ns);
+    pthread_mutex_unlock(&link->conns.lock);
+    return ns;
+}
+
+static bool look_at_deferred(void *arg)
+{
+    teffi_link *link = arg;
+    teffi_sender_write_coalesced(&link->conns);
+    return teffi_client_reader_expire(&link->conns, false);
+}
+
+teff_err teffi_link_heartbeat_start(teffi_link *link)
+{
+    link_ticker *ticker = &link->conns.ticker;
+    link->looked_ns = teffi_conns_now(&link->conns);
+    ticker->look = look_at_all;
+    ticker->look_soon = look_at_deferred;
+    ticker->arg = link;
+    return teffi_link_ticker_start(ticker);
+}

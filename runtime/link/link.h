@@ -1,0 +1,67 @@
+/* link.h - one link: the transport of a node, over nng's streams, and its ops.
+ * Way:     next_hop, dial, accept -> conn/ ===> conn/ -> driver -> net events
+ * Threads: lock order: conns.lock, then gates, then a peer's or a connection's lock (leaves). */
+#ifndef TEFFI_LINK_LINK_H
+#define TEFFI_LINK_LINK_H
+
+#include <nng/nng.h>
+#include <nng/supplemental/tls/tls.h>
+#include "base/siphash.h"
+#include "link/conn/connection.h"
+#include "link/net.h"
+#include "link/peers.h"
+
+typedef struct teffi_link {
+    teffi_net net; /* first: the net is the link */
+    teffi_conns conns;
+    link_peers peers; /* guarded by conns.lock */
+    link_route_cache routes;
+    /* immutable after init */
+    teffi_net_events events;
+    void *arg;
+    teffi_sipkey secret; /* hash key of the tables by node, because clients choose their ids */
+    uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
+    nng_tls_config *tls_dial, *tls_accept;
+    nng_aio *accept_aio;
+
+    _Atomic uint64_t sequence; /* number of the newest dialled connection */
+
+    /* guarded by conns.lock */
+    teffi_hello self;
+    nng_stream_listener *listener;
+    bool accept_again; /* an accept failed: the ticker tries again */
+    bool leaving;      /* shutdown or free was called */
+    bool freeing;      /* free was called */
+
+    /* owner: the ticker */
+    uint64_t looked_ns;     /* time of the last scan */
+    uint64_t judge_from_ns; /* earliest time to kill late and silent connections */
+    bool held_up;           /* the last scan was late: this process was held up */
+} teffi_link;
+
+/* teffi_link_of - the link of a connection. */
+static inline teffi_link *teffi_link_of(const teffi_conn *conn)
+{
+    return teffi_container(conn->conns, teffi_link, conns);
+}
+
+/* The ops of teffi_net; each file has those of its name, net.c the rest. */
+teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text);
+void teffi_accept_begin(teffi_net *net);
+void teffi_dial_address(teffi_net *net, const char *address,
+                        void (*done)(void *arg, teff_err err, const teffi_hello *remote,
+                                     const char *text),
+                        void *arg);
+teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
+bool teffi_driver_wait(teffi_net *net, teffi_parker *parker, uint32_t *tokens);
+void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean);
+void teffi_goodbye_left(teffi_net *net, teffi_node_id id);
+teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
+
+/* teffi_accept_cb - callback of link->accept_aio.
+ * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
+ * errs: TEFF_E_IO. */
+void teffi_accept_cb(void *arg);
+TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
+
+#endif

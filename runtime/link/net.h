@@ -1,0 +1,119 @@
+/* net.h - the transport seam: carries messages between nodes. The link over nng is the real one.
+ * Way:     process/node -> [net] -> frame -> link(nng) ===> link -> frame -> [net] -> process/node
+ * Threads: functions from any thread; events on the transport's threads, on workers, or on
+ *          a client's thread in wait; one at a time per peer; an event must not block and must
+ *          not call free. */
+#ifndef TEFFI_LINK_NET_H
+#define TEFFI_LINK_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "os/thread.h"
+#include "message/hello.h"
+#include "message/msg.h"
+
+typedef struct teffi_net_events {
+    /* A message from a peer; owned by the receiver of the event. from is the peer of the
+     * connection, proven by its hello (not what the message claims). */
+    void (*message)(void *arg, const teffi_hello *from, teffi_msg *msg);
+    /* May this peer, which dialled us, connect? Called after the transport's own checks (cluster,
+     * version, id clash). hello and gone may run concurrently with other events of the same peer.
+     * Returns TEFF_OK, or TEFF_E_REFUSED with text (TEFF_TEXT_MAX bytes). */
+    teff_err (*hello)(void *arg, const teffi_hello *peer, char *text);
+    /* A connection whose hello was accepted ended before it came up. */
+    void (*gone)(void *arg, const teffi_hello *peer);
+    /* A connection in either direction came up after its hello; once for each connection. */
+    void (*up)(void *arg, const teffi_hello *peer);
+    /* A connection with the peer broke. Messages accepted in either direction may be lost, except
+     * those that unsent returns: fail the calls that wait for this peer. Another connection may
+     * still be up. clean: the last connection closed after a goodbye, nothing was lost. */
+    void (*down)(void *arg, const teffi_hello *peer, bool clean);
+    /* A request is now part of the bytes written to a node: the down event of that connection comes
+     * later. Not called for a request that unsent returns. Called under a lock of the transport,
+     * from send or after a handshake: must not call the net. */
+    void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request);
+    /* A message that send accepted and that was certainly not sent, because no connection could be
+     * made. Owned by the receiver of the event; the message borrows nothing. */
+    void (*unsent)(void *arg, const teffi_hello *peer, teffi_msg *msg);
+} teffi_net_events;
+
+struct teffi_exec;
+
+typedef struct teffi_net_options {
+    teffi_hello self; /* node, role, cluster, address; versions are the transport's */
+    const teffi_net_events *events;
+    void *arg;
+    const char *tls_cert, *tls_ca; /* PEM files; NULL = plain tcp */
+    uint32_t frame_max_bytes;      /* 0 = 1 MiB + 4 KiB */
+    /* 0 = 1,000. A peer silent for 5 heartbeats is considered dead. Must be equal on all nodes. */
+    uint32_t heartbeat_ms;
+    /* Queued for one peer; 0 = 64 MiB; responses may take twice that. */
+    uint32_t queue_max_bytes;
+    /* Counts received messages and bytes waiting to be written. While it is exceeded, requests for
+     * grains are refused. Borrowed; NULL: no limit. */
+    teffi_budget *budget;
+    uint32_t hello_timeout_ms; /* the whole handshake; 0 = 10,000 */
+    uint32_t clients_max;      /* connected at a time; 0 = 10,000 */
+    /* Runs received batches and deferred writes; it stops before free is called. NULL: batches run
+     * on the transport's threads, writes are not deferred. */
+    struct teffi_exec *exec;
+} teffi_net_options;
+
+typedef struct teffi_net teffi_net;
+
+typedef struct teffi_net_ops {
+    /* Bind; the OS queues connections until accept. in: "host:port", "[v6]:port", port 0 = any.
+     * out: bound, TEFFI_ADDRESS_MAX+1 bytes. errs: TEFF_E_INVALID (the address), TEFF_E_IO (in
+     * use), with text. */
+    teff_err (*listen)(teffi_net *net, const char *address, char *bound, char *text);
+    /* After listen, once: accept connections, including those queued since listen. */
+    void (*accept)(teffi_net *net);
+    /* After listen, before the first message: the address and id that hellos carry. */
+    void (*identify)(teffi_net *net, teffi_node_id self, const char *address);
+    /* Allow sends to a node. It is dialled at the first send, and redialled when that connection
+     * broke. */
+    teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
+    /* Remove a peer: close its connections, after a goodbye if clean. Later sends: CLOSED. */
+    void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
+    /* The peer has left the cluster: from now on requests for grains are CLOSED. Responses and
+     * other requests are sent as before, until peer_remove. Messages keep their order across this
+     * call. */
+    void (*peer_left)(teffi_net *net, teffi_node_id node);
+    /* Dial an address whose node is not known (a seed, a gateway). done runs once, on a thread that
+     * events run on. On success it runs after the up event, with the peer's hello; the peer is then
+     * known as if by peer_add. On failure err is TEFF_E_UNREACHABLE or TEFF_E_REFUSED, with a text
+     * that does not contain the address. */
+    void (*dial)(teffi_net *net, const char *address,
+                 void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text),
+                 void *arg);
+    /* Send msg to a silo known by peer_add or dial, on the connection that we dialled; or to a
+     * client that is connected to us. Messages to one node keep their order.
+     * in: msg, moves to the net on TEFF_OK only; on an error it was not sent.
+     * errs: TEFF_E_CLOSED (not known, removed, said goodbye), TEFF_E_UNREACHABLE (not connected,
+     * and the last dial failed), TEFF_E_OVERLOADED (its queue is full), TEFF_E_TOO_LARGE,
+     * TEFF_E_NOMEM. */
+    teff_err (*send)(teffi_net *net, teffi_node_id to, teffi_msg *msg);
+    /* Called by a thread outside the executor before it waits for a response. Writes the frames
+     * kept for coalescing. On a client it then sleeps on parker until there is a token, and this
+     * thread may receive messages and report their events meanwhile.
+     * out: true: it slept and *tokens is set. false: the caller sleeps. May be NULL. */
+    bool (*wait)(teffi_net *net, teffi_parker *parker, uint32_t *tokens);
+    /* Say goodbye to all peers: they stop sending, messages accepted by either side are delivered
+     * (message events continue until then), then connections close. Blocks up to timeout_ms.
+     * out: TEFF_OK or TEFF_E_TIMEOUT. Only wait and free may follow. */
+    teff_err (*shutdown)(teffi_net *net, uint32_t timeout_ms);
+    /* Close all connections at once. No event runs after it has returned. Not from an event. */
+    void (*free)(teffi_net *net);
+} teffi_net_ops;
+
+struct teffi_net {
+    const teffi_net_ops *ops;
+};
+
+/* teffi_net_nng_new - the link: nng streams over tcp or tls+tcp. Matches platform.net_new. */
+struct teffi_platform;
+teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_net_options *opt,
+                           teffi_net **net, char *text);
+
+#endif

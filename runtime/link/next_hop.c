@@ -1,0 +1,74 @@
+/* next_hop.c - takes the connection of the route cache, or else the peer's; dials if needed. */
+#include "link/steps.h"
+
+/* conns.lock held. Find or create the connection that carries messages to a node.
+ * out:  *dial: it was created, the caller calls teffi_dial_start(). */
+static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
+{
+    link_peer *peer = teffi_peer_find(link, to);
+    bool client = to.silo & TEFFI_CLIENT_BIT;
+    *dial = false;
+    if (link->leaving || !peer || peer->bye_heard || peer->goodbye != GOODBYE_NOT_SAID)
+        return TEFF_E_CLOSED;
+    *conn = client ? peer->in : peer->out;
+    if (*conn)
+        return client || peer->known ? TEFF_OK : TEFF_E_CLOSED;
+    if (client || !peer->known)
+        return TEFF_E_CLOSED;
+    if (peer->dial_failed)
+        return TEFF_E_UNREACHABLE;
+    *conn = teffi_dial_peer(peer);
+    *dial = *conn != NULL;
+    return *conn ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg)
+{
+    teffi_conn *conn;
+    bool dial;
+    pthread_mutex_lock(&link->conns.lock);
+    teff_err err = find_conn(link, to, &conn, &dial);
+    if (!err) {
+        teffi_conn_ref(conn);
+        teffi_link_route_open(conn, teffi_node_word(to));
+    }
+    pthread_mutex_unlock(&link->conns.lock);
+    if (err)
+        return err;
+    err = teffi_sender_send(conn, msg); /* before the dial, which may fail at once */
+    if (dial)
+        teffi_dial_start(conn);
+    teffi_conn_unref(conn);
+    return err;
+}
+
+/* out: false: no route is known; nothing was done. */
+static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff_err *err)
+{
+    size_t size, body_len;
+    uint64_t node = teffi_node_word(to);
+    teffi_conn *conn = teffi_link_route_find(link, node);
+    if (!conn)
+        return false;
+    *err = teffi_frame_size(msg, link->conns.frame_max_bytes, &size, &body_len);
+    if (*err)
+        return false; /* send_uncached() checks whether the node is known before the size */
+    pthread_mutex_lock(&conn->lock);
+    if (conn->carries == node) {
+        *err = teffi_sender_send_locked(conn, msg, size, body_len);
+        return true;
+    }
+    pthread_mutex_unlock(&conn->lock);
+    return false;
+}
+
+teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    teffi_link *link = (teffi_link *)net;
+    teff_err err;
+    if (!send_cached(link, to, msg, &err))
+        err = send_uncached(link, to, msg);
+    if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
+        teffi_ending_unanswered(link, to);
+    return err;
+}

@@ -1,0 +1,123 @@
+/* peers.h - the nodes that a link knows: their connections, unreported events, and the cache of the
+ * connections that carry messages to them. A node has one record, from its first
+ * connection or peer_add until nothing needs it.
+ * Way:     next_hop, handshake, ending -> [peers] -> driver
+ * Threads: guarded by conns.lock, except references; events by the peer's own lock.
+ * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ANSWERED */
+#ifndef TEFFI_LINK_PEERS_H
+#define TEFFI_LINK_PEERS_H
+
+#include <pthread.h>
+#include "link/conn/connection.h"
+
+enum { LINK_BUCKETS = 1024, LINK_SEEN_SETS = 256, LINK_SEEN_IN_SET = 8 };
+
+struct teffi_link;
+
+typedef enum link_goodbye {
+    GOODBYE_NOT_SAID,
+    GOODBYE_SAID,     /* BYE was appended, or will be when there is a connection */
+    GOODBYE_ANSWERED, /* BYE_ACK arrived: all messages of the peer were delivered */
+} link_goodbye;
+
+typedef struct link_peer {
+    teffi_node_id id; /* immutable after init */
+    struct teffi_link *owner;
+    _Atomic uint32_t refs; /* release on drop pairs with acquire of the last */
+    /* guarded by conns.lock */
+    struct link_peer *bucket_next;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    teffi_conn *in, *out; /* in is UP; out is of any state but ENDED */
+    uint64_t in_sequence; /* newest sequence of an accepted connection */
+    uint64_t redial_ns;   /* when to dial again, 0 = at the next send */
+    uint32_t backoff_ms;
+    link_goodbye goodbye;
+    bool listed;      /* in the table */
+    bool known;       /* by peer_add or dial, until peer_remove */
+    bool dial_failed; /* the last dial */
+    bool bye_heard;   /* the peer sent BYE: nothing more is sent to it */
+    bool left;        /* the peer left the cluster: no more requests for grains */
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    teffi_queue events;
+    bool draining; /* a thread reports the events */
+    /* owner: the thread that drains */
+    unsigned ups; /* connections reported up and not ended */
+} link_peer;
+
+typedef struct link_seen_silo {
+    teffi_node_id node;
+    uint64_t stamp;
+} link_seen_silo;
+
+typedef struct link_peers {
+    link_peer *buckets[LINK_BUCKETS];
+    unsigned n; /* peers in memory, in the table or not */
+    link_seen_silo seen[LINK_SEEN_SETS][LINK_SEEN_IN_SET];
+    uint64_t seen_clock;
+} link_peers;
+
+/* teffi_peer_find - conns.lock held. out: NULL: no such peer.
+ * teffi_peer_make - conns.lock held; find or add. out: NULL: no memory. */
+link_peer *teffi_peer_find(struct teffi_link *link, teffi_node_id id);
+link_peer *teffi_peer_make(struct teffi_link *link, teffi_node_id id);
+
+/* teffi_peer_know - conns.lock held; allow sends to the peer, and reset an earlier goodbye.
+ * in:   address, checked. */
+void teffi_peer_know(link_peer *peer, const char *address);
+
+/* teffi_peer_settle - conns.lock held; remove the peer from the table if it is not known, has no
+ * connection and no event. out: true: the caller drops the table's reference, without the lock. */
+bool teffi_peer_settle(link_peer *peer);
+
+/* teffi_peers_forget - empty the table, and wait until no thread holds a peer. in: the link is
+ * being freed. */
+void teffi_peers_forget(struct teffi_link *link);
+
+void teffi_peer_ref(link_peer *peer);
+void teffi_peer_unref(link_peer *peer); /* without the lock */
+
+/* teffi_peer_is_newest - conns.lock held; is this incarnation at least as new as all those seen of
+ * its silo? in: note: remember it. */
+bool teffi_peer_is_newest(struct teffi_link *link, teffi_node_id id, bool note);
+
+/* teffi_peer_post - append an event. in: conn, with a reference that the event takes over. */
+void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn);
+
+/* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()
+ * returns NULL. false: there are none, or another thread reports them.
+ * teffi_peer_is_quiet - no event is queued, and no thread reports any. */
+bool teffi_peer_begin_drain(link_peer *peer);
+link_event *teffi_peer_next_event(link_peer *peer);
+bool teffi_peer_is_quiet(link_peer *peer);
+
+/* ---- route_cache.c: finds the connection to a node without conns.lock. Entries are written under
+ * conns.lock and read without it. Cached connections are type-stable while the link lives: a stale
+ * entry still points to a valid conn->lock, and `carries`, checked under it, no longer matches.
+ * While it matches, the connection is UP and listed, so a reference may be taken under conn->lock.
+ * ---- */
+
+enum { LINK_ROUTE_LINES = 512, LINK_ROUTES_IN_LINE = 4 };
+
+typedef struct link_route {
+    _Atomic uint64_t node; /* 0: none */
+    teffi_conn *_Atomic conn;
+} link_route;
+
+typedef struct link_route_cache {
+    link_route lines[LINK_ROUTE_LINES][LINK_ROUTES_IN_LINE];
+} link_route_cache;
+
+/* teffi_link_route_find - look up a node. in: node, of teffi_node_word(). out: NULL: not cached;
+ * otherwise the caller locks the connection and checks that `carries` equals node. */
+teffi_conn *teffi_link_route_find(struct teffi_link *link, uint64_t node);
+
+/* teffi_link_route_open - conns.lock held; add an entry for the node, if conn is UP. */
+void teffi_link_route_open(teffi_conn *conn, uint64_t node);
+
+/* teffi_link_route_close - conns.lock held; invalidate the connection's entry. NULL allowed.
+ * teffi_link_routes_close - the same for both connections of a peer. */
+void teffi_link_route_close(teffi_conn *conn);
+void teffi_link_routes_close(link_peer *peer);
+
+#endif

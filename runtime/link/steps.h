@@ -1,0 +1,79 @@
+/* steps.h - the steps of a connection's life on a link: it begins (dial, accept), greets
+ * (handshake), says goodbye (goodbye) and ends (ending).
+ * Way:     next_hop, heartbeat, nng -> [dial, accept] -> driver -> [handshake, goodbye, ending]
+ *          -> peers (events), sender
+ * Threads: as each function says; peers under conns.lock. */
+#ifndef TEFFI_LINK_STEPS_H
+#define TEFFI_LINK_STEPS_H
+
+#include "link/link.h"
+
+/* ---- address.c: "host:port" and "[v6]:port" ---- */
+
+/* teffi_link_address_url - write nng's URL of an address. out: false: not a valid address.
+ * teffi_link_address_remote - write the peer's address of a stream that was just accepted. */
+bool teffi_link_address_url(const char *address, bool tls, char *url, size_t n);
+void teffi_link_address_remote(nng_stream *stream, char *text, size_t n);
+
+/* ---- dial.c ---- */
+
+/* teffi_dial_peer - conns.lock held; create the connection and set peer->out.
+ * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
+ * teffi_dial_start - in: the connection's first reference, dropped in the dial's callback.
+ * runs: with or without conns.lock. */
+teffi_conn *teffi_dial_peer(link_peer *peer);
+void teffi_dial_start(teffi_conn *conn);
+
+/* ---- accept.c ---- */
+
+/* teffi_accept_retry - accept again after an accept failed (no file descriptor, no memory).
+ * runs: the ticker. */
+void teffi_accept_retry(teffi_link *link);
+
+/* ---- handshake.c: until the connection is UP, by its reader. See message/hello.h ---- */
+
+/* teffi_handshake_begin - send the dialler's hello. */
+void teffi_handshake_begin(teffi_conn *conn);
+
+/* teffi_handshake_frame - handle a frame that arrives before UP. out: false: the connection
+ * ends. */
+bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
+
+/* teffi_handshake_broke - count and log that the stream ended before UP. in: rv, nng's error. */
+void teffi_handshake_broke(teffi_conn *conn, int rv);
+
+/* ---- goodbye.c ---- */
+
+/* teffi_goodbye_say - conns.lock held; append BYE to the peer's best connection, once.
+ * teffi_goodbye_answer - conns.lock held; append BYE_ACK to the connection, once. */
+void teffi_goodbye_say(link_peer *peer);
+void teffi_goodbye_answer(teffi_conn *conn);
+
+/* teffi_goodbye_heard - a BYE arrived. teffi_goodbye_answered - a BYE_ACK arrived. */
+void teffi_goodbye_heard(teffi_conn *conn);
+void teffi_goodbye_answered(teffi_conn *conn);
+
+/* ---- ending.c: redial, goodbye, events ---- */
+
+/* teffi_ending_begin - end the connection and post its events; called once.
+ * runs: receive, dial and write callbacks, no lock held.
+ * out:  true: the caller drains the events and drops the list's reference. false: the callback of
+ *       the write in flight ends it (teffi_sender_complete). */
+bool teffi_ending_begin(teffi_conn *conn);
+
+/* teffi_ending_break - conns.lock held; kill the connection because the other one of its pair
+ * broke.
+ * in:   peer->in or peer->out, may be NULL. */
+void teffi_ending_break(teffi_conn *conn);
+
+/* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
+ * down event is posted now, before the new one's up event; messages that it still receives are
+ * dropped. */
+void teffi_ending_replace(teffi_conn *conn);
+
+/* teffi_ending_unanswered - a response could not be sent to this node: kill the connection that
+ * carried the request, so that the caller's call fails. After a goodbye the connection ends anyway.
+ * runs: no lock held. */
+void teffi_ending_unanswered(teffi_link *link, teffi_node_id id);
+
+#endif

@@ -1,0 +1,121 @@
+/* arena.h - bump allocator with a budget; all its memory is freed at once. Internals of
+ * teff/arena.h.
+ * Way:     messages, turns, states -> [arena] -> chunks from the heap
+ * Threads: one user at a time. */
+#ifndef TEFFI_MEMORY_ARENA_H
+#define TEFFI_MEMORY_ARENA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <teff/arena.h>
+
+typedef struct teffi_chunk teffi_chunk;
+
+struct teff_arena {
+    uint8_t *at, *end;   /* free part of the current block */
+    teffi_chunk *chunks; /* heap blocks, newest first; without the inline block */
+    size_t used_bytes;   /* allocated so far */
+    size_t budget_bytes; /* limit of used_bytes */
+    bool bad_text;       /* a copied text was not UTF-8; set by copy.c, cleared by the reader */
+};
+
+enum { TEFFI_ARENA_ALIGN = 16 };
+
+/* teffi_arena_init - an arena that starts in the caller's block.
+ * in:   block, borrowed for the arena's life, may be NULL with n 0; budget_bytes, 0 = no limit. */
+static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, size_t budget_bytes)
+{
+    uintptr_t mask = ~(uintptr_t)(TEFFI_ARENA_ALIGN - 1);
+    uintptr_t start = ((uintptr_t)block + TEFFI_ARENA_ALIGN - 1) & mask;
+    uintptr_t stop = ((uintptr_t)block + n) & mask;
+    bool room = block && start < stop;
+    *arena = (teff_arena){.at = room ? (uint8_t *)start : NULL,
+                          .end = room ? (uint8_t *)stop : NULL,
+                          .budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX};
+}
+
+/* teffi_arena_fini - free all memory; the arena is then as after an init without block. Zeroed
+ * memory is allowed. */
+void teffi_arena_fini(teff_arena *arena);
+
+/* teffi_arena_free_chunks - free the chunks newer than keep, which may be NULL. */
+void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep);
+
+/* teffi_arena_drop - as fini, for an arena that is not used again. */
+static inline void teffi_arena_drop(teff_arena *arena)
+{
+    if (arena->chunks)
+        teffi_arena_free_chunks(arena->chunks, NULL);
+}
+
+/* A position in an arena. */
+typedef struct teffi_arena_mark {
+    uint8_t *at, *end;
+    teffi_chunk *chunks;
+    size_t used_bytes;
+} teffi_arena_mark;
+
+/* teffi_arena_here - the current position. teffi_arena_back - free everything allocated since then;
+ * later marks become invalid. */
+static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
+{
+    return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
+}
+
+static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
+{
+    if (arena->chunks != mark.chunks)
+        teffi_arena_free_chunks(arena->chunks, mark.chunks);
+    arena->chunks = mark.chunks;
+    arena->at = mark.at;
+    arena->end = mark.end;
+    arena->used_bytes = mark.used_bytes;
+}
+
+/* teffi_arena_take_more - slow path of teffi_arena_take(): takes a new block. */
+void *teffi_arena_take_more(teff_arena *arena, size_t n);
+
+/* teffi_arena_fits - are n bytes (not 0) free in the current block and in the budget? */
+static inline bool teffi_arena_fits(const teff_arena *arena, size_t n)
+{
+    return n <= (size_t)(arena->end - arena->at) && n <= arena->budget_bytes - arena->used_bytes;
+}
+
+/* teffi_arena_bump - allocate n bytes that fit. A block's end is a multiple of ALIGN, so n rounded
+ * up fits, too. */
+static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
+{
+    void *p = arena->at;
+    arena->at += (n + TEFFI_ARENA_ALIGN - 1) & ~(size_t)(TEFFI_ARENA_ALIGN - 1);
+    arena->used_bytes += n;
+    return p;
+}
+
+/* teffi_arena_take - as teff_arena_alloc(), but not zeroed. */
+static inline void *teffi_arena_take(teff_arena *arena, size_t n)
+{
+    n += n == 0;
+    return teffi_arena_fits(arena, n) ? teffi_arena_bump(arena, n)
+                                      : teffi_arena_take_more(arena, n);
+}
+
+size_t teffi_chunks_held(const teffi_chunk *chunks);
+
+/* teffi_arena_held - bytes of the arena's heap blocks. */
+static inline size_t teffi_arena_held(const teff_arena *arena)
+{
+    return arena->chunks ? teffi_chunks_held(arena->chunks) : 0;
+}
+
+/* teffi_chunk_new - allocate memory that an arena may adopt later.
+ * out:  at least n bytes, not zeroed; *room: the actual size. NULL: no memory. */
+uint8_t *teffi_chunk_new(size_t n, size_t *room);
+
+/* teffi_chunk_free - in: bytes, from teffi_chunk_new(); may be NULL. */
+void teffi_chunk_free(uint8_t *bytes);
+
+/* teffi_arena_adopt - let the arena own bytes, from teffi_chunk_new(). */
+void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes);
+
+#endif

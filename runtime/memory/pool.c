@@ -1,0 +1,272 @@
+/* pool.c - per-thread free lists by size; threads exchange full batches through depots.
+ * Way:     get: own list -> own full batch -> depot -> heap; put: the other way
+ * Threads: a cache is owned by its thread; a depot's fields are guarded by its lock, n_batches is
+ *          also read without. An ending thread puts its full batches into the depots.
+ * A fiber may continue on another thread, so get and put are not inlined: no caller may keep the
+ * address of a cache. */
+#include "memory/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include "base/local.h"
+#include "base/poison.h"
+
+enum { STEP = 64, CLASSES = 6 };
+
+typedef struct node { /* inside a free object */
+    struct node *next;
+    struct node *next_batch; /* in the first node of a batch in the depot */
+} node;
+
+typedef struct cache {
+    node *free, *full; /* full: a complete batch, or NULL */
+    unsigned room;     /* puts until `free` is a complete batch; 0 also before the first use */
+} cache;
+
+typedef struct depot {
+    pthread_mutex_t lock;
+    node *batches;
+    _Atomic unsigned n_batches;
+    unsigned low, spare; /* fewest batches in this period of teffi_pool_age(); batches to free */
+} depot;
+
+enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: that stay; freed per call */
+static const uint64_t age_ns = 100000000;
+static _Atomic uint64_t looked_ns;
+
+static const unsigned short bytes_of[CLASSES] = {64, 128, 256, 512, 768, 1024};
+static const unsigned short batch_of[CLASSES] = {128, 64, 64, 32, 16, 16};
+static const unsigned char class_of[TEFFI_POOL_MAX / STEP + 1] = {0, 0, 1, 2, 2, 3, 3, 3, 3,
+                                                                  4, 4, 4, 4, 5, 5, 5, 5};
+
+#define DEPOT                                                                                      \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER,                                                         \
+    }
+
+static depot depots[CLASSES] = {DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT};
+static TEFFI_LOCAL cache caches[CLASSES];
+static TEFFI_LOCAL int leaves; /* this thread's destructor is set */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key;
+
+/* The node is at the beginning of the object, whose cache line is warm. With AddressSanitizer it is
+ * at the end, and the rest is poisoned: the leak checker does not follow pointers in poisoned
+ * memory. */
+static size_t node_offset(unsigned of)
+{
+    return TEFFI_POISONING ? bytes_of[of] - sizeof(node) : 0;
+}
+
+static node *link_node(void *memory, unsigned of)
+{
+    node *n = (node *)(void *)((char *)memory + node_offset(of));
+    ASAN_POISON_MEMORY_REGION(memory, bytes_of[of]);
+    ASAN_UNPOISON_MEMORY_REGION(n, sizeof *n);
+    return n;
+}
+
+static void *unlink_node(node *n, unsigned of)
+{
+    void *memory = (char *)n - node_offset(of);
+    ASAN_UNPOISON_MEMORY_REGION(memory, bytes_of[of]);
+    return memory;
+}
+
+static void free_pool_batch(node *batch, unsigned of)
+{
+    while (batch) {
+        node *next = batch->next;
+        free(unlink_node(batch, of));
+        batch = next;
+    }
+}
+
+/* ---- the depot ---- */
+
+static node *take_depot_batch(depot *d)
+{
+    node *batch = d->batches;
+    if (!batch)
+        return NULL;
+    d->batches = batch->next_batch;
+    /* relaxed here and below: for readers without the lock it is a hint */
+    unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed) - 1;
+    atomic_store_explicit(&d->n_batches, n, memory_order_relaxed);
+    d->low = n < d->low ? n : d->low;
+    return batch;
+}
+
+static node *depot_get(unsigned of)
+{
+    depot *d = &depots[of];
+    if (!atomic_load_explicit(&d->n_batches, memory_order_relaxed))
+        return NULL;
+    pthread_mutex_lock(&d->lock);
+    node *batch = take_depot_batch(d);
+    pthread_mutex_unlock(&d->lock);
+    return batch;
+}
+
+static void depot_put(unsigned of, node *batch)
+{
+    depot *d = &depots[of];
+    pthread_mutex_lock(&d->lock);
+    batch->next_batch = d->batches;
+    d->batches = batch;
+    atomic_fetch_add_explicit(&d->n_batches, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* d->lock held. in: look: a period has ended. out: a list of batches that stayed unused for a
+ * period, at most AGE_SLICE. */
+static node *take_aged_batches(depot *d, bool look)
+{
+    node *spare = NULL;
+    unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed);
+    if (look) {
+        d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
+        d->low = n;
+    }
+    unsigned most = d->spare < d->low ? d->spare : d->low;
+    for (unsigned i = 0; i < AGE_SLICE && i < most; i++) {
+        node *batch = take_depot_batch(d);
+        batch->next_batch = spare;
+        spare = batch;
+        d->spare--;
+    }
+    return spare;
+}
+
+static size_t free_batches(node *batch, unsigned of)
+{
+    size_t n = 0;
+    for (; batch; n++) {
+        node *next = batch->next_batch;
+        free_pool_batch(batch, of);
+        batch = next;
+    }
+    return n * batch_of[of] * bytes_of[of];
+}
+
+bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
+{
+    /* relaxed: two threads at once do no harm */
+    uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
+    bool look = now_ns - last >= age_ns, more = false;
+    if (look)
+        atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
+    for (unsigned of = 0; of < CLASSES; of++) {
+        depot *d = &depots[of];
+        if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
+            continue;
+        pthread_mutex_lock(&d->lock);
+        node *spare = take_aged_batches(d, look);
+        pthread_mutex_unlock(&d->lock);
+        *gone_bytes += free_batches(spare, of);
+        more |= atomic_load_explicit(&d->n_batches, memory_order_relaxed) > AGE_KEEPS;
+    }
+    return more;
+}
+
+size_t teffi_pool_kept(void)
+{
+    size_t bytes = 0;
+    for (unsigned of = 0; of < CLASSES; of++)
+        bytes += (size_t)atomic_load_explicit(&depots[of].n_batches, memory_order_relaxed) *
+                 batch_of[of] * bytes_of[of];
+    return bytes;
+}
+
+/* ---- a thread's lists ---- */
+
+static void give_caches_back(void *arg)
+{
+    cache *own = arg;
+    for (unsigned of = 0; of < CLASSES; of++) {
+        if (own[of].full)
+            depot_put(of, own[of].full);
+        free_pool_batch(own[of].free, of);
+        own[of] = (cache){0};
+    }
+    leaves = 0;
+}
+
+static void make_caches_key(void)
+{
+    has_key = !pthread_key_create(&key, give_caches_back);
+}
+
+/* Without the key an ending thread leaks its lists, up to two batches of each size. */
+static void set_thread_destructor(void)
+{
+    leaves = 1;
+    (void)pthread_once(&once, make_caches_key);
+    if (has_key)
+        (void)pthread_setspecific(key, caches);
+}
+
+static __attribute__((noinline)) void *refill_cache(cache *c, unsigned of)
+{
+    node *batch = c->full ? c->full : depot_get(of);
+    c->full = NULL;
+    if (!batch)
+        return malloc(bytes_of[of]);
+    if (!leaves)
+        set_thread_destructor();
+    c->free = batch->next;
+    c->room = 1;
+    return unlink_node(batch, of);
+}
+
+/* Poisons the memory after the n requested bytes. */
+static void *poison_behind(void *memory, size_t n, unsigned of)
+{
+    if (memory)
+        ASAN_POISON_MEMORY_REGION((char *)memory + n, bytes_of[of] - n);
+    return memory;
+}
+
+__attribute__((noinline)) void *teffi_pool_get(size_t n)
+{
+    if (n > TEFFI_POOL_MAX)
+        return malloc(n);
+    unsigned of = class_of[(n + STEP - 1) / STEP];
+    cache *c = &caches[of];
+    node *first = c->free;
+    if (!first)
+        return poison_behind(refill_cache(c, of), n, of);
+    c->free = first->next;
+    c->room++;
+    return poison_behind(unlink_node(first, of), n, of);
+}
+
+static __attribute__((noinline)) void flush_cache(cache *c, unsigned of)
+{
+    if (!leaves)
+        set_thread_destructor();
+    if (c->full)
+        depot_put(of, c->full);
+    c->full = c->free;
+    c->free = NULL;
+    c->room = batch_of[of];
+}
+
+__attribute__((noinline)) void teffi_pool_put(void *memory, size_t n)
+{
+    if (n > TEFFI_POOL_MAX || !memory) {
+        free(memory);
+        return;
+    }
+    unsigned of = class_of[(n + STEP - 1) / STEP];
+    cache *c = &caches[of];
+    if (!c->room)
+        flush_cache(c, of);
+    node *first = link_node(memory, of);
+    first->next = c->free;
+    c->free = first;
+    c->room--;
+}

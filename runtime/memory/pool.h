@@ -1,0 +1,55 @@
+/* pool.h - free memory that is kept for reuse: small short-lived objects (messages, events,
+ * commands) and, in block.c, large blocks.
+ * Way:     process/, grains/ -> [a thread's own lists] -> the depot, in whole batches -> heap
+ * Threads: any; one thread may get and another put. A depot has a lock, taken once per batch.
+ * Source:  Bonwick and Adams, "Magazines and Vmem" (2001): magazines, the working set of a depot */
+#ifndef TEFFI_MEMORY_POOL_H
+#define TEFFI_MEMORY_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TEFFI_POOL_MAX = 1024 }; /* bytes; larger objects are left to the heap */
+
+/* teffi_pool_get - out: n bytes, aligned to 16, not zeroed; NULL: no memory. */
+void *teffi_pool_get(size_t n);
+
+/* teffi_pool_put - free an object. in: memory, may be NULL; n, as requested. */
+void teffi_pool_put(void *memory, size_t n);
+
+/* teffi_pool_age - free a part of the batches that stayed unused for 0.1 s. Call it at each tick.
+ * out:  *gone_bytes grows by the bytes freed. true: more batches are free than stay: call again
+ *       soon. */
+bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes);
+
+/* teffi_pool_kept - bytes in the depots. Each thread holds up to two more batches of each size. */
+size_t teffi_pool_kept(void);
+
+/* ---- block.c: blocks for messages with large bodies. The heap would return their pages to the
+ * system at each free, and fresh pages cost more than copying the body. One lock, held for a few
+ * steps ---- */
+
+enum {
+    TEFFI_BLOCK_MIN = 16 * 1024,             /* bytes; smaller blocks are left to the heap */
+    TEFFI_BLOCK_MAX = 2 * 1024 * 1024,       /* bytes; larger blocks too */
+    TEFFI_BLOCK_KEPT_MAX = 32 * 1024 * 1024, /* bytes of all free blocks */
+};
+
+/* teffi_block_room - size of the block that a request of n bytes gets. */
+size_t teffi_block_room(size_t n);
+
+/* teffi_block_get - out: n bytes, aligned to 16, not zeroed; NULL: no memory. */
+void *teffi_block_get(size_t n);
+
+/* teffi_block_put - free a block. in: memory, may be NULL; n, as requested, or its room. */
+void teffi_block_put(void *memory, size_t n);
+
+/* teffi_block_age - free to the heap the blocks that stayed unused for half a second. Call it at
+ * each tick. */
+void teffi_block_age(uint64_t now_ns);
+
+/* teffi_block_kept - bytes of the free blocks kept. */
+size_t teffi_block_kept(void);
+
+#endif

@@ -1,0 +1,479 @@
+/* slab.c - segments that double, lists of blocks by state, free entries by thread, reclaiming.
+ * Threads: see slab.h. Reclaiming takes the lock for one batch or block at a time, and releases it
+ *          before it walks cold memory or makes a system call. */
+#include "memory/slab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = TEFFI_SLAB_BLOCK, FIRST_BLOCKS = TEFFI_SLAB_FIRST / TEFFI_SLAB_BLOCK };
+
+static const uint32_t passed_max = UINT32_C(1) << 31;
+static const uint64_t age_ns = TEFFI_SLAB_AGE_MS * UINT64_C(1000000);
+
+struct teffi_slab_block {
+    _Atomic uint64_t mark;
+    char *entries; /* immutable */
+    uint32_t no;   /* immutable */
+    /* Written under the lock; relaxed: teffi_slab_committed() reads it without. */
+    _Atomic teffi_slab_state state;
+    /* guarded by the lock */
+    teffi_slab_block *next, **back; /* in the list of its state, unless IN_USE */
+    uint64_t free;                  /* one bit per entry: it is free and in no list */
+    uint32_t begun;                 /* generation from which its entries continued */
+    uint32_t passed; /* most generations since `begun`, among entries that were in `free` */
+};
+
+/* ---- by number ---- */
+
+static uint32_t segment_begin(unsigned segment) /* in blocks */
+{
+    return FIRST_BLOCKS * ((1u << segment) - 1);
+}
+
+static size_t block_bytes(const teffi_slab *slab)
+{
+    return slab->type->bytes * TEFFI_SLAB_BLOCK;
+}
+
+static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
+{
+    return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
+}
+
+static char *segment_entries(teffi_slab *slab, unsigned segment)
+{
+    uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
+    return (char *)(base + segment_begin(segment) * block_bytes(slab));
+}
+
+/* in: no, of a block that was made: `used` was read with acquire, or the lock is held. */
+static teffi_slab_block *block_at(teffi_slab *slab, uint32_t no)
+{
+    unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
+    return atomic_load_explicit(&slab->blocks[s], memory_order_relaxed) + (no - segment_begin(s));
+}
+
+static teffi_slab_link *link_of(const teffi_slab *slab, void *entry)
+{
+    return (teffi_slab_link *)(void *)((char *)entry + slab->type->link);
+}
+
+uint32_t teffi_slab_blocks(teffi_slab *slab)
+{
+    /* acquire: as in teffi_slab_at */
+    return atomic_load_explicit(&slab->used, memory_order_acquire) / TEFFI_SLAB_BLOCK;
+}
+
+_Atomic uint64_t *teffi_slab_mark(teffi_slab *slab, uint32_t no)
+{
+    return &block_at(slab, no)->mark;
+}
+
+/* ---- states of blocks ---- */
+
+static teffi_slab_state block_state(const teffi_slab_block *block)
+{
+    return atomic_load_explicit(&block->state, memory_order_relaxed);
+}
+
+uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
+{
+    uint32_t end = teffi_slab_blocks(slab);
+    while (no < end && block_state(block_at(slab, no)) == TEFFI_SLAB_DECOMMITTED)
+        no++;
+    return no;
+}
+
+/* The functions from here to pop_entry() are called with slab->lock held. */
+static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
+{
+    teffi_slab_state from = block_state(block);
+    if (from != TEFFI_SLAB_IN_USE) {
+        *block->back = block->next;
+        if (block->next)
+            block->next->back = block->back;
+    }
+    if (to != TEFFI_SLAB_IN_USE) {
+        block->next = slab->list[to];
+        block->back = &slab->list[to];
+        if (block->next)
+            block->next->back = &block->next;
+        slab->list[to] = block;
+    }
+    slab->n[from]--;
+    slab->n[to]++;
+    atomic_store_explicit(&block->state, to, memory_order_relaxed);
+}
+
+/* Called after entries of the block were taken from or returned to block->free. */
+static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
+{
+    bool may_go = block->free == UINT64_MAX && block->passed < passed_max;
+    teffi_slab_state to = !block->free ? TEFFI_SLAB_IN_USE
+                          : may_go     ? TEFFI_SLAB_FREE
+                                       : TEFFI_SLAB_PARTLY_FREE;
+    if (to != block_state(block))
+        set_block_state(slab, block, to);
+}
+
+/* ---- growth ---- */
+
+/* Makes the block's segment, if there is none. out: false: no memory, or entries_max is reached. */
+static bool reserve_segment_of(teffi_slab *slab, uint32_t no)
+{
+    unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
+    if (s >= TEFFI_SLAB_SEGMENTS || no * (uint64_t)TEFFI_SLAB_BLOCK >= slab->type->entries_max)
+        return false;
+    if (atomic_load_explicit(&slab->blocks[s], memory_order_relaxed))
+        return true;
+    teffi_slab_block *blocks = calloc((size_t)FIRST_BLOCKS << s, sizeof *blocks);
+    char *entries = blocks ? teffi_pages_reserve(&slab->pages, segment_bytes(slab, s)) : NULL;
+    if (!entries) {
+        free(blocks);
+        return false;
+    }
+    uintptr_t before = segment_begin(s) * block_bytes(slab);
+    atomic_store_explicit(&slab->base[s], (uintptr_t)entries - before, memory_order_relaxed);
+    atomic_store_explicit(&slab->blocks[s], blocks, memory_order_relaxed);
+    return true;
+}
+
+/* Makes free entries of a block that is as in the image. out: a list of them. */
+static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
+{
+    char *entry = block->entries;
+    for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++, entry += slab->type->bytes) {
+        slab->type->begin(entry, block->no * TEFFI_SLAB_BLOCK + i, block->begun, slab->owner);
+        link_of(slab, entry)->next = i + 1 < TEFFI_SLAB_BLOCK ? entry + slab->type->bytes : NULL;
+    }
+    return block->entries;
+}
+
+static void *add_block(teffi_slab *slab)
+{
+    uint32_t no = teffi_slab_blocks(slab);
+    unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
+    if (!reserve_segment_of(slab, no))
+        return NULL;
+    size_t at = (no - segment_begin(s)) * block_bytes(slab);
+    char *segment = segment_entries(slab, s);
+    if (!teffi_pages_commit(&slab->pages, segment, at, block_bytes(slab)))
+        return NULL;
+    teffi_slab_block *block = block_at(slab, no);
+    block->no = no;
+    block->entries = segment + at;
+    atomic_store_explicit(&block->state, TEFFI_SLAB_IN_USE, memory_order_relaxed);
+    atomic_store_explicit(&block->mark, UINT64_MAX, memory_order_relaxed);
+    slab->n[TEFFI_SLAB_IN_USE]++;
+    void *list = begin_entries(slab, block);
+    /* release: pairs with teffi_slab_at and teffi_slab_blocks */
+    atomic_store_explicit(&slab->used, (no + 1) * TEFFI_SLAB_BLOCK, memory_order_release);
+    return list;
+}
+
+/* ---- batches; the lock is held ---- */
+
+/* Moves free entries of one block to the list, until it is a batch. */
+static void *take_of_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
+{
+    for (; block->free && *n < BATCH; (*n)++) {
+        unsigned i = (unsigned)__builtin_ctzll(block->free);
+        void *entry = block->entries + i * slab->type->bytes;
+        block->free &= block->free - 1;
+        link_of(slab, entry)->next = list;
+        list = entry;
+    }
+    update_block_state(slab, block);
+    return list;
+}
+
+/* The block's state changes before any of its entries is returned to a caller. */
+static void *take_decommitted(teffi_slab *slab)
+{
+    teffi_slab_block *block = slab->list[TEFFI_SLAB_DECOMMITTED];
+    block->begun += block->passed;
+    block->passed = 0;
+    block->free = 0;
+    set_block_state(slab, block, TEFFI_SLAB_IN_USE);
+    return begin_entries(slab, block);
+}
+
+static void *take_shared_batch(teffi_slab *slab)
+{
+    void *batch = slab->batches;
+    if (!batch)
+        return NULL;
+    slab->batches = link_of(slab, batch)->next_batch;
+    slab->n_batches--;
+    if (slab->n_batches < slab->low)
+        slab->low = slab->n_batches;
+    return batch;
+}
+
+/* Takes entries that already hold memory first, new ones last.
+ * out: a list of *n entries, 1 .. BATCH; NULL: none. */
+static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
+{
+    void *list = take_shared_batch(slab);
+    *n = list ? BATCH : 0;
+    if (list)
+        return list;
+    while (slab->list[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
+        list = take_of_block(slab, slab->list[TEFFI_SLAB_PARTLY_FREE], list, n);
+    if (list)
+        return list;
+    if (slab->list[TEFFI_SLAB_FREE])
+        return take_of_block(slab, slab->list[TEFFI_SLAB_FREE], NULL, n);
+    list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted(slab) : add_block(slab);
+    *n = list ? BATCH : 0;
+    return list;
+}
+
+/* Are more batches free than TEFFI_SLAB_KEEPS, or may the entries of a few batches keep many blocks
+ * from being decommitted? */
+static bool has_many_batches(const teffi_slab *slab)
+{
+    return slab->n_batches > TEFFI_SLAB_KEEPS ||
+           (slab->n_batches && slab->n[TEFFI_SLAB_PARTLY_FREE] > TEFFI_SLAB_KEEPS);
+}
+
+/* out: true: reclaiming must be started. */
+static bool put_slab_batch(teffi_slab *slab, void *batch)
+{
+    link_of(slab, batch)->next_batch = slab->batches;
+    slab->batches = batch;
+    slab->n_batches++;
+    if (slab->reclaims || slab->keeps_all || !has_many_batches(slab))
+        return false;
+    slab->reclaims = true;
+    slab->low = slab->n_batches;
+    slab->spare = 0;
+    slab->looked_ns = 0;
+    return true;
+}
+
+/* ---- a thread's lists ---- */
+
+static void *pop_entry(teffi_slab *slab, teffi_slab_lists *own)
+{
+    void *entry = own->free;
+    if (!entry)
+        return NULL;
+    own->free = link_of(slab, entry)->next;
+    own->n--;
+    return entry;
+}
+
+static void push_entry(teffi_slab *slab, teffi_slab_lists *own, void *entry)
+{
+    link_of(slab, entry)->next = own->free;
+    own->free = entry;
+    own->n++;
+}
+
+/* Called when own->free is empty. */
+static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab_lists *own)
+{
+    own->free = own->full;
+    own->n = own->full ? BATCH : 0;
+    own->full = NULL;
+    if (!own->free) {
+        pthread_mutex_lock(&slab->lock);
+        own->free = take_slab_batch(slab, &own->n);
+        pthread_mutex_unlock(&slab->lock);
+    }
+    return pop_entry(slab, own);
+}
+
+/* Called when own->free is a complete batch. */
+static __attribute__((noinline)) bool flush_lists(teffi_slab *slab, teffi_slab_lists *own)
+{
+    bool reclaim = false;
+    if (own->full) {
+        pthread_mutex_lock(&slab->lock);
+        reclaim = put_slab_batch(slab, own->full);
+        pthread_mutex_unlock(&slab->lock);
+    }
+    own->full = own->free;
+    own->free = NULL;
+    own->n = 0;
+    return reclaim;
+}
+
+static inline void *take_of_lists(teffi_slab *slab, teffi_slab_lists *own)
+{
+    void *entry = pop_entry(slab, own);
+    return entry ? entry : refill_lists(slab, own);
+}
+
+/* out: as teffi_slab_put(). */
+static inline bool put_to_lists(teffi_slab *slab, teffi_slab_lists *own, void *entry)
+{
+    bool reclaim = own->n == BATCH && flush_lists(slab, own);
+    push_entry(slab, own, entry);
+    return reclaim;
+}
+
+static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
+{
+    pthread_mutex_lock(&slab->lists_lock);
+    void *entry = take_of_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES]);
+    pthread_mutex_unlock(&slab->lists_lock);
+    return entry;
+}
+
+static __attribute__((noinline)) bool put_without_index(teffi_slab *slab, void *entry)
+{
+    pthread_mutex_lock(&slab->lists_lock);
+    bool reclaim = put_to_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES], entry);
+    pthread_mutex_unlock(&slab->lists_lock);
+    return reclaim;
+}
+
+void *teffi_slab_take(teffi_slab *slab)
+{
+    unsigned n = teffi_thread_index();
+    return n < TEFFI_THREAD_INDEXES ? take_of_lists(slab, &slab->lists[n])
+                                    : take_without_index(slab);
+}
+
+bool teffi_slab_put(teffi_slab *slab, void *entry)
+{
+    unsigned n = teffi_thread_index();
+    return n < TEFFI_THREAD_INDEXES ? put_to_lists(slab, &slab->lists[n], entry)
+                                    : put_without_index(slab, entry);
+}
+
+/* ---- reclaim: return batches to their blocks ---- */
+
+/* out: a batch that stayed unused; NULL: there are no more. */
+static void *take_spare_batch(teffi_slab *slab)
+{
+    void *batch = NULL;
+    pthread_mutex_lock(&slab->lock);
+    if (slab->spare > slab->low)
+        slab->spare = slab->low;
+    if (slab->spare) {
+        batch = take_shared_batch(slab);
+        slab->spare--;
+    }
+    pthread_mutex_unlock(&slab->lock);
+    return batch;
+}
+
+static void give_to_block(teffi_slab *slab, teffi_slab_use use)
+{
+    teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
+    uint32_t passed = use.generation - block->begun; /* generations wrap around */
+    block->free |= UINT64_C(1) << use.slot % TEFFI_SLAB_BLOCK;
+    if (passed > block->passed)
+        block->passed = passed;
+    update_block_state(slab, block);
+}
+
+static bool return_batch(teffi_slab *slab)
+{
+    teffi_slab_use uses[BATCH];
+    unsigned n = 0;
+    for (void *entry = take_spare_batch(slab); entry; entry = link_of(slab, entry)->next)
+        uses[n++] = slab->type->last_use(entry);
+    pthread_mutex_lock(&slab->lock);
+    for (unsigned i = 0; i < n; i++)
+        give_to_block(slab, uses[i]);
+    pthread_mutex_unlock(&slab->lock);
+    return n > 0;
+}
+
+/* ---- reclaim: decommit free blocks ---- */
+
+/* The block is IN_USE during the system call, so no thread takes its entries. A late write to its
+ * mark does no harm. out: false: there are no more to decommit. */
+static bool decommit_block(teffi_slab *slab)
+{
+    teffi_slab_block *block = NULL;
+    pthread_mutex_lock(&slab->lock);
+    if (!slab->keeps_all && slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS) {
+        block = slab->list[TEFFI_SLAB_FREE];
+        set_block_state(slab, block, TEFFI_SLAB_IN_USE);
+    }
+    pthread_mutex_unlock(&slab->lock);
+    if (!block)
+        return false;
+    atomic_store_explicit(&block->mark, UINT64_MAX, memory_order_relaxed);
+    bool gone = teffi_pages_decommit(&slab->pages, block->entries, block_bytes(slab));
+    pthread_mutex_lock(&slab->lock);
+    set_block_state(slab, block, gone ? TEFFI_SLAB_DECOMMITTED : TEFFI_SLAB_FREE);
+    slab->keeps_all |= !gone;
+    pthread_mutex_unlock(&slab->lock);
+    return gone;
+}
+
+/* ---- reclaim: slices ---- */
+
+static void begin_slice(teffi_slab *slab, uint64_t now_ns)
+{
+    pthread_mutex_lock(&slab->lock);
+    if (now_ns - slab->looked_ns >= age_ns) {
+        slab->spare = slab->low;
+        slab->looked_ns = now_ns;
+        slab->low = slab->n_batches;
+    }
+    pthread_mutex_unlock(&slab->lock);
+}
+
+static uint64_t end_slice(teffi_slab *slab, uint64_t now_ns)
+{
+    uint64_t next_ns = 0;
+    pthread_mutex_lock(&slab->lock);
+    if (!slab->keeps_all && (slab->spare || slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS))
+        next_ns = now_ns; /* at the next tick of the timer wheel, after the timers that are due */
+    else if (!slab->keeps_all && has_many_batches(slab))
+        next_ns = slab->looked_ns + age_ns;
+    slab->reclaims = next_ns > 0;
+    pthread_mutex_unlock(&slab->lock);
+    return next_ns;
+}
+
+uint64_t teffi_slab_reclaim(teffi_slab *slab, const teffi_platform *platform)
+{
+    uint64_t from = teffi_now(platform), until = from + TEFFI_SLAB_SLICE_US * UINT64_C(1000);
+    begin_slice(slab, from);
+    for (int i = 0; i < TEFFI_SLAB_SLICE && return_batch(slab); i++)
+        if (teffi_now(platform) >= until)
+            break;
+    for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_block(slab); i++)
+        continue;
+    return end_slice(slab, teffi_now(platform));
+}
+
+/* ---- */
+
+bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
+                     uint32_t image_entries)
+{
+    memset(slab, 0, sizeof *slab);
+    slab->type = type;
+    slab->owner = owner;
+    pthread_mutex_init(&slab->lock, NULL);
+    pthread_mutex_init(&slab->lists_lock, NULL);
+    return teffi_pages_init(&slab->pages, image, image_entries * type->bytes);
+}
+
+void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
+{
+    if (!slab->type)
+        return;
+    uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
+    for (uint32_t no = 0; (no = teffi_slab_committed(slab, no)) < end; no++)
+        for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)
+            discard(block_at(slab, no)->entries + i * slab->type->bytes);
+    for (unsigned s = 0; s < TEFFI_SLAB_SEGMENTS && slab->blocks[s]; s++) {
+        teffi_pages_release(segment_entries(slab, s), segment_bytes(slab, s));
+        free(slab->blocks[s]);
+    }
+    teffi_pages_fini(&slab->pages);
+    pthread_mutex_destroy(&slab->lists_lock);
+    pthread_mutex_destroy(&slab->lock);
+    slab->type = NULL;
+}

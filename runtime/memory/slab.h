@@ -1,0 +1,148 @@
+/* slab.h - type-stable entries of one type: found by slot, never unmapped while the slab lives,
+ * decommitted in blocks of 64 after a peak.
+ * Way:     take: own list -> own batch -> shared batches -> blocks -> os/pages; put: the reverse
+ * States:  of a block: IN_USE <-> PARTLY_FREE <-> FREE -decommit-> DECOMMITTED -> IN_USE
+ * Threads: take, put, at, and the walk over blocks: any. A thread's lists are its own; shared
+ *          batches and the states of blocks are guarded by the lock.
+ * Source:  Bonwick and Adams, "Magazines and Vmem" (2001)
+ *
+ * Rules: a late reader finds a free entry as in the image (zeros if there is none) or as its last
+ * user left it; both must mean "not in use". A block is decommitted only while its 64 entries are
+ * all free; it then reads as the image and keeps only its state, its mark and its entries' highest
+ * generation. Entries continue from there, so a {slot, generation} pair repeats after 2^31 uses of
+ * the slot at the earliest. */
+#ifndef TEFFI_MEMORY_SLAB_H
+#define TEFFI_MEMORY_SLAB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/thread_index.h"
+#include "os/pages.h"
+#include "os/platform.h"
+
+enum {
+    TEFFI_SLAB_BLOCK = 64,     /* entries of a block, and of a batch */
+    TEFFI_SLAB_FIRST = 1024,   /* entries of the first segment; each next has twice */
+    TEFFI_SLAB_SEGMENTS = 20,  /* 1 G entries */
+    TEFFI_SLAB_KEEPS = 16,     /* free batches, and free blocks, that are not reclaimed */
+    TEFFI_SLAB_AGE_MS = 100,   /* batches unused for this long are reclaimed */
+    TEFFI_SLAB_SLICE = 64,     /* most batches, and most blocks, of one call of reclaim */
+    TEFFI_SLAB_SLICE_US = 500, /* most time for the batches of one call */
+};
+
+/* In an entry while it is free. */
+typedef struct teffi_slab_link {
+    void *next, *next_batch; /* next_batch: only in the first entry of a shared batch */
+} teffi_slab_link;
+
+typedef struct teffi_slab_use {
+    uint32_t slot, generation;
+} teffi_slab_use;
+
+typedef struct teffi_slab_type {
+    size_t bytes; /* of an entry; blocks are decommitted only if 64 entries are whole pages */
+    size_t link;  /* offset of the teffi_slab_link, read only by the owner of the entry */
+    uint32_t entries_max; /* rounded up to whole blocks */
+    /* Make a free entry from one that is as in the image; it continues from generation. */
+    void (*begin)(void *entry, uint32_t slot, uint32_t generation, void *owner);
+    /* Slot and generation of a free entry. */
+    teffi_slab_use (*last_use)(const void *entry);
+} teffi_slab_type;
+
+typedef enum teffi_slab_state { /* of blocks */
+                                TEFFI_SLAB_PARTLY_FREE,
+                                TEFFI_SLAB_FREE,
+                                TEFFI_SLAB_DECOMMITTED,
+                                TEFFI_SLAB_STATES, /* that have a list; IN_USE has none */
+                                TEFFI_SLAB_IN_USE = TEFFI_SLAB_STATES,
+} teffi_slab_state;
+
+typedef struct teffi_slab_block teffi_slab_block;
+
+/* A thread's free entries; room keeps the fields of two threads in different cache lines. */
+typedef struct teffi_slab_lists {
+    void *free, *full; /* full: a batch of TEFFI_SLAB_BLOCK entries, or NULL */
+    uint32_t n;        /* entries in free */
+    char room[96 - 2 * sizeof(void *) - sizeof(uint32_t)];
+} teffi_slab_lists;
+
+typedef struct teffi_slab {
+    /* immutable */
+    const teffi_slab_type *type;
+    void *owner;
+    teffi_pages pages;
+    /* Written under the lock before an entry of the segment is used. base: the address that entry 0
+     * would have if the segment began with it. relaxed: `used` publishes both. */
+    _Atomic uintptr_t base[TEFFI_SLAB_SEGMENTS];
+    teffi_slab_block *_Atomic blocks[TEFFI_SLAB_SEGMENTS];
+    _Atomic uint32_t used; /* entries ever made; release: pairs with teffi_slab_at() */
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    void *batches; /* shared */
+    uint32_t n_batches;
+    uint32_t low;                      /* the fewest shared batches since looked_ns */
+    uint32_t spare;                    /* batches still to be returned to their blocks */
+    uint64_t looked_ns;                /* begin of the present period of TEFFI_SLAB_AGE_MS */
+    bool reclaims;                     /* put has requested reclaiming, which has not ended */
+    bool keeps_all;                    /* pages cannot be decommitted */
+    uint32_t n[TEFFI_SLAB_IN_USE + 1]; /* blocks in each state */
+    teffi_slab_block *list[TEFFI_SLAB_STATES];
+    pthread_mutex_t lists_lock; /* taken before lock; guards the last element of lists */
+    teffi_slab_lists lists[TEFFI_THREAD_INDEXES + 1]; /* last: for threads without an index */
+} teffi_slab;
+
+/* teffi_slab_init - in: type, borrowed. image, copied: NULL, or the initial contents of
+ * image_entries free entries (a power of two, a multiple of TEFFI_SLAB_BLOCK, at most
+ * TEFFI_SLAB_FIRST).
+ * out: false: no memory; teffi_slab_fini() is allowed. */
+bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
+                     uint32_t image_entries);
+
+/* teffi_slab_fini - in: discard, called for each entry, used or free, of the blocks that are not
+ * decommitted; may be NULL. Zeroed memory is allowed. */
+void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
+
+/* teffi_slab_take - take a free entry. out: NULL: entries_max are in use, or no memory.
+ * teffi_slab_put - free an entry. out: true: the caller has teffi_slab_reclaim() called in
+ *       TEFFI_SLAB_AGE_MS, because many entries are free. */
+void *teffi_slab_take(teffi_slab *slab);
+bool teffi_slab_put(teffi_slab *slab, void *entry);
+
+/* teffi_slab_reclaim - do one slice of reclaiming: return batches that stayed unused for
+ * TEFFI_SLAB_AGE_MS to their blocks, and decommit free blocks except TEFFI_SLAB_KEEPS of them.
+ * out:  when to call it again (mono_ns); 0: when teffi_slab_put() returns true. One thread at a
+ *       time. */
+uint64_t teffi_slab_reclaim(teffi_slab *slab, const teffi_platform *platform);
+
+static inline unsigned teffi_slab_segment_of(uint32_t slot)
+{
+    return 31u - (unsigned)__builtin_clz(slot / TEFFI_SLAB_FIRST + 1);
+}
+
+/* teffi_slab_at - in: slot, any number. out: its entry; NULL: no entry was ever made there. */
+static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
+{
+    /* acquire: pairs with add_block(), which made the entry before */
+    if (slot >= atomic_load_explicit(&slab->used, memory_order_acquire))
+        return NULL;
+    uintptr_t base =
+        atomic_load_explicit(&slab->base[teffi_slab_segment_of(slot)], memory_order_relaxed);
+    return (void *)(base + slot * slab->type->bytes);
+}
+
+/* ---- blocks ---- */
+
+/* teffi_slab_blocks - number of blocks ever made.
+ * teffi_slab_committed - the first block, from `block` on, that is not decommitted; if there is
+ *       none, at least teffi_slab_blocks(). It may miss a block that was recommitted just now. */
+uint32_t teffi_slab_blocks(teffi_slab *slab);
+uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t block);
+
+/* teffi_slab_mark - a word for the slab's user, valid also while the block is decommitted. It is
+ * set to UINT64_MAX when the block is made and when it is decommitted. */
+_Atomic uint64_t *teffi_slab_mark(teffi_slab *slab, uint32_t block);
+
+#endif

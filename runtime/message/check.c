@@ -1,0 +1,161 @@
+/* check.c - counts a message's packed size, fields and memory and checks its strings, in one
+ * walk. */
+#include "message/codec.h"
+
+#include <stdio.h>
+#include "base/utf8.h"
+#include "message/fields.h"
+
+/* The walk stops at this multiple of the limit of fields: a message that contains the same part
+ * many times may be too large to walk. */
+enum { FIELDS_STOP_FACTOR = 8 };
+
+typedef struct checker {
+    size_t fields, fields_stop, memory;
+    unsigned depth;
+    teff_err err;            /* the first broken rule; limits are compared after the walk */
+    const char *why;         /* text of err; NULL: nested too deep */
+    teffi_message_desc *at;  /* the message in which it is broken */
+    teffi_field_desc *field; /* the field */
+} checker;
+
+static size_t checked_message_size(checker *c, teffi_message_desc *desc,
+                                   const ProtobufCMessage *msg);
+
+static void note_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
+{
+    if (c->err)
+        return;
+    c->err = err;
+    c->field = field;
+    c->why = why;
+}
+
+static bool is_over(const checker *c)
+{
+    return c->err || c->fields > c->fields_stop;
+}
+
+/* out: size of a string or bytes, without tag and length. */
+static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
+{
+    ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
+    if (field->type == PROTOBUF_C_TYPE_STRING && !teffi_utf8_valid(bytes.data, bytes.len))
+        note_error(c, TEFF_E_MALFORMED, field, "is not UTF-8");
+    c->memory += bytes.len + 1;
+    return bytes.len;
+}
+
+static size_t checked_nested_size(checker *c, teffi_field_desc *field, const ProtobufCMessage *msg)
+{
+    if (!msg)
+        note_error(c, TEFF_E_MALFORMED, field, "is NULL");
+    else if (c->depth == TEFF_DEPTH_MAX)
+        note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* NULL: too deep */
+    return is_over(c) ? 0 : checked_message_size(c, field->descriptor, msg);
+}
+
+/* out: size of a value, without its tag. */
+static size_t checked_value_size(checker *c, teffi_field_desc *field, const void *slot)
+{
+    if (teffi_wire_of(field->type) != TEFFI_BYTES)
+        return teffi_number_size(field->type, slot);
+    size_t n = field->type == PROTOBUF_C_TYPE_MESSAGE
+                   ? checked_nested_size(c, field, *(ProtobufCMessage *const *)slot)
+                   : checked_content_size(c, field, slot);
+    return teffi_varint_size(n) + n;
+}
+
+static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
+{
+    bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
+    size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type), size = 0;
+    if (!n)
+        return 0;
+    const uint8_t *at = teffi_list_first(field, m);
+    c->fields += packed ? 1 : n;
+    c->memory += n * step;
+    for (size_t i = 0; i < n && !is_over(c); i++, at += step)
+        size += checked_value_size(c, field, at);
+    return packed ? teffi_tag_size(field->id) + teffi_varint_size(size) + size
+                  : n * teffi_tag_size(field->id) + size;
+}
+
+static size_t checked_text_size(checker *c, teffi_field_desc *field, const void *slot)
+{
+    size_t n = checked_content_size(c, field, slot);
+    return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
+}
+
+static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint8_t *m)
+{
+    const void *slot = m + field->offset;
+    size_t size;
+    if (field->label == PROTOBUF_C_LABEL_REPEATED)
+        return checked_list_size(c, field, m);
+    if (teffi_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE) {
+        bool is_text = teffi_wire_of(field->type) == TEFFI_BYTES;
+        size = is_text ? checked_text_size(c, field, slot) : teffi_plain_size(field, slot);
+        c->fields += size != 0;
+        return size;
+    }
+    if (!teffi_is_there(field, m))
+        return 0;
+    c->fields++;
+    return teffi_tag_size(field->id) + checked_value_size(c, field, slot);
+}
+
+static size_t checked_message_size(checker *c, teffi_message_desc *desc,
+                                   const ProtobufCMessage *msg)
+{
+    size_t size = 0;
+    c->depth++;
+    c->memory += desc->sizeof_message;
+    for (unsigned i = 0; i < desc->n_fields && !is_over(c); i++)
+        size += checked_field_size(c, &desc->fields[i], (const uint8_t *)msg);
+    for (unsigned i = 0; i < msg->n_unknown_fields; i++) {
+        const ProtobufCMessageUnknownField *unknown = &msg->unknown_fields[i];
+        size += teffi_tag_size(unknown->tag) + unknown->len;
+        c->memory += sizeof *unknown + unknown->len;
+    }
+    c->fields += msg->n_unknown_fields;
+    if (c->err && !c->at)
+        c->at = desc;
+    c->depth--;
+    return size;
+}
+
+static teff_err describe_error(const checker *c, const char *what, char *text)
+{
+    if (c->why)
+        snprintf(text, TEFF_TEXT_MAX, "%s: %s.%s %s", what, c->at->name, c->field->name, c->why);
+    else
+        snprintf(text, TEFF_TEXT_MAX, "%s nests over %d messages deep, at %s.%s; at most %d", what,
+                 TEFF_DEPTH_MAX, c->at->name, c->field->name, TEFF_DEPTH_MAX);
+    return c->err;
+}
+
+static teff_err too_large(const char *what, const char *verb, size_t n, const char *unit,
+                          size_t max, char *text)
+{
+    snprintf(text, TEFF_TEXT_MAX, "%s %s %zu %s; at most %zu", what, verb, n, unit, max);
+    return TEFF_E_TOO_LARGE;
+}
+
+teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMessage *msg,
+                     const teffi_limits *limits, const char *what, size_t *packed, char *text)
+{
+    checker c = {.fields_stop = limits->fields * FIELDS_STOP_FACTOR};
+    *packed = checked_message_size(&c, desc, msg);
+    if (c.err)
+        return describe_error(&c, what, text);
+    if (c.fields > c.fields_stop)
+        return too_large(what, "has over", c.fields_stop, "fields", limits->fields, text);
+    if (c.fields > limits->fields)
+        return too_large(what, "has", c.fields, "fields", limits->fields, text);
+    if (*packed > limits->bytes)
+        return too_large(what, "takes", *packed, "bytes packed", limits->bytes, text);
+    if (c.memory > limits->memory)
+        return too_large(what, "takes", c.memory, "bytes unpacked", limits->memory, text);
+    return TEFF_OK;
+}

@@ -1,0 +1,69 @@
+/* codec.h - protobuf messages to packed bytes and back, by protobuf-c's descriptors, with limits
+ * that protobuf-c lacks.
+ * Way:     frame, node, hello, cluster/rows, grains -> [check, encode, decode]
+ * Threads: pure. The recursion depth is that of nested messages, at most TEFF_DEPTH_MAX. */
+#ifndef TEFFI_MESSAGE_CODEC_H
+#define TEFFI_MESSAGE_CODEC_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <teff/limits.h>
+#include "message/msg.h"
+
+/* ---- check.c ---- */
+
+/* Limits of a message, besides TEFF_DEPTH_MAX. A packed list counts as one field; every other
+ * value, also an unknown one, counts as a field. */
+typedef struct teffi_limits {
+    size_t bytes;  /* packed */
+    size_t fields; /* including those of nested messages */
+    size_t memory; /* bytes of structs, texts, lists and unknown fields */
+} teffi_limits;
+
+/* teffi_check - check the limits, that strings are UTF-8, and that no message is NULL in a list or
+ * where it is required.
+ * in:   desc, of msg. what: how the text names the message, "the request".
+ * out:  *packed, its packed size; on an error text, of TEFF_TEXT_MAX bytes: what, the value, the
+ *       limit.
+ * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
+TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
+                                   const ProtobufCMessage *msg, const teffi_limits *limits,
+                                   const char *what, size_t *packed, char *text);
+
+/* ---- encode.c: the same bytes as protobuf-c in less time. Two exceptions: -0.0 is written, and
+ * so is a NULL string in a oneof, as an empty one, so that decoding yields a copy ---- */
+
+/* teffi_packed_size - as protobuf_c_message_get_packed_size(). */
+size_t teffi_packed_size(const ProtobufCMessage *msg);
+
+/* teffi_pack - as protobuf_c_message_pack(). in: size, from teffi_packed_size(). */
+void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
+
+/* teffi_pack_segment - find the longest bytes or string field of msg itself (not of nested
+ * messages) of at least min bytes. out: false: there is none. */
+bool teffi_pack_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment);
+
+/* teffi_pack_around - as teffi_pack(), but leaves out the segment's bytes: writes size -
+ * segment->len bytes. out: how many of them precede the segment. */
+size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_segment *segment,
+                         uint8_t *out);
+
+/* ---- decode.c ---- */
+
+/* teffi_unpack - decode packed bytes into arena. Unknown fields are kept.
+ * in:   data, may be NULL if len is 0. Each occurrence of a field counts, also in nested messages;
+ *       a packed list is one field. Limit: TEFF_FIELDS_MAX.
+ * out:  *msg, NULL on an error; the arena may have been used even then.
+ * runs: on a thread's or worker's own stack.
+ * errs: TEFF_E_MALFORMED (wire format, field number 0, a required field that is missing, bad UTF-8
+ *       or a zero byte in a string), TEFF_E_TOO_LARGE (depth over TEFF_DEPTH_MAX, fields),
+ *       TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                                    size_t len, teff_arena *arena, ProtobufCMessage **msg);
+
+/* teffi_unpack_with - the same. in: fields_max, the limit. borrows: fields of type bytes may point
+ * into data, which must live as long as arena. */
+TEFF_MUST_USE teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc,
+                                         const uint8_t *data, size_t len, size_t fields_max,
+                                         bool borrows, teff_arena *arena, ProtobufCMessage **msg);
+
+#endif

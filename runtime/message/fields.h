@@ -1,0 +1,195 @@
+/* fields.h - which fields of a message are present, and their packed size, by descriptor.
+ * Way:     encode, decode, check -> [fields]
+ * Threads: pure. */
+#ifndef TEFFI_MESSAGE_FIELDS_H
+#define TEFFI_MESSAGE_FIELDS_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include "base/load.h"
+
+typedef const ProtobufCMessageDescriptor teffi_message_desc;
+typedef const ProtobufCFieldDescriptor teffi_field_desc;
+
+enum { TEFFI_VARINT = 0, TEFFI_FIXED64 = 1, TEFFI_BYTES = 2, TEFFI_FIXED32 = 5 };
+
+/* ---- numbers ---- */
+
+static inline size_t teffi_varint_size(uint64_t v)
+{
+    return v < 0x80 ? 1 : (size_t)(70 - __builtin_clzll(v)) / 7;
+}
+
+static inline size_t teffi_tag_size(uint32_t id)
+{
+    return teffi_varint_size((uint64_t)id << 3);
+}
+
+/* out: the value of a number field, as it is written in a varint. */
+static inline uint64_t teffi_number_of(ProtobufCType type, const void *slot)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_ENUM:
+        return (uint64_t)(int64_t)(int32_t)teffi_load32(slot);
+    case PROTOBUF_C_TYPE_SINT32:
+        return teffi_load32(slot) << 1 ^ (0 - (teffi_load32(slot) >> 31));
+    case PROTOBUF_C_TYPE_UINT32:
+        return teffi_load32(slot);
+    case PROTOBUF_C_TYPE_SINT64:
+        return teffi_load64(slot) << 1 ^ (0 - (teffi_load64(slot) >> 63));
+    case PROTOBUF_C_TYPE_BOOL:
+        return *(const protobuf_c_boolean *)slot != 0;
+    default:
+        return teffi_load64(slot);
+    }
+}
+
+/* Wire type of each ProtobufCType, and its size in memory. */
+static const struct {
+    uint8_t wire, size;
+} teffi_types[] = {
+    [PROTOBUF_C_TYPE_INT32] = {TEFFI_VARINT, 4},
+    [PROTOBUF_C_TYPE_SINT32] = {TEFFI_VARINT, 4},
+    [PROTOBUF_C_TYPE_SFIXED32] = {TEFFI_FIXED32, 4},
+    [PROTOBUF_C_TYPE_INT64] = {TEFFI_VARINT, 8},
+    [PROTOBUF_C_TYPE_SINT64] = {TEFFI_VARINT, 8},
+    [PROTOBUF_C_TYPE_SFIXED64] = {TEFFI_FIXED64, 8},
+    [PROTOBUF_C_TYPE_UINT32] = {TEFFI_VARINT, 4},
+    [PROTOBUF_C_TYPE_FIXED32] = {TEFFI_FIXED32, 4},
+    [PROTOBUF_C_TYPE_UINT64] = {TEFFI_VARINT, 8},
+    [PROTOBUF_C_TYPE_FIXED64] = {TEFFI_FIXED64, 8},
+    [PROTOBUF_C_TYPE_FLOAT] = {TEFFI_FIXED32, 4},
+    [PROTOBUF_C_TYPE_DOUBLE] = {TEFFI_FIXED64, 8},
+    [PROTOBUF_C_TYPE_BOOL] = {TEFFI_VARINT, sizeof(protobuf_c_boolean)},
+    [PROTOBUF_C_TYPE_ENUM] = {TEFFI_VARINT, sizeof(int)},
+    [PROTOBUF_C_TYPE_STRING] = {TEFFI_BYTES, sizeof(char *)},
+    [PROTOBUF_C_TYPE_BYTES] = {TEFFI_BYTES, sizeof(ProtobufCBinaryData)},
+    [PROTOBUF_C_TYPE_MESSAGE] = {TEFFI_BYTES, sizeof(void *)},
+};
+
+static inline unsigned teffi_wire_of(ProtobufCType type)
+{
+    return teffi_types[type].wire;
+}
+
+static inline size_t teffi_element_size(ProtobufCType type)
+{
+    return teffi_types[type].size;
+}
+
+/* out: packed size of a number, without its tag. */
+static inline size_t teffi_number_size(ProtobufCType type, const void *slot)
+{
+    unsigned wire = teffi_wire_of(type);
+    return wire == TEFFI_FIXED32   ? 4
+           : wire == TEFFI_FIXED64 ? 8
+                                   : teffi_varint_size(teffi_number_of(type, slot));
+}
+
+/* ---- strings and bytes; NULL is empty ---- */
+
+static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void *slot)
+{
+    if (type == PROTOBUF_C_TYPE_BYTES) {
+        const ProtobufCBinaryData *bytes = slot;
+        return (ProtobufCBinaryData){bytes->data ? bytes->len : 0, bytes->data};
+    }
+    const char *text = *(char *const *)slot;
+    return (ProtobufCBinaryData){text ? strlen(text) : 0, (uint8_t *)(uintptr_t)text};
+}
+
+/* ---- presence ---- */
+
+/* Numbers are compared by their bits, so -0.0 is not zero. Not inlined, like teffi_is_there(): most
+ * fields need neither call. */
+__attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
+{
+    switch (type) {
+    case PROTOBUF_C_TYPE_STRING: {
+        const char *text = *(char *const *)slot;
+        return !text || !text[0];
+    }
+    case PROTOBUF_C_TYPE_BYTES: {
+        const ProtobufCBinaryData *bytes = slot;
+        return !bytes->len || !bytes->data;
+    }
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return !*(void *const *)slot;
+    case PROTOBUF_C_TYPE_BOOL:
+        return !*(const protobuf_c_boolean *)slot;
+    default:
+        return teffi_element_size(type) == 4 ? !teffi_load32(slot) : !teffi_load64(slot);
+    }
+}
+
+/* Is this field, which is not repeated, present, so that it is written? */
+__attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *field,
+                                                             const uint8_t *m)
+{
+    const void *slot = m + field->offset;
+    const void *quantifier = m + field->quantifier_offset;
+    bool is_message = field->type == PROTOBUF_C_TYPE_MESSAGE;
+    if (field->label == PROTOBUF_C_LABEL_REQUIRED)
+        return true;
+    if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        return *(const uint32_t *)quantifier == field->id && !(is_message && !*(void *const *)slot);
+    if (field->label == PROTOBUF_C_LABEL_NONE)
+        return !teffi_is_zero(field->type, slot);
+    if (!is_message && field->type != PROTOBUF_C_TYPE_STRING)
+        return *(const protobuf_c_boolean *)quantifier != 0;
+    const void *pointer = *(void *const *)slot;
+    return pointer && pointer != field->default_value;
+}
+
+/* ---- plain fields (no presence, no oneof), which most messages consist of ---- */
+
+static inline bool teffi_is_plain(teffi_field_desc *field)
+{
+    return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+}
+
+/* out: packed size of a plain number, string or bytes with its tag; 0: zero or empty, not
+ *      written. */
+static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
+{
+    uint64_t v;
+    size_t n;
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_INT64:
+        v = teffi_load64(slot);
+        return v ? teffi_tag_size(field->id) + teffi_varint_size(v) : 0;
+    case PROTOBUF_C_TYPE_UINT32:
+        v = teffi_load32(slot);
+        return v ? teffi_tag_size(field->id) + teffi_varint_size(v) : 0;
+    case PROTOBUF_C_TYPE_STRING:
+        n = teffi_bytes_of(PROTOBUF_C_TYPE_STRING, slot).len;
+        return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
+    case PROTOBUF_C_TYPE_BYTES:
+        n = teffi_bytes_of(PROTOBUF_C_TYPE_BYTES, slot).len;
+        return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
+    default:
+        if (teffi_is_zero(field->type, slot))
+            return 0;
+        return teffi_tag_size(field->id) + teffi_number_size(field->type, slot);
+    }
+}
+
+/* ---- lists ---- */
+
+static inline size_t teffi_list_len(teffi_field_desc *field, const uint8_t *m)
+{
+    return *(const size_t *)(const void *)(m + field->quantifier_offset);
+}
+
+/* in: a list that is not empty. */
+static inline const uint8_t *teffi_list_first(teffi_field_desc *field, const uint8_t *m)
+{
+    return *(uint8_t *const *)(const void *)(m + field->offset);
+}
+
+#endif

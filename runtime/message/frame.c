@@ -1,0 +1,371 @@
+/* frame.c - encodes and decodes frames; received bytes are not trusted. */
+#include "message/frame.h"
+
+#include <string.h>
+
+enum {
+    HAS_SRC = 1 << 0,
+    HAS_NODE = 1 << 1,
+    HAS_PID = 1 << 2,
+    HAS_CALL = 1 << 3,
+    HAS_TYPE = 1 << 4,
+    HAS_METHOD = 1 << 5,
+    HAS_TTL = 1 << 6,
+    HAS_ERR = 1 << 7,
+    HAS_KEY = 1 << 8,
+    HAS_TEXT = 1 << 9,
+    HAS_ALL = (1 << 10) - 1,
+};
+
+static const uint64_t ns_per_ms = 1000000;
+
+static uint8_t *put_u16(uint8_t *at, size_t v)
+{
+    at[0] = (uint8_t)v;
+    at[1] = (uint8_t)(v >> 8);
+    return at + 2;
+}
+
+static uint8_t *put_u32(uint8_t *at, uint32_t v)
+{
+    memcpy(at, &v, 4); /* the build refuses big-endian machines */
+    return at + 4;
+}
+
+static uint8_t *put_pair(uint8_t *at, uint32_t a, uint32_t b)
+{
+    return put_u32(put_u32(at, a), b);
+}
+
+static uint8_t *put_call(uint8_t *at, const teffi_msg *m)
+{
+    at = put_pair(at, m->call_slot, m->call_generation);
+    return put_pair(at, (uint32_t)m->call_cookie, (uint32_t)(m->call_cookie >> 32));
+}
+
+static uint8_t *put_sized_bytes(uint8_t *at, const void *bytes, size_t n)
+{
+    at = put_u16(at, n);
+    memcpy(at, bytes, n);
+    return at + n;
+}
+
+static size_t text_len(const teffi_msg *msg)
+{
+    return msg->text ? strnlen(msg->text, TEFF_TEXT_MAX - 1) : 0;
+}
+
+static unsigned present_fields(const teffi_msg *m)
+{
+    unsigned has = 0;
+    has |= teffi_node_none(m->src) ? 0 : HAS_SRC;
+    has |= teffi_node_none(m->to.node) ? 0 : HAS_NODE;
+    has |= m->to.slot || m->to.generation ? HAS_PID : 0;
+    has |= m->type_id ? HAS_TYPE : 0;
+    has |= m->method_id ? HAS_METHOD : 0;
+    has |= m->deadline_ns ? HAS_TTL : 0;
+    has |= m->key_len ? HAS_KEY : 0;
+    if (m->item.kind != TEFFI_MSG_ONEWAY)
+        has |= m->call_slot | m->call_generation | m->call_cookie ? HAS_CALL : 0;
+    if (m->item.kind == TEFFI_MSG_RESPONSE) {
+        has |= m->err ? HAS_ERR : 0;
+        has |= m->text && m->text[0] ? HAS_TEXT : 0;
+    }
+    return has;
+}
+
+/* out: number of set bits among the low three. By a table, because __builtin_popcount() is a call
+ * on CPUs without that instruction. */
+static size_t count_low_bits(unsigned x)
+{
+    return 0x32212110u >> (x & 7) * 4 & 7;
+}
+
+_Static_assert(HAS_CALL == 1 << 3 && HAS_TTL == 1 << 6 && HAS_TEXT == 1 << 9,
+               "fixed_len() uses these positions");
+
+static size_t fixed_len(unsigned has)
+{
+    size_t eights = count_low_bits(has) + (has >> 3 & 1) * 2;
+    return eights * 8 + count_low_bits(has >> 4) * 4 + count_low_bits(has >> 7) * 2;
+}
+
+teff_err teffi_frame_size(const teffi_msg *msg, size_t max_bytes, size_t *size, size_t *body_len)
+{
+    if (msg->key_len > TEFFI_KEY_WIRE_MAX)
+        return TEFF_E_TOO_LARGE;
+    *body_len = teffi_msg_packed_len(msg);
+    unsigned has = present_fields(msg);
+    size_t rest = TEFFI_FRAME_HEAD + fixed_len(has) + msg->key_len;
+    rest += has & HAS_TEXT ? text_len(msg) : 0;
+    max_bytes = teffi_frame_max(msg, max_bytes);
+    if (rest > max_bytes || *body_len > max_bytes - rest)
+        return TEFF_E_TOO_LARGE;
+    *size = rest + *body_len;
+    return TEFF_OK;
+}
+
+static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
+{
+    if (deadline_ns <= now_ns)
+        return 1;
+    uint64_t ms = (deadline_ns - now_ns - 1) / ns_per_ms + 1;
+    return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+static inline __attribute__((always_inline)) uint8_t *
+put_frame_fields(const teffi_msg *m, unsigned has, uint64_t now_ns, uint8_t *at)
+{
+    if (has & HAS_SRC)
+        at = put_pair(at, m->src.silo, m->src.incarnation);
+    if (has & HAS_NODE)
+        at = put_pair(at, m->to.node.silo, m->to.node.incarnation);
+    if (has & HAS_PID)
+        at = put_pair(at, m->to.slot, m->to.generation);
+    if (has & HAS_CALL)
+        at = put_call(at, m);
+    if (has & HAS_TYPE)
+        at = put_u32(at, m->type_id);
+    if (has & HAS_METHOD)
+        at = put_u32(at, m->method_id);
+    if (has & HAS_TTL)
+        at = put_u32(at, ttl_ms(m->deadline_ns, now_ns));
+    if (has & HAS_ERR)
+        at = put_u16(at, m->err);
+    if (has & HAS_KEY)
+        at = put_sized_bytes(at, m->key, m->key_len);
+    if (has & HAS_TEXT)
+        at = put_sized_bytes(at, m->text, text_len(m));
+    return at;
+}
+
+static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
+{
+    at += TEFFI_FRAME_PREFIX; /* the length is stored last */
+    *at++ = kind;
+    *at++ = hops;
+    return put_u16(put_u16(at, flags), has);
+}
+
+/* Writes everything but the body. out: where the body goes. */
+static inline __attribute__((always_inline)) uint8_t *
+put_head_and_fields(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+{
+    unsigned has = present_fields(msg);
+    uint8_t *at = put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
+    at = put_frame_fields(msg, has, now_ns, at);
+    put_u32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
+    return at;
+}
+
+void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+{
+    teffi_msg_pack(msg, body_len, put_head_and_fields(msg, body_len, now_ns, out));
+}
+
+size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
+                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out)
+{
+    uint8_t *at = put_head_and_fields(msg, body_len, now_ns, out);
+    return (size_t)(at - out) + teffi_msg_pack_around(msg, body_len, segment, at);
+}
+
+void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)
+{
+    uint8_t *at = put_head(out, kind, 0, 0, 0);
+    if (len)
+        memcpy(at, payload, len);
+    put_u32(out, (uint32_t)(TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX + len));
+}
+
+static uint32_t load_u32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return v;
+}
+
+static uint16_t load_u16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes, size_t *size,
+                          teffi_frame *frame)
+{
+    *size = 0;
+    if (len < TEFFI_FRAME_PREFIX)
+        return TEFF_OK;
+    size_t rest = load_u32(data);
+    if (rest > max_bytes - TEFFI_FRAME_PREFIX)
+        return TEFF_E_TOO_LARGE;
+    if (rest < TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX)
+        return TEFF_E_MALFORMED;
+    *size = rest + TEFFI_FRAME_PREFIX;
+    if (len >= *size)
+        *frame = (teffi_frame){data[TEFFI_FRAME_PREFIX], data + TEFFI_FRAME_PREFIX, rest};
+    return TEFF_OK;
+}
+
+bool teffi_frame_may_be_row(const uint8_t *data, size_t len)
+{
+    return len < TEFFI_FRAME_HEAD || (load_u16(data + TEFFI_FRAME_PREFIX + 2) & TEFFI_MSG_ROW);
+}
+
+bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload, size_t *len)
+{
+    const uint8_t *d = frame->data;
+    *payload = d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX;
+    *len = frame->len - (TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX);
+    return d[1] == 0 && load_u16(d + 2) == 0 && load_u16(d + 4) == 0;
+}
+
+/* The bytes that are left to read. A failed read sets bad, which is checked after several reads. */
+typedef struct reader {
+    const uint8_t *at, *end;
+    bool bad;
+} reader;
+
+static const uint8_t *read_bytes(reader *r, size_t n)
+{
+    if (r->bad || (size_t)(r->end - r->at) < n) {
+        r->bad = true;
+        return NULL;
+    }
+    const uint8_t *p = r->at;
+    r->at += n;
+    return p;
+}
+
+/* Reads a number of n bytes; a zero is not sent. */
+static inline uint64_t read_number(reader *r, size_t n)
+{
+    const uint8_t *p = read_bytes(r, n);
+    uint64_t v = 0;
+    if (p)
+        memcpy(&v, p, n);
+    r->bad |= v == 0;
+    return v;
+}
+
+static void read_pair(reader *r, uint32_t *a, uint32_t *b)
+{
+    uint64_t v = read_number(r, 8);
+    *a = (uint32_t)v;
+    *b = (uint32_t)(v >> 32);
+}
+
+static void read_call(reader *r, teffi_msg *m)
+{
+    const uint8_t *p = read_bytes(r, 16);
+    if (!p)
+        return;
+    m->call_slot = load_u32(p);
+    m->call_generation = load_u32(p + 4);
+    m->call_cookie = load_u32(p + 8) | (uint64_t)load_u32(p + 12) << 32;
+    r->bad |= !m->call_slot && !m->call_generation && !m->call_cookie;
+}
+
+static void read_ids(reader *r, unsigned has, teffi_msg *m)
+{
+    if (has & HAS_SRC)
+        read_pair(r, &m->src.silo, &m->src.incarnation);
+    if (has & HAS_NODE)
+        read_pair(r, &m->to.node.silo, &m->to.node.incarnation);
+    if (has & HAS_PID)
+        read_pair(r, &m->to.slot, &m->to.generation);
+    if (has & HAS_CALL)
+        read_call(r, m);
+}
+
+static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
+{
+    if (has & HAS_TYPE)
+        m->type_id = (uint32_t)read_number(r, 4);
+    if (has & HAS_METHOD)
+        m->method_id = (uint32_t)read_number(r, 4);
+    if (has & HAS_TTL)
+        m->deadline_ns = now_ns + read_number(r, 4) * ns_per_ms;
+    if (has & HAS_ERR)
+        m->err = (uint16_t)read_number(r, 2);
+}
+
+/* Copies key, text and body in one piece into the arena, and continues to read there. */
+static teff_err copy_rest(reader *r, teffi_msg *m)
+{
+    size_t n = (size_t)(r->end - r->at);
+    uint8_t *copy = n ? teff_arena_copy(&m->arena, r->at, n) : NULL;
+    *r = (reader){copy, copy ? copy + n : NULL, r->bad};
+    return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
+}
+
+static teff_err read_key_and_body(reader *r, unsigned has, teffi_msg *m)
+{
+    if (has & HAS_KEY) {
+        m->key_len = (uint32_t)read_number(r, 2);
+        m->key = read_bytes(r, m->key_len);
+    }
+    if (has & HAS_TEXT) {
+        size_t len = read_number(r, 2);
+        const uint8_t *text = read_bytes(r, len);
+        r->bad |= !text || len >= TEFF_TEXT_MAX || memchr(text, 0, len) != NULL;
+        if (!r->bad)
+            m->text = teff_arena_copy(&m->arena, text, len);
+        if (!r->bad && !m->text)
+            return TEFF_E_NOMEM;
+    }
+    if (r->bad)
+        return TEFF_E_MALFORMED;
+    m->raw = r->at;
+    m->raw_len = (size_t)(r->end - r->at);
+    return TEFF_OK;
+}
+
+static bool fields_fit_kind(const teffi_msg *m, unsigned has)
+{
+    switch (m->item.kind) {
+    case TEFFI_MSG_REQUEST:
+        return (has & HAS_CALL) && !(has & (HAS_ERR | HAS_TEXT));
+    case TEFFI_MSG_ONEWAY:
+        return !(has & (HAS_CALL | HAS_ERR | HAS_TEXT));
+    default:
+        return has & HAS_CALL;
+    }
+}
+
+static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
+{
+    const uint8_t *d = frame->data;
+    unsigned has = load_u16(d + 4);
+    reader r = {d + TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX, d + frame->len, false};
+    m->hops = d[1];
+    m->flags = load_u16(d + 2);
+    if ((has & ~(unsigned)HAS_ALL) || !fields_fit_kind(m, has))
+        return TEFF_E_MALFORMED;
+    read_ids(&r, has, m);
+    read_numbers(&r, has, now_ns, m);
+    if (r.bad)
+        return TEFF_E_MALFORMED;
+    teff_err err = copies ? copy_rest(&r, m) : TEFF_OK;
+    return err ? err : read_key_and_body(&r, has, m);
+}
+
+teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory, uint64_t now_ns,
+                            teffi_msg **msg)
+{
+    *msg = NULL;
+    if (frame->kind < TEFFI_MSG_REQUEST || frame->kind > TEFFI_MSG_RESPONSE)
+        return TEFF_E_MALFORMED;
+    teffi_msg *m = teffi_msg_new(frame->kind);
+    if (!m)
+        return TEFF_E_NOMEM;
+    teff_err err = decode_into(frame, !memory, now_ns, m);
+    if (err) {
+        teffi_msg_free(m);
+        return err;
+    }
+    if (memory)
+        teffi_arena_adopt(&m->arena, memory);
+    *msg = m;
+    return TEFF_OK;
+}

@@ -1,0 +1,102 @@
+/* frame.h - encodes messages and control frames to bytes on a connection, and decodes them.
+ * Way:     net send -> [frame] -> link(nng) ===> link -> [frame] -> message event
+ * Threads: pure functions.
+ *
+ *   u32 length of the rest | u8 kind | u8 hops | u16 flags | u16 has | fields | body
+ *
+ *   little-endian; a field is present if its bit in `has` is set; it is then not zero. The order:
+ *     SRC  u32 silo, u32 incarnation       TYPE   u32
+ *     NODE u32 silo, u32 incarnation (to)  METHOD u32
+ *     PID  u32 slot, u32 generation (to)   TTL    u32 milliseconds left
+ *     CALL u32 slot, u32 generation,       ERR    u16
+ *          u64 cookie                      KEY    u16 length, bytes
+ *                                          TEXT   u16 length, bytes without zero
+ *   The body takes the remaining bytes. A message has one encoding; all other bytes are
+ *   malformed. */
+#ifndef TEFFI_MESSAGE_FRAME_H
+#define TEFFI_MESSAGE_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "message/msg.h"
+
+/* Kinds besides TEFFI_MSG_*: control frames. They have no fields; the payload follows `has`. */
+enum {
+    TEFFI_FRAME_HELLO = 16,
+    TEFFI_FRAME_REFUSE = 17,
+    TEFFI_FRAME_ACK = 18,
+    TEFFI_FRAME_HEARTBEAT = 19,
+    TEFFI_FRAME_BYE = 20,
+    TEFFI_FRAME_BYE_ACK = 21,
+};
+
+enum {
+    TEFFI_FRAME_PREFIX = 4, /* the length itself */
+    TEFFI_FRAME_HEAD = 10,  /* prefix, kind, hops, flags, has */
+    TEFFI_KEY_WIRE_MAX = UINT16_MAX,
+};
+
+/* A frame's place in a buffer. */
+typedef struct teffi_frame {
+    uint8_t kind;
+    const uint8_t *data; /* first byte after the length prefix */
+    size_t len;
+} teffi_frame;
+
+/* Longest frame with TEFFI_MSG_ROW: between silos, with a row of a store of up to 16 MiB. */
+enum { TEFFI_FRAME_ROW_MAX = 16 * 1024 * 1024 + 64 * 1024 };
+
+/* teffi_frame_max - the longest frame allowed for msg. in: max_bytes, the limit without ROW. */
+static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
+{
+    bool row = (msg->flags & TEFFI_MSG_ROW) && max_bytes < TEFFI_FRAME_ROW_MAX;
+    return row ? TEFFI_FRAME_ROW_MAX : max_bytes;
+}
+
+/* teffi_frame_may_be_row - does the frame that begins at data have TEFFI_MSG_ROW? out: true also if
+ * its head is incomplete. */
+bool teffi_frame_may_be_row(const uint8_t *data, size_t len);
+
+/* teffi_frame_size - compute the size of msg's frame.
+ * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max().
+ * out:  *size with the length prefix; *body_len for teffi_frame_encode().
+ * errs: TEFF_E_TOO_LARGE (frame, key). */
+TEFF_MUST_USE teff_err teffi_frame_size(const teffi_msg *msg, size_t max_bytes, size_t *size,
+                                        size_t *body_len);
+
+/* teffi_frame_encode - write msg's frame to out, whose size is from teffi_frame_size().
+ * in:   now_ns: the deadline is encoded as milliseconds left (at least 1). */
+void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
+
+/* teffi_frame_encode_around - as teffi_frame_encode(), but leaves out the bytes of the zero-copy
+ * segment (message/msg.h). out: how many bytes precede the segment. */
+size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
+                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out);
+
+/* teffi_frame_control - write a control frame.
+ * in:   out, of TEFFI_FRAME_HEAD + len bytes; payload may be NULL when len is 0. */
+void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out);
+
+/* teffi_frame_peek - find the frame at the start of data.
+ * in:   max_bytes, limit of a frame.
+ * out:  *size with the prefix, 0 if len < 4. If *size <= len the frame is complete, *frame is set.
+ * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (shorter than a head). */
+TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes,
+                                        size_t *size, teffi_frame *frame);
+
+/* teffi_frame_payload - get the payload of a control frame. out: false: it has fields, flags or
+ * hops, which is malformed. */
+TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload,
+                                       size_t *len);
+
+/* teffi_frame_decode - decode a frame to a new message.
+ * in:   memory: NULL: key, raw and text are copied into the message's arena. Otherwise key and raw
+ *       point into the frame, and memory, from teffi_chunk_new(), contains it; the message owns it
+ *       on TEFF_OK.
+ * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory,
+                                          uint64_t now_ns, teffi_msg **msg);
+
+#endif

@@ -1,0 +1,166 @@
+/* hello.c - the handshake's frames, and the checks that do not depend on earlier connections. */
+#include "message/hello.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "message/codec.h"
+#include "wire.pb-c.h"
+
+static const uint32_t magic = 0x66666574;
+
+size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
+{
+    static const uint8_t none[TEFFI_NONCE_BYTES];
+    teffi_greeting copy = *g; /* protobuf-c's pointers are not const */
+    Teff__Wire__Hello m = TEFF__WIRE__HELLO__INIT;
+    m.magic = magic;
+    m.version_min = copy.hello.version_min;
+    m.version_max = copy.hello.version_max;
+    m.cluster = copy.hello.cluster;
+    m.role = copy.hello.role;
+    m.silo = copy.hello.node.silo;
+    m.incarnation = copy.hello.node.incarnation;
+    m.address = copy.hello.address;
+    m.nonce = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.nonce};
+    if (memcmp(copy.echo, none, sizeof none) != 0)
+        m.echo = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.echo};
+    m.sequence = copy.sequence;
+    return teff__wire__hello__pack(&m, out);
+}
+
+static bool take_text(char *out, size_t max, const char *text)
+{
+    size_t n = strlen(text);
+    if (n > max)
+        return false;
+    memcpy(out, text, n + 1);
+    return true;
+}
+
+static bool take_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
+{
+    if (bytes->len != TEFFI_NONCE_BYTES)
+        return false;
+    memcpy(out, bytes->data, TEFFI_NONCE_BYTES);
+    return true;
+}
+
+static bool take_hello(const Teff__Wire__Hello *m, teffi_greeting *g)
+{
+    memset(g, 0, sizeof *g);
+    g->hello.node = (teffi_node_id){m->silo, m->incarnation};
+    g->hello.role = m->role;
+    g->hello.version_min = m->version_min;
+    g->hello.version_max = m->version_max;
+    g->sequence = m->sequence;
+    return m->magic == magic && take_text(g->hello.cluster, TEFFI_CLUSTER_MAX, m->cluster) &&
+           take_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
+           take_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || take_nonce(g->echo, &m->echo));
+}
+
+teff_err teffi_hello_unpack(const uint8_t *data, size_t len, teffi_greeting *greeting)
+{
+    _Alignas(16) uint8_t block[2048];
+    teff_arena arena;
+    ProtobufCMessage *m;
+    teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
+    teff_err err = teffi_unpack(&teff__wire__hello__descriptor, data, len, &arena, &m);
+    if (!err && !take_hello((const Teff__Wire__Hello *)m, greeting))
+        err = TEFF_E_MALFORMED;
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+size_t teffi_refuse_pack(teff_err code, const char *text, uint8_t *out)
+{
+    char copy[TEFF_TEXT_MAX];
+    snprintf(copy, sizeof copy, "%s", text);
+    Teff__Wire__Refuse m = TEFF__WIRE__REFUSE__INIT;
+    m.code = (uint32_t)code;
+    m.text = copy;
+    return teff__wire__refuse__pack(&m, out);
+}
+
+teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, teff_err *code, char *text)
+{
+    _Alignas(16) uint8_t block[2048];
+    teff_arena arena;
+    ProtobufCMessage *m;
+    teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
+    teff_err err = teffi_unpack(&teff__wire__refuse__descriptor, data, len, &arena, &m);
+    if (!err) {
+        const Teff__Wire__Refuse *refuse = (const Teff__Wire__Refuse *)m;
+        if (!refuse->code || refuse->code > TEFF_E_MAX ||
+            !take_text(text, TEFF_TEXT_MAX - 1, refuse->text))
+            err = TEFF_E_MALFORMED;
+        else
+            *code = (teff_err)refuse->code;
+    }
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
+{
+    uint8_t copy[TEFFI_NONCE_BYTES];
+    memcpy(copy, echo, sizeof copy);
+    Teff__Wire__Ack m = TEFF__WIRE__ACK__INIT;
+    m.echo = (ProtobufCBinaryData){sizeof copy, copy};
+    return teff__wire__ack__pack(&m, out);
+}
+
+teff_err teffi_ack_unpack(const uint8_t *data, size_t len, uint8_t echo[TEFFI_NONCE_BYTES])
+{
+    _Alignas(16) uint8_t block[512];
+    teff_arena arena;
+    ProtobufCMessage *m;
+    teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
+    teff_err err = teffi_unpack(&teff__wire__ack__descriptor, data, len, &arena, &m);
+    if (!err && !take_nonce(echo, &((const Teff__Wire__Ack *)m)->echo))
+        err = TEFF_E_MALFORMED;
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+static bool id_fits_role(const teffi_hello *peer)
+{
+    bool client_bit = peer->node.silo & TEFFI_CLIENT_BIT;
+    if (peer->role == TEFFI_ROLE_SILO)
+        return !client_bit && peer->node.silo && peer->address[0];
+    return peer->role == TEFFI_ROLE_CLIENT && client_bit;
+}
+
+static teffi_mismatch report_mismatch(teffi_mismatch why, char *text, const char *what)
+{
+    snprintf(text, TEFF_TEXT_MAX, "%s", what);
+    return why;
+}
+
+teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
+                                 uint32_t *version, char *text)
+{
+    if (strcmp(self->cluster, peer->cluster) != 0) {
+        snprintf(text, TEFF_TEXT_MAX, "cluster '%s' expected, the peer is of '%s'", self->cluster,
+                 peer->cluster);
+        return TEFFI_MISMATCH_CLUSTER;
+    }
+    if (peer->version_min > peer->version_max || peer->version_min > self->version_max ||
+        peer->version_max < self->version_min) {
+        snprintf(text, TEFF_TEXT_MAX,
+                 "protocol versions %u to %u expected, the peer speaks %u to %u", self->version_min,
+                 self->version_max, peer->version_min, peer->version_max);
+        return TEFFI_MISMATCH_VERSION;
+    }
+    *version = self->version_max < peer->version_max ? self->version_max : peer->version_max;
+    if (!id_fits_role(peer))
+        return report_mismatch(TEFFI_MISMATCH_IDENTITY, text,
+                               "the peer's id does not fit its role");
+    if (self->role != TEFFI_ROLE_SILO && peer->role != TEFFI_ROLE_SILO)
+        return report_mismatch(TEFFI_MISMATCH_IDENTITY, text, "a client talks to silos only");
+    if (teffi_node_is(self->node, peer->node)) {
+        snprintf(text, TEFF_TEXT_MAX, "%.180s has the id of this node, %.180s", peer->address,
+                 self->address);
+        return TEFFI_MISMATCH_IDENTITY;
+    }
+    return TEFFI_MATCHES;
+}

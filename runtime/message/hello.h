@@ -1,0 +1,70 @@
+/* hello.h - the three frames of the handshake, and the check of a peer's hello.
+ * Way:     link/handshake -> [hello] -> teff/wire.proto
+ * Threads: pure functions.
+ *
+ *   dialler  Hello(nonce A, sequence)  ------------------------------->  acceptor checks
+ *            checks                    <--- Hello(nonce B, echo A) | Refuse(code, text)
+ *            Ack(echo B)               ------------------------------->  up */
+#ifndef TEFFI_MESSAGE_HELLO_H
+#define TEFFI_MESSAGE_HELLO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "message/msg.h"
+
+enum { TEFFI_ADDRESS_MAX = 256, TEFFI_CLUSTER_MAX = 64 };
+enum { TEFFI_ROLE_SILO = 1, TEFFI_ROLE_CLIENT = 2 };
+/* Version 2 has cookies in the head of frames, and no gateway. */
+enum { TEFFI_PROTOCOL_MIN = 2, TEFFI_PROTOCOL_MAX = 2 };
+
+/* What a node states about itself in its hello. */
+typedef struct teffi_hello {
+    teffi_node_id node;
+    uint32_t role;
+    uint32_t version_min, version_max;
+    char cluster[TEFFI_CLUSTER_MAX + 1];
+    char address[TEFFI_ADDRESS_MAX + 1]; /* advertised "host:port", "" for clients */
+} teffi_hello;
+
+enum { TEFFI_NONCE_BYTES = 16, TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */
+
+typedef struct teffi_greeting {
+    teffi_hello hello;
+    uint64_t sequence;
+    uint8_t nonce[TEFFI_NONCE_BYTES];
+    uint8_t echo[TEFFI_NONCE_BYTES];
+} teffi_greeting;
+
+/* Why a hello is refused; each has its counter. */
+typedef enum teffi_mismatch {
+    TEFFI_MATCHES = 0,
+    TEFFI_MISMATCH_CLUSTER,
+    TEFFI_MISMATCH_VERSION,
+    TEFFI_MISMATCH_IDENTITY, /* role, id, client bit of the id */
+} teffi_mismatch;
+
+/* teffi_hello_pack - write the payload, at most TEFFI_HELLO_MAX - TEFFI_FRAME_HEAD bytes, to out.
+ * out:  its length. */
+size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
+
+/* teffi_hello_unpack - errs: TEFF_E_MALFORMED (also: wrong magic or lengths), TEFF_E_TOO_LARGE. */
+TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
+                                          teffi_greeting *greeting);
+
+/* teffi_refuse_pack, teffi_refuse_unpack - text has TEFF_TEXT_MAX bytes. */
+size_t teffi_refuse_pack(teff_err code, const char *text, uint8_t *out);
+TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, teff_err *code,
+                                           char *text);
+
+/* teffi_ack_pack, teffi_ack_unpack - echo is the acceptor's nonce. */
+size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out);
+TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
+                                        uint8_t echo[TEFFI_NONCE_BYTES]);
+
+/* teffi_hello_check - may these two nodes connect?
+ * out:  *version, the newest that both have; on a mismatch text (TEFF_TEXT_MAX bytes). */
+TEFF_MUST_USE teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
+                                               uint32_t *version, char *text);
+
+#endif

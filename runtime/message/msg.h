@@ -1,0 +1,184 @@
+/* msg.h - one message: a request, a one-way or a response, with the memory of its body.
+ * Way:     grains/reference -> [msg] -> a group's queue, or message/frame -> link -> another silo
+ * Threads: one owner at a time; push and send pass on the message with everything in it. */
+#ifndef TEFFI_MESSAGE_MSG_H
+#define TEFFI_MESSAGE_MSG_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "memory/arena.h"
+#include "base/budget.h"
+#include "base/queue.h"
+#include "base/zero.h"
+#include "group/group.h"
+
+/* One start of a silo or client. Zero = none. silo is a hash of the advertised address, or for a
+ * client a random number with the top bit set. incarnation rises with every start. */
+typedef struct teffi_node_id {
+    uint32_t silo;
+    uint32_t incarnation;
+} teffi_node_id;
+
+#define TEFFI_CLIENT_BIT 0x80000000u
+
+static inline bool teffi_node_is(teffi_node_id a, teffi_node_id b)
+{
+    return a.silo == b.silo && a.incarnation == b.incarnation;
+}
+
+static inline bool teffi_node_none(teffi_node_id a)
+{
+    return a.silo == 0 && a.incarnation == 0;
+}
+
+/* The id in one word, for atomics; no node is 0. */
+static inline uint64_t teffi_node_word(teffi_node_id a)
+{
+    return (uint64_t)a.silo << 32 | a.incarnation;
+}
+
+static inline teffi_node_id teffi_node_of_word(uint64_t word)
+{
+    return (teffi_node_id){(uint32_t)(word >> 32), (uint32_t)word};
+}
+
+/* A process anywhere in the cluster. slot 0 = the activation of the grain, wherever it is. */
+typedef struct teffi_pid {
+    teffi_node_id node;
+    uint32_t slot;
+    uint32_t generation;
+} teffi_pid;
+
+static inline bool teffi_pid_is(teffi_pid a, teffi_pid b)
+{
+    return teffi_node_is(a.node, b.node) && a.slot == b.slot && a.generation == b.generation;
+}
+
+/* Slots of processes have the top bit set, so they differ from slots of system targets and
+ * activations. */
+#define TEFFI_PROCESS_BIT 0x80000000u
+
+/* Slots below this are system targets, the same on every silo; generation 0. */
+enum {
+    TEFFI_SLOT_GRAIN = 0,
+    TEFFI_SLOT_DIRECTORY = 1,
+    TEFFI_SLOT_MEMBERSHIP = 2,
+    TEFFI_SLOT_STORE = 3,
+    TEFFI_SLOT_SYSTEM_END = 16
+};
+
+enum { TEFFI_MSG_REQUEST = 1, TEFFI_MSG_ONEWAY = 2, TEFFI_MSG_RESPONSE = 3 }; /* item.kind */
+
+/* flags */
+enum {
+    /* placement chose the receiving silo: it activates the grain if there is no activation */
+    TEFFI_MSG_PLACED = 1,
+    /* between silos, to or from TEFFI_SLOT_STORE: its frame may be longer (message/frame.h) */
+    TEFFI_MSG_ROW = 2,
+    /* response: the text is from the runtime and does not name the call; the caller's side adds the
+     * name (grains/activation/name.h) */
+    TEFFI_MSG_UNNAMED = 4,
+};
+
+enum { TEFFI_HOPS_MAX = 8, TEFFI_MSG_INLINE = 512 };
+
+typedef struct teffi_msg {
+    teffi_item item;  /* kind: one of TEFFI_MSG_* */
+    teffi_qnode link; /* in a queue of its owner */
+    uint16_t flags;
+    uint8_t hops;      /* forwards so far; over TEFFI_HOPS_MAX the response is UNAVAILABLE */
+    bool borrows;      /* body, key and text are in the caller's memory, until send returns */
+    bool awaited;      /* request: its sender only waits for the response */
+    uint8_t tries;     /* failed attempts to deliver it to the grain's supposed place */
+    uint16_t err;      /* response: a teff_err */
+    teffi_node_id src; /* the caller's node; response: the responding node */
+    teffi_pid to;      /* request, one-way: the target; response: to.node is the caller */
+    uint32_t call_slot, call_generation; /* the caller's pending call; 0,0 for one-way */
+    uint64_t call_cookie; /* of that call, set when the request leaves the process: call/call.h */
+    uint32_t type_id;     /* of the grain; 0 for system targets */
+    uint32_t method_id;
+    uint64_t deadline_ns; /* mono of this machine, 0 = none; relative milliseconds on the wire */
+    uint64_t hash;        /* of type and key (grains/activation/ident.h); 0: not computed */
+    const uint8_t *key;   /* canonical key bytes, in arena or borrowed from inside raw */
+    uint32_t key_len;
+    uint32_t packed_len; /* of body, from its check; 0: not known */
+    /* The body is one of: none; packed bytes (raw); a message (body), packed before the wire. */
+    const uint8_t *raw;
+    size_t raw_len;
+    ProtobufCMessage *body;
+    const char *text;     /* response with err: its text, in arena; may be NULL */
+    teffi_budget *budget; /* in which it is counted until it is freed; NULL: none */
+    uint32_t charged;     /* bytes counted; 0: not counted yet */
+    bool system; /* the cluster depends on it: it is not refused because of users' messages */
+    teff_arena arena;
+} teffi_msg;
+
+/* Limit of a body's memory: one packed megabyte can unpack to sixty. */
+#define TEFFI_BODY_BUDGET_BYTES ((size_t)64 * 1024 * 1024)
+
+/* teffi_msg_init - a zeroed message in the caller's memory; end it with teffi_arena_drop(), not
+ * with teffi_msg_free(). in: block, for its arena, of TEFFI_MSG_INLINE bytes, borrowed. */
+static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
+{
+    teffi_zero(msg, sizeof *msg);
+    msg->item.kind = kind;
+    teffi_arena_init(&msg->arena, block, TEFFI_MSG_INLINE, TEFFI_BODY_BUDGET_BYTES);
+}
+
+/* teffi_msg_new - a zeroed message, whose arena begins in the same block. out: NULL: no memory. */
+teffi_msg *teffi_msg_new(uint32_t kind);
+
+/* teffi_msg_free - free it with its arena. in: may be NULL. */
+void teffi_msg_free(teffi_msg *msg);
+
+/* teffi_msg_for_grain - is it a request or one-way to a grain? */
+static inline bool teffi_msg_for_grain(const teffi_msg *msg)
+{
+    return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
+}
+
+/* teffi_msg_charge - count the message's memory in budget until it is freed, including what it is
+ * unpacked to later. Only the first call counts. in: budget, may be NULL. */
+void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);
+
+/* teffi_msg_own - if msg borrows, pack its body and copy key and text into its own arena.
+ * out:  false: no memory, or the body is over its budget; msg is unchanged. */
+bool teffi_msg_own(teffi_msg *msg);
+
+/* teffi_msg_packed_len - bytes of the body on the wire. */
+size_t teffi_msg_packed_len(const teffi_msg *msg);
+
+/* teffi_msg_pack - write the body to out. in: len, from teffi_msg_packed_len(). */
+void teffi_msg_pack(const teffi_msg *msg, size_t len, uint8_t *out);
+
+/* A zero-copy segment: a part of the packed body that lies in memory as the same bytes. */
+typedef struct teffi_segment {
+    const uint8_t *bytes;
+    size_t len;
+    unsigned field; /* index in the body's descriptor */
+} teffi_segment;
+
+/* teffi_msg_segment - find a zero-copy segment of at least min bytes. out: false: there is none. */
+bool teffi_msg_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
+
+/* teffi_msg_pack_around - write the body without the segment's bytes to out.
+ * in:   len, from teffi_msg_packed_len(). out: how many bytes precede the segment. */
+size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_segment *segment,
+                             uint8_t *out);
+
+/* teffi_msg_unpack - decode raw to body, of type desc, in the message's arena; does nothing if body
+ * is set. Updates the charge.
+ * runs: on a thread's or worker's own stack, never a fiber's.
+ * errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE (depth, fields), TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc);
+
+/* teffi_err_fits - is it in TEFF_OK .. TEFF_E_MAX, which fits the 16 bits on the wire? */
+static inline bool teffi_err_fits(teff_err err)
+{
+    return (unsigned)err <= TEFF_E_MAX;
+}
+
+#endif

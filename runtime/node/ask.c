@@ -1,0 +1,93 @@
+/* ask.c - requests to system targets and store operations, awaited by a context. */
+#include "node/ask.h"
+
+#include "message/codec.h"
+#include "node/deliver.h"
+
+typedef struct store_wait {
+    teffi_store_op op;
+    teffi_wait wait;
+} store_wait;
+
+static void signal_stored(teffi_store_op *op)
+{
+    teffi_wait_signal(&teffi_container(op, store_wait, op)->wait);
+}
+
+teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
+{
+    store_wait s = {.op = *op};
+    teffi_wait *wait = &s.wait;
+    s.op.done = signal_stored;
+    teffi_wait_init(wait, ctx, NULL);
+    teffi_store_submit(ctx->node->store, &s.op);
+    teffi_await(ctx, &wait, 1);
+    *op = s.op;
+    if (op->err && op->err != TEFF_E_CONFLICT)
+        return teffi_ctx_fail(ctx, op->err, "store: %s", op->text);
+    return op->err;
+}
+
+/* A remote store's request is a system request only if a system task sent it: others are for users'
+ * rows. */
+static bool is_system_request(const teff_ctx *ctx, unsigned slot)
+{
+    return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);
+}
+
+static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                              const ProtobufCMessage *body)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    if (!msg)
+        return NULL;
+    msg->src = ctx->node->id;
+    msg->to = (teffi_pid){.node = to, .slot = slot};
+    msg->flags = slot == TEFFI_SLOT_STORE ? TEFFI_MSG_ROW : 0;
+    msg->system = is_system_request(ctx, slot);
+    msg->method_id = method;
+    msg->raw_len = teffi_packed_size(body);
+    uint8_t *raw = teff_arena_alloc(&msg->arena, msg->raw_len);
+    if (!raw) {
+        teffi_msg_free(msg);
+        return NULL;
+    }
+    teffi_pack(body, msg->raw_len, raw);
+    msg->raw = raw;
+    return msg;
+}
+
+teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                                const ProtobufCMessage *body, uint32_t timeout_ms,
+                                const ProtobufCMessageDescriptor *desc)
+{
+    teffi_node *node = ctx->node;
+    uint64_t deadline = teffi_now(node->platform) + timeout_ms * 1000000ull;
+    teffi_msg *msg = new_rpc_msg(ctx, to, slot, method, body);
+    teffi_call *call = msg ? teffi_ctx_call(ctx, deadline) : NULL;
+    if (!call) {
+        teffi_msg_free(msg);
+        return NULL;
+    }
+    teffi_call_expect(call, desc);
+    msg->call_slot = call->slot;
+    msg->call_generation = call->generation;
+    msg->deadline_ns = deadline;
+    teffi_call_sign(ctx->home, msg);
+    teff_err err = teffi_node_send(node, to, msg);
+    if (err) {
+        teffi_msg_free(msg);
+        (void)teffi_call_fail(call, err, "the silo cannot be reached");
+    }
+    return call;
+}
+
+teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
+                       const ProtobufCMessage *body, uint32_t timeout_ms,
+                       const ProtobufCMessageDescriptor *desc, ProtobufCMessage **reply)
+{
+    teffi_call *call = teffi_ctx_rpc_start(ctx, to, slot, method, body, timeout_ms, desc);
+    if (!call)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
+    return teffi_ctx_await_call(ctx, call, reply);
+}

@@ -1,0 +1,243 @@
+/* deliver.c - gives each message to its target, and sends responses to the requests' senders. */
+#include "node/deliver.h"
+
+#include <string.h>
+#include "message/codec.h"
+
+/* relaxed: a statistics counter */
+static void count_dropped(teffi_node *node)
+{
+    atomic_fetch_add_explicit(&node->dropped, 1, memory_order_relaxed);
+}
+
+void teffi_node_drop(teffi_node *node, teffi_msg *msg)
+{
+    count_dropped(node);
+    teffi_msg_free(msg);
+}
+
+/* ---- deliver ---- */
+
+static void deliver_to_target(teffi_node *node, teffi_msg *msg)
+{
+    teffi_target *target = &node->targets[msg->to.slot];
+    msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store decides by the request's row */
+    if (target->handle)
+        (void)teffi_group_push(&target->group, &msg->item);
+    else
+        teffi_node_answer(node, msg, TEFF_E_NOT_FOUND, "no such system target");
+}
+
+/* Clients may not send to processes. */
+static void deliver_to_process(teffi_node *node, teffi_msg *msg)
+{
+    void *arg = atomic_load_explicit(&node->processes_arg, memory_order_acquire);
+    teff_err err = TEFF_E_NOT_FOUND;
+    bool from_silo = !(msg->src.silo & TEFFI_CLIENT_BIT);
+    if (arg && from_silo && msg->item.kind == TEFFI_MSG_ONEWAY &&
+        teffi_node_is(msg->to.node, node->id))
+        err = node->processes(arg, msg);
+    teffi_node_answer(node, msg, err, "no such process");
+}
+
+void teffi_node_end_call(teffi_node *node, teffi_msg *response)
+{
+    teffi_node_pass_relays(node, teffi_call_answer(&node->home, response));
+}
+
+void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
+{
+    if (msg->item.kind == TEFFI_MSG_RESPONSE) {
+        teffi_node_end_call(node, msg);
+        return;
+    }
+    if (msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END)
+        deliver_to_target(node, msg);
+    else if (msg->to.slot & TEFFI_PROCESS_BIT)
+        deliver_to_process(node, msg);
+    else if (node->upcalls.request)
+        node->upcalls.request(node, msg);
+    else
+        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, "this node hosts no grains");
+}
+
+teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
+{
+    if (!teffi_node_is(to, node->id))
+        return node->home.net->ops->send(node->home.net, to, msg);
+    teffi_node_deliver(node, msg);
+    return TEFF_OK;
+}
+
+teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
+{
+    /* relaxed: if the gateway is gone, its link refuses the message and the caller retries */
+    teffi_node_id gateway =
+        teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
+    if (teffi_node_none(gateway))
+        return TEFF_E_UNREACHABLE;
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        teffi_call_sign(&node->home, msg);
+    return node->home.net->ops->send(node->home.net, gateway, msg);
+}
+
+/* ---- respond ---- */
+
+teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
+{
+    bool awaits = request->item.kind == TEFFI_MSG_REQUEST;
+    teffi_msg *response = awaits ? teffi_msg_new(TEFFI_MSG_RESPONSE) : NULL;
+    if (!response)
+        return NULL;
+    response->src = node->id;
+    response->to.node = request->src;
+    response->flags = request->flags & TEFFI_MSG_ROW;
+    response->system = request->system;
+    response->call_slot = request->call_slot;
+    response->call_generation = request->call_generation;
+    response->call_cookie = request->call_cookie;
+    return response;
+}
+
+teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
+{
+    teffi_node_id to = request->src;
+    request->item.kind = TEFFI_MSG_RESPONSE;
+    request->flags = 0;
+    request->hops = 0;
+    request->to = (teffi_pid){.node = to};
+    request->src = node->id;
+    request->type_id = 0;
+    request->method_id = 0;
+    request->deadline_ns = 0;
+    request->key = NULL;
+    request->key_len = 0;
+    request->raw = NULL;
+    request->raw_len = 0;
+    request->body = NULL;
+    request->packed_len = 0;
+    return to;
+}
+
+void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
+{
+    teff_err err = teffi_node_send(node, to, response);
+    if (err == TEFF_E_TOO_LARGE && !response->err) { /* send the error instead of the body */
+        response->err = TEFF_E_TOO_LARGE;
+        response->text = "the answer is larger than a frame may be; the call ran";
+        response->flags |= TEFFI_MSG_UNNAMED;
+        response->body = NULL;
+        response->raw = NULL;
+        response->raw_len = 0;
+        count_dropped(node);
+        err = teffi_node_send(node, to, response);
+    }
+    if (err) {
+        count_dropped(node);
+        teffi_msg_free(response);
+    }
+}
+
+static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, const char *text,
+                          uint16_t flags)
+{
+    teffi_msg *response = teffi_node_response(node, request);
+    if (response) {
+        response->err = (uint16_t)err;
+        response->flags |= flags;
+        response->text = text ? teff_arena_copy(&response->arena, text, strlen(text)) : NULL;
+        teffi_node_respond_to(node, request->src, response);
+    } else if (err || request->item.kind == TEFFI_MSG_REQUEST) {
+        count_dropped(node);
+    }
+    teffi_msg_free(request);
+}
+
+void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+{
+    respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
+}
+
+void teffi_node_answer_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+{
+    respond_error(node, request, err, text, 0);
+}
+
+void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
+{
+    teffi_msg *response = teffi_node_response(node, request);
+    if (response) {
+        response->raw_len = teffi_packed_size(body);
+        uint8_t *raw = teff_arena_alloc(&response->arena, response->raw_len + 1);
+        if (raw)
+            teffi_pack(body, response->raw_len, raw);
+        else
+            response->err = TEFF_E_NOMEM;
+        response->raw = raw;
+        teffi_node_respond_to(node, request->src, response);
+    }
+    teffi_msg_free(request);
+}
+
+/* ---- relays ---- */
+
+/* A node may have as many relays as are free: a single node gets half of them, two nodes a third
+ * each, and so on. relaxed: concurrent begins may exceed a share by a few. */
+static bool has_relay_share(teffi_node *node, teffi_node_id origin_node)
+{
+    _Atomic uint32_t *share = teffi_call_relays_of(&node->home, teffi_node_word(origin_node));
+    uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
+    uint32_t all = atomic_load_explicit(&node->home.calls.relays, memory_order_relaxed);
+    return all < TEFFI_RELAYS_MAX && own < TEFFI_RELAYS_MAX - all;
+}
+
+teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
+{
+    if (teffi_node_is(msg->src, node->id))
+        return TEFF_OK;
+    if (msg->item.kind == TEFFI_MSG_REQUEST) {
+        teffi_origin origin = {msg->call_slot, msg->call_generation, msg->call_cookie};
+        uint64_t deadline_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
+        teffi_call *call = has_relay_share(node, msg->src)
+                               ? teffi_call_relay(&node->home, msg->src, origin, deadline_ns)
+                               : NULL;
+        if (!call)
+            return TEFF_E_OVERLOADED;
+        msg->call_slot = call->slot;
+        msg->call_generation = call->generation;
+    }
+    msg->src = node->id;
+    return TEFF_OK;
+}
+
+static void pass_relay(teffi_node *node, teffi_call *relay)
+{
+    teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
+    teffi_msg *response = relay->reply;
+    if (!response) {
+        response = teffi_msg_new(TEFFI_MSG_RESPONSE);
+        if (!response)
+            return; /* the origin's call then ends at its deadline */
+        response->err = (uint16_t)relay->err;
+        response->text = relay->text;
+        response->flags = TEFFI_MSG_UNNAMED;
+    }
+    relay->reply = NULL;
+    response->src = node->id;
+    response->to = (teffi_pid){.node = to};
+    response->call_slot = relay->origin.slot;
+    response->call_generation = relay->origin.generation;
+    response->call_cookie = relay->origin.cookie;
+    teffi_node_respond_to(node, to, response);
+}
+
+void teffi_node_pass_relays(teffi_node *node, teffi_call *relays)
+{
+    while (relays) {
+        teffi_call *relay = relays;
+        teffi_item *next = relay->wait.item.next;
+        relays = next ? teffi_container(next, teffi_call, wait.item) : NULL;
+        pass_relay(node, relay);
+        teffi_call_release(relay);
+    }
+}

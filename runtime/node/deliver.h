@@ -1,0 +1,67 @@
+/* deliver.h - gives each message to its target, and sends responses to the requests' senders.
+ * Way:     link/net, route -> [deliver] -> pending call | system target | process | grains
+ * Threads: any; no function here blocks. */
+#ifndef TEFFI_NODE_DELIVER_H
+#define TEFFI_NODE_DELIVER_H
+
+#include "call/call.h"
+#include "node/node.h"
+
+/* teffi_node_drop - free an undeliverable message and count it in node->dropped. Owns msg. */
+void teffi_node_drop(teffi_node *node, teffi_msg *msg);
+
+/* teffi_node_deliver - give a message for this node to its pending call, system target, process or
+ * grain. Owns msg. */
+void teffi_node_deliver(teffi_node *node, teffi_msg *msg);
+
+/* teffi_node_end_call - end the call of a valid response. Owns response. */
+void teffi_node_end_call(teffi_node *node, teffi_msg *response);
+
+/* teffi_node_pass_relays - send the outcome of ended relays to their origin nodes.
+ * in:   relays, a list as of teffi_call_end_if, owned; NULL: none. */
+void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
+
+/* teffi_node_send - send a message to a node; if it is this node: teffi_node_deliver.
+ * in:   msg, owned by the callee on TEFF_OK only. errs: as net.h's send; msg was not sent. */
+TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
+
+/* teffi_node_to_gateway - send a client's message to its gateway. in: as teffi_node_send.
+ * errs: as teffi_node_send; TEFF_E_UNREACHABLE: there is no gateway now. */
+TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
+
+/* teffi_node_answer - respond to a request with an error, or with TEFF_OK and no body. The caller's
+ * silo prefixes text with the call's name.
+ * in:   request, owned; a one-way is only freed. text, copied, may be NULL. */
+void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+
+/* teffi_node_answer_named - the same; text names the call already. */
+void teffi_node_answer_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+
+/* teffi_node_answer_with - respond to a request with a body, borrowed, packed. Owns request. */
+void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
+
+/* teffi_node_response - a new, empty response to request. out: NULL: out of memory, or request is a
+ *       one-way.
+ * teffi_node_response_in - turn request into its own response, with the same arena.
+ *       out: the node to send it to.
+ * teffi_node_respond_to - send a response to a node. Owns response. */
+teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request);
+teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request);
+void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
+
+/* A relay is the pending call of a request that this node forwards for another: for a client whose
+ * gateway it is, or for a silo with an outdated location cache. Its response is sent on. When the
+ * link to the next node breaks, the relay ends at once with "may have run".
+ * States: as call.h. A relay ends with the response, the link, its deadline, or its origin. */
+
+/* 192 bytes each. deliver.c divides them among origin nodes (source: Choudhury and Hahne, "Dynamic
+ * queue length thresholds", 1998). */
+enum { TEFFI_RELAYS_MAX = 256 * 1024 };
+
+/* teffi_relay_begin - make this node the sender of a message that it forwards; a request also gets
+ * a relay, whose slot and generation replace the origin's.
+ * in:   msg, a request or one-way, borrowed; one that begins at this node is left unchanged.
+ * errs: TEFF_E_OVERLOADED: the origin node has used its share of relays, or memory is out. */
+TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
+
+#endif

@@ -1,0 +1,116 @@
+/* events.c - handles the transport's events: messages, and peers that connect or disconnect.
+ * Way:     link/net -> [events] -> deliver, calls; net_up, net_down, check_silo
+ * Threads: any of the transport's. */
+#include "node/node.h"
+
+#include <stdio.h>
+#include "call/calls.h"
+#include "node/deliver.h"
+
+static const char still_starting[] = "this silo is starting";
+
+/* acquire: pairs with the release store of open, which follows the node's initialization */
+static bool node_is_open(const teffi_node *node)
+{
+    return atomic_load_explicit(&node->open, memory_order_acquire);
+}
+
+/* msg->src is always the connected peer, also for a forwarded request: its pending call is the
+ * forwarder's relay. */
+static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
+{
+    teffi_node *node = arg;
+    msg->src = from->node;
+    if (msg->item.kind == TEFFI_MSG_RESPONSE) {
+        if (teffi_call_is_answer(&node->home, msg, from->node))
+            teffi_node_end_call(node, msg);
+        else
+            teffi_node_drop(node, msg);
+    } else if (!node_is_open(node)) {
+        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, still_starting);
+    } else {
+        teffi_node_deliver(node, msg);
+    }
+}
+
+static void end_greeting(teffi_node *node, const teffi_hello *peer)
+{
+    if (peer->role == TEFFI_ROLE_CLIENT)
+        atomic_fetch_sub(&node->greeting, 1);
+}
+
+/* The transport has checked cluster, version, role and identity. A client is counted in greeting
+ * before leaving is read; a silo that leaves sets leaving before it reads greeting. */
+static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
+{
+    teffi_node *node = arg;
+    if (peer->role == TEFFI_ROLE_CLIENT)
+        atomic_fetch_add(&node->greeting, 1);
+    bool seed = teffi_node_word(peer->node) == node->seed; /* the store's responses come from it */
+    bool early = !node_is_open(node) && !seed;
+    bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
+    if (!early && !late)
+        return node->check_silo && peer->role == TEFFI_ROLE_SILO
+                   ? node->check_silo(node, peer, text)
+                   : TEFF_OK;
+    end_greeting(node, peer);
+    snprintf(text, TEFF_TEXT_MAX, "%s",
+             early ? still_starting : "this silo is leaving the cluster");
+    return TEFF_E_REFUSED;
+}
+
+static void on_gone(void *arg, const teffi_hello *peer)
+{
+    end_greeting(arg, peer);
+}
+
+static void on_up(void *arg, const teffi_hello *peer)
+{
+    teffi_node *node = arg;
+    if (node->net_up)
+        node->net_up(node, peer);
+    end_greeting(node, peer); /* after net_up, so that lifecycle.c always sees the client in one
+                               * of the two */
+}
+
+/* For a client only relays end: no call is ever sent to a client. A client chooses its own id, so
+ * its hash might equal a silo's in the word of a call. */
+static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
+{
+    teffi_node *node = arg;
+    if (peer->role != TEFFI_ROLE_CLIENT)
+        teffi_node_pass_relays(node, teffi_calls_lose(&node->home, peer->node));
+    teffi_calls_forget_relays(&node->home, peer->node);
+    if (node->net_down)
+        node->net_down(node, peer, clean);
+}
+
+/* Here and not by the sender: between a mark and a send, a down event of this peer would end the
+ * call, though its request is then refused by the net and sent elsewhere. */
+static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
+{
+    teffi_node *node = arg;
+    teffi_call_sent_to(&node->home, request->call_slot, request->call_generation, to);
+}
+
+/* Only a message to a grain can be rerouted. A response is dropped: its call ends when the caller's
+ * silo notices that the link broke. */
+static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
+{
+    teffi_node *node = arg;
+    if (msg->item.kind == TEFFI_MSG_RESPONSE) {
+        teffi_node_drop(node, msg);
+    } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
+        node->upcalls.unsent(node, peer->node, msg);
+    } else {
+        teffi_node_answer(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
+    }
+}
+
+const teffi_net_events teffi_node_net_events = {.message = on_message,
+                                                .hello = on_hello,
+                                                .gone = on_gone,
+                                                .up = on_up,
+                                                .down = on_peer_down,
+                                                .sent = on_request_sent,
+                                                .unsent = on_msg_unsent};

@@ -1,0 +1,154 @@
+/* cpus.c - the affinity mask and the cgroup's CPU quota.
+ * Source:  cgroups(7); kernel: Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst
+ *
+ * A cgroup's quota limits all cgroups below it, so the least on the way up to the root counts. A
+ * container may show its own cgroup as the root of /sys/fs/cgroup, while /proc/self/cgroup names it
+ * as the host does: folders that do not exist are skipped. */
+#include "os/cpus.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_FIRST = 1024, CPUS_LAST = 1 << 20 };
+
+/* ---- files ---- */
+
+/* out: line, without its newline; false: there is no such file, or it is empty. */
+static bool read_first_line(const char *folder, const char *name, char *line, int size)
+{
+    char path[PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    bool got = fgets(line, size, file) != NULL;
+    fclose(file);
+    if (got)
+        line[strcspn(line, "\n")] = '\0';
+    return got;
+}
+
+static unsigned cores_of_quota(long long quota_us, long long period_us)
+{
+    if (quota_us <= 0 || period_us <= 0)
+        return 0;
+    long long n = quota_us / period_us + (quota_us % period_us != 0);
+    return n < CPUS_LAST ? (unsigned)n : CPUS_LAST;
+}
+
+/* ---- one cgroup: 0, no quota ---- */
+
+static unsigned quota_v2(const char *folder)
+{
+    char line[64], *rest;
+    if (!read_first_line(folder, "cpu.max", line, sizeof line))
+        return 0;
+    long long quota_us = strtoll(line, &rest, 10); /* "max 100000": none, and 0 */
+    return cores_of_quota(quota_us, strtoll(rest, NULL, 10));
+}
+
+static unsigned quota_v1(const char *folder)
+{
+    char quota[64], period[64];
+    if (!read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota) ||
+        !read_first_line(folder, "cpu.cfs_period_us", period, sizeof period))
+        return 0;
+    return cores_of_quota(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: none */
+}
+
+static unsigned least_limit(unsigned a, unsigned b)
+{
+    return a && (!b || a < b) ? a : b;
+}
+
+/* in: folder, longer than root_bytes; it is cut to parent after parent. out: the smallest quota. */
+static unsigned quota_upwards(char *folder, size_t root_bytes,
+                              unsigned (*quota)(const char *folder))
+{
+    unsigned n = 0;
+    for (;;) {
+        n = least_limit(n, quota(folder));
+        char *end = strrchr(folder, '/');
+        if (!end || (size_t)(end - folder) < root_bytes)
+            return n;
+        *end = '\0';
+    }
+}
+
+/* ---- all of them ---- */
+
+static bool has_cpu(const char *controllers)
+{
+    for (const char *at = controllers; *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        if (n == 3 && strncmp(at, "cpu", n) == 0)
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+/* in: line, "hierarchy:controllers:path"; without controllers it is version 2. */
+static unsigned quota_of(const char *root, char *line)
+{
+    char folder[PATH_BYTES];
+    char *controllers = strchr(line, ':');
+    char *path = controllers ? strchr(++controllers, ':') : NULL;
+    if (!path)
+        return 0;
+    *path++ = '\0';
+    bool v2 = !*controllers;
+    if (!v2 && !has_cpu(controllers))
+        return 0;
+    int at = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, v2 ? "" : "/cpu");
+    if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
+        return 0;
+    snprintf(folder + at, sizeof folder - (size_t)at, "%s", strcmp(path, "/") == 0 ? "" : path);
+    return quota_upwards(folder, (size_t)at, v2 ? quota_v2 : quota_v1);
+}
+
+unsigned teffi_cpu_quota(const char *root)
+{
+    char path[PATH_BYTES], line[LINE_BYTES];
+    unsigned n = 0;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        n = least_limit(n, quota_of(root, line));
+    }
+    fclose(file);
+    return n;
+}
+
+/* EINVAL: the kernel's mask is longer than the one given. */
+unsigned teffi_cpu_affinity(int (*get)(pid_t pid, size_t bytes, cpu_set_t *set))
+{
+    for (unsigned cpus = CPUS_FIRST; cpus <= CPUS_LAST; cpus *= 2) {
+        size_t bytes = CPU_ALLOC_SIZE(cpus);
+        cpu_set_t *set = CPU_ALLOC(cpus);
+        if (!set)
+            return 0;
+        int failed = get(0, bytes, set) ? errno : 0;
+        int n = failed ? 0 : CPU_COUNT_S(bytes, set);
+        CPU_FREE(set);
+        if (failed != EINVAL)
+            return (unsigned)n;
+    }
+    return 0;
+}
+
+unsigned teffi_cpu_count(void)
+{
+    unsigned n = teffi_cpu_affinity(sched_getaffinity), quota = teffi_cpu_quota("");
+    long online = n ? 0 : sysconf(_SC_NPROCESSORS_ONLN);
+    if (!n)
+        n = online > 0 ? (unsigned)online : 1;
+    return least_limit(quota, n);
+}

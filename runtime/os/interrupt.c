@@ -1,0 +1,74 @@
+/* interrupt.c - interrupts a thread by SIGURG.
+ * Threads: the handler calls only what a signal handler may. */
+#include "os/thread.h"
+
+#include <signal.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include "base/bug.h"
+
+enum { KERNEL_MASK_BYTES = 8 }; /* 64 signals */
+
+static struct sigaction before; /* the handler that was installed before */
+static void (*_Atomic interrupted)(void *context);
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void call_previous_handler(int signal, siginfo_t *info, void *context)
+{
+    if (before.sa_flags & SA_SIGINFO)
+        before.sa_sigaction(signal, info, context);
+    else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+        before.sa_handler(signal);
+}
+
+static void handle_signal(int signal, siginfo_t *info, void *context)
+{
+    if (info->si_code == SI_TKILL && info->si_pid == getpid())
+        atomic_load_explicit(&interrupted, memory_order_relaxed)(context);
+    else
+        call_previous_handler(signal, info, context);
+}
+
+/* The handler runs on the stack in use, not on the signal stack: fn may leave its frame. */
+static void install_handler(void)
+{
+    struct sigaction ours = {.sa_sigaction = handle_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigemptyset(&ours.sa_mask);
+    teffi_bug_if(sigaction(SIGURG, &ours, &before) != 0);
+}
+
+void teffi_interrupt_install(void (*fn)(void *context))
+{
+    atomic_store_explicit(&interrupted, fn, memory_order_relaxed); /* before the handler is there */
+    pthread_once(&once, install_handler);
+}
+
+void teffi_interrupt_allow(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGURG);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void teffi_interrupt_thread(const teffi_thread *thread)
+{
+    (void)pthread_kill(thread->id, SIGURG);
+}
+
+/* The return from the handler restores the signal mask and signal stack of the frame, which are
+ * those of the thread that was left: replace them by this thread's. The kernel's frame has room for
+ * its own mask only, not for all of a sigset_t. */
+void teffi_interrupt_is_back(void *context)
+{
+    ucontext_t *frame = context;
+    sigset_t set, own;
+    stack_t ours;
+    sigemptyset(&set);
+    sigaddset(&set, SIGURG);
+    if (pthread_sigmask(SIG_BLOCK, &set, &own) == 0)
+        memcpy(&frame->uc_sigmask, &own, KERNEL_MASK_BYTES);
+    if (sigaltstack(NULL, &ours) == 0)
+        frame->uc_stack = ours;
+}

@@ -1,0 +1,130 @@
+/* pages.c - private mappings of a memfd, or anonymous ones; MADV_DONTNEED discards what was
+ * written. Guards: MADV_GUARD_INSTALL, or mprotect. */
+#include "os/pages.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* kernel 6.13 */
+#endif
+
+static bool write_image(int fd, const char *image, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t n = write(fd, image + at, bytes - at);
+        if (n <= 0)
+            return false;
+        at += (size_t)n;
+    }
+    return true;
+}
+
+static int image_file(const void *image, size_t bytes)
+{
+    int fd = memfd_create("teff", MFD_CLOEXEC);
+    if (fd >= 0 && !write_image(fd, image, bytes)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+bool teffi_pages_init(teffi_pages *pages, const void *image, size_t bytes)
+{
+    *pages = (teffi_pages){.fd = image ? image_file(image, bytes) : -1, .bytes = bytes};
+    if (!image || pages->fd >= 0)
+        return true;
+    pages->image = malloc(bytes);
+    if (pages->image)
+        memcpy(pages->image, image, bytes);
+    return pages->image != NULL;
+}
+
+void teffi_pages_fini(teffi_pages *pages)
+{
+    if (pages->fd >= 0)
+        close(pages->fd);
+    free(pages->image);
+    *pages = (teffi_pages){.fd = -1};
+}
+
+/* Zeros take no pages until they are written, so without an image the whole reservation is
+ * usable. */
+void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
+{
+    int may = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *at = mmap(NULL, bytes, may, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* Maps one copy of the image at `to`. */
+static bool map_image(const teffi_pages *pages, char *to)
+{
+    int file = pages->fd < 0 ? MAP_ANONYMOUS : 0;
+    if (mmap(to, pages->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | file, pages->fd,
+             0) == MAP_FAILED)
+        return false;
+    if (pages->image)
+        memcpy(to, pages->image, pages->bytes);
+    return true;
+}
+
+bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
+{
+    for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)
+        if (at % pages->bytes == 0 && !map_image(pages, (char *)reserved + at))
+            return false;
+    return true;
+}
+
+bool teffi_pages_decommit(const teffi_pages *pages, void *from, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return !pages->image && (uintptr_t)from % page == 0 && bytes % page == 0 &&
+           madvise(from, bytes, MADV_DONTNEED) == 0;
+}
+
+void teffi_pages_release(void *reserved, size_t bytes)
+{
+    munmap(reserved, bytes);
+}
+
+/* ---- guards ---- */
+
+/* relaxed everywhere: counters, they order nothing */
+static _Atomic unsigned mapped_guards;
+_Atomic unsigned teffi_guards_simulated;
+
+bool teffi_guard_install(void *at, size_t bytes, bool reserved, unsigned *mapped)
+{
+    unsigned simulated = atomic_load_explicit(&teffi_guards_simulated, memory_order_relaxed);
+    unsigned max = simulated ? simulated : TEFFI_GUARDS_MAX;
+    max += reserved ? TEFFI_GUARDS_RESERVED : 0;
+    if (!simulated && madvise(at, bytes, MADV_GUARD_INSTALL) == 0)
+        return true;
+    if (atomic_fetch_add_explicit(&mapped_guards, 1, memory_order_relaxed) >= max ||
+        mprotect(at, bytes, PROT_NONE) != 0) {
+        teffi_guards_unmapped(1);
+        return false;
+    }
+    ++*mapped;
+    return true;
+}
+
+void teffi_guards_unmapped(unsigned mapped)
+{
+    atomic_fetch_sub_explicit(&mapped_guards, mapped, memory_order_relaxed);
+}
+
+void teffi_pages_trim_heap(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
+}

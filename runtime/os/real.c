@@ -1,0 +1,126 @@
+/* real.c - the clocks, random numbers and log of this machine.
+ * Way:     silo, client, process system -> teffi_platform_real -> [real] -> the system
+ * Threads: every function from any thread; random numbers come from a per-thread buffer. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/bug.h"
+#include "os/platform.h"
+
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec ts;
+    teffi_bug_if(clock_gettime(id, &ts) != 0);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* BOOTTIME: leases run out while the machine sleeps. */
+static uint64_t mono_ns(void *arg)
+{
+    (void)arg;
+    return clock_ns(CLOCK_BOOTTIME);
+}
+
+static uint64_t wall_ns(void *arg)
+{
+    (void)arg;
+    return clock_ns(CLOCK_REALTIME);
+}
+
+static void fill_random(void *to, size_t n)
+{
+    ssize_t got;
+    do
+        got = getrandom(to, n, 0); /* whole and uninterrupted up to 256 bytes, once seeded */
+    while (got < 0 && errno == EINTR);
+    teffi_bug_if(got != (ssize_t)n);
+}
+
+static _Thread_local uint64_t random_buffer[32];
+static _Thread_local unsigned random_left;
+
+/* In the child of a fork, on its only thread: the parent returns the same numbers. */
+static void forget_random(void)
+{
+    memset(random_buffer, 0, sizeof random_buffer);
+    random_left = 0;
+}
+
+static void watch_forks(void)
+{
+    teffi_bug_if(pthread_atfork(NULL, NULL, forget_random) != 0);
+}
+
+/* Never inlined: a fiber that moved to another thread must not use the old thread's buffer. */
+__attribute__((noinline)) static uint64_t random_number(void *arg)
+{
+    (void)arg;
+    if (random_left == 0) {
+        fill_random(random_buffer, sizeof random_buffer);
+        random_left = sizeof random_buffer / sizeof random_buffer[0];
+    }
+    uint64_t value = random_buffer[--random_left];
+    random_buffer[random_left] = 0; /* a number that was returned is not kept in memory */
+    return value;
+}
+
+static const char *level_name(teff_log_level level)
+{
+    return level == TEFF_LOG_ERROR ? "error" : level == TEFF_LOG_WARN ? "warn" : "info";
+}
+
+static void write_to_stderr(teff_log_level level, const char *line)
+{
+    char text[1100];
+    struct timespec ts;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    size_t at = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    int n = snprintf(text + at, sizeof text - at, ".%03ldZ %s %s\n", ts.tv_nsec / 1000000,
+                     level_name(level), line);
+    size_t len = at + (n > 0 ? (size_t)n : 0);
+    if (len >= sizeof text) {
+        len = sizeof text - 1;
+        text[len - 1] = '\n';
+    }
+    /* One write, so that lines of several threads stay whole; an error cannot be reported. */
+    ssize_t ignored = write(STDERR_FILENO, text, len);
+    (void)ignored;
+}
+
+static const teff_log_handler *_Atomic handler; /* NULL: standard error */
+
+void teff_log_to(const teff_log_handler *to)
+{
+    /* release: what *to holds, pairs with write_log_line() */
+    atomic_store_explicit(&handler, to, memory_order_release);
+}
+
+static void write_log_line(void *arg, teff_log_level level, const char *line)
+{
+    (void)arg;
+    /* acquire: pairs with teff_log_to() */
+    const teff_log_handler *to = atomic_load_explicit(&handler, memory_order_acquire);
+    if (to)
+        to->write(to->arg, level, line);
+    else
+        write_to_stderr(level, line);
+}
+
+void teffi_platform_real(teffi_platform *platform, teff_log_level log_level)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    *platform = (teffi_platform){
+        .mono_ns = mono_ns,
+        .wall_ns = wall_ns,
+        .random = random_number,
+        .log = {.write = write_log_line, .level = log_level},
+    };
+}

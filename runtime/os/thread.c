@@ -1,0 +1,151 @@
+/* thread.c - threads, parking and yielding on Linux. */
+#include "os/thread.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/bug.h"
+
+static void *run_thread(void *arg)
+{
+    teffi_thread *thread = arg;
+    /* The name is only for debuggers; it may fail. */
+    (void)pthread_setname_np(pthread_self(), thread->name);
+    thread->fn(thread->arg);
+    return NULL;
+}
+
+/* All signals, except those that a thread's own faults raise. */
+static void set_process_signals(sigset_t *set)
+{
+    sigfillset(set);
+    sigdelset(set, SIGSEGV);
+    sigdelset(set, SIGBUS);
+    sigdelset(set, SIGILL);
+    sigdelset(set, SIGFPE);
+    sigdelset(set, SIGTRAP);
+    sigdelset(set, SIGABRT);
+    sigdelset(set, SIGPROF);
+}
+
+teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
+                            void *arg)
+{
+    sigset_t block, before;
+    thread->fn = fn;
+    thread->arg = arg;
+    snprintf(thread->name, sizeof thread->name, "%s", name);
+    set_process_signals(&block);
+    pthread_sigmask(SIG_BLOCK, &block, &before);
+    int failed = pthread_create(&thread->id, NULL, run_thread, thread);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? TEFF_E_IO : TEFF_OK;
+}
+
+void teffi_thread_join(teffi_thread *thread)
+{
+    teffi_bug_if(pthread_join(thread->id, NULL) != 0);
+}
+
+void teffi_thread_yield(void)
+{
+    (void)sched_yield();
+}
+
+uint64_t teffi_thread_preempted(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
+enum { SPINS = 64, YIELDS = 64 };
+#define DOZE_NS 50000u
+
+void teffi_spinlock_wait(teffi_spinlock *lock)
+{
+    teffi_parker doze = {0}; /* never woken */
+    for (unsigned round = 0;; round++) {
+        /* relaxed look first, so that the holder keeps the line; acquire: as teffi_spinlock_lock */
+        if (!atomic_load_explicit(&lock->held, memory_order_relaxed) &&
+            !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
+            return;
+        if (round < SPINS)
+            teffi_cpu_relax();
+        else if (round < SPINS + YIELDS)
+            teffi_thread_yield();
+        else
+            teffi_parker_wait(&doze, DOZE_NS);
+    }
+}
+
+static long call_membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0);
+}
+
+bool teffi_barrier_start(void)
+{
+    return call_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+}
+
+void teffi_barrier_all(void)
+{
+    teffi_bug_if(call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0);
+}
+
+enum { EMPTY = 0, ASLEEP = TEFFI_PARKER_ASLEEP };
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    long rc = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value,
+                      timeout_ns == UINT64_MAX ? NULL : &ts, NULL, 0);
+    teffi_bug_if(rc != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT);
+}
+
+uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
+{
+    uint32_t word = EMPTY;
+    /* acquire: pairs with leave */
+    if (timeout_ns && atomic_compare_exchange_strong_explicit(
+                          &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
+        futex_wait(&parker->word, ASLEEP, timeout_ns);
+    /* acquire: pairs with leave */
+    word = atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire);
+    return word & ~(uint32_t)ASLEEP;
+}
+
+bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
+{
+    /* relaxed: teffi_parker_take() does the acquire */
+    return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
+}
+
+void teffi_parker_leave(teffi_parker *parker, uint32_t token)
+{
+    /* release: pairs with take. If another token is there, its leaver wakes the thread. */
+    if (atomic_fetch_or_explicit(&parker->word, token, memory_order_release) != ASLEEP)
+        return;
+    long rc = syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    /* The thread that took the token may have freed the parker, so its memory is not touched.
+     * EINVAL: a mutex with priorities is at this address now. */
+    teffi_bug_if(rc < 0 && errno != EINVAL);
+}
+
+bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
+{
+    return teffi_parker_take(parker, timeout_ns) != 0;
+}
+
+void teffi_parker_wake(teffi_parker *parker)
+{
+    teffi_parker_leave(parker, TEFFI_TOKEN);
+}

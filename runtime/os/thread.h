@@ -1,0 +1,134 @@
+/* thread.h - threads, spinlocks, parking, yielding: the only place that starts threads and parks;
+ * interrupts of teff's threads, whose handler may switch to another stack.
+ * Way:     sched/worker, sched/monitor, store/sqlite -> [thread] -> pthreads, futexes
+ *          sched/monitor -> [interrupt] -> a signal -> fn on the thread's current stack
+ * Threads: start, join: the owner. A parker is waited on by one thread and woken by any.
+ *          interrupt_thread: any, until the target is joined. */
+#ifndef TEFFI_OS_THREAD_H
+#define TEFFI_OS_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <teff/error.h>
+#include "base/held.h"
+
+typedef struct teffi_thread {
+    pthread_t id;
+    void (*fn)(void *arg);
+    void *arg;
+    char name[16];
+} teffi_thread;
+
+/* teffi_thread_start - run fn(arg) on a new thread.
+ * in:   thread, in use until joined. name, cut at 15 bytes, for debuggers.
+ * errs: TEFF_E_IO: it did not start. Signals that are sent to the process are blocked in it. */
+TEFF_MUST_USE teff_err teffi_thread_start(teffi_thread *thread, const char *name,
+                                          void (*fn)(void *arg), void *arg);
+
+/* teffi_thread_join - wait until fn has returned. Once for each thread started. */
+void teffi_thread_join(teffi_thread *thread);
+
+/* teffi_thread_yield - let another thread have this core. */
+void teffi_thread_yield(void);
+
+/* teffi_thread_preempted - how often the OS has preempted this thread. A system call. */
+uint64_t teffi_thread_preempted(void);
+
+/* teffi_barrier_start - prepare teffi_barrier_all(). out: false: this kernel does not support
+ * it. */
+bool teffi_barrier_start(void);
+
+/* teffi_barrier_all - execute a full barrier on every thread of this process, so that one side of a
+ * store-then-load handshake needs none. in: teffi_barrier_start() has returned true. */
+void teffi_barrier_all(void);
+
+/* teffi_cpu_relax - a hint to the core inside a spinning loop. */
+static inline void teffi_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* A spinlock for short critical sections (some dozen instructions) with little contention: one
+ * atomic operation where a mutex needs two. A waiter spins, yields, then sleeps for 50 us at a
+ * time, so that a preempted holder gets the core. Zeroed = free. The holder must not block. */
+typedef struct teffi_spinlock {
+    _Atomic uint32_t held;
+} teffi_spinlock;
+
+/* teffi_spinlock_wait - slow path of teffi_spinlock_lock(), after the first try has failed. */
+void teffi_spinlock_wait(teffi_spinlock *lock);
+
+static inline void teffi_spinlock_lock(teffi_spinlock *lock)
+{
+    /* acquire: pairs with unlock's release */
+    if (__builtin_expect(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire), 0))
+        teffi_spinlock_wait(lock);
+#ifdef TEFFI_HELD
+    teffi_held_add(1);
+#endif
+}
+
+static inline void teffi_spinlock_unlock(teffi_spinlock *lock)
+{
+#ifdef TEFFI_HELD
+    teffi_held_add(-1);
+#endif
+    /* release: pairs with lock's acquire */
+    atomic_store_explicit(&lock->held, 0, memory_order_release);
+}
+
+/* A parker holds a token: wake leaves it; wait takes it, or sleeps until it is there. Zeroed = no
+ * token. */
+typedef struct teffi_parker {
+    _Atomic uint32_t word;
+} teffi_parker;
+
+/* Bits of a parker's word: one token for each reason to wake, and one bit for "its thread
+ * sleeps". */
+enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4 };
+
+/* teffi_parker_wait - wait for the token, at most timeout_ns. May return early.
+ * in:   timeout_ns, UINT64_MAX = none.
+ * out:  true: it took the token. The waker's earlier writes are visible, and the waker no longer
+ *       touches the parker. */
+bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
+
+/* teffi_parker_wake - leave the token; makes a system call only if the thread sleeps. */
+void teffi_parker_wake(teffi_parker *parker);
+
+/* teffi_parker_take - as teffi_parker_wait(). out: the tokens taken; 0: none. */
+uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
+
+/* teffi_parker_has - is this token there? Called by the thread that takes it. */
+bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
+
+/* teffi_parker_leave - as teffi_parker_wake(), with another token. in: token, one bit. */
+void teffi_parker_leave(teffi_parker *parker, uint32_t token);
+
+/* ---- interrupts ----
+ * Source:  Go's runtime/signal_unix.go uses SIGURG: programs expect stray ones */
+
+/* teffi_interrupt_install - set the function that an interrupted thread calls; once per process. fn
+ * runs on the interrupted stack, with the signal blocked. Between _allow and _is_back it may
+ * switch to another stack, and return much later on another thread. Signals from elsewhere go to
+ * the handler that was installed before. */
+void teffi_interrupt_install(void (*fn)(void *context));
+
+/* teffi_interrupt_allow - allow interrupts of the calling thread; fn calls it before a switch of
+ * stacks. */
+void teffi_interrupt_allow(void);
+
+/* teffi_interrupt_thread - interrupt a thread at any point; its system call may fail with EINTR. */
+void teffi_interrupt_thread(const teffi_thread *thread);
+
+/* teffi_interrupt_is_back - called by fn after a switch of stacks: the thread on which it continues
+ * may not be interrupted until fn returns. in: context, that of fn. */
+void teffi_interrupt_is_back(void *context);
+
+#endif

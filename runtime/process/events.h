@@ -1,0 +1,124 @@
+/* events.h - events on their way to a process: messages, commands that complete, timers that fire.
+ * Way:     send, command, timer -> [event] -> the group -> [take_item: urgent | mail | flags] ->
+ *          step, receive
+ * Threads: an event belongs to its sender, then to the group, then to the process's turn. Functions
+ *          run in the process's turn, except teff_command_complete (any thread). */
+#ifndef TEFFI_PROCESS_EVENTS_H
+#define TEFFI_PROCESS_EVENTS_H
+
+#include <teff/process.h>
+#include "base/queue.h"
+#include "group/exec.h"
+
+/* item.kind */
+enum {
+    TEFFI_ITEM_AGAIN = 1,  /* teff_process.again: start, continue, yield, the rest of a step */
+    TEFFI_ITEM_SIGNAL = 2, /* teff_process.signal */
+    TEFFI_ITEM_MESSAGE = 3,
+    TEFFI_ITEM_COMMAND = 4, /* a command that has completed */
+    TEFFI_ITEM_TIMER = 5,
+    TEFFI_ITEM_RETURNED = 6 /* a message back at its sender; not counted in a mailbox */
+};
+
+typedef struct teffi_event {
+    _Alignas(16) teffi_item item;
+    uint32_t generation; /* of the receiver, when the event was sent */
+    teff_event event;    /* data: behind the struct, or a command's reply */
+} teffi_event;
+
+typedef struct teffi_events { /* FIFO through item.next */
+    teffi_event *head, *tail;
+} teffi_events;
+
+static inline teffi_event *teffi_event_of(teffi_item *item)
+{
+    return item ? teffi_container(item, teffi_event, item) : NULL;
+}
+
+static inline void teffi_events_push(teffi_events *list, teffi_event *event)
+{
+    event->item.next = NULL;
+    if (list->tail)
+        list->tail->item.next = &event->item;
+    else
+        list->head = event;
+    list->tail = event;
+}
+
+/* teffi_events_pop - the first one; NULL when empty. */
+static inline teffi_event *teffi_events_pop(teffi_events *list)
+{
+    teffi_event *event = list->head;
+    if (!event)
+        return NULL;
+    list->head = (teffi_event *)(void *)event->item.next; /* its first member */
+    if (!list->head)
+        list->tail = NULL;
+    return event;
+}
+
+/* teffi_process_take_item - put an item of the group into the lists and flags. */
+void teffi_process_take_item(teff_process *p, teffi_item *item);
+
+/* teffi_process_take_items - the same with all items of the group. runs: inside the process's own
+ * functions. out: false: there were none. */
+bool teffi_process_take_items(teff_process *p);
+
+/* teffi_process_take_mail - take the next message, from the list or the group; NULL: none. The
+ * caller frees it with teffi_event_free. runs: inside the process's own functions. */
+teffi_event *teffi_process_take_mail(teff_process *p);
+
+/* teffi_event_free - free an event; a message does not count in the mailbox any more. */
+void teffi_event_free(teff_process *p, teffi_event *event);
+void teffi_events_free(teff_process *p, teffi_events *list);
+
+/* teffi_process_has_work - is there an event or another reason for a step? */
+bool teffi_process_has_work(const teff_process *p);
+
+/* teffi_process_end_life - make the generation even; free queued events, commands and timers. */
+void teffi_process_end_life(teff_process *p);
+
+typedef struct teffi_command {
+    teffi_event e;
+    struct teffi_command *next; /* process.commands */
+    uint64_t serial;
+    uint32_t kind;
+    size_t data_len;
+    void *reply; /* owned; e.event.data once completed */
+    _Alignas(16) unsigned char data[];
+} teffi_command;
+
+/* teffi_command_new - a command that is not in flight yet.
+ * errs: NULL with *err: TEFF_E_NOMEM, TEFF_E_OVERLOADED. */
+teffi_command *teffi_command_new(teff_process *p, uint32_t kind, uint64_t tag, const void *data,
+                                 size_t len, teff_err *err);
+
+/* teffi_command_dispatch - give it to its handler, which may complete it before this returns. */
+void teffi_command_dispatch(teff_process *p, teffi_command *command);
+
+/* teffi_command_free - free a command and the data of its completion. p->n_commands is the
+ * caller's. */
+void teffi_command_free(teffi_command *command);
+
+typedef struct teffi_timer_event {
+    teffi_event e;
+    teffi_timer timer;
+    teff_process *process;
+    bool muted; /* cancelled while it fired: its event is not given to the process */
+    struct teffi_timer_event *prev, *next; /* process.timers */
+} teffi_timer_event;
+
+/* teffi_timer_event_set - start a timer. out: NULL when memory is out. */
+teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uint64_t tag);
+
+/* teffi_timer_event_arrived - remove a timer that has fired or was cancelled from
+ * process.timers. */
+void teffi_timer_event_arrived(teff_process *p, teffi_timer_event *timer);
+
+/* teffi_timer_event_cancel - the process will not get its event, even if it is firing. */
+void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);
+
+/* teffi_timer_events_drop - cancel all timers of the process, at the end of its life. */
+void teffi_timer_events_drop(teff_process *p);
+
+#endif

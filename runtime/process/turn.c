@@ -1,0 +1,277 @@
+/* turn.c - turns of a process: init, steps or run function, close.
+ * Way:     group -> [handle_item -> run_turn] -> step | fiber -> ... -> finish_process
+ * States:  the group's, see group.h; BLOCKED while only a command or a timer can wake it
+ * Threads: the process's turn, on the worker's own stack. A turn first takes up to TEFFI_STEP_MAX
+ *          items off the group, so that one step gets many events. If a step leaves work, the again
+ *          item is pushed, behind the items that were pushed meanwhile. */
+#include "process/turn.h"
+
+#include <stdio.h>
+#include "base/bug.h"
+#include "memory/pool.h"
+#include "process/system.h"
+#include "process/send.h"
+
+static teff_process *process_of(teffi_group *group)
+{
+    return teffi_container(group, teff_process, group);
+}
+
+static const teff_process_ops *ops_of(const teff_process *p)
+{
+    return atomic_load_explicit(&p->ops, memory_order_relaxed);
+}
+
+static void end_with(teff_process *p, teff_err err)
+{
+    p->over = true;
+    p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
+}
+
+/* Status START: call init with the arguments of spawn or upgrade. */
+static void run_init(teff_process *p)
+{
+    const teff_process_ops *ops = ops_of(p);
+    teffi_start *start = p->held;
+    p->held = NULL;
+    p->status = TEFFI_STATUS_CONTINUE;
+    teff_err err = TEFF_OK;
+    if (ops->init)
+        err = ops->init(p->self, p, start->bytes, start->input, start->len);
+    teffi_start_free(start);
+    if (err)
+        end_with(p, err);
+}
+
+/* Run one step, or the whole run function. */
+static void run_unit(teff_process *p)
+{
+    if (p->forced) {
+        end_with(p, TEFF_E_CANCELLED);
+        return;
+    }
+    if (p->status == TEFFI_STATUS_START)
+        run_init(p);
+    if (p->over)
+        return;
+    if (ops_of(p)->run)
+        end_with(p, ops_of(p)->run(p->self, p));
+    else
+        teffi_process_step(p);
+}
+
+/* The main function of a process's fiber; an upgrade to a process without a fiber ends it. */
+static void run_fiber(void *arg)
+{
+    teff_process *p = arg;
+    for (;;) {
+        run_unit(p);
+        if (p->over || !(ops_of(p)->flags & TEFF_PROCESS_FIBER))
+            return;
+        teffi_fiber_suspend(p->fiber);
+    }
+}
+
+static void resume_fiber(teff_process *p)
+{
+    if (!p->fiber && !p->forced) {
+        p->fiber = teffi_fiber_new(p->system->exec->fibers, run_fiber, p);
+        if (p->fiber)
+            teffi_fiber_label(p->fiber, ops_of(p)->name);
+        else
+            end_with(p, TEFF_E_NOMEM);
+    }
+    if (!p->fiber)
+        run_unit(p);
+    else if (teffi_fiber_resume(p->fiber))
+        p->fiber = NULL;
+}
+
+static void run_turn(teff_process *p)
+{
+    const teffi_platform *platform = p->system->exec->platform;
+    bool measure = p->system->opt.measure;
+    uint64_t from = measure ? teffi_now(platform) : 0;
+    if (p->fiber || ops_of(p)->flags & TEFF_PROCESS_FIBER)
+        resume_fiber(p);
+    else
+        run_unit(p);
+    teffi_process_count(p, 1, p->given, measure ? teffi_now(platform) - from : 0);
+    p->given = 0;
+}
+
+static void free_held(teff_process *p)
+{
+    if (p->held && p->status == TEFFI_STATUS_START)
+        teffi_start_free(p->held);
+    else if (p->held)
+        teffi_event_free(p, p->held);
+    p->held = NULL;
+}
+
+static void finish_process(teff_process *p)
+{
+    teff_process_system *system = p->system;
+    teff_pid pid = teff_process_pid(p);
+    teff_err err = p->err;
+    teffi_bug_if(p->fiber != NULL);
+    free_held(p);
+    p->forced = true; /* close must not wait */
+    if (ops_of(p)->close)
+        ops_of(p)->close(p->self);
+    teffi_process_end_life(p);
+    p->gone = true;
+    if (system->opt.ended)
+        system->opt.ended(system->opt.arg, pid, err);
+    teffi_group_complete(&p->group);
+}
+
+/* After a turn: finish the process, or push the again item if there is work. */
+static void settle_turn(teff_process *p)
+{
+    if (teffi_group_yielded(&p->group))
+        return;
+    if (p->over)
+        finish_process(p);
+    else if (!p->wait && teffi_process_has_work(p))
+        teffi_process_push_again(p);
+}
+
+static void run_if_ready(teff_process *p)
+{
+    p->gathered = 0;
+    if (p->wait ? !p->forced && !p->wait->ready(p, p->wait) : !teffi_process_has_work(p))
+        return;
+    run_turn(p);
+    settle_turn(p);
+}
+
+/* ops->resume; fiber is p->fiber. */
+static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
+{
+    teff_process *p = process_of(group);
+    (void)fiber;
+    run_turn(p);
+    settle_turn(p);
+}
+
+static void handle_item(teffi_group *group, teffi_item *item)
+{
+    teff_process *p = process_of(group);
+    teffi_process_take_item(p, item);
+    if (p->gone || (group->head && ++p->gathered < TEFFI_STEP_MAX))
+        return;
+    run_if_ready(p);
+}
+
+/* ---- eviction from a full run queue (sched/policy/priority) ---- */
+
+/* Messages of an evicted process return to their senders. A message returns in its own memory, so
+ * this cannot fail for lack of memory. It does not count in the sender's mailbox, since the number
+ * of messages that a sender has sent bounds it. */
+/* The message is dropped, and counted as dropped, if it has no sender, or if the sender has ended
+ * or is on another silo: the wire has no event of this kind. */
+static void return_to_sender(teff_process *p, teffi_event *event)
+{
+    teff_process_system *system = p->system;
+    teff_pid to = event->event.from;
+    teff_pid own = teffi_process_pid_of(p, event->generation);
+    teff_process *sender = NULL;
+    atomic_fetch_add_explicit(&system->evicted, 1, memory_order_relaxed);
+    teffi_mailbox_release(p, event->event.len);
+    event->item.kind = TEFFI_ITEM_RETURNED;
+    event->generation = to.generation;
+    event->event.kind = TEFF_EVENT_RETURNED;
+    event->event.err = TEFF_E_OVERLOADED;
+    event->event.from = own;
+    if (to.silo == own.silo && to.incarnation == own.incarnation &&
+        teffi_process_find(system, to, &sender) == TEFF_OK &&
+        teffi_group_push(&sender->group, &event->item)) {
+        teffi_process_wake(sender);
+    } else {
+        atomic_fetch_add_explicit(&system->dropped, 1, memory_order_relaxed);
+        teffi_pool_put(event, sizeof *event + event->event.len);
+    }
+}
+
+static bool is_for_this_life(const teff_process *p, const teffi_event *event)
+{
+    return event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
+}
+
+/* If item is a message, return it to its sender; if it is the again item, return the messages in
+ * p->mail. out: true: item was a message, and is not the caller's any more. */
+static bool return_message(teff_process *p, teffi_item *item)
+{
+    teffi_event *event;
+    if (p->gone)
+        return false;
+    if (item->kind == TEFFI_ITEM_MESSAGE && is_for_this_life(p, teffi_event_of(item))) {
+        return_to_sender(p, teffi_event_of(item));
+        return true;
+    }
+    while (item->kind == TEFFI_ITEM_AGAIN && (event = teffi_events_pop(&p->mail)))
+        return_to_sender(p, event);
+    return false;
+}
+
+/* An evicted process that has not started: init is not called, close is. */
+static void refuse_to_start(teff_process *p)
+{
+    p->again_queued = false;
+    atomic_fetch_add_explicit(&p->system->evicted, 1, memory_order_relaxed);
+    end_with(p, TEFF_E_OVERLOADED);
+    finish_process(p);
+}
+
+static bool evict_item(teffi_group *group, teffi_item *item)
+{
+    teff_process *p = process_of(group);
+    bool starts =
+        item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
+    bool went = return_message(p, item);
+    if (starts)
+        refuse_to_start(p);
+    else if (went && !group->head)
+        run_if_ready(p); /* with the batch's items that were taken in before */
+    return went || starts;
+}
+
+/* ---- the group's operations ---- */
+
+static bool is_blocked(teffi_group *group)
+{
+    const teff_process *p = process_of(group);
+    return p->wait ? p->wait->blocked
+                   : p->status == TEFFI_STATUS_BLOCK || p->status == TEFFI_STATUS_RETRY;
+}
+
+/* The group stays COMPLETE, and refuses late items, until the slot is used again. */
+static void end_process(teffi_group *group)
+{
+    teff_process *p = process_of(group);
+    teff_process_system *system = p->system;
+    teffi_slot_give(system, p);
+    /* seq_cst: the last action of this life; either stop counts it, or `stopping` is seen here */
+    atomic_fetch_add_explicit(&teffi_own_cell(system)->ended, 1, memory_order_seq_cst);
+    if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))
+        teffi_stoppers_wake(system);
+}
+
+static void describe_process(teffi_group *group, char *text, size_t size)
+{
+    teff_process *p = process_of(group);
+    const teff_process_ops *ops = ops_of(p);
+    uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
+    snprintf(text, size, "process %s (%u.%u)", ops && ops->name ? ops->name : "without a name",
+             p->slot & ~TEFFI_PROCESS_BIT, generation);
+}
+
+const teffi_group_ops teffi_process_group_ops = {
+    .handle = handle_item,
+    .ended = end_process,
+    .blocked = is_blocked,
+    .resume = resume_yielded,
+    .evict = evict_item,
+    .describe = describe_process,
+};

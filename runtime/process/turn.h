@@ -1,0 +1,57 @@
+/* turn.h - turns of a process: what starts them, steps, and waits in the middle of a function.
+ * Way:     the group -> turn -> init, step | receive, ask, sleep, yield -> wait -> suspend | run
+ *          other groups nested | sleep
+ * Threads: the process's turn, on the worker's stack or the process's fiber; start: any. */
+#ifndef TEFFI_PROCESS_TURN_H
+#define TEFFI_PROCESS_TURN_H
+
+#include "process/process.h"
+
+extern const teffi_group_ops teffi_process_group_ops;
+
+typedef struct teffi_start {
+    const void *input;
+    size_t len, bytes_len;
+    _Alignas(16) char bytes[]; /* method, its zero byte, input */
+} teffi_start;
+
+/* teffi_start_new - in: method, may be NULL. out: NULL when memory is out. */
+teffi_start *teffi_start_new(const char *method, const void *input, size_t len);
+
+/* teffi_start_free - in: may be NULL. */
+void teffi_start_free(teffi_start *start);
+
+struct teff_step {
+    teff_process *process;
+    teffi_next status;
+    bool decided, done;
+    struct teffi_command *first, **last;
+    const teff_process_ops *upgrade; /* NULL: no */
+    void *upgrade_self;
+    struct teffi_start *upgrade_start;
+};
+
+/* teffi_process_step - run one step with the queued events; sets status or over. */
+void teffi_process_step(teff_process *p);
+
+/* teffi_step_retry - a decision: run the step again with the same events, after a poke or a cancel.
+ * For processes with step_max 1. */
+teff_err teffi_step_retry(teff_step *out);
+
+/* What a process waits for; on the stack of the function that waits. */
+typedef struct teffi_waiting {
+    bool (*ready)(teff_process *p, struct teffi_waiting *waiting);
+    void *arg;
+    bool blocked;              /* the group rests as BLOCKED, since messages do not end the wait */
+    const teffi_event *awaits; /* the event that is stored in answer, not in the lists; or NULL */
+    teffi_event *answer;       /* that event once it has arrived; else NULL */
+} teffi_waiting;
+
+/* teffi_process_wait - wait until waiting->ready() is true; it is called again after each item.
+ * errs: TEFF_E_CLOSED: the process is being forced to end. */
+TEFF_MUST_USE teff_err teffi_process_wait(teff_process *p, teffi_waiting *waiting);
+
+/* teffi_process_push_again - push the again item, unless it is queued. */
+void teffi_process_push_again(teff_process *p);
+
+#endif

@@ -1,0 +1,131 @@
+/* blocking.c - blocking regions: the worker hands its processor over, and gets one back after. */
+#include "sched/blocking.h"
+
+#include <teff/sched.h>
+#include "sched/idle.h"
+#include "sched/preempt.h"
+#include "sched/retake.h"
+
+static teffi_worker *find_own_worker(teffi_exec *exec)
+{
+    teffi_worker *w = teffi_worker_self();
+    return w && &w->sched->exec == exec ? w : NULL;
+}
+
+/* Offer the processor to others: a waiting worker gets it, else w keeps it as BLOCKED until it is
+ * needed. runs: inside, with a processor. */
+static void block_worker(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    (void)teffi_deferral_run(&w->processor->deferral);
+    teffi_group *group = teffi_processor_take_lifo(w->processor);
+    if (group) /* thieves do not look at the LIFO slot */
+        teffi_runqueue_push(&sched->queue, group);
+    (void)teffi_processor_open(w->processor);
+    pthread_mutex_lock(&sched->idle_lock);
+    /* Once stopping is set, waiting workers have returned without a processor: assign none. */
+    if (sched->stopping || !sched->waiting.head) {
+        teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
+    } else {
+        teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
+        w->state = TEFFI_WORKER_OUT;
+        teffi_parker_wake(&next->parker);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (teffi_processors_have_work(sched))
+        teffi_wake_one(sched);
+}
+
+void teffi_blocking_begin(teffi_exec *exec)
+{
+    teffi_worker *w = find_own_worker(exec);
+    teffi_may_suspend(); /* teffi_blocking_end may */
+    if (!w || w->blocking++)
+        return;
+    /* relaxed: the monitor may see it late */
+    atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
+    uint32_t was = teffi_enter_settled(w);
+    if (w->processor)
+        block_worker(w);
+    teffi_leave(w, was);
+}
+
+/* idle_lock held. */
+static bool take_processor(teffi_worker *w)
+{
+    teffi_processor *p = teffi_processor_take_free(w->sched);
+    if (!p)
+        p = teffi_idle_lend(w->sched);
+    if (p)
+        teffi_set_running(w, p);
+    return p;
+}
+
+static void queue_for_processor(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    if (w->state == TEFFI_WORKER_LOST)
+        teffi_worker_list_remove(&sched->lost, w);
+    w->state = TEFFI_WORKER_WAITING;
+    teffi_worker_list_push_last(&sched->waiting, w);
+    /* seq_cst: before teffi_back_off_end's load */
+    atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
+}
+
+/* out: false: no processor is free, and the turn must yield. */
+static bool unblock_worker(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    bool waits = false, yields = false;
+    pthread_mutex_lock(&sched->idle_lock);
+    if (w->state == TEFFI_WORKER_BLOCKED) {
+        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
+    } else if ((w->state == TEFFI_WORKER_OUT || w->state == TEFFI_WORKER_LOST) &&
+               !sched->stopping && !take_processor(w)) {
+        yields = teffi_turn_may_yield(w);
+        waits = !yields;
+        if (waits)
+            queue_for_processor(w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (waits) {
+        teffi_back_off_end(sched);
+        (void)teffi_wait_for_processor(w);
+    }
+    return !yields;
+}
+
+void teffi_blocking_end(teffi_exec *exec)
+{
+    teffi_worker *w = find_own_worker(exec);
+    teffi_may_suspend();
+    if (!w || !w->blocking || --w->blocking)
+        return;
+    /* w is inside while it waits, so that an assigned processor is not retaken before w wakes. */
+    uint32_t was = teffi_enter(w);
+    bool has_processor = unblock_worker(w);
+    atomic_store_explicit(&w->blocked, false, memory_order_relaxed);
+    teffi_leave(w, was); /* before the yield: the turn may resume on another worker */
+    if (!has_processor)
+        (void)teffi_turn_yield(w, false); /* to the global queue; this thread becomes spare */
+}
+
+void teff_blocking_begin(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (w)
+        teffi_blocking_begin(&w->sched->exec);
+}
+
+void teff_blocking_end(void)
+{
+    teffi_worker *w = teffi_worker_self();
+    if (w)
+        teffi_blocking_end(&w->sched->exec);
+}
+
+void teffi_blocking_end_all(void)
+{
+    for (teffi_worker *w; (w = teffi_worker_self()) && w->blocking;)
+        teffi_blocking_end(&w->sched->exec);
+}

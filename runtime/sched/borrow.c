@@ -1,0 +1,218 @@
+/* borrow.c - received batches, and processors that the transport's threads borrow.
+ *
+ * Waking a thread costs some microseconds, most of the cost of a single message, and the thread
+ * that received the message is awake. The worker that lends its processor becomes SPARE. When the
+ * borrower returns the processor, a spare worker becomes PARKED with it, without being woken. */
+#include "sched/borrow.h"
+
+#include "sched/find.h"
+#include "sched/idle.h"
+#include "sched/preempt.h"
+#include "sched/retake.h"
+#include "sched/run.h"
+#include "sched/scale.h"
+#include "sched/submit.h"
+
+/* Apart from this, a borrower is a worker: its processor may be retaken, handed over in a blocking
+ * region, or deactivated. A borrower without a processor returns to its caller. */
+static _Atomic bool process_has_borrower;
+
+static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
+
+void teffi_borrow_init(teffi_sched *sched)
+{
+    teffi_worker *w = &sched->borrower;
+    w->sched = sched;
+    w->number = UINT32_MAX;
+    w->state = TEFFI_WORKER_SPARE;
+    atomic_init(&w->inside, 1);
+    teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
+}
+
+/* ---- the processor ---- */
+
+/* out: false: no worker is parked, another thread borrows, or the scheduler stops. */
+static bool borrow_processor(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *lender = sched->idle.head;
+    bool may =
+        !sched->stopping && !sched->borrowed && lender && lender->state == TEFFI_WORKER_PARKED;
+    if (may) {
+        sched->borrowed = true;
+        w->state = TEFFI_WORKER_RUNNING;
+        w->thread.id = pthread_self();
+        teffi_processor_assign(teffi_idle_lend(sched), w);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+    return may;
+}
+
+/* Give p to another worker. idle_lock held. out: the worker to be woken; NULL: none. *parked: the
+ * worker that has p now stays parked. */
+static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
+{
+    teffi_worker *w = sched->spare.head;
+    if (sched->waiting.head)
+        return teffi_processor_assign_waiting(sched, p);
+    if (!w) /* all other threads run long turns, without a processor */
+        return teffi_processor_staff_or_free(sched, p);
+    teffi_worker_list_remove(&sched->spare, w);
+    teffi_processor_assign(p, w);
+    if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral)) {
+        w->state = TEFFI_WORKER_RUNNING;
+        return w;
+    }
+    *parked = true;
+    teffi_idle_add(w, TEFFI_WORKER_PARKED);
+    /* Load after idle_add: a timer that is set later pokes the parked worker. */
+    return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;
+}
+
+/* Give the processor to a worker, which is woken only if the processor has work. */
+static void return_processor(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    teffi_worker *next = NULL;
+    bool parked = false;
+    pthread_mutex_lock(&sched->idle_lock);
+    if (w->state == TEFFI_WORKER_LOST)
+        teffi_worker_list_remove(&sched->lost, w);
+    teffi_processor *p = w->processor ? teffi_processor_release(w) : NULL;
+    w->state = TEFFI_WORKER_SPARE;
+    sched->borrowed = false;
+    bool active = p && teffi_processor_is_active(sched, p);
+    teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
+    if (active && !sched->stopping)
+        next = hand_to_worker(sched, p, &parked);
+    /* Look at the queues after parking a worker. Also if no worker got the processor: releasing it
+     * cleared no_steal, which counts as a push. */
+    bool look = parked || (active && !p->worker && !sched->stopping);
+    if (sched->stopping)
+        teffi_parker_wake(&sched->borrower_left);
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (next)
+        teffi_parker_wake(&next->parker);
+    if (group)
+        teffi_runqueue_push(&sched->queue, group);
+    if (p && !active)
+        teffi_scale_clear(sched, p);
+    if (look && teffi_processors_have_work(sched))
+        teffi_wake_one(sched);
+}
+
+/* ---- running on the borrowed processor ---- */
+
+static bool borrower_may_run(const teffi_worker *w)
+{
+    return w->processor && teffi_processor_is_active(w->sched, w->processor) &&
+           !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
+}
+
+static void run_ready_groups(teffi_worker *w)
+{
+    while (borrower_may_run(w)) {
+        (void)teffi_find_check_clock(w);
+        teffi_group *group = teffi_find_near(w);
+        if (group)
+            teffi_run_groups(w, group);
+        else if (!w->processor || !teffi_deferral_exists(&w->processor->deferral))
+            return;
+    }
+    if (w->processor)
+        teffi_submit_end_pass(w);
+}
+
+static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
+{
+    if (teffi_fiber_thread_enter(w->sched->exec.fibers))
+        teffi_preempt_allow();
+    teffi_worker_become(w);
+    teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
+    teffi_leave(w, 0);
+    fn(arg);
+    (void)teffi_enter_settled(w);
+    run_ready_groups(w);
+    teffi_fiber_thread_leave(); /* before the fibers may be freed */
+    teffi_worker_become(NULL);
+    return_processor(w);
+}
+
+/* Thread hooks cover a thread's whole life, so a foreign thread cannot run groups beside them. */
+static bool has_thread_hooks(const teffi_sched *sched)
+{
+    const teff_sched_hooks *h = &sched->hooks;
+    return h->start || h->end || h->pause || h->resume;
+}
+
+bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    /* teffi_none_idle first: under load it is true most often */
+    if (teffi_none_idle(sched) || sched->runs_extended || has_thread_hooks(sched) ||
+        teffi_worker_self())
+        return false;
+    /* acquire: the borrower's fields; pairs with the release below */
+    if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))
+        return false;
+    bool may = borrow_processor(&sched->borrower);
+    if (may)
+        run_as_worker(&sched->borrower, fn, arg);
+    atomic_store_explicit(&process_has_borrower, false, memory_order_release);
+    return may;
+}
+
+void teffi_borrow_stop(teffi_sched *sched)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    while (sched->borrowed) {
+        pthread_mutex_unlock(&sched->idle_lock);
+        teffi_parker_wait(&sched->borrower_left, UINT64_MAX);
+        pthread_mutex_lock(&sched->idle_lock);
+    }
+    pthread_mutex_unlock(&sched->idle_lock);
+}
+
+/* ---- batches ---- */
+
+void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+{
+    teffi_worker *w = teffi_worker_self();
+    bool adds = w && &w->sched->exec == exec && !w->adds_to_batch;
+    if (adds)
+        w->adds_to_batch = true;
+    fn(arg);
+    if (adds)
+        w->adds_to_batch = false;
+}
+
+static void run_inbound(void *arg)
+{
+    teffi_inbound *batch = arg;
+    batch->run(batch);
+}
+
+static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch)
+{
+    teffi_batch_run(exec, run_inbound, batch);
+}
+
+static void run_inbound_borrowed(void *arg)
+{
+    run_inbound_here(&teffi_worker_self()->sched->exec, arg);
+}
+
+void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    const teffi_worker *w = teffi_worker_self();
+    if (w && w->sched == sched) {
+        run_inbound_here(exec, batch);
+    } else if (!teffi_borrow_run(exec, run_inbound_borrowed, batch)) {
+        if (teffi_inbound_queue_put(&sched->inbound, batch))
+            return;
+        batch->run(batch);
+    }
+    batch->release(batch);
+}

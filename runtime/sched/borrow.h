@@ -1,0 +1,28 @@
+/* borrow.h - received batches: which thread runs them. A thread that is no worker borrows the
+ * processor of a parked worker, so that no thread is woken.
+ * Way:     the transport's thread -> exec op (inbound) -> [borrow] -> batch->run, then find and run
+ * Threads: one borrower at a time in a process, since the transport has few threads. */
+#ifndef TEFFI_SCHED_BORROW_H
+#define TEFFI_SCHED_BORROW_H
+
+#include "group/inbound.h"
+#include "sched/worker.h"
+
+/* teffi_borrow_inbound - exec op inbound. */
+void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
+
+/* teffi_borrow_run - on a thread that is no worker: borrow the processor of a parked worker, call
+ * fn(arg), and run the groups that it made READY.
+ * out:  false: fn was not called: no worker is parked, or another thread is the borrower. */
+bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
+
+/* teffi_batch_run - call fn(arg); on a worker, the groups that it makes READY are its local batch.
+ */
+void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
+
+/* teffi_borrow_init - before the first batch. teffi_borrow_stop - after stopping was set: wait
+ * until no thread borrows. */
+void teffi_borrow_init(teffi_sched *sched);
+void teffi_borrow_stop(teffi_sched *sched);
+
+#endif

@@ -1,0 +1,69 @@
+/* idle.h - which workers sleep, which search for work, and how they are woken.
+ * Way:     ready -> wake_one -> a parked worker; find (nothing) -> park
+ * Threads: any; lists and states are guarded by idle_lock.
+ * Source:  Go's comment on worker thread parking (proc.go); tests/model/park.pml */
+#ifndef TEFFI_SCHED_IDLE_H
+#define TEFFI_SCHED_IDLE_H
+
+#include "sched/worker.h"
+
+/* No wake-up is lost, since both sides store, then load (all seq_cst):
+ *  - A pusher makes work visible, then loads idle_word.
+ *  - A worker changes idle_word (searching - 1, idle + 1 in one step), then looks at each queue.
+ * A pusher that sees a searching worker wakes none. When the last searcher has found work, it looks
+ * at each queue again and wakes another worker if there is more. A deque with no_steal set does not
+ * count as a queue here; clearing no_steal counts as a push. */
+
+/* teffi_wake_one - after making work visible: wake a worker, unless one is searching. */
+void teffi_wake_one(teffi_sched *sched);
+
+/* teffi_none_idle - does no worker sleep or search? A hint: relaxed. */
+bool teffi_none_idle(teffi_sched *sched);
+
+/* teffi_search_begin - count this worker as searching. out: false: as many as half of the active
+ * processors search. teffi_search_end - it has found work, or gives up. */
+bool teffi_search_begin(teffi_worker *w);
+void teffi_search_end(teffi_worker *w);
+
+/* teffi_park - sleep until there may be work, a timer is due, or the scheduler stops. */
+void teffi_park(teffi_worker *w);
+
+/* teffi_wait_for_processor - sleep, without a processor, until one is assigned.
+ * out:  false: the scheduler stops, or the thread ends because it was spare for long. */
+bool teffi_wait_for_processor(teffi_worker *w);
+
+/* teffi_attend - give the processor to a waiting worker, if there is one. */
+void teffi_attend(teffi_worker *w);
+
+/* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns.
+ * out:  as teffi_wait_for_processor. */
+bool teffi_regain_processor(teffi_worker *w);
+
+/* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, the clock. The worker
+ * counts neither as searching nor as idle, and looks at each queue before it parks: so no wake-up
+ * is lost, only delayed.
+ * teffi_back_off_end - wake the workers that back off: there is work that no busy worker will take
+ * soon. Any thread. */
+void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now);
+void teffi_back_off_end(teffi_sched *sched);
+
+/* ---- idle_lock held ---- */
+
+/* teffi_idle_add - put w into the idle list, as PARKED or BLOCKED; it stops searching. The caller
+ * must look for work afterwards. */
+void teffi_idle_add(teffi_worker *w, teffi_worker_state state);
+
+/* teffi_idle_remove - take w off the idle list. in: its new state; searching: count it as such. */
+void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching);
+
+/* teffi_idle_lend - take the processor of an idle worker, which becomes SPARE or OUT.
+ * out:  NULL: none is idle. */
+teffi_processor *teffi_idle_lend(teffi_sched *sched);
+
+/* teffi_set_running - give p to w, which was OUT or LOST. */
+void teffi_set_running(teffi_worker *w, teffi_processor *p);
+
+/* teffi_monitor_wake - wake the monitor if it sleeps without a timeout. */
+void teffi_monitor_wake(teffi_sched *sched);
+
+#endif

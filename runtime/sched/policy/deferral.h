@@ -1,0 +1,64 @@
+/* deferral.h - deferred work of one processor: it runs when its worker finds no group, or is old.
+ * Way:     submit (defer) -> [deferral] -> find, before it finds nothing -> work->run
+ * Threads: filled by the owner; run by the owner, inside, by the monitor during a long turn, or
+ *          when no worker runs any more. run makes groups READY and may defer the work again. */
+#ifndef TEFFI_SCHED_POLICY_DEFERRAL_H
+#define TEFFI_SCHED_POLICY_DEFERRAL_H
+
+#include <stdint.h>
+#include "group/deferred.h"
+
+typedef struct teffi_deferral {
+    teffi_deferred *_Atomic list;
+    /* the owner's */
+    uint32_t from_ms; /* coarse clock when the oldest work was added */
+    uint64_t from_ns; /* when run_if_old first saw work in the list; 0: it has not */
+} teffi_deferral;
+
+/* teffi_deferral_exists - is there deferred work? runs: the owner. */
+static inline bool teffi_deferral_exists(const teffi_deferral *d)
+{
+    /* relaxed: only the owner adds work */
+    return atomic_load_explicit(&d->list, memory_order_relaxed) != NULL;
+}
+
+/* teffi_deferral_run - run all deferred work. out: false: there was none. */
+static inline bool teffi_deferral_run(teffi_deferral *d)
+{
+    bool exists = teffi_deferral_exists(d);
+    if (exists)
+        teffi_deferred_run_all(&d->list);
+    return exists;
+}
+
+/* teffi_deferral_run_if_ticked - run the deferred work if the coarse clock has advanced since it
+ * was added. in: now_ms, the coarse clock. */
+static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_ms)
+{
+    if (d->from_ms != now_ms)
+        teffi_deferred_run_all(&d->list);
+}
+
+/* teffi_deferral_run_if_old - run work that is older than 50 us, while the worker always finds
+ * another group. runs: whenever the owner has read the clock. */
+static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
+{
+    enum { AGE_MAX_NS = 50000 };
+    if (!teffi_deferral_exists(d)) {
+        d->from_ns = 0;
+    } else if (!d->from_ns) {
+        d->from_ns = now_ns;
+    } else if (now_ns - d->from_ns > AGE_MAX_NS) {
+        d->from_ns = 0;
+        teffi_deferred_run_all(&d->list);
+    }
+}
+
+/* teffi_deferral_add - defer work. in: now_ms, the coarse clock. */
+static inline void teffi_deferral_add(teffi_deferral *d, teffi_deferred *work, uint32_t now_ms)
+{
+    if (teffi_deferred_push(&d->list, work))
+        d->from_ms = now_ms;
+}
+
+#endif

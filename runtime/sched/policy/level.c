@@ -1,0 +1,124 @@
+/* level.c - multilevel feedback: decayed run time, queues by level, the chance of level 0. */
+#include "sched/policy/level.h"
+
+#include "base/hash.h"
+
+enum { UNIT_NS = 64, TIME_BITS = 24, TIME_MASK = (1 << TIME_BITS) - 1 };
+enum { RATIO = 4 }; /* of the picks that are not of level 0: level 1 to level 2 */
+enum { CHANCE_MIN = 500, CHANCE_MAX = 980, CHANCE_STEP = 60, SHARE_OFF = 50 };
+enum { SHARE_DEFAULT = 80 };
+
+static const uint64_t halved_every_ns = 10000000000u, adjusted_every_ns = 1000000000u;
+static const uint32_t threshold_us[TEFF_SCHED_LEVELS - 1] = {5000, 100000};
+
+/* ---- decayed run time ---- */
+
+static uint32_t decayed_count(uint32_t used, uint32_t epoch)
+{
+    uint32_t halvings = (epoch - (used >> TIME_BITS)) & UINT8_MAX;
+    return halvings < TIME_BITS ? (used & TIME_MASK) >> halvings : 0;
+}
+
+static uint32_t epoch_of(uint64_t now_ns)
+{
+    return (uint32_t)(now_ns / halved_every_ns) & UINT8_MAX;
+}
+
+uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns)
+{
+    uint32_t epoch = epoch_of(now_ns);
+    uint64_t count = decayed_count(used, epoch) + (ns + UNIT_NS / 2) / UNIT_NS;
+    return epoch << TIME_BITS | (uint32_t)(count < TIME_MASK ? count : TIME_MASK);
+}
+
+unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
+{
+    if ((used & TIME_MASK) < levels->threshold[0])
+        return 0; /* decay could only make it less */
+    uint32_t count = decayed_count(used, epoch_of(teffi_now(levels->platform)));
+    unsigned level = 0;
+    while (level < TEFF_SCHED_LEVELS - 1 && count >= levels->threshold[level])
+        level++;
+    return level;
+}
+
+/* ---- the queue ---- */
+
+static void levels_push(teffi_order *order, teffi_group *group)
+{
+    teffi_levels *levels = (teffi_levels *)order;
+    unsigned level = teffi_level_of(levels, group->used);
+    teffi_fifo_push(&levels->level[level], group);
+    if (level)
+        atomic_fetch_add_explicit(&levels->longer, 1, memory_order_relaxed);
+}
+
+unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned n)
+{
+    teffi_levels *levels = (teffi_levels *)order;
+    (void)n;
+    unsigned level = teffi_random_next(&levels->rng) % (RATIO + 1) < RATIO ? 1 : 2;
+    *out = teffi_fifo_pop(&levels->level[level]);
+    if (!*out)
+        *out = teffi_fifo_pop(&levels->level[3 - level]);
+    if (!*out)
+        return 0;
+    atomic_fetch_sub_explicit(&levels->longer, 1, memory_order_relaxed);
+    return 1;
+}
+
+/* Called after find.c has drawn level 0. If that is empty, take one group of another level: a batch
+ * would go to a deque, which may hold groups of level 0 only. */
+static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
+{
+    teffi_levels *levels = (teffi_levels *)order;
+    unsigned got = teffi_fifo_pop_many(&levels->level[0], out, n);
+    return got || !n ? got : teffi_levels_pop_longer(order, out, 1);
+}
+
+void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
+                       const teff_sched_options *opt)
+{
+    *levels =
+        (teffi_levels){.order = {.push = levels_push, .pop = levels_pop}, .platform = platform};
+    for (unsigned i = 0; i < TEFF_SCHED_LEVELS - 1; i++) {
+        uint64_t us = opt->level_us[i] ? opt->level_us[i] : threshold_us[i];
+        levels->threshold[i] = (uint32_t)(us * 1000 / UNIT_NS);
+    }
+    levels->target = (opt->level0_percent ? opt->level0_percent : SHARE_DEFAULT) * 10;
+    levels->rng = platform->random(platform->arg) | 1;
+    atomic_init(&levels->chance, SHARE_DEFAULT * 10);
+}
+
+/* ---- the chance of level 0 ---- */
+
+static uint32_t adjusted_chance(uint32_t chance, uint32_t share, uint32_t target)
+{
+    if (share + SHARE_OFF < target)
+        return chance + CHANCE_STEP < CHANCE_MAX ? chance + CHANCE_STEP : CHANCE_MAX;
+    if (share > target + SHARE_OFF)
+        return chance > CHANCE_MIN + CHANCE_STEP ? chance - CHANCE_STEP : CHANCE_MIN;
+    return chance;
+}
+
+void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns)
+{
+    /* acquire: last_level0_ns and last_ns; pairs with the release below */
+    if (atomic_exchange_explicit(&levels->adjusting, true, memory_order_acquire))
+        return;
+    /* all_ns may be less than last_ns: another thread may have read the sums later but got here
+     * first. */
+    uint64_t all = all_ns > levels->last_ns ? all_ns - levels->last_ns : 0;
+    if (all >= adjusted_every_ns) {
+        uint64_t level0 =
+            level0_ns > levels->last_level0_ns ? level0_ns - levels->last_level0_ns : 0;
+        uint64_t share = level0 / (all / TEFFI_CHANCE_ONE);
+        uint32_t chance = atomic_load_explicit(&levels->chance, memory_order_relaxed);
+        atomic_store_explicit(&levels->chance,
+                              adjusted_chance(chance, (uint32_t)share, levels->target),
+                              memory_order_relaxed);
+        levels->last_level0_ns = level0_ns;
+        levels->last_ns = all_ns;
+    }
+    atomic_store_explicit(&levels->adjusting, false, memory_order_release);
+}

@@ -1,0 +1,57 @@
+/* level.h - multilevel feedback: groups that used much run time lately are picked less often.
+ * Way:     run queue push -> [level by the group's run time] -> pop, from a level drawn at random
+ * Threads: push and pop: under the run queue's lock; the rest: see the headings.
+ * Source:  yatp src/queue/multilevel.rs */
+#ifndef TEFFI_SCHED_POLICY_LEVEL_H
+#define TEFFI_SCHED_POLICY_LEVEL_H
+
+#include <teff/sched.h>
+#include "os/platform.h"
+#include "sched/queue/runqueue.h"
+
+enum { TEFFI_CHANCE_ONE = 1000 }; /* chances and shares count in thousandths */
+
+/* A group is of level 0 until it has used 5 ms of run time, of level 1 until 100 ms, then of level
+ * 2. Unlike yatp's tasks, groups live long, so the run time decays: it is halved every 10 s.
+ * Level 0 shall get 80 % of all run time. A pick is of level 0 with a chance of 80 % at first.
+ * After each second of run time in which the share was off by more than 5 points, the chance moves
+ * by 6 points, between 50 and 98. Of the other picks four in five are of level 1. If a pick's level
+ * is empty, another level is picked. Processors' own queues hold groups of level 0 only. */
+typedef struct teffi_levels {
+    teffi_order order;
+    /* immutable after init */
+    const teffi_platform *platform;
+    uint32_t threshold[TEFF_SCHED_LEVELS - 1]; /* in units of decayed run time */
+    uint32_t target;
+    /* atomic, relaxed */
+    _Atomic uint32_t chance; /* that a pick is of level 0; written in adjust */
+    _Atomic uint32_t
+        longer; /* queued groups of levels 1 and 2; written under the run queue's lock */
+    _Atomic bool adjusting;                      /* a try-lock for teffi_levels_adjust */
+    _Atomic uint64_t lost_ns[TEFF_SCHED_LEVELS]; /* run time of turns without a processor */
+    /* owned by the thread that has set adjusting */
+    uint64_t last_level0_ns, last_ns;
+    /* run queue's lock */
+    uint64_t rng;
+    teffi_fifo level[TEFF_SCHED_LEVELS];
+} teffi_levels;
+
+/* teffi_levels_init - empty. in: opt, checked; platform, borrowed. */
+void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
+                       const teff_sched_options *opt);
+
+/* teffi_used_add - decayed run time, packed: 8 bits of epoch (units of 10 s), 24 bits of time
+ * (units of 64 ns), saturating at 1.07 s. out: used, decayed to now, plus ns. */
+uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
+
+/* teffi_level_of - 0 .. 2. in: used, of a group that the caller owns. */
+unsigned teffi_level_of(const teffi_levels *levels, uint32_t used);
+
+/* teffi_levels_pop_longer - a pop for teffi_runqueue_pop_by: one group, of level 1 or 2. */
+unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned n);
+
+/* teffi_levels_adjust - once for each second of run time: adjust the chance. Any thread.
+ * in:   run time so far, of level 0 and of all levels. */
+void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns);
+
+#endif

@@ -1,0 +1,39 @@
+/* local_batch.h - the local batch: groups that received messages made READY, which thieves should
+ * leave alone while their turns are short.
+ * Way:     submit (add) ... find (check, at each pick) -> keep it local | let thieves take from it
+ * Threads: the processor's owner. */
+#ifndef TEFFI_SCHED_POLICY_LOCAL_BATCH_H
+#define TEFFI_SCHED_POLICY_LOCAL_BATCH_H
+
+#include "os/platform.h"
+
+/* When a group moves to another core, its cache lines follow, and those of its messages and pending
+ * calls. If turns are short, that costs more than it gains (tests/bench/RESULTS.md). So a batch
+ * stays local until several samples in a row are slow, or it has lasted for 4 ms. If a turn does
+ * not end, the monitor opens the batch. After a slow batch, later ones are shared for some
+ * picks. */
+typedef struct teffi_local_batch {
+    bool exists;      /* groups were added, and the deque has not been empty since */
+    unsigned slow;    /* slow samples in a row */
+    uint32_t shared;  /* picks for which new batches are still shared */
+    uint32_t picks;   /* since the first group was added */
+    uint32_t sampled; /* picks at the last sample */
+    uint64_t since_ns, sampled_ns;
+} teffi_local_batch;
+
+/* teffi_local_batch_add - a group was added. in: shared: thieves may already take from the deque.
+ * out:  true: keep it local (no_steal); false: wake another worker. */
+bool teffi_local_batch_add(teffi_local_batch *batch, bool shared);
+
+typedef enum teffi_batch_verdict {
+    TEFFI_BATCH_NOT_SAMPLED,
+    TEFFI_BATCH_LOCAL,
+    TEFFI_BATCH_SHARED
+} teffi_batch_verdict;
+
+/* teffi_local_batch_check - before a pick, while the batch exists: take a sample if one is due.
+ * in:   preemptions, how often the OS had preempted this thread at the last check; updated. */
+teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
+                                            const teffi_platform *platform, uint64_t *preemptions);
+
+#endif

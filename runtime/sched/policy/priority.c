@@ -1,0 +1,109 @@
+/* priority.c - the run queue by priority, with eviction.
+ *
+ * Workers take a rank's head, eviction takes its tail, and a group has only one link. So the link
+ * is the XOR of both neighbours' addresses. */
+#include "sched/policy/priority.h"
+
+#include <limits.h>
+#include <stddef.h>
+
+static teffi_group *xor_links(const teffi_group *a, const teffi_group *b)
+{
+    return (teffi_group *)((uintptr_t)a ^ (uintptr_t)b);
+}
+
+static void rank_mark(teffi_priorities *ranks, unsigned at)
+{
+    uint64_t bit = (uint64_t)1 << at % 64;
+    if (ranks->rank[at].head)
+        ranks->filled[at / 64] |= bit;
+    else
+        ranks->filled[at / 64] &= ~bit;
+}
+
+static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group)
+{
+    teffi_rank *rank = &ranks->rank[at];
+    group->next = xor_links(rank->tail, NULL);
+    if (rank->tail)
+        rank->tail->next = xor_links(rank->tail->next, group);
+    else
+        rank->head = group;
+    rank->tail = group;
+    rank_mark(ranks, at);
+}
+
+/* Remove the group at one end; *other is the other end. */
+static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_group **end,
+                              teffi_group **other)
+{
+    teffi_group *group = *end, *next = xor_links(group->next, NULL);
+    if (next)
+        next->next = xor_links(next->next, group);
+    else
+        *other = NULL;
+    *end = next;
+    group->next = NULL;
+    rank_mark(ranks, at);
+    return group;
+}
+
+static unsigned first_rank(const teffi_priorities *ranks)
+{
+    unsigned word = 0;
+    while (!ranks->filled[word])
+        word++;
+    return word * 64 + (unsigned)__builtin_ctzll(ranks->filled[word]);
+}
+
+static unsigned last_rank(const teffi_priorities *ranks)
+{
+    unsigned word = (TEFFI_RANKS - 1) / 64;
+    while (!ranks->filled[word])
+        word--;
+    return word * 64 + 63 - (unsigned)__builtin_clzll(ranks->filled[word]);
+}
+
+static void evict_one(teffi_priorities *ranks)
+{
+    unsigned at = last_rank(ranks);
+    teffi_rank *rank = &ranks->rank[at];
+    teffi_group *group = rank_take(ranks, at, &rank->tail, &rank->head);
+    group->evicted = true;
+    ranks->waiting--;
+    rank_append(ranks, 0, group);
+    uint64_t evicted = atomic_load_explicit(&ranks->evicted, memory_order_relaxed);
+    atomic_store_explicit(&ranks->evicted, evicted + 1, memory_order_relaxed);
+}
+
+static void priorities_push(teffi_order *order, teffi_group *group)
+{
+    teffi_priorities *ranks = (teffi_priorities *)order;
+    if (!group->ops->evict) {
+        rank_append(ranks, 0, group);
+        return;
+    }
+    int priority = atomic_load_explicit(&group->priority, memory_order_relaxed);
+    rank_append(ranks, (unsigned)(1 + INT8_MAX - priority), group);
+    if (++ranks->waiting > ranks->waiting_max && ranks->waiting_max)
+        evict_one(ranks);
+}
+
+static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n)
+{
+    teffi_priorities *ranks = (teffi_priorities *)order;
+    unsigned got = 0;
+    for (; got < n && (ranks->waiting || ranks->rank[0].head); got++) {
+        unsigned at = first_rank(ranks);
+        teffi_rank *rank = &ranks->rank[at];
+        out[got] = rank_take(ranks, at, &rank->head, &rank->tail);
+        ranks->waiting -= at > 0;
+    }
+    return got;
+}
+
+void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max)
+{
+    *ranks = (teffi_priorities){.order = {.push = priorities_push, .pop = priorities_pop},
+                                .waiting_max = waiting_max};
+}

@@ -1,0 +1,34 @@
+/* priority.h - the run queue by priority: the most urgent group first; over a limit the least
+ * urgent is evicted.
+ * Way:     run queue push -> [rank] -> pop; over the limit: rank 0, marked -> run -> ops->evict
+ * Threads: under the run queue's lock.
+ * Source:  yatp src/queue/priority.rs and its try_evict_lowest; TiKV's read pool */
+#ifndef TEFFI_SCHED_POLICY_PRIORITY_H
+#define TEFFI_SCHED_POLICY_PRIORITY_H
+
+#include "sched/queue/runqueue.h"
+
+/* Rank 0: groups without ops->evict, which are the runtime's own and do not count, and evicted
+ * ones.
+ * Then priorities 127 .. -128. In a rank, groups are in order of arrival. Over the limit the newest
+ * group of the lowest priority is evicted, maybe the one just pushed. It is not dropped but moved
+ * to rank 0, so that its items are refused at once instead of late. */
+enum { TEFFI_RANKS = 1 + 256 };
+
+typedef struct teffi_rank { /* doubly linked by one pointer a group, see priority.c */
+    teffi_group *head, *tail;
+} teffi_rank;
+
+typedef struct teffi_priorities {
+    teffi_order order;
+    uint32_t waiting_max; /* immutable; 0 = no limit */
+    uint32_t waiting;     /* groups in ranks from 1 on */
+    uint64_t filled[(TEFFI_RANKS + 63) / 64];
+    teffi_rank rank[TEFFI_RANKS];
+    _Atomic uint64_t evicted; /* written under the lock; relaxed */
+} teffi_priorities;
+
+/* teffi_priorities_init - empty. in: waiting_max, groups that may wait; 0 = no limit. */
+void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max);
+
+#endif

@@ -1,0 +1,34 @@
+/* preempt.h - a turn yields in its middle: at a call into teff after a preemption request, or by a
+ * signal in a region that only computes.
+ * Way:     monitor (request) -> [preempt, on the turn's fiber] -> group_run -> global queue
+ * Threads: the turn's own, but for requests; it may resume on another worker.
+ * Source:  Go's preemption requests and asynchronous preemption */
+#ifndef TEFFI_SCHED_PREEMPT_H
+#define TEFFI_SCHED_PREEMPT_H
+
+#include "sched/worker.h"
+
+/* teffi_turn_yield - suspend the turn that this worker runs. Its group's handle returns at once,
+ * and the group handles no other item until the turn has resumed.
+ * in:   stays: the turn resumes after teffi_group_go_on; else its group is queued behind all
+ *       others.
+ * out:  false: the turn may not yield. true: it has resumed, maybe on another thread. */
+bool teffi_turn_yield(teffi_worker *w, bool stays);
+
+/* teffi_turn_may_yield - out: false: the turn has no fiber of its own, or is in a blocking
+ * region. */
+bool teffi_turn_may_yield(const teffi_worker *w);
+
+/* teffi_preempt_start - install the signal handler; again does no harm.
+ * teffi_preempt_allow - unblock the signal on this worker's thread. */
+void teffi_preempt_start(void);
+void teffi_preempt_allow(void);
+
+/* teffi_preempt_request - ask the turn of this processor's worker to yield; interrupt it if it is
+ * in a preemptible region. out: false: no worker runs there. */
+bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
+
+/* teffi_preempt_lost - interrupt turns whose processor was retaken, if in a preemptible region. */
+void teffi_preempt_lost(teffi_sched *sched);
+
+#endif

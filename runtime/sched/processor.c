@@ -1,0 +1,135 @@
+/* processor.c - P: what it contains, and which worker holds it. */
+#include "sched/processor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "sched/scheduler.h"
+
+bool teffi_processors_init(teffi_sched *sched, unsigned n)
+{
+    const teffi_platform *platform = sched->exec.platform;
+    uint64_t now = teffi_now(platform);
+    sched->processors = aligned_alloc(_Alignof(teffi_processor), n * sizeof *sched->processors);
+    if (!sched->processors)
+        return false;
+    memset(sched->processors, 0, n * sizeof *sched->processors);
+    for (unsigned i = 0; i < n; i++) {
+        teffi_processor *p = &sched->processors[i];
+        teffi_wheel_init(&p->wheel, i + 1, now);
+        sched->n_processors++;
+        if (!teffi_deque_init(&p->deque))
+            return false;
+        atomic_init(&p->runs, 1);
+        p->now_ns = now;
+        p->rng = platform->random(platform->arg) | 1;
+    }
+    return true;
+}
+
+void teffi_processors_fini(teffi_sched *sched)
+{
+    for (unsigned i = 0; i < sched->n_processors; i++)
+        teffi_deque_fini(&sched->processors[i].deque);
+    free(sched->processors);
+}
+
+bool teffi_processors_have_work(teffi_sched *sched)
+{
+    if (teffi_runqueue_count(&sched->queue))
+        return true;
+    for (unsigned i = 0; i < sched->n_processors; i++)
+        if (teffi_deque_count(&sched->processors[i].deque) &&
+            !teffi_processor_is_closed(&sched->processors[i]))
+            return true;
+    return false;
+}
+
+void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform)
+{
+    p->now_ns = teffi_now(platform);
+    if (p->now_ns >= teffi_wheel_next(&p->wheel))
+        (void)teffi_wheel_fire(&p->wheel, p->now_ns);
+}
+
+void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = p->worker;
+    if (w && (w->state == TEFFI_WORKER_PARKED ||
+              atomic_load_explicit(&w->backing_off, memory_order_seq_cst)))
+        teffi_parker_wake(&w->parker);
+    pthread_mutex_unlock(&sched->idle_lock);
+}
+
+void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
+{
+    w->processor = p;
+    p->worker = w;
+    /* relaxed: w's thread is parked, or is the caller */
+    atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
+}
+
+teffi_processor *teffi_processor_release(teffi_worker *w)
+{
+    teffi_processor *p = w->processor;
+    w->processor = NULL;
+    p->worker = NULL;
+    (void)teffi_processor_open(p);
+    return p;
+}
+
+teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p)
+{
+    teffi_worker *w = sched->waiting.head;
+    teffi_worker_list_remove(&sched->waiting, w);
+    if (!sched->waiting.head)
+        atomic_fetch_and_explicit(&sched->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
+                                  memory_order_relaxed);
+    w->state = TEFFI_WORKER_RUNNING;
+    teffi_processor_assign(p, w);
+    return w;
+}
+
+teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
+{
+    teffi_worker *w = sched->spare.head;
+    atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
+    if (w) {
+        teffi_worker_list_remove(&sched->spare, w);
+        w->state = TEFFI_WORKER_RUNNING;
+        w->searching = true;
+        teffi_processor_assign(p, w);
+        return w;
+    }
+    w = teffi_worker_start(sched, p, true);
+    if (!w)
+        atomic_fetch_sub_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
+    return w;
+}
+
+teffi_worker *teffi_processor_staff_or_free(teffi_sched *sched, teffi_processor *p)
+{
+    teffi_worker *w = teffi_processor_staff(sched, p);
+    if (!w && teffi_processor_is_active(sched, p)) {
+        p->next_free = sched->free_processors;
+        sched->free_processors = p;
+    }
+    return w;
+}
+
+teffi_processor *teffi_processor_take_free(teffi_sched *sched)
+{
+    teffi_processor *p = sched->free_processors;
+    if (p)
+        sched->free_processors = p->next_free;
+    return p;
+}
+
+void teffi_processor_unlist(teffi_sched *sched, teffi_processor *p)
+{
+    teffi_processor **at = &sched->free_processors;
+    while (*at && *at != p)
+        at = &(*at)->next_free;
+    if (*at)
+        *at = p->next_free;
+}

@@ -1,0 +1,139 @@
+/* processor.h - P: the right to use a core, with a queue of READY groups and a timer wheel.
+ * Way:     ready, find -> [processor] -> the worker that holds it | a thief
+ * Threads: see the headings in the struct. idle_lock guards which worker holds which processor;
+ *          functions that assign or release one are called with it held.
+ * Source:  Go's P (src/runtime/proc.go) */
+#ifndef TEFFI_SCHED_PROCESSOR_H
+#define TEFFI_SCHED_PROCESSOR_H
+
+#include <teff/sched.h>
+#include "group/exec.h"
+#include "sched/policy/backoff.h"
+#include "sched/policy/deferral.h"
+#include "sched/policy/local_batch.h"
+#include "sched/queue/deque.h"
+#include "sched/queue/timer.h"
+
+enum { TEFFI_PROCESSORS_MAX = 1024 };
+
+typedef struct teffi_processor teffi_processor;
+typedef struct teffi_sched teffi_sched;
+typedef struct teffi_worker teffi_worker;
+
+/* Counters of a processor; public as teff_sched_worker. Written by the owner, except wakes. */
+typedef struct teffi_counters {
+    _Atomic uint64_t local, global, stolen, steals, parks, requeues;
+    _Atomic uint64_t wakes; /* written under idle_lock */
+    _Atomic uint64_t level_ns[TEFF_SCHED_LEVELS];
+} teffi_counters;
+
+struct teffi_processor {
+    /* LIFO slot. The owner uses plain loads and stores; the monitor empties it by the protocol of
+     * retake.h. Other threads only test whether it is NULL. */
+    _Alignas(64) teffi_group *_Atomic lifo;
+    _Atomic uint64_t runs;  /* of groups, plus 1; read by thieves and the monitor */
+    _Atomic uint64_t items; /* handled beyond one a run; not counted by run_extended */
+    _Atomic bool no_steal;  /* thieves and parking workers ignore deque; set by the owner only */
+    teffi_deque deque;
+    teffi_wheel wheel;
+    teffi_deferral deferral;
+    /* the owner's */
+    uint64_t now_ns; /* a recent reading of the clock */
+    uint64_t rng;
+    uint32_t tick;       /* all picks */
+    uint32_t lifo_picks; /* picks from lifo in a row, and turns in place meanwhile */
+    uint32_t picks;      /* picks from other places */
+    uint32_t fair_picks; /* picks of the oldest work */
+    uint32_t fair_ms;    /* coarse clock at the last fair pick */
+    bool unannounced;    /* a requeued group is in the global queue, and no worker was woken */
+    teffi_local_batch batch;
+    teffi_backoff backoff;
+    teffi_counters counters;
+    /* guarded by idle_lock */
+    teffi_worker *worker; /* that holds it; NULL: none, and only thieves take its groups */
+    teffi_processor *next_free;
+    /* the monitor's */
+    uint64_t seen_run;    /* runs at the last tick */
+    unsigned seen_ticks;  /* in a row with that value */
+    bool yield_requested; /* in that run */
+};
+
+/* There is one writer at a time, so a load and a store replace the atomic addition. */
+static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, now + n, memory_order_relaxed);
+}
+
+/* teffi_processor_take_lifo - empty the LIFO slot. out: NULL: it was empty.
+ * runs: the owner, inside; the monitor, when it has retaken the processor. */
+static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)
+{
+    /* relaxed: assignment or retake of the processor orders this load */
+    teffi_group *group = atomic_load_explicit(&p->lifo, memory_order_relaxed);
+    if (group)
+        atomic_store_explicit(&p->lifo, NULL, memory_order_relaxed);
+    return group;
+}
+
+/* teffi_processor_has_local - is a group in the LIFO slot or the deque? */
+static inline bool teffi_processor_has_local(teffi_processor *p)
+{
+    return atomic_load_explicit(&p->lifo, memory_order_relaxed) || teffi_deque_count(&p->deque);
+}
+
+/* teffi_processor_is_closed - must thieves ignore the deque? Any thread. */
+static inline bool teffi_processor_is_closed(const teffi_processor *p)
+{
+    /* seq_cst: after a parking worker's change of idle_word; pairs with teffi_processor_open */
+    return atomic_load_explicit(&p->no_steal, memory_order_seq_cst);
+}
+
+/* teffi_processor_open - clear no_steal. If the deque has groups, the caller calls teffi_wake_one.
+ * out:  false: it was clear. runs: the owner, inside; any thread with idle_lock; the monitor. */
+static inline bool teffi_processor_open(teffi_processor *p)
+{
+    /* relaxed: only the owner sets it */
+    bool closed = atomic_load_explicit(&p->no_steal, memory_order_relaxed);
+    if (closed) /* seq_cst: before the waker's load of idle_word */
+        atomic_store_explicit(&p->no_steal, false, memory_order_seq_cst);
+    return closed;
+}
+
+/* teffi_processors_init - n of them, idle and empty. out: false: memory is out; fini may follow. */
+bool teffi_processors_init(teffi_sched *sched, unsigned n);
+void teffi_processors_fini(teffi_sched *sched);
+
+/* teffi_processors_have_work - could a searching worker take a group? seq_cst: after the caller's
+ * change of idle_word. */
+bool teffi_processors_have_work(teffi_sched *sched);
+
+/* teffi_processor_fire_timers - read the clock and fire due timers. runs: the owner, inside. */
+void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform);
+
+/* teffi_processor_poke - its wheel has a new earliest timer: wake its worker if it sleeps. Takes
+ * idle_lock. */
+void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
+
+/* teffi_processor_assign - give p to w. teffi_processor_release - out: the processor that w
+ * held. */
+void teffi_processor_assign(teffi_processor *p, teffi_worker *w);
+teffi_processor *teffi_processor_release(teffi_worker *w);
+
+/* teffi_processor_assign_waiting - give p to the worker that has waited longest; there is one.
+ * out:  that worker, RUNNING; the caller wakes it. */
+teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p);
+
+/* teffi_processor_staff - give p to a spare or new worker, which begins with a search.
+ * out:  the worker; the caller wakes it. NULL: no thread; the processor is unchanged. */
+teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
+
+/* teffi_processor_staff_or_free - as staff; without a thread p goes to the free list. */
+teffi_worker *teffi_processor_staff_or_free(teffi_sched *sched, teffi_processor *p);
+
+/* teffi_processor_take_free - take one off the free list; NULL: it is empty.
+ * teffi_processor_unlist - take p off the free list, if it is there. */
+teffi_processor *teffi_processor_take_free(teffi_sched *sched);
+void teffi_processor_unlist(teffi_sched *sched, teffi_processor *p);
+
+#endif

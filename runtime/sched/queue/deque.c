@@ -1,0 +1,172 @@
+/* deque.c - Chase-Lev deque with steal-half; deque.h says why it is sound.
+ * Cells are atomic, since a thief may load a cell that the owner writes; the thief's CAS fails
+ * then. */
+#include "sched/queue/deque.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+/* If fewer items are left below the popped one, the owner pops by a CAS on top. */
+#define TEFFI_DEQUE_NEAR TEFFI_STEAL_MAX
+
+enum { ROOM_FIRST = 256 };
+
+struct teffi_ring {
+    uint32_t mask;
+    teffi_ring *older; /* kept until fini, since thieves may still read it; smaller than this one */
+    void *_Atomic cell[];
+};
+
+static teffi_ring *ring_new(uint32_t room, teffi_ring *older)
+{
+    teffi_ring *ring = calloc(1, sizeof *ring + room * sizeof ring->cell[0]);
+    if (ring) {
+        ring->mask = room - 1;
+        ring->older = older;
+    }
+    return ring;
+}
+
+static uint32_t top_index(uint64_t top)
+{
+    return (uint32_t)(top >> 32);
+}
+
+static uint64_t top_moved(uint64_t top, uint32_t by)
+{
+    return (uint64_t)(top_index(top) + by) << 32 | (uint32_t)top;
+}
+
+static uint64_t top_retagged(uint64_t top)
+{
+    return (uint64_t)top_index(top) << 32 | (uint32_t)(top + 1);
+}
+
+static void *cell_get(const teffi_ring *ring, uint32_t i)
+{
+    return atomic_load_explicit(&ring->cell[i & ring->mask], memory_order_relaxed);
+}
+
+static void cell_set(teffi_ring *ring, uint32_t i, void *item)
+{
+    atomic_store_explicit(&ring->cell[i & ring->mask], item, memory_order_relaxed);
+}
+
+bool teffi_deque_init(teffi_deque *deque)
+{
+    atomic_init(&deque->top, 0);
+    atomic_init(&deque->bottom, 0);
+    atomic_init(&deque->ring, ring_new(ROOM_FIRST, NULL));
+    return atomic_load_explicit(&deque->ring, memory_order_relaxed) != NULL;
+}
+
+void teffi_deque_fini(teffi_deque *deque)
+{
+    teffi_ring *ring = atomic_load_explicit(&deque->ring, memory_order_relaxed);
+    while (ring) {
+        teffi_ring *older = ring->older;
+        free(ring);
+        ring = older;
+    }
+    atomic_store_explicit(&deque->ring, NULL, memory_order_relaxed);
+}
+
+static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from, uint32_t to)
+{
+    teffi_ring *ring = ring_new((old->mask + 1) * 2, old);
+    if (!ring)
+        return NULL;
+    for (uint32_t i = from; i != to; i++)
+        cell_set(ring, i, cell_get(old, i));
+    /* release: the copied cells; pairs with steal's acquire of ring */
+    atomic_store_explicit(&deque->ring, ring, memory_order_release);
+    return ring;
+}
+
+bool teffi_deque_push(teffi_deque *deque, void *item)
+{
+    uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
+    /* acquire: a thief has read the cells it claimed before they are written again; pairs with
+     * steal's CAS */
+    uint32_t top = top_index(atomic_load_explicit(&deque->top, memory_order_acquire));
+    teffi_ring *ring = atomic_load_explicit(&deque->ring, memory_order_relaxed);
+    if (bottom - top > ring->mask && !(ring = ring_grow(deque, ring, top, bottom)))
+        return false;
+    cell_set(ring, bottom, item);
+    /* seq_cst: publishes the cell to steal, and comes before the pusher's load of idle_word
+     * (idle.c); pairs with steal and teffi_deque_count */
+    atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst);
+    return true;
+}
+
+static bool is_beyond_steal(uint64_t top, uint32_t i)
+{
+    return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;
+}
+
+/* After bottom was lowered to i: take item i by making all thieves' claims on it fail.
+ * out:  false: a thief has taken it. */
+static bool claim_bottom(teffi_deque *deque, uint64_t top, uint32_t i)
+{
+    while ((int32_t)(i - top_index(top)) >= 0) {
+        if (is_beyond_steal(top, i))
+            return true;
+        /* release: the lowered bottom, for thieves that read the new tag; acquire: see push */
+        if (atomic_compare_exchange_strong_explicit(&deque->top, &top, top_retagged(top),
+                                                    memory_order_seq_cst, memory_order_seq_cst))
+            return true;
+    }
+    return false;
+}
+
+void *teffi_deque_pop(teffi_deque *deque)
+{
+    uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_relaxed);
+    uint64_t top = atomic_load_explicit(&deque->top, memory_order_relaxed);
+    if ((int32_t)(bottom - top_index(top)) <= 0)
+        return NULL; /* top only rises: surely empty */
+    uint32_t i = bottom - 1;
+    if (is_beyond_steal(top, i)) {
+        /* seq_cst on both: lower bottom before reading top; pairs with steal's top before bottom */
+        atomic_store_explicit(&deque->bottom, i, memory_order_seq_cst);
+        top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
+    } else {
+        /* relaxed: i is near any later top as well, so claim_bottom's CAS publishes bottom */
+        atomic_store_explicit(&deque->bottom, i, memory_order_relaxed);
+    }
+    if (claim_bottom(deque, top, i))
+        return cell_get(atomic_load_explicit(&deque->ring, memory_order_relaxed), i);
+    /* Thieves took the last item: restore bottom, which equals top now. */
+    atomic_store_explicit(&deque->bottom, bottom, memory_order_relaxed);
+    return NULL;
+}
+
+unsigned teffi_deque_steal(teffi_deque *deque, void **out, unsigned max)
+{
+    /* seq_cst, in this order: see pop */
+    uint64_t top = atomic_load_explicit(&deque->top, memory_order_seq_cst);
+    uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
+    int32_t count = (int32_t)(bottom - top_index(top));
+    if (count <= 0)
+        return 0;
+    unsigned n = ((unsigned)count + 1) / 2;
+    if (n > max)
+        n = max;
+    if (n > TEFFI_STEAL_MAX)
+        n = TEFFI_STEAL_MAX;
+    /* acquire: pairs with ring_grow */
+    const teffi_ring *ring = atomic_load_explicit(&deque->ring, memory_order_acquire);
+    for (unsigned k = 0; k < n; k++)
+        out[k] = cell_get(ring, top_index(top) + k);
+    if (!atomic_compare_exchange_strong_explicit(&deque->top, &top, top_moved(top, n),
+                                                 memory_order_seq_cst, memory_order_relaxed))
+        return 0;
+    return n;
+}
+
+unsigned teffi_deque_count(teffi_deque *deque)
+{
+    uint32_t top = top_index(atomic_load_explicit(&deque->top, memory_order_seq_cst));
+    uint32_t bottom = atomic_load_explicit(&deque->bottom, memory_order_seq_cst);
+    return (int32_t)(bottom - top) > 0 ? bottom - top : 0;
+}

@@ -1,0 +1,252 @@
+/* timer.c - the timer wheel.
+ * Way:     set -> bucket by distance -> (wheel_advance) moved to lower levels -> fire
+ * Threads: fire runs without the lock, so that it may set its timer again. */
+#include "sched/queue/timer.h"
+
+#include <stddef.h>
+#include "base/bug.h"
+
+enum { BITS = 6, MASK = TEFFI_WHEEL_BUCKETS - 1 };
+enum {
+    FIRE_MAX = 1024
+}; /* timers in one call: a timer that sets itself again may be due at once */
+
+void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns)
+{
+    *wheel = (teffi_wheel){.id = id, .tick = now_ns / TEFFI_TICK_NS};
+    atomic_init(&wheel->next_due_ns, UINT64_MAX);
+}
+
+/* The lowest level at which tick and now are in the same round of buckets; at most the top
+ * level. */
+static unsigned wheel_level_of(uint64_t now, uint64_t tick)
+{
+    uint64_t differ = (now ^ tick) | MASK;
+    unsigned level = (63u - (unsigned)__builtin_clzll(differ)) / BITS;
+    return level < TEFFI_WHEEL_LEVELS ? level : TEFFI_WHEEL_LEVELS - 1;
+}
+
+static unsigned bucket_at(uint64_t tick, unsigned level)
+{
+    return (unsigned)(tick >> (BITS * level)) & MASK;
+}
+
+static uint64_t due_tick(uint64_t due_ns)
+{
+    return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* never early */
+}
+
+/* A tick beyond one round of the top level is put into the top level's farthest bucket, and
+ * inserted again when that bucket begins. */
+static uint64_t clamp_tick(uint64_t now, uint64_t tick)
+{
+    uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
+    if (tick < now)
+        return now;
+    return tick - now > farthest ? now + farthest : tick;
+}
+
+/* The first tick, not before wheel->tick, of the bucket that holds tick. */
+static uint64_t bucket_begin(const teffi_wheel *wheel, uint64_t tick, unsigned level)
+{
+    uint64_t begin = tick >> (BITS * level) << (BITS * level);
+    return begin > wheel->tick ? begin : wheel->tick;
+}
+
+/* out: the tick at which the timer's bucket begins. */
+static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
+{
+    uint64_t tick = clamp_tick(wheel->tick, due_tick(timer->due_ns));
+    unsigned level = wheel_level_of(wheel->tick, tick), b = bucket_at(tick, level);
+    timer->bucket = level * TEFFI_WHEEL_BUCKETS + b;
+    timer->prev = NULL;
+    timer->next = wheel->bucket[level][b];
+    if (timer->next)
+        timer->next->prev = timer;
+    wheel->bucket[level][b] = timer;
+    wheel->filled[level] |= (uint64_t)1 << b;
+    return bucket_begin(wheel, tick, level);
+}
+
+static void wheel_remove(teffi_wheel *wheel, teffi_timer *timer)
+{
+    unsigned level = timer->bucket / TEFFI_WHEEL_BUCKETS, b = timer->bucket & MASK;
+    if (timer->prev)
+        timer->prev->next = timer->next;
+    else
+        wheel->bucket[level][b] = timer->next;
+    if (timer->next)
+        timer->next->prev = timer->prev;
+    if (!wheel->bucket[level][b])
+        wheel->filled[level] &= ~((uint64_t)1 << b);
+}
+
+/* The lock is held, so a load and a store replace an atomic addition. */
+static void wheel_count_add(teffi_wheel *wheel, uint32_t change)
+{
+    uint32_t n = atomic_load_explicit(&wheel->count, memory_order_relaxed);
+    atomic_store_explicit(&wheel->count, n + change, memory_order_relaxed);
+}
+
+static uint64_t rotate_bits(uint64_t bits, unsigned by)
+{
+    return by ? bits >> by | bits << (64 - by) : bits;
+}
+
+/* The first tick of the nearest filled bucket of any level. */
+static uint64_t wheel_next_tick(const teffi_wheel *wheel)
+{
+    uint64_t best = UINT64_MAX;
+    for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
+        if (!wheel->filled[level])
+            continue;
+        uint64_t at = wheel->tick >> (BITS * level);
+        uint64_t ahead =
+            (uint64_t)__builtin_ctzll(rotate_bits(wheel->filled[level], (unsigned)(at & MASK)));
+        uint64_t tick = bucket_begin(wheel, (at + ahead) << (BITS * level), level);
+        if (tick < best)
+            best = tick;
+    }
+    return best;
+}
+
+static void wheel_publish(teffi_wheel *wheel, uint64_t tick)
+{
+    uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
+    atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
+}
+
+/* out: true: tick is the wheel's earliest now. */
+static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
+{
+    uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
+    bool earlier = tick < before / TEFFI_TICK_NS;
+    if (earlier) /* rare; the store costs as much as the rest of teffi_wheel_set */
+        wheel_publish(wheel, tick);
+    return earlier;
+}
+
+bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
+{
+    teffi_spinlock_lock(&wheel->lock);
+    teffi_bug_if(atomic_load_explicit(&timer->where, memory_order_relaxed) != 0);
+    timer->due_ns = due_ns;
+    uint64_t tick = wheel_insert(wheel, timer);
+    wheel_count_add(wheel, 1);
+    /* release: pairs with cancel's acquire */
+    atomic_store_explicit(&timer->where, wheel->id, memory_order_release);
+    bool earlier = wheel_note_earliest(wheel, tick);
+    teffi_spinlock_unlock(&wheel->lock);
+    return earlier;
+}
+
+static bool move_bucket(teffi_timer *timer, teffi_wheel *to)
+{
+    bool earlier = false;
+    while (timer) {
+        teffi_timer *next = timer->next;
+        earlier |= wheel_note_earliest(to, wheel_insert(to, timer));
+        /* release: pairs with cancel's acquire */
+        atomic_store_explicit(&timer->where, to->id, memory_order_release);
+        timer = next;
+    }
+    return earlier;
+}
+
+bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
+{
+    teffi_wheel *first = from->id < to->id ? from : to, *second = first == from ? to : from;
+    bool earlier = false;
+    teffi_spinlock_lock(&first->lock);
+    teffi_spinlock_lock(&second->lock);
+    for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
+        for (; from->filled[level]; from->filled[level] &= from->filled[level] - 1) {
+            unsigned b = (unsigned)__builtin_ctzll(from->filled[level]);
+            earlier |= move_bucket(from->bucket[level][b], to);
+            from->bucket[level][b] = NULL;
+        }
+    }
+    uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
+    wheel_count_add(to, moved);
+    wheel_count_add(from, 0 - moved);
+    wheel_publish(from, wheel_next_tick(from));
+    teffi_spinlock_unlock(&second->lock);
+    teffi_spinlock_unlock(&first->lock);
+    return earlier;
+}
+
+bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
+{
+    for (;;) {
+        uint32_t id = atomic_load_explicit(&timer->where, memory_order_acquire);
+        if (!id)
+            return false;
+        teffi_wheel *wheel = (teffi_wheel *)(void *)((char *)wheels + stride * (id - 1));
+        teffi_spinlock_lock(&wheel->lock);
+        bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;
+        if (here) {
+            wheel_remove(wheel, timer);
+            wheel_count_add(wheel, (uint32_t)-1);
+            atomic_store_explicit(&timer->where, 0, memory_order_relaxed);
+        }
+        teffi_spinlock_unlock(&wheel->lock);
+        if (here)
+            return true;
+    }
+}
+
+/* Move the timers of each higher level's bucket that begins at this tick to lower levels. */
+static void wheel_cascade(teffi_wheel *wheel)
+{
+    for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {
+        if (wheel->tick & (((uint64_t)1 << (BITS * level)) - 1))
+            continue;
+        unsigned b = bucket_at(wheel->tick, level);
+        teffi_timer *timer = wheel->bucket[level][b];
+        wheel->bucket[level][b] = NULL;
+        wheel->filled[level] &= ~((uint64_t)1 << b);
+        while (timer) {
+            teffi_timer *next = timer->next;
+            (void)wheel_insert(wheel, timer);
+            timer = next;
+        }
+    }
+}
+
+/* Advance wheel->tick to the first due timer. out: that timer; NULL: none is due at now. */
+static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
+{
+    for (;;) {
+        teffi_timer *timer = wheel->bucket[0][wheel->tick & MASK];
+        if (timer && due_tick(timer->due_ns) <= now)
+            return timer;
+        /* That bucket is empty or not due, so the next filled one is later. */
+        uint64_t next = wheel_next_tick(wheel);
+        if (next > now)
+            return NULL;
+        wheel->tick = next;
+        wheel_cascade(wheel);
+    }
+}
+
+unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
+{
+    unsigned fired = 0;
+    while (fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel)) {
+        teffi_spinlock_lock(&wheel->lock);
+        teffi_timer *timer = wheel_advance(wheel, now_ns / TEFFI_TICK_NS);
+        if (timer) {
+            wheel_remove(wheel, timer);
+            wheel_count_add(wheel, (uint32_t)-1);
+            /* release: this wheel's use of the timer; it may now be set on another wheel */
+            atomic_store_explicit(&timer->where, 0, memory_order_release);
+        }
+        wheel_publish(wheel, wheel_next_tick(wheel));
+        teffi_spinlock_unlock(&wheel->lock);
+        if (!timer)
+            break;
+        timer->fire(timer);
+        fired++;
+    }
+    return fired;
+}

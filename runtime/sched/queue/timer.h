@@ -1,0 +1,58 @@
+/* timer.h - a hierarchical timer wheel: 1 ms ticks, six levels of 64 buckets (2 years).
+ * Way:     exec timer_set -> [wheel] -> timer->fire, on the thread that advances it
+ * Threads: any; one lock a wheel. next_due_ns is read without it. A timer's field where names the
+ *          wheel that holds it, and changes only under that wheel's lock, so cancel finds it.
+ * Source:  Varghese and Lauck 1987 */
+#ifndef TEFFI_SCHED_QUEUE_TIMER_H
+#define TEFFI_SCHED_QUEUE_TIMER_H
+
+#include "os/thread.h"
+#include "group/exec.h"
+
+enum { TEFFI_WHEEL_LEVELS = 6, TEFFI_WHEEL_BUCKETS = 64 };
+
+#define TEFFI_TICK_NS 1000000u
+
+typedef struct teffi_wheel {
+    /* When to call teffi_wheel_fire: not later than the earliest timer, maybe earlier; UINT64_MAX:
+     * no timer is set. seq_cst store under the lock, pairs with a parking worker's load. */
+    _Atomic uint64_t next_due_ns;
+    _Atomic uint32_t count;              /* timers set; written under the lock */
+    uint32_t id;                         /* immutable: the wheel's index in its array, plus 1 */
+    teffi_spinlock lock;                 /* guards the rest */
+    uint64_t tick;                       /* all ticks before it have been fired */
+    uint64_t filled[TEFFI_WHEEL_LEVELS]; /* a bit for each bucket that holds a timer */
+    teffi_timer *bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
+} teffi_wheel;
+
+/* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel, plus 1. */
+void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
+
+/* teffi_wheel_set - insert a timer that is not set.
+ * out:  true: it is now the wheel's earliest: a thread that sleeps until next_due_ns must wake. */
+bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
+
+/* teffi_wheel_cancel - as exec's timer_cancel. in: wheels, the array that ids index, of stride
+ * bytes each. */
+bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
+
+/* teffi_wheel_fire - fire due timers one by one, at most 1024, without the lock held.
+ * out:  how many. */
+unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
+
+/* teffi_wheel_move - move all timers of a wheel to another wheel of the same array. It holds both
+ * wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.
+ * out:  true: to has a new earliest timer. */
+bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to);
+
+static inline uint32_t teffi_wheel_count(teffi_wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->count, memory_order_relaxed);
+}
+
+static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
+{
+    return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,315 @@
+/* report.c - what a scheduler says about itself: counters, a dump of its state, long turns.
+ * idle_lock is held while states are copied, not while a line is written. */
+#include "sched/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "sched/system.h"
+
+enum { CHECKS = 8 };            /* of a turn in the time of turn_warn_ms */
+enum { CHECK_EVERY_MAX = 100 }; /* ms, since dumps report how long a turn was seen */
+enum { REPORTS_MAX = 8 };       /* long turns logged in one check */
+#define MS_NS 1000000u
+
+/* A run of a worker; since_ns is when it was seen first. */
+typedef struct seen_run {
+    teffi_worker *worker;
+    uintptr_t running; /* as worker.running */
+    uint64_t run, since_ns;
+} seen_run;
+
+/* idle_lock held. */
+static seen_run load_run(teffi_worker *w, uint64_t now_ns)
+{
+    /* acquire: pairs with teffi_worker_run_begins */
+    uintptr_t running = atomic_load_explicit(&w->running, memory_order_acquire);
+    uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
+    return (seen_run){w, running, run, w->watched.run == run ? w->watched.since_ns : now_ns};
+}
+
+/* Is the worker still in that run? If not, its description may be another group's. */
+static bool is_same_run(const seen_run *seen)
+{
+    /* acquire: keeps this load behind those of the description */
+    uintptr_t running = atomic_load_explicit(&seen->worker->running, memory_order_acquire);
+    return running == seen->running &&
+           atomic_load_explicit(&seen->worker->run, memory_order_relaxed) == seen->run;
+}
+
+/* ---- counters ---- */
+
+static uint64_t counter_get(const _Atomic uint64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+static teff_sched_worker read_worker_counters(const teffi_processor *p)
+{
+    const teffi_counters *c = &p->counters;
+    teff_sched_worker one = {
+        .local = counter_get(&c->local),
+        .global = counter_get(&c->global),
+        .stolen = counter_get(&c->stolen),
+        .steals = counter_get(&c->steals),
+        .parks = counter_get(&c->parks),
+        .wakes = counter_get(&c->wakes),
+        .requeues = counter_get(&c->requeues),
+    };
+    for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
+        one.level_ns[l] = counter_get(&c->level_ns[l]);
+    uint64_t others = one.local + one.global + one.stolen;
+    /* Load runs last, since picks are counted before the run; it begins at 1. Picks from the LIFO
+     * slot, the hottest path, have no counter: they are the other runs. */
+    one.runs = counter_get(&p->runs) - 1;
+    if (one.runs < others)
+        one.runs = others;
+    one.next = one.runs - others;
+    return one;
+}
+
+static teff_sched_metrics read_scheduler_counters(teffi_sched *sched)
+{
+    teff_sched_metrics all = {
+        .workers = sched->n_processors,
+        .active = atomic_load_explicit(&sched->n_active, memory_order_relaxed),
+        .threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed),
+        .ready = teffi_runqueue_count(&sched->queue),
+    };
+    if (sched->levels)
+        all.level0_chance = atomic_load_explicit(&sched->levels->chance, memory_order_relaxed) /
+                            (double)TEFFI_CHANCE_ONE;
+    if (sched->priorities)
+        all.evicted = counter_get(&sched->priorities->evicted);
+    return all;
+}
+
+size_t teffi_sched_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
+                           size_t max)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    size_t n = max < sched->n_processors ? max : sched->n_processors;
+    if (all)
+        *all = read_scheduler_counters(sched);
+    for (size_t i = 0; i < n; i++)
+        workers[i] = read_worker_counters(&sched->processors[i]);
+    return n;
+}
+
+/* ---- dump: a group is described from its atomics ---- */
+
+typedef struct worker_copy {
+    seen_run seen;
+    int processor; /* -1: none */
+    teffi_worker_state state;
+} worker_copy;
+
+typedef struct snapshot {
+    uint64_t now_ns;
+    worker_copy *workers;
+    unsigned n, room;
+    unsigned threads, by_state[TEFFI_WORKER_STATES];
+} snapshot;
+
+/* idle_lock held. */
+static worker_copy copy_worker(teffi_worker *w, uint64_t now_ns)
+{
+    int processor = w->processor ? (int)(w->processor - w->sched->processors) : -1;
+    return (worker_copy){load_run(w, now_ns), processor, w->state};
+}
+
+/* Count a worker by its state, and copy it if it runs or holds a processor. */
+static void add_worker(snapshot *shot, worker_copy s)
+{
+    shot->by_state[s.state]++;
+    if ((s.seen.running || s.processor >= 0) && shot->n < shot->room)
+        shot->workers[shot->n++] = s;
+}
+
+static void take_snapshot(teffi_sched *sched, snapshot *shot)
+{
+    teffi_system *system = teffi_sched_system(sched);
+    pthread_mutex_lock(&sched->idle_lock);
+    shot->threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed) + sched->borrowed;
+    for (unsigned i = 0; i < sched->n_workers; i++)
+        add_worker(shot, copy_worker(sched->workers[i], shot->now_ns));
+    if (sched->borrowed)
+        add_worker(shot, copy_worker(&sched->borrower, shot->now_ns));
+    if (system && atomic_load_explicit(&system->worker.running, memory_order_relaxed) &&
+        shot->n < shot->room)
+        shot->workers[shot->n++] = copy_worker(&system->worker, shot->now_ns);
+    pthread_mutex_unlock(&sched->idle_lock);
+}
+
+static const char *state_name(teffi_worker_state state)
+{
+    static const char *const names[] = {
+        [TEFFI_WORKER_RUNNING] = "running",
+        [TEFFI_WORKER_PARKED] = "parked",
+        [TEFFI_WORKER_BLOCKED] = "in a blocking call",
+        [TEFFI_WORKER_OUT] = "in a blocking call, processor handed over",
+        [TEFFI_WORKER_LOST] = "processor retaken",
+        [TEFFI_WORKER_WAITING] = "waiting for a processor",
+        [TEFFI_WORKER_SPARE] = "spare",
+        [TEFFI_WORKER_ENDED] = "ended",
+        [TEFFI_WORKER_VACANT] = "ended",
+    };
+    return names[state];
+}
+
+static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no)
+{
+    const worker_copy *s = &shot->workers[no];
+    const seen_run *seen = &s->seen;
+    char text[TEFFI_DESCRIBE_MAX], held[24] = "no processor";
+    if (s->processor >= 0)
+        snprintf(held, sizeof held, "processor %d", s->processor);
+    if (!seen->running) {
+        teffi_line(to, "worker %u: %s, %s", no, held, state_name(s->state));
+        return;
+    }
+    teffi_running_describe(seen->running, text);
+    /* a lower bound; since_ns may be later than now_ns, by the monitor's clock */
+    uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
+    if (is_same_run(seen))
+        teffi_line(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no, held,
+                   state_name(s->state), text, (unsigned long long)ms);
+    else
+        teffi_line(to, "worker %u: %s, a turn that has just ended", no, held);
+}
+
+static void dump_processor(const teffi_lines *to, teffi_processor *p, unsigned no)
+{
+    bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed) != NULL;
+    teffi_line(
+        to, "processor %u: %u groups in its deque, %s in its LIFO slot, %u timers, %llu runs", no,
+        teffi_deque_count(&p->deque), lifo ? "one" : "none", teffi_wheel_count(&p->wheel),
+        (unsigned long long)atomic_load_explicit(&p->runs, memory_order_relaxed) - 1);
+}
+
+void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
+{
+    enum { BLOCKED_MAX = 256 }; /* turns in blocking calls, beside one worker a processor */
+    teffi_sched *sched = teffi_sched_of(exec);
+    const teffi_lines to = {fn, arg};
+    teffi_system *system = teffi_sched_system(sched);
+    snapshot shot = {.now_ns = teffi_now(exec->platform),
+                     .room = sched->n_processors + BLOCKED_MAX};
+    shot.workers = calloc(shot.room, sizeof *shot.workers);
+    if (!shot.workers)
+        shot.room = 0;
+    take_snapshot(sched, &shot);
+    /* relaxed: for the report; inactive processors are empty, so they are not listed */
+    unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+    teffi_line(
+        &to,
+        "scheduler: %u processors, %u active, %u threads: %u running, %u parked, %u in "
+        "blocking calls, %u waiting for a processor, %u spare; %u groups in the global queue, "
+        "%u system groups; null context %s",
+        sched->n_processors, active, shot.threads, shot.by_state[TEFFI_WORKER_RUNNING],
+        shot.by_state[TEFFI_WORKER_PARKED],
+        shot.by_state[TEFFI_WORKER_BLOCKED] + shot.by_state[TEFFI_WORKER_OUT],
+        shot.by_state[TEFFI_WORKER_WAITING], shot.by_state[TEFFI_WORKER_SPARE],
+        teffi_runqueue_count(&sched->queue), system ? teffi_runqueue_count(&system->queue) : 0,
+        teffi_group_state_name(teffi_group_state_of(&exec->null)));
+    for (unsigned i = 0; i < shot.n; i++)
+        dump_worker(&to, &shot, i);
+    for (unsigned i = 0; i < active; i++)
+        dump_processor(&to, &sched->processors[i], i);
+    free(shot.workers);
+}
+
+/* ---- long turns ---- */
+
+/* Is this worker in the same run as at the last checks, and for longer than turn_warn_ms? Sets *out
+ * if it is in the same run. idle_lock held. */
+static bool turn_is_long(teffi_worker *w, uint64_t now_ns, seen_run *out)
+{
+    seen_run now = load_run(w, now_ns);
+    bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
+    if (!now.running || now.run != w->watched.run || blocked) {
+        w->watched.run = now.run;
+        /* A new reading, not now_ns: the monitor may have been preempted since it read that. */
+        w->watched.since_ns = teffi_now(w->sched->exec.platform);
+        return false;
+    }
+    *out = now;
+    return now_ns - now.since_ns >= w->sched->exec.warn.turn_warn_ms * (uint64_t)MS_NS &&
+           atomic_load_explicit(&w->logged_run, memory_order_relaxed) != now.run;
+}
+
+static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
+{
+    unsigned n = 0;
+    teffi_system *system = teffi_sched_system(sched);
+    pthread_mutex_lock(&sched->idle_lock);
+    for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
+        n += turn_is_long(sched->workers[i], now_ns, &out[n]);
+    if (n < REPORTS_MAX)
+        n += turn_is_long(&sched->borrower, now_ns, &out[n]);
+    if (n < REPORTS_MAX && system)
+        n += turn_is_long(&system->worker, now_ns, &out[n]);
+    pthread_mutex_unlock(&sched->idle_lock);
+    return n;
+}
+
+/* If the worker is still in that run, store what is logged, for the line at its end. out: true: it
+ * is. */
+static bool note_logged(const seen_run *turn, const char *text)
+{
+    teffi_worker *w = turn->worker;
+    pthread_mutex_lock(&w->sched->idle_lock);
+    bool same = is_same_run(turn);
+    if (same) {
+        memcpy(w->watched.logged_text, text, TEFFI_DESCRIBE_MAX);
+        w->watched.logged_since_ns = turn->since_ns;
+        /* relaxed: the lock guards the text; if the run has just ended, its end is not logged */
+        atomic_store_explicit(&w->logged_run, turn->run, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&w->sched->idle_lock);
+    return same;
+}
+
+/* Workers are never freed while the monitor runs. */
+static void log_long_turn(const seen_run *turn, uint64_t now_ns)
+{
+    teffi_exec *exec = &turn->worker->sched->exec;
+    char text[TEFFI_DESCRIBE_MAX], more[48];
+    teffi_running_describe(turn->running, text);
+    if (!note_logged(turn, text) || !teffi_warn_may_log(exec, &exec->warn.turn, more))
+        return;
+    teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
+               "scheduler: a turn of %s runs for %llu ms without a pause (limit %u)%s", text,
+               (unsigned long long)((now_ns - turn->since_ns) / MS_NS), exec->warn.turn_warn_ms,
+               more);
+}
+
+void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns)
+{
+    seen_run turns[REPORTS_MAX];
+    uint64_t every_ms = sched->exec.warn.turn_warn_ms / CHECKS;
+    every_ms = every_ms > CHECK_EVERY_MAX ? CHECK_EVERY_MAX : every_ms;
+    if (now_ns - sched->watched_ns < every_ms * MS_NS)
+        return;
+    sched->watched_ns = now_ns;
+    unsigned n = find_long_turns(sched, now_ns, turns);
+    for (unsigned i = 0; i < n; i++)
+        log_long_turn(&turns[i], now_ns);
+}
+
+void teffi_watch_log_end(teffi_worker *w)
+{
+    teffi_exec *exec = &w->sched->exec;
+    char text[TEFFI_DESCRIBE_MAX], more[48];
+    pthread_mutex_lock(&w->sched->idle_lock);
+    memcpy(text, w->watched.logged_text, sizeof text);
+    uint64_t since_ns = w->watched.logged_since_ns;
+    pthread_mutex_unlock(&w->sched->idle_lock);
+    atomic_store_explicit(&w->logged_run, 0, memory_order_relaxed);
+    if (!teffi_warn_may_log(exec, &exec->warn.ended, more))
+        return;
+    teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
+               "scheduler: that turn of %s has ended or yielded, after %llu ms%s", text,
+               (unsigned long long)((teffi_now(exec->platform) - since_ns) / MS_NS), more);
+}

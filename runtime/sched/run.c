@@ -1,0 +1,310 @@
+/* run.c - a run of a group: run number, quantum, hooks, levels, eviction; and the worker's loop.
+ * Source:  Orleans' activation quantum; yatp's Runner and MultilevelRunner */
+#include "sched/run.h"
+
+#include "base/queue.h"
+#include "fiber/exceptions.h"
+#include "sched/find.h"
+#include "sched/idle.h"
+#include "sched/preempt.h"
+#include "sched/report.h"
+#include "sched/retake.h"
+#include "sched/scale.h"
+#include "sched/submit.h"
+
+enum { ITEMS_MAX = 256 };          /* of one group in a run */
+enum { NESTED_MAX = 32 };          /* runs on one stack: each may need some KiB */
+#define QUANTUM_NS 100000000u      /* Orleans' activation quantum, 100 ms */
+#define ADJUST_EVERY_NS 100000000u /* of a worker's run time, between calls of adjust_levels */
+
+/* ---- run time by level ---- */
+
+typedef struct teffi_timed_run {
+    teffi_meter meter;
+    teffi_worker *worker;
+    struct teffi_timed_run *outer; /* the run in whose turn this one is nested; NULL: none */
+    uint64_t from_ns, nested_ns, all_ns;
+} teffi_timed_run;
+
+/* Charge the time since from_ns, without that of nested runs, which is charged to their groups. */
+static void charge_run(teffi_meter *meter, teffi_group *group)
+{
+    teffi_timed_run *t = teffi_container(meter, teffi_timed_run, meter);
+    uint64_t now = teffi_now(t->worker->sched->exec.platform);
+    uint64_t passed = now - t->from_ns;
+    uint64_t own = passed > t->nested_ns ? passed - t->nested_ns : 0;
+    group->used = teffi_used_add(group->used, now, own);
+    t->from_ns = now;
+    t->nested_ns = 0;
+    t->all_ns += own;
+}
+
+static void adjust_levels(teffi_sched *sched)
+{
+    uint64_t ns[TEFF_SCHED_LEVELS];
+    for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++) {
+        ns[l] = atomic_load_explicit(&sched->levels->lost_ns[l], memory_order_relaxed);
+        for (unsigned i = 0; i < sched->n_processors; i++)
+            ns[l] += atomic_load_explicit(&sched->processors[i].counters.level_ns[l],
+                                          memory_order_relaxed);
+    }
+    teffi_levels_adjust(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
+}
+
+static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
+{
+    teffi_sched *sched = w->sched;
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (p)
+        teffi_counter_add(&p->counters.level_ns[level], ns);
+    teffi_leave(w, was);
+    if (!p)
+        atomic_fetch_add_explicit(&sched->levels->lost_ns[level], ns, memory_order_relaxed);
+    w->timed_ns += ns;
+    if (w->timed_ns < ADJUST_EVERY_NS)
+        return;
+    w->timed_ns = 0;
+    adjust_levels(sched);
+}
+
+static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+{
+    unsigned level = teffi_level_of(w->sched->levels, group->used);
+    teffi_timed_run t = {.meter = {charge_run}, .worker = w, .outer = w->timed};
+    uint64_t begun_ns = t.from_ns = teffi_now(w->sched->exec.platform);
+    w->timed = &t;
+    bool again = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
+    w->timed = t.outer;
+    if (t.outer)
+        t.outer->nested_ns += t.from_ns - begun_ns;
+    count_level_time(w, level, t.all_ns);
+    return again;
+}
+
+/* ---- a run ---- */
+
+static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+{
+    if (w->sched->levels)
+        return run_timed(w, group, until_ns);
+    bool evicted = group->evicted;
+    group->evicted = false;
+    return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
+}
+
+/* Run with hooks, a policy or both. out: 1: the group is still READY. */
+static unsigned run_extended(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+{
+    const teff_sched_hooks *hooks = &w->sched->hooks;
+    if (hooks->before)
+        hooks->before(hooks->arg, w->number, group);
+    bool again = run_by_policy(w, group, until_ns);
+    if (hooks->after)
+        hooks->after(hooks->arg, w->number, group);
+    return again;
+}
+
+/* If the group that this worker requeued without a wake-up is still in the queue, wake a worker. */
+static void announce_requeued(teffi_worker *w)
+{
+    if (!w->processor || !w->processor->unannounced)
+        return;
+    w->processor->unannounced = false;
+    if (teffi_runqueue_count(&w->sched->queue))
+        teffi_wake_one(w->sched);
+}
+
+/* Queue a group that used its quantum behind all others. If it is the only one, wake no worker:
+ * this one takes it back at once. */
+static void requeue_group(teffi_worker *w, teffi_group *group)
+{
+    teffi_processor *p = w->processor;
+    teffi_runqueue_push(&w->sched->queue, group);
+    if (p)
+        teffi_counter_add(&p->counters.requeues, 1);
+    if (p && !teffi_processor_has_local(p) && teffi_runqueue_count(&w->sched->queue) == 1)
+        p->unannounced = true;
+    else
+        teffi_wake_one(w->sched);
+}
+
+/* Requeue a group that is still READY; if its turn forked with continuation stealing, push it to
+ * the deque. out: the forked part, to be run next; NULL: none. */
+static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
+{
+    teffi_group *first = w->run_first;
+    if (!first) {
+        requeue_group(w, group);
+        return NULL;
+    }
+    w->run_first = NULL;
+    teffi_submit_stealable(w, group);
+    if (w->processor)
+        return first;
+    teffi_submit_stealable(w, first);
+    return NULL;
+}
+
+static void call_after_yield(teffi_worker *w)
+{
+    void (*after)(void *arg) = w->after_yield;
+    w->after_yield = NULL;
+    after(w->after_yield_arg);
+}
+
+/* One long function, since it is the hottest path: split up, a run takes 17 instructions more. */
+void teffi_run_groups(teffi_worker *w, teffi_group *group)
+{
+    while (group) {
+        teffi_processor *p = w->processor;
+        announce_requeued(w);
+        /* relaxed: only the owner writes; the monitor and thieves compare values */
+        uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed) + 1;
+        atomic_store_explicit(&p->runs, run, memory_order_relaxed);
+        uint64_t until_ns = p->now_ns + QUANTUM_NS;
+        teffi_worker_run_begins(w, group, run);
+        atomic_store_explicit(&w->preempt, 0, memory_order_relaxed);
+        teffi_leave(w, 0);
+        unsigned ran = w->sched->runs_extended
+                           ? run_extended(w, group, until_ns)
+                           : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
+        (void)teffi_enter_settled(w);
+        if (ran > 3 && w->processor) /* the first item of each run is counted by runs */
+            teffi_counter_add(&w->processor->items, ran / 2 - 1);
+        teffi_turn_check_blocking(w);
+        teffi_worker_run_ends(w);
+        teffi_watch_run_ended(w, run);
+        if (w->after_yield)
+            call_after_yield(w);
+        group = ran & 1 ? requeue_or_fork(w, group) : NULL;
+    }
+}
+
+/* ---- nested runs ---- */
+
+/* Run with an exception state of its own: nested turns must not see what the waiting turn has
+ * caught, and their exceptions must not reach its catch blocks. */
+__attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, teffi_group *group)
+{
+    teffi_exceptions none = {0}, before;
+    TEFFI_UNWINDING_ENDS;
+    teffi_exceptions *own = teffi_exceptions_enter(&none, &before);
+    teffi_run_groups(w, group);
+    if (own)
+        teffi_exceptions_leave(own, &before, &none);
+}
+
+static bool find_and_run(teffi_worker *w)
+{
+    teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
+    teffi_group *group = teffi_find(w, false);
+    if (!group) {
+        if (w->searching)
+            teffi_search_end(w);
+        return false;
+    }
+    teffi_fiber *outer_on = w->nested_on;
+    w->nested_on = teffi_fiber_current();
+    w->nested++;
+    run_with_own_exceptions(w, group);
+    w->nested--;
+    w->nested_on = outer_on;
+    announce_requeued(w);
+    return true;
+}
+
+bool teffi_run_nested(teffi_exec *exec)
+{
+    teffi_worker *w = teffi_own_worker;
+    teffi_may_suspend(); /* this turn does not go on before the nested run has ended */
+    if (!w || &w->sched->exec != exec || w->blocking || w->nested == NESTED_MAX)
+        return false;
+    /* A worker waits for a processor, or the scheduler stops: the caller should sleep instead. */
+    if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
+        return false;
+    uint32_t was = teffi_enter(w);
+    bool ran = false;
+    if (teffi_kept(w)) {
+        /* The search, and timers that fire in it, do not belong to the waiting turn. */
+        uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
+        uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
+        bool adds_to_batch = w->adds_to_batch;
+        w->adds_to_batch = false;
+        ran = find_and_run(w);
+        w->adds_to_batch = adds_to_batch;
+        atomic_store_explicit(&w->run, run, memory_order_relaxed);
+        atomic_store_explicit(&w->running, outer, memory_order_release);
+    }
+    teffi_leave(w, was);
+    return ran;
+}
+
+/* ---- the loop of a worker's thread ---- */
+
+static void call_thread_hook(const teffi_worker *w, void (*hook)(void *arg, uint32_t thread))
+{
+    if (hook)
+        hook(w->sched->hooks.arg, w->number);
+}
+
+/* Call fn, which may sleep, between the hooks pause and resume. out: false: the thread ends. */
+static bool pause_loop(teffi_worker *w, bool (*fn)(teffi_worker *w))
+{
+    call_thread_hook(w, w->sched->hooks.pause);
+    bool goes_on = fn(w);
+    call_thread_hook(w, w->sched->hooks.resume);
+    return goes_on;
+}
+
+static bool attend_to_waiting(teffi_worker *w)
+{
+    teffi_attend(w);
+    return true;
+}
+
+static bool leave_or_park(teffi_worker *w)
+{
+    if (!teffi_scale_leave(w))
+        teffi_park(w);
+    return true;
+}
+
+/* out: false: the thread ends. */
+static bool run_pass(teffi_worker *w)
+{
+    if (!w->processor && !pause_loop(w, teffi_regain_processor))
+        return false;
+    if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
+        return !teffi_sched_is_stopping(w->sched) && pause_loop(w, attend_to_waiting);
+    if (teffi_find_check_clock(w) && !teffi_processor_is_active(w->sched, w->processor)) {
+        teffi_submit_end_pass(w);
+        (void)pause_loop(w, teffi_scale_leave);
+        return true;
+    }
+    teffi_group *group = teffi_find(w, true);
+    if (group) {
+        teffi_run_groups(w, group);
+        return true;
+    }
+    if (w->processor && teffi_deferral_exists(&w->processor->deferral))
+        return true;
+    (void)pause_loop(w, leave_or_park);
+    if (w->processor)
+        teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
+    return true;
+}
+
+void teffi_worker_main(void *worker)
+{
+    teffi_worker *w = worker;
+    teffi_worker_become(w);
+    (void)teffi_fiber_thread_enter(w->sched->exec.fibers);
+    teffi_preempt_allow();
+    call_thread_hook(w, w->sched->hooks.start);
+    while (run_pass(w))
+        ;
+    call_thread_hook(w, w->sched->hooks.end);
+    teffi_fiber_thread_leave();
+    teffi_worker_become(NULL);
+}

@@ -1,0 +1,93 @@
+/* scheduler.h - the state that the workers of one executor share.
+ * Threads: see the headings in the struct.
+ * Source:  Go's schedt (src/runtime/runtime2.go) */
+#ifndef TEFFI_SCHED_SCHEDULER_H
+#define TEFFI_SCHED_SCHEDULER_H
+
+#include "group/inbound.h"
+#include "sched/policy/level.h"
+#include "sched/policy/priority.h"
+#include "sched/processor.h"
+#include "sched/queue/runqueue.h"
+#include "sched/worker.h"
+
+typedef struct teffi_system teffi_system;
+
+/* idle_word: searching workers, and idle ones from bit 16 on. */
+enum {
+    TEFFI_SEARCHING = 1,
+    TEFFI_IDLE = 1 << 16,
+    TEFFI_SEARCHING_MASK = TEFFI_IDLE - 1,
+};
+
+enum { TEFFI_ATTEND_STOP = 1, TEFFI_ATTEND_WAITING = 2 }; /* bits of attention */
+
+struct teffi_sched {
+    teffi_exec exec;
+    /* immutable after init */
+    unsigned n_processors;
+    unsigned threads_max;
+    unsigned take_max;    /* from the global queue at once, beside the one to run */
+    bool runs_extended;   /* there are hooks or a policy: run_extended in run.c */
+    bool enter_exchanges; /* there is no membarrier: teffi_enter uses an exchange */
+    teff_sched_hooks hooks;
+    teffi_exec_ops ops;           /* with the policy's ready */
+    teffi_levels *levels;         /* multilevel; else NULL */
+    teffi_priorities *priorities; /* priority; else NULL */
+    teffi_processor *processors;
+    void (*worker_main)(void *worker); /* what a worker's thread runs */
+    /* atomic */
+    _Alignas(64) _Atomic uint32_t idle_word;  /* see idle.h */
+    _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits */
+    _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
+    _Atomic uint32_t n_backing_off;           /* workers */
+    _Atomic uint32_t n_threads;               /* of workers; written under idle_lock */
+    _Atomic uint32_t n_active;    /* the first n_active processors are in use; as n_threads */
+    teffi_system *_Atomic system; /* NULL until ops->system; release: what it points to */
+    const char *_Atomic refusal;  /* why a thread was refused, until the monitor has logged it */
+    teffi_runqueue queue;         /* the global one */
+    /* guarded by idle_lock */
+    pthread_mutex_t idle_lock;
+    teffi_worker_list idle, waiting, spare, lost;
+    teffi_worker *ended, *vacant; /* linked by next only */
+    teffi_processor *free_processors;
+    teffi_worker **workers; /* never freed before the scheduler, also without a thread */
+    unsigned n_workers, workers_room, n_parked;
+    bool stopping, monitor_asleep, refused_once;
+    bool borrowed;                      /* a thread that is no worker has borrowed a processor */
+    teffi_parker borrower_left;         /* wakes the thread that stops the scheduler */
+    _Alignas(64) teffi_worker borrower; /* the worker that a borrowing thread acts as */
+    teffi_inbound_queue inbound;
+    /* the monitor's */
+    teffi_thread monitor;
+    teffi_parker monitor_parker;
+    uint64_t watched_ns;    /* when it last looked for long turns */
+    bool reclaims;          /* there is more to reclaim */
+    size_t reclaimed_bytes; /* freed to the allocator since it last trimmed its heap */
+};
+
+static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
+{
+    return (teffi_sched *)(void *)exec;
+}
+
+/* teffi_sched_system - the system thread; NULL: system groups run on workers. */
+static inline teffi_system *teffi_sched_system(teffi_sched *sched)
+{
+    /* acquire: pairs with teffi_system_start */
+    return atomic_load_explicit(&sched->system, memory_order_acquire);
+}
+
+/* teffi_processor_is_active - is it one of the first n_active? A hint without idle_lock. */
+static inline bool teffi_processor_is_active(const teffi_sched *sched, const teffi_processor *p)
+{
+    return (size_t)(p - sched->processors) <
+           atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+}
+
+static inline bool teffi_sched_is_stopping(const teffi_sched *sched)
+{
+    return atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* submit.c - what goes into the scheduler. */
+#include "sched/submit.h"
+
+#include "sched/idle.h"
+#include "sched/retake.h"
+#include "sched/scale.h"
+#include "sched/system.h"
+
+/* out: this thread's worker, if it is one of this scheduler's and not in a blocking region. For
+ * functions that are called through pointers (never inlined) and do not suspend. */
+static teffi_worker *own_free_worker(teffi_sched *sched)
+{
+    teffi_worker *w = teffi_own_worker;
+    return w && w->sched == sched && !w->blocking ? w : NULL;
+}
+
+/* ---- groups ---- */
+
+/* Push the group that was in the LIFO slot to the deque: as a part of the local batch, or open to
+ * thieves. */
+static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *group)
+{
+    bool pushed = teffi_deque_push(&p->deque, group);
+    if (pushed && w->adds_to_batch) {
+        /* relaxed: only the owner sets no_steal */
+        bool shared = !atomic_load_explicit(&p->no_steal, memory_order_relaxed) &&
+                      teffi_deque_count(&p->deque) > 1; /* besides the one just pushed */
+        if (teffi_local_batch_add(&p->batch, shared)) {
+            /* relaxed: a thief that does not see it yet may steal, which is allowed */
+            atomic_store_explicit(&p->no_steal, true, memory_order_relaxed);
+            return;
+        }
+    } else {
+        if (!pushed)
+            teffi_runqueue_push(&w->sched->queue, group);
+        (void)teffi_processor_open(p);
+    }
+    teffi_wake_one(w->sched);
+}
+
+static bool submit_here(teffi_worker *w, teffi_group *group)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (p) {
+        /* relaxed: this worker runs it next, or the monitor empties the slot */
+        teffi_group *older = atomic_load_explicit(&p->lifo, memory_order_relaxed);
+        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
+        if (older)
+            push_displaced(w, p, older);
+    }
+    teffi_leave(w, was);
+    return p != NULL;
+}
+
+static void submit_global(teffi_sched *sched, teffi_group *group)
+{
+    teffi_runqueue_push(&sched->queue, group);
+    teffi_wake_one(sched);
+    teffi_back_off_end(sched);
+}
+
+void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    if (__builtin_expect(group->system, 0) && teffi_system_submit(sched, group))
+        return;
+    teffi_worker *w = own_free_worker(sched);
+    if (!w || !submit_here(w, group))
+        submit_global(sched, group);
+}
+
+/* Groups of levels 1 and 2 go to the global queue, which orders them. */
+void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    if (group->system || teffi_level_of(sched->levels, group->used) == 0)
+        teffi_submit_ready(exec, group);
+    else
+        submit_global(sched, group);
+}
+
+/* All groups go to the global queue, so that the most urgent one is always found first. */
+void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    if (!group->system || !teffi_system_submit(sched, group))
+        submit_global(sched, group);
+}
+
+void teffi_submit_stealable(teffi_worker *w, teffi_group *group)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (!p || !teffi_deque_push(&p->deque, group))
+        teffi_runqueue_push(&w->sched->queue, group);
+    if (p)
+        (void)teffi_processor_open(p);
+    teffi_leave(w, was);
+    teffi_wake_one(w->sched);
+}
+
+void teffi_submit_last(teffi_worker *w, teffi_group *group)
+{
+    teffi_runqueue_push(&w->sched->queue, group);
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (p)
+        teffi_counter_add(&p->counters.requeues, 1);
+    teffi_leave(w, was);
+    teffi_wake_one(w->sched);
+}
+
+/* ---- timers ---- */
+
+/* out: the processor whose wheel has the timer; NULL: w may not use its processor. */
+static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
+{
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (p)
+        (void)teffi_wheel_set(&p->wheel, timer, due_ns);
+    teffi_leave(w, was);
+    return p;
+}
+
+static teffi_processor *set_timer_elsewhere(teffi_sched *sched, teffi_timer *timer, uint64_t due_ns)
+{
+    uint32_t i = atomic_fetch_add_explicit(&sched->next_wheel, 1, memory_order_relaxed);
+    teffi_processor *p =
+        &sched->processors[i % atomic_load_explicit(&sched->n_active, memory_order_relaxed)];
+    if (teffi_wheel_set(&p->wheel, timer, due_ns))
+        teffi_processor_poke(sched, p);
+    return p;
+}
+
+void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    teffi_worker *w = own_free_worker(sched);
+    teffi_processor *p = w ? set_timer_here(w, timer, due_ns) : NULL;
+    if (!p)
+        p = set_timer_elsewhere(sched, timer, due_ns);
+    if (!teffi_processor_is_active(sched, p))
+        teffi_scale_move_timers(sched, p);
+}
+
+/* ---- deferred work ---- */
+
+bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
+{
+    teffi_worker *w = own_free_worker(teffi_sched_of(exec));
+    if (!w || w->ends_pass)
+        return false;
+    uint32_t was = teffi_enter(w);
+    teffi_processor *p = teffi_kept(w);
+    if (p)
+        teffi_deferral_add(&p->deferral, work, teffi_coarse_ms(exec));
+    teffi_leave(w, was);
+    return p != NULL;
+}
+
+void teffi_submit_end_pass(teffi_worker *w)
+{
+    w->ends_pass = true;
+    (void)teffi_deferral_run(&w->processor->deferral);
+    w->ends_pass = false;
+}

@@ -1,0 +1,31 @@
+/* submit.h - what goes into the scheduler: READY groups, timers, deferred work.
+ * Way:     a turn or other thread -> exec op -> [submit] -> a processor | the global queue -> wake
+ * Threads: any. From a turn it goes to the processor of the turn's worker, if that may be used. */
+#ifndef TEFFI_SCHED_SUBMIT_H
+#define TEFFI_SCHED_SUBMIT_H
+
+#include "group/deferred.h"
+#include "sched/worker.h"
+
+/* teffi_submit_ready, _ready_by_level, _ready_by_priority - exec op ready, for each policy. */
+void teffi_submit_ready(teffi_exec *exec, teffi_group *group);
+void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group);
+void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group);
+
+/* teffi_submit_timer, teffi_submit_defer - exec ops timer_set, defer. */
+void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
+bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
+
+/* teffi_submit_end_pass - run the deferred work, and refuse new one meanwhile: for a worker that
+ * will leave its processor. runs: inside. */
+void teffi_submit_end_pass(teffi_worker *w);
+
+/* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves.
+ * runs: on w's thread. */
+void teffi_submit_stealable(teffi_worker *w, teffi_group *group);
+
+/* teffi_submit_last - queue a group that used up its quantum behind all others.
+ * runs: on w's thread. */
+void teffi_submit_last(teffi_worker *w, teffi_group *group);
+
+#endif

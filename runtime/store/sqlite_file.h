@@ -1,0 +1,73 @@
+/* sqlite_file.h - the file of engine `sqlite`: opened, or created; its statements; its rows.
+ * Way:     store/sqlite -> [sqlite_file | sqlite_rows -> sqlite_step] -> SQLite
+ * Threads: the opener's thread, then the engine's. */
+#ifndef TEFFI_STORE_SQLITE_FILE_H
+#define TEFFI_STORE_SQLITE_FILE_H
+
+#include <sqlite3.h>
+#include "store/store.h"
+
+/* How long one attempt waits for another process's lock, and the number of attempts. */
+enum { TEFFI_SQLITE_BUSY_MS = 25, TEFFI_SQLITE_BUSY_TRIES = 200 };
+
+typedef enum teffi_sql {
+    TEFFI_SQL_BEGIN,
+    TEFFI_SQL_COMMIT,
+    TEFFI_SQL_ROLLBACK,
+    TEFFI_SQL_READ,
+    TEFFI_SQL_PUT,
+    TEFFI_SQL_REMOVE,
+    TEFFI_SQL_SCAN,
+    TEFFI_SQL_SCAN_TO,
+    TEFFI_SQL_ETAG,
+    TEFFI_SQL_ETAG_PUT,
+    TEFFI_SQL_COUNT
+} teffi_sql;
+
+typedef struct teffi_sqlite_file {
+    sqlite3 *db;
+    sqlite3_stmt *sql[TEFFI_SQL_COUNT];
+} teffi_sqlite_file;
+
+/* teffi_sqlite_prepare - compile the statements; teffi_sqlite_file_close finalizes them.
+ * out:  an int is SQLITE_OK or SQLite's code, also below. */
+int teffi_sqlite_prepare(teffi_sqlite_file *file);
+
+/* teffi_sqlite_run - run a statement that returns no rows. */
+int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which);
+
+/* teffi_sqlite_etag, _etag_put - read and write the last etag assigned in this file, which is
+ * stored with a checksum. _etag_sum - this checksum. */
+int64_t teffi_sqlite_etag_sum(uint64_t etag);
+int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag);
+int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
+
+/* teffi_sqlite_err - convert SQLite's code to a teff_err. */
+teff_err teffi_sqlite_err(int rc);
+
+/* teffi_sqlite_is - is rc, plain or extended, of this kind? */
+static inline bool teffi_sqlite_is(int rc, int kind)
+{
+    return (rc & 0xff) == kind;
+}
+
+/* teffi_sqlite_file_open - open the file, or create it. A file that is not a store is not changed.
+ * out:  text, TEFF_TEXT_MAX bytes, says why on an error; then file is closed.
+ * errs: as teffi_store_open. */
+TEFF_MUST_USE teff_err teffi_sqlite_file_open(teffi_sqlite_file *file, const char *path,
+                                              char *text);
+void teffi_sqlite_file_close(teffi_sqlite_file *file);
+
+/* teffi_sqlite_read, _scan - run op on the committed rows.
+ * out:  SQLITE_OK: op has its result (op->err may be MALFORMED, NOMEM); otherwise SQLite's code,
+ *       and op is as it was submitted. */
+int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op);
+int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op);
+
+/* teffi_sqlite_write - inside a transaction: check all etags of op, then write all its rows.
+ * in:   *etag, the last etag assigned.
+ * out:  *etag, advanced by one for each row written. SQLITE_OK: op->err is OK, or CONFLICT or
+ *       MALFORMED (op wrote nothing). Otherwise SQLite's code: the caller rolls back. */
+int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *etag);
+
+#endif

@@ -1,0 +1,18 @@
+/* chat.c - README's chat room: what came is kept in the state. */
+#include "chat.teff.h"
+
+static teff_err say(chat_rooms *self, const chat_line *in)
+{
+    chat_room *room = self->state;
+    chat_room_append_lines(self->ctx, room, in);        /* a copy of the whole message */
+    chat_room_append_guests(self->ctx, room, in->from); /* of a text */
+    if (!room->topic)
+        room->topic = chat_line_keep(self->ctx, in);
+    return chat_rooms_save(self);
+}
+
+int main(int argc, char **argv)
+{
+    static const chat_rooms_methods methods = {.say = say};
+    return teff_silo_main(argc, argv, chat_rooms_type(&methods, NULL), NULL);
+}

@@ -1,0 +1,140 @@
+/* test_changes.c - who waits for a change: woken by it at once, else by a pause that grows. The
+ * timers are the test's. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include "test.h"
+#include "cluster/membership.h"
+#include "call/ctx.h"
+
+static teffi_platform platform;
+static teffi_exec exec; /* its timers never fire by themselves */
+static teffi_node node;
+static teffi_timer *_Atomic timer;
+static _Atomic uint64_t pause_ns;
+static bool fires; /* the timer, just now: it cannot be cancelled any more */
+static teffi_membership membership = {.node = &node};
+
+/* The clock stands. */
+static uint64_t some_time(void *arg)
+{
+    return 1000000000u;
+}
+
+static void timer_set(teffi_exec *e, teffi_timer *set, uint64_t due_ns)
+{
+    pause_ns = due_ns - teffi_now(node.platform);
+    timer = set;
+}
+
+static bool timer_cancel(teffi_exec *e, teffi_timer *set)
+{
+    assert_ptr_equal(set, timer);
+    return !fires;
+}
+
+static const teffi_exec_ops ops = {.timer_set = timer_set, .timer_cancel = timer_cancel};
+
+static int setup(void **state)
+{
+    teffi_platform_real(&platform, TEFF_LOG_WARN);
+    platform.mono_ns = some_time;
+    exec.ops = &ops;
+    node.platform = &platform;
+    node.home.node = &node;
+    node.membership = &membership;
+    node.home.exec = &exec;
+    fires = false;
+    pthread_mutex_init(&membership.follow.changes.lock, NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    pthread_mutex_destroy(&membership.follow.changes.lock);
+    return 0;
+}
+
+typedef struct waiting {
+    pthread_t thread;
+    uint64_t seen;
+    unsigned tries;
+    _Atomic bool over;
+} waiting;
+
+static void *wait_once(void *arg)
+{
+    waiting *w = arg;
+    teff_ctx *ctx = teffi_ctx_new(&node.home);
+    teffi_membership_wait(ctx, w->seen, w->tries);
+    w->over = true;
+    teff_ctx_free(ctx);
+    return NULL;
+}
+
+static void begin(waiting *w, unsigned tries)
+{
+    *w = (waiting){.seen = membership.follow.changes.count, .tries = tries};
+    timer = NULL;
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_once, w), 0);
+    while (!timer)
+        sched_yield();
+}
+
+static void a_change_ends_the_wait(void **state)
+{
+    waiting w;
+    begin(&w, 9);
+    assert_false(w.over);
+    teffi_membership_changed(&membership);
+    pthread_join(w.thread, NULL);
+    assert_null(membership.follow.changes.first);
+}
+
+static void what_changed_before_the_wait_is_not_waited_for(void **state)
+{
+    waiting w = {.seen = membership.follow.changes.count};
+    timer = NULL;
+    teffi_membership_changed(&membership);
+    (void)wait_once(&w);
+    assert_null(timer);
+}
+
+/* Its timer has begun to fire: the change leaves it to that. */
+static void timer_and_change_end_it_once(void **state)
+{
+    waiting w;
+    begin(&w, 0);
+    fires = true;
+    teffi_membership_changed(&membership);
+    assert_non_null(membership.follow.changes.first);
+    assert_false(w.over);
+    teffi_timer *fired = timer;
+    fired->fire(fired);
+    pthread_join(w.thread, NULL);
+    assert_null(membership.follow.changes.first);
+}
+
+static void pauses_grow_to_a_second(void **state)
+{
+    waiting w;
+    for (unsigned tries = 0; tries < 20; tries++) {
+        uint64_t full = (uint64_t)2000000 << (tries < 9 ? tries : 9);
+        begin(&w, tries);
+        assert_in_range(pause_ns, full / 2, full);
+        teffi_membership_changed(&membership);
+        pthread_join(w.thread, NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_change_ends_the_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_changed_before_the_wait_is_not_waited_for, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(timer_and_change_end_it_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(pauses_grow_to_a_second, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

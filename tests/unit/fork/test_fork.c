@@ -1,0 +1,263 @@
+/* test_fork.c - fork and join with child stealing and with continuation stealing.
+ * Source:  Blumofe and Leiserson 1999, work stealing */
+#include <teff/fork.h>
+#include <teff/process.h>
+#include "../sched/fiber_jobs.h"
+#include "../sched/held_monitor.h"
+
+static latch done;
+
+static int setup(void **state)
+{
+    atomic_store(&done.count, 0);
+    return 0;
+}
+
+static void run_turn(teffi_exec *exec, void (*run)(job *j))
+{
+    static fjob f;
+    (void)setup(NULL);
+    fjob_init(&f, exec, run, &done);
+    job_push(&f.job);
+    latch_wait(&done, 1);
+}
+
+static void in_a_turn(unsigned workers, void (*run)(job *j))
+{
+    teffi_exec *exec = exec_of(workers, NULL);
+    run_turn(exec, run);
+    exec->ops->free(exec);
+}
+
+/* ---- the order, when nobody steals ---- */
+
+static char order[8];
+static _Atomic unsigned n_order;
+
+static void note(char name)
+{
+    order[atomic_fetch_add(&n_order, 1) % sizeof order] = name;
+}
+
+static void f_of(void *arg)
+{
+    note('f');
+}
+
+static void e_f_g(teff_steal how)
+{
+    teff_join join = {{0}};
+    note('e');
+    teff_fork(&join, how, f_of, NULL);
+    note('g');
+    teff_join_wait(&join);
+    note('j');
+}
+
+static void child(job *j)
+{
+    e_f_g(TEFF_STEAL_CHILD);
+}
+
+static void continuation(job *j)
+{
+    e_f_g(TEFF_STEAL_CONTINUATION);
+}
+
+/* With one worker, and without a monitor that gives its processor to another thread. */
+static void order_is(void (*run)(job *j), const char *expected)
+{
+    memset(order, 0, sizeof order);
+    atomic_store(&n_order, 0);
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_of(1, NULL);
+    run_turn(exec, run);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_string_equal(order, expected);
+}
+
+/* Child stealing: f goes into the deque, and the turn goes on with g. */
+static void test_child_stealing_goes_on_with_the_parent(void **state)
+{
+    order_is(child, "egfj");
+}
+
+/* Continuation stealing: unless the turn is stolen, f runs before g, as in a function call. */
+static void test_continuation_stealing_is_like_a_call(void **state)
+{
+    order_is(continuation, "efgj");
+}
+
+/* Outside of a turn, and in one without a stack of its own, a fork is a call. */
+static void test_elsewhere_a_fork_is_a_call(void **state)
+{
+    job j;
+    memset(order, 0, sizeof order);
+    atomic_store(&n_order, 0);
+    e_f_g(TEFF_STEAL_CHILD);
+    assert_string_equal(order, "efgj");
+    memset(order, 0, sizeof order);
+    atomic_store(&n_order, 0);
+    teffi_exec *exec = exec_of(1, NULL);
+    job_init(&j, exec, child, &done);
+    job_push(&j);
+    latch_wait(&done, 1);
+    exec->ops->free(exec);
+    assert_string_equal(order, "efgj");
+}
+
+/* ---- results ---- */
+
+typedef struct fib {
+    teff_steal how;
+    unsigned n;
+    uint64_t result;
+} fib;
+
+static void fib_run(void *arg)
+{
+    fib *f = arg;
+    if (f->n < 2) {
+        f->result = f->n;
+        return;
+    }
+    fib a = {f->how, f->n - 1, 0}, b = {f->how, f->n - 2, 0};
+    teff_join join = {{0}};
+    teff_fork(&join, f->how, fib_run, &a);
+    fib_run(&b);
+    teff_join_wait(&join);
+    f->result = a.result + b.result;
+}
+
+enum { FIB = 18, FIB_RESULT = 2584 };
+
+static teff_steal how_now;
+static uint64_t result;
+
+static void fib_turn(job *j)
+{
+    fib f = {how_now, FIB, 0};
+    fib_run(&f);
+    result = f.result;
+}
+
+static void test_fib_with_both_strategies(void **state)
+{
+    for (unsigned workers = 1; workers <= 4; workers++) {
+        for (how_now = TEFF_STEAL_CONTINUATION; how_now <= TEFF_STEAL_CHILD; how_now++) {
+            result = 0;
+            in_a_turn(workers, fib_turn);
+            assert_int_equal(result, FIB_RESULT);
+        }
+    }
+}
+
+/* Many parts on one join, which is used again. */
+static _Atomic uint64_t sum;
+
+static void add(void *arg)
+{
+    atomic_fetch_add(&sum, *(uint64_t *)arg);
+}
+
+static void sum_turn(job *j)
+{
+    enum { N = 1000 };
+    static uint64_t numbers[N];
+    teff_join join = {{0}};
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < N; i++) {
+            numbers[i] = i;
+            teff_fork(&join, how_now, add, &numbers[i]);
+        }
+        teff_join_wait(&join);
+        assert_int_equal(atomic_load(&sum), (round + 1) * N * (N - 1) / 2);
+    }
+    teff_join_wait(&join); /* nothing forked: nothing to wait for */
+}
+
+static void test_many_parts_on_one_join(void **state)
+{
+    for (how_now = TEFF_STEAL_CONTINUATION; how_now <= TEFF_STEAL_CHILD; how_now++) {
+        atomic_store(&sum, 0);
+        in_a_turn(3, sum_turn);
+    }
+}
+
+/* ---- stealing: the fork and what comes after it must run at once, or neither ends ---- */
+
+static _Atomic unsigned met;
+
+static void meet(void *arg)
+{
+    atomic_fetch_add(&met, 1);
+    while (atomic_load(&met) < 2)
+        ;
+}
+
+static void meet_turn(job *j)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, how_now, meet, NULL);
+    meet(NULL);
+    teff_join_wait(&join);
+}
+
+static void test_both_kinds_are_stolen(void **state)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        how_now = i % 2 ? TEFF_STEAL_CHILD : TEFF_STEAL_CONTINUATION;
+        atomic_store(&met, 0);
+        in_a_turn(2, meet_turn);
+        assert_int_equal(atomic_load(&met), 2);
+    }
+}
+
+/* ---- in a process: while it joins, its mailbox waits ---- */
+
+static _Atomic unsigned seen;
+
+static teff_err step_fork(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    fib f = {TEFF_STEAL_CONTINUATION, 12, 0};
+    if (n == 0)
+        return teff_step_idle(out);
+    assert_int_equal(atomic_fetch_add(&seen, 1) % 2, 0);
+    fib_run(&f);
+    assert_int_equal(f.result, 144);
+    assert_int_equal(atomic_fetch_add(&seen, 1) % 2, 1);
+    latch_hit(&done);
+    return atomic_load(&seen) == 200 ? teff_step_done(out) : teff_step_idle(out);
+}
+
+static void test_a_process_forks_and_stays_alone(void **state)
+{
+    static const teff_process_ops ops = {
+        .name = "forker", .flags = TEFF_PROCESS_FIBER, .step_max = 1, .step = step_fork};
+    teff_process_options opt = {.size = sizeof opt, .workers = 3};
+    teff_process_system *system = NULL;
+    teff_pid pid;
+    atomic_store(&seen, 0);
+    assert_int_equal(teff_process_system_new(&opt, &system), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system, &ops, NULL, NULL, NULL, 0, &pid), TEFF_OK);
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(teff_process_send(system, pid, &(teff_event){.tag = i}), TEFF_OK);
+    latch_wait(&done, 100);
+    teff_process_system_free(system);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_child_stealing_goes_on_with_the_parent, setup),
+        cmocka_unit_test_setup(test_continuation_stealing_is_like_a_call, setup),
+        cmocka_unit_test_setup(test_elsewhere_a_fork_is_a_call, setup),
+        cmocka_unit_test_setup(test_fib_with_both_strategies, setup),
+        cmocka_unit_test_setup(test_many_parts_on_one_join, setup),
+        cmocka_unit_test_setup(test_both_kinds_are_stolen, setup),
+        cmocka_unit_test_setup(test_a_process_forks_and_stays_alone, setup),
+    };
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    return cmocka_run_group_tests_name("sched/fork", tests, NULL, NULL);
+}

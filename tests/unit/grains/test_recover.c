@@ -1,0 +1,318 @@
+/* test_recover.c - recovery: a silo lists for the view that it is in only, what was asked for an
+ * earlier one is not taken, and of two that hold a grain one is left before it is served. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cluster.pb-c.h"
+#include "directory/partition.h"
+#include "call/ctx.h"
+#include "node/ask.h"
+#include "directory/client.h"
+#include "lab.h"
+#include "used.h"
+
+static lab *l;
+
+static int close_lab(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+static teffi_ident ident_of(int silo, const int64_t *key)
+{
+    return teffi_ident_of(&l->silos[silo]->node.grains->secret, lab_single_info.id,
+                          (const uint8_t *)key, sizeof *key);
+}
+
+static int owner_of(int64_t key)
+{
+    for (int i = 0; i < l->n; i++) {
+        teffi_node *node = l->silos[i] ? &l->silos[i]->node : NULL;
+        const teffi_view *view = node ? teffi_view_get(node) : NULL;
+        unsigned partition = node ? teffi_partition(ident_of(i, &key).hash) : 0;
+        bool is = view && teffi_node_is(teffi_view_owner(view, partition), node->id);
+        teffi_view_unref(view);
+        if (is)
+            return i;
+    }
+    return -1;
+}
+
+/* Of the activation on a silo, if it has one: its pid. */
+static bool held_by(int silo, int64_t key, teffi_pid *pid)
+{
+    teffi_grains *grains = l->silos[silo]->node.grains;
+    teffi_ident ident = ident_of(silo, &key);
+    pthread_mutex_t *lock = &grains->shards->at[teffi_partition(ident.hash)].lock;
+    pthread_mutex_lock(lock);
+    teffi_activation *act = teffi_shard_find_locked(grains, &ident);
+    if (act)
+        *pid = teffi_activation_pid(act);
+    pthread_mutex_unlock(lock);
+    return act != NULL;
+}
+
+static void call(int silo, int64_t key)
+{
+    lab_number *out;
+    lab_ok(l->ctx[silo], lab_single_add(l->ctx[silo], key, lab_number(.n = 1), &out));
+}
+
+/* ---- two hold one grain ---- */
+
+enum { KEYS = 600 }; /* about one in eight comes to be held twice */
+
+/* What no protocol of ours does: the owner forgets an activation that lives on another silo. Its
+ * next caller may be given a second one. */
+static void forget(int64_t key)
+{
+    teffi_pid pid;
+    for (int i = 0; i < l->n; i++) {
+        teffi_ident ident = ident_of(i, &key);
+        if (i != owner_of(key) && held_by(i, key, &pid))
+            lab_ok(l->ctx[i], teffi_directory_unregister(l->ctx[i], &ident, pid));
+    }
+}
+
+static int doubled(int owner[KEYS])
+{
+    int n = 0;
+    for (int64_t key = 0; key < KEYS; key++) {
+        owner[key] = -1;
+        call((int)key % l->n, key);
+        forget(key);
+        call(owner_of(key), key);
+        if (l->record.single_live[key] > 1) {
+            owner[key] = owner_of(key);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Once a grain's new owner serves, there is one of it. out: how many changed their owner. */
+static int settled(const int owner[KEYS], int asked)
+{
+    int n = 0;
+    for (int64_t key = 0; key < KEYS; key++) {
+        if (owner[key] < 0 || owner_of(key) == owner[key])
+            continue;
+        call(asked, key);
+        if (l->record.single_live[key] != 1)
+            fail_msg("%d activations of %d", l->record.single_live[key], (int)key);
+        n++;
+    }
+    return n;
+}
+
+static void two_holders_end_with_one_when_a_silo_joins(void **state)
+{
+    int owner[KEYS];
+    l = lab_open(2);
+    assert_true(doubled(owner) > 10);
+    int added = lab_add(l);
+    assert_true(settled(owner, added) > 0);
+}
+
+/* Some new owners hold one of the two themselves. */
+static void two_holders_end_with_one_when_a_silo_leaves(void **state)
+{
+    int owner[KEYS];
+    l = lab_open(3);
+    assert_true(doubled(owner) > 10);
+    lab_ok(l->ctx[0], lab_remove(l, 2));
+    assert_true(settled(owner, 0) > 0);
+}
+
+/* ---- views ---- */
+
+static size_t listed(int from, int to, uint64_t view, uint64_t *answered)
+{
+    uint8_t all[TEFFI_PARTITIONS / 8];
+    Teff__Cluster__Recover ask = TEFF__CLUSTER__RECOVER__INIT;
+    ProtobufCMessage *reply;
+    memset(all, 0xff, sizeof all);
+    ask.view = view;
+    ask.partitions = (ProtobufCBinaryData){sizeof all, all};
+    lab_ok(l->ctx[from], teffi_ctx_rpc(l->ctx[from], l->silos[to]->node.id, TEFFI_SLOT_DIRECTORY,
+                                       TEFFI_METHOD_RECOVER, &ask.base, 5000,
+                                       &teff__cluster__recovered__descriptor, &reply));
+    *answered = ((Teff__Cluster__Recovered *)reply)->view;
+    return ((Teff__Cluster__Recovered *)reply)->n_entries;
+}
+
+static void a_silo_lists_for_its_own_view_only(void **state)
+{
+    uint64_t answered;
+    l = lab_open(2);
+    for (int64_t key = 0; key < 40; key++)
+        call(1, key);
+    uint64_t now = l->silos[1]->node.grains->shards->version;
+    assert_true(listed(0, 1, now, &answered) > 0);
+    assert_int_equal(answered, now);
+    assert_int_equal(listed(0, 1, now - 1, &answered), 0);
+    assert_int_equal(answered, now);
+}
+
+static void follow_view(teffi_node *node, uint64_t version, teffi_node_id member)
+{
+    teffi_member m = {.node = member, .status = TEFFI_ACTIVE, .address = "h:1"};
+    teffi_view *view = teffi_view_new(version, &m, 1);
+    teffi_partitions_view(node->grains, view);
+    teffi_view_unref(view);
+}
+
+static teff_err peek(const teffi_ident *ident, teffi_pid *holder)
+{
+    return teffi_partition_apply(l->silos[0]->node.grains, TEFFI_METHOD_LOOKUP, ident,
+                                 (teffi_pid){0}, holder, NULL);
+}
+
+/* It is asked for in one view; in the next the partition is another silo's, then ours again. */
+static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state)
+{
+    static const int64_t key = 7;
+    const teffi_pid other = {{77, 1}, 20, 1}, third = {{78, 1}, 20, 1};
+    uint8_t all[TEFFI_PARTITIONS / 8], set[TEFFI_PARTITIONS / 8];
+    teffi_pid pid;
+    l = lab_open(1);
+    teffi_ident ident = ident_of(0, &key);
+    memset(all, 0xff, sizeof all);
+    teffi_node *node = &l->silos[0]->node;
+    teffi_grains *grains = node->grains;
+    uint64_t v = grains->shards->version;
+    lab_until(!grains->shards->recovering);
+    grains->shards->recovering = true; /* the test does what its task would do */
+    follow_view(node, v + 1, other.node);
+    follow_view(node, v + 2, node->id);
+    assert_int_equal(teffi_partition_merge(grains, &ident, other, v, &pid), TEFF_E_CLOSED);
+    teffi_partitions_unlock(grains, all, v);
+    assert_int_equal(peek(&ident, &pid), TEFF_E_UNAVAILABLE);
+    /* A round for a later view takes what is listed for it, and nothing of the one before. */
+    assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 2, &pid), TEFF_OK);
+    assert_true(teffi_partitions_locked(grains, set)); /* a new round */
+    assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_OK);
+    /* Two of them: the same one wins whichever comes first. */
+    assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 3, &pid), TEFF_E_EXISTS);
+    assert_true(teffi_pid_is(pid, third));
+    assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_E_EXISTS);
+    assert_true(teffi_pid_is(pid, third));
+    assert_true(teffi_partitions_locked(grains, set)); /* a new round */
+    teffi_partitions_unlock(grains, all, v + 3);
+    assert_int_equal(peek(&ident, &pid), TEFF_E_NOT_FOUND);
+    grains->shards->recovering = false;
+}
+
+/* ---- limits ---- */
+
+/* So many wait for a partition that is locked, and no more. */
+static void requests_that_wait_are_limited(void **state)
+{
+    enum { ASKS = TEFFI_PARKED_MAX + 50 };
+    static const int64_t key = 7;
+    Teff__Cluster__DirectoryAsk ask = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
+    teffi_call **calls = calloc(ASKS, sizeof *calls);
+    uint8_t all[TEFFI_PARTITIONS / 8];
+    int refused = 0;
+    l = lab_open(2);
+    assert_non_null(calls);
+    teffi_node *node = &l->silos[0]->node;
+    teffi_grains *grains = node->grains;
+    lab_until(!grains->shards->recovering);
+    uint64_t v = grains->shards->version;
+    grains->shards->recovering = true;
+    follow_view(node, v + 1, l->silos[1]->node.id);
+    follow_view(node, v + 2, node->id);
+    ask.view = v;
+    ask.type = lab_single_info.id;
+    ask.key = (ProtobufCBinaryData){sizeof key, (uint8_t *)(uintptr_t)&key};
+    for (int i = 0; i < ASKS; i++)
+        calls[i] =
+            teffi_ctx_rpc_start(l->ctx[1], node->id, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_LOOKUP,
+                                &ask.base, 30000, &teff__cluster__directory_answer__descriptor);
+    for (int i = TEFFI_PARKED_MAX; i < ASKS; i++)
+        refused += teffi_ctx_await_call(l->ctx[1], calls[i], NULL) == TEFF_E_OVERLOADED;
+    assert_int_equal(refused, ASKS - TEFFI_PARKED_MAX);
+    assert_int_equal(grains->shards->parked, TEFFI_PARKED_MAX);
+    assert_true(grains->shards->parked_bytes > 0);
+    memset(all, 0xff, sizeof all);
+    teffi_partitions_unlock(grains, all, v + 2);
+    for (int i = 0; i < TEFFI_PARKED_MAX; i++)
+        lab_ok(l->ctx[1], teffi_ctx_await_call(l->ctx[1], calls[i], NULL));
+    assert_int_equal(grains->shards->parked, 0);
+    assert_int_equal(grains->shards->parked_bytes, 0);
+    grains->shards->recovering = false;
+    free(calls);
+}
+
+/* ---- memory ---- */
+
+static lab_record record;
+static _Atomic int64_t most;
+static _Atomic bool over;
+
+/* The most that the messages of a silo take at once. */
+static void *watch(void *arg)
+{
+    const teffi_budget *budget = arg;
+    while (!over) {
+        int64_t used = bytes_used(budget);
+        most = used > most ? used : most;
+    }
+    return NULL;
+}
+
+static bool serves_all(teff_silo *silo)
+{
+    teffi_grains *grains = silo->node.grains;
+    bool all = !grains->shards->recovering;
+    for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
+        pthread_mutex_lock(&grains->shards->at[i].lock);
+        all &= grains->shards->at[i].phase != TEFFI_LOCKED;
+        pthread_mutex_unlock(&grains->shards->at[i].lock);
+    }
+    return all;
+}
+
+/* An answer lists 4,000 activations at the most, in about half a megabyte. Here are ten of them,
+ * and one is dropped before the next is asked for. */
+static void recovery_holds_one_answer_at_a_time(void **state)
+{
+    enum { GRAINS = 40000, ANSWER_BYTES = 1024 * 1024 };
+    char key[40], text[TEFF_TEXT_MAX] = "";
+    lab_text *out;
+    pthread_t thread;
+    l = lab_open(1);
+    for (int i = 0; i < GRAINS; i++) {
+        snprintf(key, sizeof key, "a grain with the number %d", i);
+        lab_ok(l->ctx[0], lab_near_where(l->ctx[0], key, &out));
+        teff_ctx_reset(l->ctx[0]);
+    }
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {l->silos[0]->node.address}};
+    l->silos[1] = lab_silo(&record, &opt);
+    l->n = 2;
+    over = false;
+    most = 0;
+    if (teff_silo_start(l->silos[1], text))
+        fail_msg("%s", text);
+    assert_int_equal(pthread_create(&thread, NULL, watch, l->silos[1]->node.budget), 0);
+    lab_until(l->silos[1]->node.grains->shards->version > 1 && serves_all(l->silos[1]));
+    over = true;
+    pthread_join(thread, NULL);
+    assert_true(most < 2 * ANSWER_BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(two_holders_end_with_one_when_a_silo_joins, close_lab),
+        cmocka_unit_test_teardown(two_holders_end_with_one_when_a_silo_leaves, close_lab),
+        cmocka_unit_test_teardown(a_silo_lists_for_its_own_view_only, close_lab),
+        cmocka_unit_test_teardown(what_was_asked_before_a_partition_was_lost_is_not_taken,
+                                  close_lab),
+        cmocka_unit_test_teardown(requests_that_wait_are_limited, close_lab),
+        cmocka_unit_test_teardown(recovery_holds_one_answer_at_a_time, close_lab),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,199 @@
+/* test_shard.c - activations found without a lock: two of one hash, and among many that come and
+ * go; what they hold of memory. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include "directory/shard.h"
+#include "activation/ident.h"
+#include "lab.h"
+
+static lab *l;
+
+static int setup(void **state)
+{
+    l = lab_open(1);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+/* ---- twins ---- */
+
+/* The linker sends the library's calls here: keys of sixteen bytes all collide. */
+uint64_t __real_teffi_siphash(const teffi_sipkey *key, const void *data, size_t n);
+uint64_t __wrap_teffi_siphash(const teffi_sipkey *key, const void *data, size_t n);
+
+uint64_t __wrap_teffi_siphash(const teffi_sipkey *key, const void *data, size_t n)
+{
+    return n == sizeof(teff_uuid) ? 5 : __real_teffi_siphash(key, data, n);
+}
+
+static teff_uuid uuid_of(uint64_t first, uint64_t second)
+{
+    teff_uuid uuid;
+    memcpy(uuid.bytes, &first, 8);
+    memcpy(uuid.bytes + 8, &second, 8);
+    return uuid;
+}
+
+static void assert_is(teff_uuid key)
+{
+    char text[40];
+    lab_text *out;
+    for (int i = 0; i < 16; i++)
+        snprintf(text + 2 * i, 3, "%02x", key.bytes[i]);
+    lab_ok(l->ctx[0], lab_ids_who(l->ctx[0], key, &out));
+    assert_string_equal(out->text, text);
+}
+
+static teffi_ident ident_of(const teff_uuid *key)
+{
+    return teffi_ident_of(&l->silos[0]->node.grains->secret, lab_ids_info.id, key->bytes, 16);
+}
+
+static void two_grains_of_one_hash_live_side_by_side(void **state)
+{
+    teff_uuid a = uuid_of(1, 2), b;
+    uint64_t second = 0;
+    do
+        b = uuid_of(77, second++); /* of 256 one has the same partition */
+    while (ident_of(&a).hash != ident_of(&b).hash);
+    assert_memory_not_equal(a.bytes, b.bytes, 16);
+    for (int i = 0; i < 10; i++) {
+        assert_is(a);
+        assert_is(b);
+    }
+}
+
+/* ---- among many ---- */
+
+enum { CALLERS = 3, KEYS = 400, CALLS = 4000 };
+
+typedef struct caller {
+    pthread_t thread;
+    teff_ctx *ctx;
+    unsigned no;
+    teff_err err;
+} caller;
+
+/* Grains end and come back under other grains' memory while all of them are called. */
+static void *add_here_and_there(void *arg)
+{
+    caller *c = arg;
+    char key[20];
+    lab_number *out;
+    for (unsigned i = 0; i < CALLS && !c->err; i++) {
+        snprintf(key, sizeof key, "key-%u", (i * 17 + c->no * 5) % KEYS);
+        c->err = lab_account_add(c->ctx, key, lab_number(.n = 1), &out);
+        if (!c->err && i % 3 == 0)
+            c->err = lab_account_quit(c->ctx, key);
+        if (i % 50 == 0)
+            teff_ctx_reset(c->ctx);
+    }
+    return NULL;
+}
+
+static void every_call_reaches_its_grain_while_others_end(void **state)
+{
+    caller callers[CALLERS] = {0};
+    char key[20];
+    lab_number *out;
+    int64_t sum = 0;
+    for (unsigned i = 0; i < CALLERS; i++) {
+        callers[i].ctx = teff_silo_ctx(l->silos[0]);
+        callers[i].no = i;
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, add_here_and_there, &callers[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        lab_ok(callers[i].ctx, callers[i].err);
+        teff_ctx_free(callers[i].ctx);
+    }
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "key-%u", i);
+        lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(.n = 0), &out));
+        sum += out->n;
+    }
+    assert_int_equal(sum, CALLERS * CALLS);
+}
+
+/* ---- memory ---- */
+
+static teffi_shards *shards_here(void)
+{
+    return l->silos[0]->node.grains->shards;
+}
+
+/* Entries of the blocks that are not decommitted. */
+static uint32_t entries_held(teffi_slab *slab)
+{
+    pthread_mutex_lock(&slab->lock);
+    uint32_t blocks = teffi_slab_blocks(slab) - slab->n[TEFFI_SLAB_DECOMMITTED];
+    pthread_mutex_unlock(&slab->lock);
+    return blocks * TEFFI_SLAB_BLOCK;
+}
+
+static void memory_of_grains_that_ended_goes_back(void **state)
+{
+    enum { N = 12000 };
+    teffi_slab *slab = &shards_here()->memory.slab;
+    lab_number *out;
+    char key[20];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2 * N; i++) {
+            snprintf(key, sizeof key, "passing-%d", i % N);
+            lab_ok(l->ctx[0], i < N ? lab_account_add(l->ctx[0], key, lab_number(.n = 1), &out)
+                                    : lab_account_quit(l->ctx[0], key));
+            if (i == N)
+                assert_true(entries_held(slab) >= N - 1);
+            teff_ctx_reset(l->ctx[0]);
+        }
+        lab_until(shards_here()->activations == 0);
+        lab_until(entries_held(slab) <= N / 2);
+    }
+}
+
+/* The part that holds what waits is there while something does. */
+static void what_is_made_when_needed_goes_when_idle(void **state)
+{
+    teff_call calls[3];
+    lab_number *out;
+    bool certain;
+    const teffi_ident ident = teffi_ident_of(&l->silos[0]->node.grains->secret, lab_turns_info.id,
+                                             (const uint8_t *)"busy", sizeof "busy" - 1);
+    for (int round = 1; round <= 3; round++) {
+        l->record.gate = false;
+        for (int i = 0; i < 3; i++)
+            lab_ok(l->ctx[0], lab_turns_write_async(l->ctx[0], "busy", lab_step(.hold = true), NULL,
+                                                    &calls[i]));
+        lab_until(l->record.held == 1);
+        teffi_activation *act = teffi_shard_find(l->silos[0]->node.grains, &ident, &certain);
+        assert_non_null(act);
+        /* acquire, both: the group is at rest, and what it did before is seen */
+        lab_until(teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE && act->queued == 2);
+        assert_non_null(act->more);
+        l->record.gate = true;
+        for (int i = 0; i < 3; i++)
+            lab_ok(l->ctx[0], lab_turns_write_await(l->ctx[0], calls[i], &out));
+        lab_until(teffi_group_state_of(&act->group) == TEFFI_GROUP_IDLE);
+        assert_null(act->more);
+        assert_int_equal(act->queued, 0);
+    }
+}
+
+int main(void)
+{
+#define SHARD(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        SHARD(two_grains_of_one_hash_live_side_by_side),
+        SHARD(every_call_reaches_its_grain_while_others_end),
+        SHARD(memory_of_grains_that_ended_goes_back),
+        SHARD(what_is_made_when_needed_goes_when_idle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

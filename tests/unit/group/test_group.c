@@ -1,0 +1,228 @@
+/* test_group.c - the state word: who is queued when, in which order, and what ends a run. */
+#include "test.h"
+#include <string.h>
+#include "base/queue.h"
+#include "sched/exec.h"
+#include "group/group.h"
+
+enum { ITEMS = 400 };
+
+static struct {
+    unsigned ready; /* calls of exec ready */
+    unsigned handled[ITEMS];
+    unsigned n_handled, ended;
+    uint64_t now_ns;
+    uint64_t item_ns;     /* what each item costs */
+    unsigned again;       /* handle pushes its item again this often */
+    unsigned complete_at; /* handle completes the group at this count */
+} seen;
+
+static teffi_item item[ITEMS];
+
+static void on_ready(teffi_exec *exec, teffi_group *group)
+{
+    seen.ready++;
+}
+
+static uint64_t on_clock(void *arg)
+{
+    return seen.now_ns;
+}
+
+static const teffi_exec_ops exec_ops = {.ready = on_ready};
+static const teffi_platform platform = {.mono_ns = on_clock};
+static teffi_exec exec = {.ops = &exec_ops, .platform = &platform};
+
+static void on_item(teffi_group *group, teffi_item *it)
+{
+    if (seen.n_handled < ITEMS)
+        seen.handled[seen.n_handled] = it->kind;
+    seen.n_handled++;
+    seen.now_ns += seen.item_ns;
+    if (seen.complete_at && seen.n_handled == seen.complete_at)
+        teffi_group_complete(group);
+    if (seen.again) {
+        seen.again--;
+        assert_true(teffi_group_push(group, it));
+    }
+}
+
+static void on_end(teffi_group *group)
+{
+    seen.ended++;
+}
+
+static const teffi_group_ops ops = {.handle = on_item, .ended = on_end};
+
+static int setup(void **state)
+{
+    static teffi_group group;
+    memset(&seen, 0, sizeof seen);
+    teffi_group_init(&group, &exec, &ops);
+    for (unsigned i = 0; i < ITEMS; i++)
+        item[i] = (teffi_item){.kind = i};
+    *state = &group;
+    return 0;
+}
+
+static void push(teffi_group *group, unsigned from, unsigned n)
+{
+    for (unsigned i = from; i < from + n; i++)
+        assert_true(teffi_group_push(group, &item[i]));
+}
+
+static void test_ready_once(void **state)
+{
+    push(*state, 0, 3);
+    assert_int_equal(seen.ready, 1);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 3);
+    push(*state, 3, 1);
+    assert_int_equal(seen.ready, 2);
+}
+
+static void test_first_in_first_out(void **state)
+{
+    push(*state, 0, 50);
+    assert_false(teffi_group_run(*state, 100, 0));
+    for (unsigned i = 0; i < 50; i++)
+        assert_int_equal(seen.handled[i], i);
+}
+
+static void test_run_of_idle_is_refused(void **state)
+{
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 0);
+}
+
+static void test_item_budget_keeps_order(void **state)
+{
+    push(*state, 0, 10);
+    assert_true(teffi_group_run(*state, 4, 0));
+    assert_int_equal(seen.n_handled, 4);
+    push(*state, 10, 5);
+    assert_int_equal(seen.ready, 1); /* READY already: the run's caller queues it */
+    assert_true(teffi_group_run(*state, 8, 0));
+    assert_false(teffi_group_run(*state, 8, 0));
+    assert_int_equal(seen.n_handled, 15);
+    for (unsigned i = 0; i < 15; i++)
+        assert_int_equal(seen.handled[i], i);
+}
+
+static void test_quantum(void **state)
+{
+    seen.item_ns = 30;
+    push(*state, 0, 20);
+    assert_true(teffi_group_run(*state, 100, 100)); /* looks after 2 (60) and 4 (120) */
+    assert_int_equal(seen.n_handled, 4);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 20);
+}
+
+static void test_push_while_running_is_polled_again_in_place(void **state)
+{
+    seen.again = 5;
+    push(*state, 0, 1);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 6);
+    assert_int_equal(seen.ready, 1);
+}
+
+static void test_sixth_poll_requeues(void **state)
+{
+    seen.again = 6;
+    push(*state, 0, 1);
+    assert_true(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 6);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 7);
+}
+
+static void test_claim_idle_only(void **state)
+{
+    assert_true(teffi_group_claim(*state));
+    assert_false(teffi_group_claim(*state));
+    teffi_group_release(*state);
+    push(*state, 0, 1);
+    assert_false(teffi_group_claim(*state)); /* READY: an item came first */
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_true(teffi_group_claim(*state));
+    teffi_group_release(*state);
+    assert_int_equal(seen.ready, 1);
+}
+
+static void test_release_runs_what_came(void **state)
+{
+    assert_true(teffi_group_claim(*state));
+    push(*state, 0, 2);
+    assert_int_equal(seen.ready, 0);
+    teffi_group_release(*state);
+    assert_int_equal(seen.ready, 1);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 2);
+}
+
+static void test_complete_handles_the_queued_and_refuses_more(void **state)
+{
+    seen.complete_at = 1;
+    push(*state, 0, 5);
+    assert_true(teffi_group_run(*state, 3, 0));
+    assert_false(teffi_group_push(*state, &item[9]));
+    assert_int_equal(seen.ended, 0);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 5);
+    assert_int_equal(seen.ended, 1);
+    assert_int_equal(seen.ready, 1);
+}
+
+static void test_complete_in_a_claim(void **state)
+{
+    assert_true(teffi_group_claim(*state));
+    push(*state, 0, 1);
+    teffi_group_complete(*state);
+    teffi_group_release(*state);
+    assert_int_equal(seen.ready, 1);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 1);
+    assert_int_equal(seen.ended, 1);
+}
+
+static void test_complete_empty_claim_ends_at_release(void **state)
+{
+    assert_true(teffi_group_claim(*state));
+    teffi_group_complete(*state);
+    assert_int_equal(seen.ended, 0);
+    teffi_group_release(*state);
+    assert_int_equal(seen.ended, 1);
+    assert_int_equal(seen.ready, 0);
+}
+
+static void test_drain(void **state)
+{
+    push(*state, 0, 4);
+    assert_true(teffi_group_run(*state, 1, 0));
+    push(*state, 4, 2);
+    for (unsigned i = 1; i < 6; i++)
+        assert_ptr_equal(teffi_group_drain(*state), &item[i]);
+    assert_null(teffi_group_drain(*state));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_ready_once, setup),
+        cmocka_unit_test_setup(test_first_in_first_out, setup),
+        cmocka_unit_test_setup(test_run_of_idle_is_refused, setup),
+        cmocka_unit_test_setup(test_item_budget_keeps_order, setup),
+        cmocka_unit_test_setup(test_quantum, setup),
+        cmocka_unit_test_setup(test_push_while_running_is_polled_again_in_place, setup),
+        cmocka_unit_test_setup(test_sixth_poll_requeues, setup),
+        cmocka_unit_test_setup(test_claim_idle_only, setup),
+        cmocka_unit_test_setup(test_release_runs_what_came, setup),
+        cmocka_unit_test_setup(test_complete_handles_the_queued_and_refuses_more, setup),
+        cmocka_unit_test_setup(test_complete_in_a_claim, setup),
+        cmocka_unit_test_setup(test_complete_empty_claim_ends_at_release, setup),
+        cmocka_unit_test_setup(test_drain, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

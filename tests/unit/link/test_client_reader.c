@@ -1,0 +1,316 @@
+/* test_client_reader.c - a client's threads that wait read for themselves: what comes is told on a
+ * thread that waits; who then does something else keeps nobody's answers; nobody sleeps beside a
+ * read that is put off; and connections and links end under them. */
+#include "net_test.h"
+
+#include <string.h>
+#include "link/driver.h"
+
+enum { LONG = 4 * LINK_READ_SHORT, ROUNDS = 300, IN_FLIGHT = 64, THREADS = 2 };
+
+/* A thread that waits; its answers bear its number above their own. */
+typedef struct waiter {
+    teffi_parker parker;
+    _Atomic uint32_t awaited; /* answers */
+    test_node *client, *silo;
+    pthread_t id;
+    uint64_t rng;
+    uint32_t number;
+    bool told_here; /* the last answer */
+} waiter;
+
+static waiter waiters[THREADS];
+
+/* What went wrong on threads that no assertion may leave; nothing_wrong() says so. */
+static _Atomic unsigned refused, unsent, beside, awake;
+
+static void nothing_wrong(void)
+{
+    assert_int_equal(refused, 0);
+    assert_int_equal(unsent, 0);
+    assert_int_equal(beside, 0);
+    assert_int_equal(awake, 0);
+}
+
+static uint32_t slot_of(const waiter *w, uint32_t n)
+{
+    return w->number << 24 | (n + 1);
+}
+
+static void tell(test_node *node, const teffi_msg *msg)
+{
+    waiter *w = &waiters[msg->call_slot >> 24];
+    w->told_here = pthread_equal(pthread_self(), w->id);
+    if (msg->item.kind == TEFFI_MSG_RESPONSE && --w->awaited == 0)
+        teffi_parker_leave(&w->parker, TEFFI_TOKEN);
+}
+
+static void tell_end(test_node *node)
+{
+    teffi_parker_leave(&waiters[0].parker, TEFFI_TOKEN);
+}
+
+static void await(waiter *w)
+{
+    teffi_net *net = w->client->net;
+    uint32_t tokens = 0;
+    while (!(tokens & TEFFI_TOKEN)) {
+        if (!net->ops->wait(net, &w->parker, &tokens)) {
+            refused++;
+            return;
+        }
+        tokens |= teffi_parker_take(&w->parker, 0);
+    }
+}
+
+static void ask(waiter *w, uint32_t n, size_t bytes)
+{
+    w->awaited++;
+    test_send(w->client, w->silo, slot_of(w, n), bytes);
+}
+
+/* A client that is connected to a silo that answers all. in: heartbeat_ms, 0: the default. */
+static void connect_beating(test_node **client, test_node **silo, uint32_t heartbeat_ms)
+{
+    test_node *c =
+        test_node_start((test_options){.role = TEFFI_ROLE_CLIENT, .heartbeat_ms = heartbeat_ms});
+    test_node *s = test_node_start((test_options){.heartbeat_ms = heartbeat_ms});
+    s->echo = true;
+    test_know(c, s);
+    test_send(c, s, 1, 1);
+    test_wait(c, c->messages == 1);
+    memset(waiters, 0, sizeof waiters);
+    for (uint32_t i = 0; i < THREADS; i++)
+        waiters[i] = (waiter){.client = c, .silo = s, .number = i, .rng = i + 1};
+    waiters[0].id = pthread_self();
+    c->look = tell;
+    c->lost = tell_end;
+    *client = c;
+    *silo = s;
+}
+
+static void connect(test_node **client, test_node **silo)
+{
+    connect_beating(client, silo, 0);
+}
+
+static void disconnect(test_node *a, test_node *b)
+{
+    nothing_wrong();
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void set_hold(test_node *node, bool hold)
+{
+    pthread_mutex_lock(&node->lock);
+    node->hold = hold;
+    pthread_cond_broadcast(&node->changed);
+    pthread_mutex_unlock(&node->lock);
+}
+
+static void until_asleep(void)
+{
+    uint64_t limit = test_deadline();
+    while (atomic_load(&waiters[0].parker.word) != TEFFI_PARKER_ASLEEP) {
+        if (test_now() >= limit) {
+            awake++;
+            return;
+        }
+        teffi_thread_yield();
+    }
+}
+
+static void *let_answer(void *silo)
+{
+    until_asleep();
+    set_hold(silo, false);
+    return NULL;
+}
+
+static void *stop(void *silo)
+{
+    until_asleep();
+    test_node_stop(silo);
+    return NULL;
+}
+
+/* The next read is this thread's, then: put off. */
+static void read_much(uint32_t n)
+{
+    ask(&waiters[0], n, LONG);
+    await(&waiters[0]);
+}
+
+/* Beside the answers nothing comes: a thread that has read a heartbeat may get no more until it
+ * waits again. */
+static void who_waits_is_told_what_comes(void **state)
+{
+    test_node *client, *silo;
+    connect_beating(&client, &silo, 60000);
+    for (uint32_t i = 0; i < 50; i++) {
+        pthread_t helper;
+        set_hold(silo, true);
+        ask(&waiters[0], i, 4);
+        assert_int_equal(pthread_create(&helper, NULL, let_answer, silo), 0);
+        await(&waiters[0]);
+        pthread_join(helper, NULL);
+        nothing_wrong();
+        assert_true(waiters[0].told_here);
+    }
+    disconnect(client, silo);
+}
+
+static void a_silo_has_no_readers(void **state)
+{
+    uint32_t tokens;
+    test_node *silo = test_node_start((test_options){0});
+    assert_false(silo->net->ops->wait(silo->net, &waiters[0].parker, &tokens));
+    test_node_stop(silo);
+}
+
+/* Nobody waits in the link. */
+static void who_does_something_else_keeps_no_answers(void **state)
+{
+    test_node *client, *silo;
+    connect(&client, &silo);
+    for (uint32_t i = 0; i < 50; i++) {
+        read_much(i);
+        unsigned before = client->messages;
+        ask(&waiters[0], 1000 + i, i % 2 ? LONG : 4);
+        test_wait(client, client->messages == before + 1);
+        assert_int_equal(teffi_parker_take(&waiters[0].parker, 0), TEFFI_TOKEN);
+    }
+    disconnect(client, silo);
+}
+
+/* What comes is long, and not what the thread waits for. */
+/* As teffi_driver_wait() after the sleep. */
+static void end_wait(teffi_link *link, client_reader *reader, uint32_t tokens)
+{
+    teffi_conn *given = teffi_client_reader_take(&link->conns, reader, &tokens);
+    if (given)
+        teffi_driver_read(given);
+    teffi_client_reader_end(&link->conns);
+}
+
+static void nobody_sleeps_beside_what_is_put_off(void **state)
+{
+    test_node *client, *silo;
+    connect(&client, &silo);
+    teffi_link *link = (teffi_link *)client->net;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        client_reader reader = {.parker = &waiters[0].parker};
+        read_much(i);
+        uint64_t before = test_counters(silo->net).bytes_out;
+        test_send(silo, client, slot_of(&waiters[0], 1000 + i), LONG);
+        test_flush(silo);
+        test_wait(silo, test_counters(silo->net).bytes_out > before + LONG);
+        assert_true(teffi_client_reader_begin(&link->conns, &reader));
+        assert_null(link->conns.readers.reads);
+        end_wait(link, &reader, teffi_parker_take(&waiters[0].parker, 0));
+    }
+    disconnect(client, silo);
+}
+
+static void compute(waiter *w)
+{
+    w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;
+    for (uint64_t i = w->rng >> (w->rng >> 60 ? 52 : 44); i > 0; i--)
+        teffi_cpu_relax();
+}
+
+static void *ask_and_await(void *arg)
+{
+    waiter *w = arg;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        atomic_store(&w->awaited, IN_FLIGHT + 1);
+        for (uint32_t k = 0; k < IN_FLIGHT; k++)
+            unsent += !test_sent(w->client, w->silo, slot_of(w, i * IN_FLIGHT + k), 20 + k);
+        if (unsent) /* or it would wait for its answer */
+            break;
+        if (--w->awaited)
+            await(w);
+        else
+            beside += teffi_parker_take(&w->parker, 0) != 0;
+        beside += w->awaited != 0;
+        compute(w);
+    }
+    return NULL;
+}
+
+static void threads_together_get_all(void **state)
+{
+    test_node *client, *silo;
+    pthread_t threads[THREADS];
+    connect(&client, &silo);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_and_await, &waiters[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    nothing_wrong();
+    assert_int_equal(client->messages, 1 + THREADS * ROUNDS * IN_FLIGHT);
+    assert_null(((teffi_link *)client->net)->conns.readers.known);
+    assert_int_equal(((teffi_link *)client->net)->conns.readers.waiting, 0);
+    disconnect(client, silo);
+}
+
+static void a_connection_breaks_under_who_waits(void **state)
+{
+    for (uint32_t i = 0; i < 10; i++) {
+        test_node *client, *silo;
+        pthread_t helper;
+        connect(&client, &silo);
+        if (i % 2)
+            read_much(i);
+        assert_int_equal(pthread_create(&helper, NULL, stop, silo), 0);
+        await(&waiters[0]);
+        pthread_join(helper, NULL);
+        nothing_wrong();
+        assert_int_equal(client->downs, 1);
+        test_node_stop(client);
+    }
+}
+
+/* Nobody waits; or somebody begins to, when it has broken. */
+static void a_connection_breaks_when_it_is_put_off(void **state)
+{
+    for (uint32_t i = 0; i < 10; i++) {
+        test_node *client, *silo;
+        connect(&client, &silo);
+        read_much(i);
+        test_node_stop(silo);
+        if (i % 2)
+            await(&waiters[0]);
+        test_wait(client, client->downs == 1);
+        test_node_stop(client);
+    }
+}
+
+static void a_link_ends_with_reads_put_off(void **state)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        test_node *client, *silo;
+        connect(&client, &silo);
+        read_much(i);
+        if (i % 2)
+            disconnect(client, silo);
+        else
+            disconnect(silo, client);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_is_told_what_comes),
+        cmocka_unit_test(a_silo_has_no_readers),
+        cmocka_unit_test(who_does_something_else_keeps_no_answers),
+        cmocka_unit_test(nobody_sleeps_beside_what_is_put_off),
+        cmocka_unit_test(threads_together_get_all),
+        cmocka_unit_test(a_connection_breaks_under_who_waits),
+        cmocka_unit_test(a_connection_breaks_when_it_is_put_off),
+        cmocka_unit_test(a_link_ends_with_reads_put_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+/* test_link_tls.c - links over IPv6, and over TLS with certificates made here by openssl. */
+#include "net_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <teff/silo.h>
+#include <unistd.h>
+
+static char folder[] = "wire-tls-XXXXXX";
+static bool have_openssl;
+
+static const char *path(const char *name)
+{
+    static char paths[4][64];
+    static unsigned next;
+    char *p = paths[next++ % 4];
+    snprintf(p, sizeof paths[0], "%s/%s", folder, name);
+    return p;
+}
+
+static bool make_ca(const char *ca)
+{
+    char command[512];
+    snprintf(command, sizeof command,
+             "cd %s && exec 2>/dev/null && "
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+             "-keyout %s.key -out %s.pem -days 2 -subj /CN=%s",
+             folder, ca, ca, ca);
+    return system(command) == 0;
+}
+
+/* A certificate with its key in one file. */
+static bool make_cert(const char *ca, const char *cert, int days)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "cd %s && exec 2>/dev/null && "
+             "openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+             "-keyout %s.key -out %s.csr -subj /CN=silo && "
+             "openssl x509 -req -in %s.csr -CA %s.pem -CAkey %s.key -CAcreateserial -days %d "
+             "-out %s.crt && cat %s.crt %s.key > %s.pem",
+             folder, cert, cert, cert, ca, ca, days, cert, cert, cert, cert);
+    return system(command) == 0;
+}
+
+static int make_all(void **state)
+{
+    if (!mkdtemp(folder))
+        return -1;
+    have_openssl = make_ca("ca") && make_cert("ca", "silo", 2) && make_ca("other-ca") &&
+                   make_cert("other-ca", "other", 2) && make_cert("ca", "expired", -1);
+    return 0;
+}
+
+static int remove_all(void **state)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static void exchange(test_node *a, test_node *b, unsigned n)
+{
+    test_know(a, b);
+    test_know(b, a);
+    b->echo = true;
+    for (uint32_t i = 1; i <= n; i++)
+        test_send(a, b, i, 40);
+    test_wait(a, a->messages == n);
+    assert_int_equal(a->last->call_slot, n);
+    assert_int_equal(b->disorder, 0);
+}
+
+static void ipv6_addresses_work(void **state)
+{
+    test_node *a = test_node_start((test_options){.listen = "[::1]:0"});
+    test_node *b = test_node_start((test_options){.listen = "[::1]:0"});
+    assert_memory_equal(b->address, "[::1]:", 6);
+    exchange(a, b, 1000);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void bad_addresses_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",      "host",     "host:", ":1",   "host:65536", "host:1x",  "[::1:1", "::1]:1",
+        "a/b:1", "user@h:1", "h:1/x", "h:-1", "[fe80::1",   "[g::1]:1", "h :1",   "h:000001"};
+    test_node *a = test_node_start((test_options){0});
+    test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
+    char bound[TEFFI_ADDRESS_MAX + 1], text[TEFF_TEXT_MAX];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        teff_err err = a->net->ops->peer_add(a->net, (teffi_node_id){1, 1}, bad[i]);
+        assert_int_equal(err, TEFF_E_INVALID);
+        assert_int_equal(client->net->ops->listen(client->net, bad[i], bound, text),
+                         TEFF_E_INVALID);
+    }
+    assert_int_equal(client->net->ops->listen(client->net, a->address, bound, text), TEFF_E_IO);
+    assert_non_null(strstr(text, a->address)); /* in use */
+    test_node_stop(client);
+    test_node_stop(a);
+}
+
+static test_node *tls_node(const char *cert, const char *ca)
+{
+    return test_node_start((test_options){.cert = path(cert), .ca = path(ca)});
+}
+
+/* One that will be refused, and may only find that out by waiting. */
+static test_node *bad_node(const char *cert, const char *ca)
+{
+    return test_node_start((test_options){
+        .cert = cert ? path(cert) : NULL, .ca = ca ? path(ca) : NULL, .hello_timeout_ms = 3000});
+}
+
+static void tls_carries_messages(void **state)
+{
+    if (!have_openssl)
+        skip();
+    test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo.pem", "ca.pem");
+    exchange(a, b, 20000);
+    assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
+    test_wait(b, b->downs == 1);
+    assert_int_equal(b->downs_clean, 1);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void tls_needs_its_files(void **state)
+{
+    test_node plain = {.id = {1, 1}};
+    teffi_net_options opt = {.tls_cert = path("none.pem"), .tls_ca = path("none.pem")};
+    static const teffi_net_events none;
+    char text[TEFF_TEXT_MAX] = "";
+    opt.events = &none;
+    teffi_platform_real(&plain.platform, TEFF_LOG_ERROR);
+    assert_int_equal(teffi_net_nng_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "none.pem"));
+    opt.tls_ca = NULL;
+    assert_int_equal(teffi_net_nng_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+}
+
+/* A peer without a certificate of this authority is refused before its hello. */
+static void a_wrong_certificate_is_refused(void **state)
+{
+    if (!have_openssl)
+        skip();
+    test_node *silo = tls_node("silo.pem", "ca.pem"), *good = tls_node("silo.pem", "ca.pem");
+    exchange(good, silo, 100);
+    test_node *other = bad_node("other.pem", "other-ca.pem");
+    test_node *half = bad_node("other.pem", "ca.pem"); /* trusts the silo, is not trusted */
+    test_node *plain = bad_node(NULL, NULL);
+    test_node *bad[] = {other, half, plain};
+    unsigned asked = silo->asked;
+    for (size_t i = 0; i < 3; i++) {
+        test_know(bad[i], silo);
+        test_send(bad[i], silo, 1, 10); /* taken, and then given back */
+        test_wait(bad[i], bad[i]->unsent >= 1);
+        assert_int_equal(bad[i]->ups, 0);
+        test_node_stop(bad[i]);
+    }
+    assert_int_equal(silo->asked, asked);
+    assert_int_equal(silo->ups, 2);
+    for (uint32_t i = 101; i <= 200; i++)
+        test_send(good, silo, i, 40);
+    test_wait(good, good->messages == 200);
+    assert_int_equal(good->downs, 0);
+    test_node_stop(good);
+    test_node_stop(silo);
+}
+
+typedef struct refusal {
+    const char *cert, *ca;           /* the dialler's */
+    const char *silo_cert, *silo_ca; /* the silo's */
+    const char *at_silo, *at_dialler;
+} refusal;
+
+static const refusal refusals[] = {
+    {"other.pem", "ca.pem", "silo.pem", "ca.pem", "certificate", "TLS"},
+    {"expired.pem", "ca.pem", "silo.pem", "ca.pem", "certificate", "TLS"},
+    {"silo.pem", "other-ca.pem", "silo.pem", "ca.pem", NULL, "certificate"},
+    {"silo.pem", "ca.pem", "expired.pem", "ca.pem", NULL, "certificate"},
+    {NULL, NULL, "silo.pem", "ca.pem", "TLS", "TLS"},
+    {"silo.pem", "ca.pem", NULL, NULL, "the peer speaks TLS", "TLS"},
+};
+
+/* What both sides' operators read of a handshake that failed: who, and what to look at. */
+static void refuse_tls(const refusal *r)
+{
+    test_node *silo = bad_node(r->silo_cert, r->silo_ca), *dialler = bad_node(r->cert, r->ca);
+    test_know(dialler, silo);
+    test_send(dialler, silo, 1, 10);
+    test_wait(dialler, dialler->unsent >= 1);
+    test_wait(dialler, test_logged(dialler, silo->address, r->at_dialler));
+    if (r->at_silo)
+        test_wait(silo, test_logged(silo, "link: 127.0.0.1:", r->at_silo));
+    assert_int_equal(silo->ups + dialler->ups, 0);
+    test_node_stop(dialler);
+    test_node_stop(silo);
+}
+
+static void a_failed_tls_handshake_is_logged(void **state)
+{
+    if (!have_openssl)
+        skip();
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        refuse_tls(&refusals[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ipv6_addresses_work),
+        cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(tls_carries_messages),
+        cmocka_unit_test(tls_needs_its_files),
+        cmocka_unit_test(a_wrong_certificate_is_refused),
+        cmocka_unit_test(a_failed_tls_handshake_is_logged),
+    };
+    return cmocka_run_group_tests(tests, make_all, remove_all);
+}

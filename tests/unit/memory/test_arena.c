@@ -1,0 +1,134 @@
+/* test_arena.c - bump memory: alignment, blocks, budget. */
+#include "memory/arena.h"
+
+#include <string.h>
+/* cmocka comes after these. */
+#include "test.h"
+
+static bool aligned(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
+
+static void allocations_are_zeroed_and_aligned(void **state)
+{
+    static const char zeros[5000];
+    _Alignas(16) char block[256];
+    teff_arena arena;
+    memset(block, 'x', sizeof block);
+    teffi_arena_init(&arena, block + 1, sizeof block - 1, 0);
+    for (size_t n = 0; n < sizeof zeros; n = n * 2 + 1) {
+        char *p = teff_arena_alloc(&arena, n);
+        assert_non_null(p);
+        assert_true(aligned(p));
+        assert_memory_equal(p, zeros, n);
+        memset(p, 'y', n);
+    }
+    teffi_arena_fini(&arena);
+}
+
+static void allocations_do_not_overlap(void **state)
+{
+    enum { N = 200 };
+    unsigned char *p[N];
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    for (size_t i = 0; i < N; i++) {
+        p[i] = teff_arena_alloc(&arena, i);
+        assert_non_null(p[i]);
+        memset(p[i], (int)i, i);
+    }
+    for (size_t i = 0; i < N; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_int_equal(p[i][k], i);
+    teffi_arena_fini(&arena);
+}
+
+static void the_block_comes_first(void **state)
+{
+    char block[128];
+    teff_arena arena;
+    teffi_arena_init(&arena, block, sizeof block, 0);
+    char *first = teff_arena_alloc(&arena, 16);
+    char *large = teff_arena_alloc(&arena, 4096);
+    assert_true(first >= block && first + 16 <= block + sizeof block);
+    assert_true(large < block || large >= block + sizeof block);
+    assert_non_null(arena.chunks);
+    teffi_arena_fini(&arena);
+}
+
+static void too_small_blocks_are_left_alone(void **state)
+{
+    char block[32];
+    teff_arena arena;
+    memset(block, 'x', sizeof block);
+    for (size_t n = 0; n < 16; n++) {
+        teffi_arena_init(&arena, block, n, 0);
+        char *p = teff_arena_alloc(&arena, 16);
+        assert_non_null(p);
+        memset(p, 'y', 16);
+        for (size_t i = 0; i < sizeof block; i++)
+            assert_int_equal(block[i], 'x');
+        teffi_arena_fini(&arena);
+    }
+}
+
+static void budget(void **state)
+{
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 100);
+    assert_non_null(teff_arena_alloc(&arena, 60));
+    assert_null(teff_arena_alloc(&arena, 41));
+    assert_non_null(teff_arena_alloc(&arena, 40));
+    assert_null(teff_arena_alloc(&arena, 1));
+    assert_null(teff_arena_copy(&arena, "", 0)); /* its zero byte does not fit */
+    teffi_arena_fini(&arena);
+}
+
+static void absurd_sizes(void **state)
+{
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_null(teff_arena_alloc(&arena, SIZE_MAX));
+    assert_null(teff_arena_alloc(&arena, SIZE_MAX - 15));
+    assert_null(teff_arena_alloc(&arena, SIZE_MAX / 2 + 1));
+    assert_null(teff_arena_copy(&arena, "", SIZE_MAX));
+    assert_non_null(teff_arena_alloc(&arena, 1));
+    teffi_arena_fini(&arena);
+}
+
+static void copies_end_with_zero(void **state)
+{
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    memset(teff_arena_alloc(&arena, 64), 'x', 64);
+    char *p = teff_arena_copy(&arena, "abcdef", 3);
+    assert_string_equal(p, "abc");
+    assert_string_equal(teff_arena_copy(&arena, NULL, 0), "");
+    teffi_arena_fini(&arena);
+}
+
+static void fini_twice_and_again(void **state)
+{
+    teff_arena arena = {0};
+    teffi_arena_fini(&arena);
+    assert_non_null(teff_arena_alloc(&arena, 10000));
+    teffi_arena_fini(&arena);
+    teffi_arena_fini(&arena);
+    assert_int_equal(arena.used_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocations_are_zeroed_and_aligned),
+        cmocka_unit_test(allocations_do_not_overlap),
+        cmocka_unit_test(the_block_comes_first),
+        cmocka_unit_test(too_small_blocks_are_left_alone),
+        cmocka_unit_test(budget),
+        cmocka_unit_test(absurd_sizes),
+        cmocka_unit_test(copies_end_with_zero),
+        cmocka_unit_test(fini_twice_and_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

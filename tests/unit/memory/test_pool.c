@@ -1,0 +1,114 @@
+/* test_pool.c - memory comes back to who gave it, moves between threads, ends at the heap. */
+#include "test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "memory/pool.h"
+
+enum { N = 20000 };
+
+static void what_was_given_back_is_used_again(void **state)
+{
+    void *first = teffi_pool_get(100);
+    assert_non_null(first);
+    memset(first, 1, 100);
+    teffi_pool_put(first, 100);
+    void *again = teffi_pool_get(128); /* of the same class */
+    assert_ptr_equal(first, again);
+    teffi_pool_put(again, 128);
+    teffi_pool_put(NULL, 10);
+}
+
+static void every_size_is_usable_to_its_end(void **state)
+{
+    static void *all[2000];
+    for (int round = 0; round < 2; round++) {
+        for (size_t n = 0; n < 2000; n++) {
+            assert_non_null(all[n] = teffi_pool_get(n));
+            assert_int_equal((uintptr_t)all[n] % 16, 0);
+            memset(all[n], (int)n, n);
+        }
+        for (size_t n = 0; n < 2000; n++) {
+            const uint8_t *bytes = all[n];
+            assert_true(n == 0 || (bytes[0] == (uint8_t)n && bytes[n - 1] == (uint8_t)n));
+            teffi_pool_put(all[n], n);
+        }
+    }
+}
+
+static void *give_back_all(void *arg)
+{
+    void **all = arg;
+    for (int i = 0; i < N; i++)
+        teffi_pool_put(all[i], 64);
+    return NULL;
+}
+
+static void take_and_give_back_elsewhere(void)
+{
+    static void *all[N];
+    pthread_t other;
+    for (int i = 0; i < N; i++)
+        assert_non_null(all[i] = teffi_pool_get(64));
+    assert_int_equal(pthread_create(&other, NULL, give_back_all, all), 0);
+    pthread_join(other, NULL);
+}
+
+static void memory_moves_between_threads(void **state)
+{
+    take_and_give_back_elsewhere();
+    size_t kept = teffi_pool_kept();
+    assert_true(kept > N * 64 * 3 / 4); /* the rest went to the heap when the thread ended */
+    take_and_give_back_elsewhere();
+    assert_true(teffi_pool_kept() < kept * 3 / 2); /* it was used again */
+}
+
+/* What is needed in between stays: only batches that nobody has touched go. */
+static void what_is_in_use_stays(void **state)
+{
+    static void *all[2000];
+    uint64_t now_ns = 1000000000;
+    size_t gone = 0;
+    take_and_give_back_elsewhere();
+    for (int round = 0; round < 1000; round++) {
+        for (int i = 0; i < 2000; i++)
+            all[i] = teffi_pool_get(64);
+        for (int i = 0; i < 2000; i++)
+            teffi_pool_put(all[i], 64);
+        (void)teffi_pool_age(now_ns += 200000000, &gone);
+    }
+    size_t kept = teffi_pool_kept();
+    assert_in_range(kept, 1000 * 64, 6000 * 64);
+}
+
+/* With a clock: a slice at a time, once nobody has needed it between two looks; some stays. */
+static void what_nobody_needs_for_long_goes(void **state)
+{
+    uint64_t now_ns = 1000000000000;
+    size_t gone = 0, calls = 0;
+    take_and_give_back_elsewhere();
+    size_t kept = teffi_pool_kept();
+    assert_true(teffi_pool_age(now_ns, &gone));
+    assert_int_equal(gone, 0); /* it may have come just now */
+    assert_true(teffi_pool_age(now_ns + 1, &gone));
+    assert_int_equal(gone, 0);
+    for (now_ns += 1000000000; teffi_pool_age(now_ns, &gone); now_ns += 1000000)
+        assert_true(++calls < 1000);
+    assert_true(calls > 1);
+    assert_int_equal(gone, kept - teffi_pool_kept());
+    assert_true(teffi_pool_kept() < kept / 2);
+    assert_false(teffi_pool_age(now_ns + 1000000000, &gone));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_in_use_stays), /* first: it measures all sizes */
+        cmocka_unit_test(what_was_given_back_is_used_again),
+        cmocka_unit_test(every_size_is_usable_to_its_end),
+        cmocka_unit_test(memory_moves_between_threads),
+        cmocka_unit_test(what_nobody_needs_for_long_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

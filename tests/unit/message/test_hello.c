@@ -1,0 +1,133 @@
+/* test_hello.c - the handshake's frames, and who may talk to whom. */
+#include "test.h"
+#include <stdio.h>
+#include <string.h>
+#include "message/frame.h"
+#include "message/hello.h"
+
+static teffi_hello silo(void)
+{
+    return (teffi_hello){.node = {7, 1},
+                         .role = TEFFI_ROLE_SILO,
+                         .version_min = 2,
+                         .version_max = 4,
+                         .cluster = "prod",
+                         .address = "host:1"};
+}
+
+static void a_greeting_comes_back(void **state)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_greeting g = {.hello = silo(), .sequence = UINT64_MAX}, back;
+    memset(g.nonce, 0xab, sizeof g.nonce);
+    memset(g.hello.cluster, 'c', TEFFI_CLUSTER_MAX);
+    memset(g.hello.address, 'a', TEFFI_ADDRESS_MAX);
+    size_t n = teffi_hello_pack(&g, bytes);
+    assert_true(n + TEFFI_FRAME_HEAD <= TEFFI_HELLO_MAX);
+    assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_OK);
+    assert_memory_equal(&g, &back, sizeof g);
+    for (size_t cut = 0; cut < n; cut++)
+        if (teffi_hello_unpack(bytes, cut, &back) == TEFF_OK)
+            assert_int_equal(back.sequence, 0); /* only whole fields may be missing */
+    bytes[1] ^= 1;                              /* the magic */
+    assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_E_MALFORMED);
+}
+
+static void refusals_and_acks_come_back(void **state)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX], echo[TEFFI_NONCE_BYTES] = {1, 2, 3}, back[TEFFI_NONCE_BYTES];
+    char text[TEFF_TEXT_MAX], longer[2 * TEFF_TEXT_MAX];
+    teff_err code;
+    size_t n = teffi_refuse_pack(TEFF_E_REFUSED, "because", bytes);
+    assert_int_equal(teffi_refuse_unpack(bytes, n, &code, text), TEFF_OK);
+    assert_int_equal(code, TEFF_E_REFUSED);
+    assert_string_equal(text, "because");
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    n = teffi_refuse_pack(TEFF_E_REFUSED, longer, bytes);
+    assert_int_equal(teffi_refuse_unpack(bytes, n, &code, text), TEFF_OK);
+    assert_int_equal(strlen(text), TEFF_TEXT_MAX - 1);
+    assert_int_equal(teffi_refuse_unpack(bytes, 0, &code, text), TEFF_E_MALFORMED);
+    n = teffi_ack_pack(echo, bytes);
+    assert_int_equal(teffi_ack_unpack(bytes, n, back), TEFF_OK);
+    assert_memory_equal(echo, back, sizeof echo);
+    assert_int_equal(teffi_ack_unpack(bytes, n - 1, back), TEFF_E_MALFORMED);
+    assert_int_equal(teffi_ack_unpack(bytes, 0, back), TEFF_E_MALFORMED);
+}
+
+typedef struct row {
+    const char *what;
+    teffi_node_id node;
+    uint32_t role, version_min, version_max;
+    const char *cluster, *address;
+    teffi_mismatch why;
+    uint32_t version;
+} row;
+
+static const row rows[] = {
+    {"a silo", {8, 1}, 1, 2, 4, "prod", "h:2", TEFFI_MATCHES, 4},
+    {"an older silo", {8, 1}, 1, 1, 3, "prod", "h:2", TEFFI_MATCHES, 3},
+    {"the oldest that fits", {8, 1}, 1, 1, 2, "prod", "h:2", TEFFI_MATCHES, 2},
+    {"a newer silo", {8, 1}, 1, 4, 9, "prod", "h:2", TEFFI_MATCHES, 4},
+    {"too old", {8, 1}, 1, 1, 1, "prod", "h:2", TEFFI_MISMATCH_VERSION, 0},
+    {"from the future", {8, 1}, 1, 5, 9, "prod", "h:2", TEFFI_MISMATCH_VERSION, 0},
+    {"a range that is none", {8, 1}, 1, 4, 2, "prod", "h:2", TEFFI_MISMATCH_VERSION, 0},
+    {"another cluster", {8, 1}, 1, 2, 4, "test", "h:2", TEFFI_MISMATCH_CLUSTER, 0},
+    {"no cluster", {8, 1}, 1, 2, 4, "", "h:2", TEFFI_MISMATCH_CLUSTER, 0},
+    {"a longer name", {8, 1}, 1, 2, 4, "prod2", "h:2", TEFFI_MISMATCH_CLUSTER, 0},
+    {"this very silo", {7, 1}, 1, 2, 4, "prod", "h:2", TEFFI_MISMATCH_IDENTITY, 0},
+    {"this silo's next start", {7, 2}, 1, 2, 4, "prod", "h:2", TEFFI_MATCHES, 4},
+    {"a silo with the bit of clients",
+     {0x80000008, 1},
+     1,
+     2,
+     4,
+     "prod",
+     "h:2",
+     TEFFI_MISMATCH_IDENTITY,
+     0},
+    {"silo 0", {0, 1}, 1, 2, 4, "prod", "h:2", TEFFI_MISMATCH_IDENTITY, 0},
+    {"a silo without address", {8, 1}, 1, 2, 4, "prod", "", TEFFI_MISMATCH_IDENTITY, 0},
+    {"a client", {0x80000008, 1}, 2, 2, 4, "prod", "", TEFFI_MATCHES, 4},
+    {"a client without its bit", {8, 1}, 2, 2, 4, "prod", "", TEFFI_MISMATCH_IDENTITY, 0},
+    {"no role", {8, 1}, 0, 2, 4, "prod", "h:2", TEFFI_MISMATCH_IDENTITY, 0},
+    {"role 3", {8, 1}, 3, 2, 4, "prod", "h:2", TEFFI_MISMATCH_IDENTITY, 0},
+};
+
+static void each_row_has_its_verdict(void **state)
+{
+    teffi_hello self = silo();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const row *r = &rows[i];
+        teffi_hello peer = {r->node, r->role, r->version_min, r->version_max, "", ""};
+        char text[TEFF_TEXT_MAX] = "";
+        uint32_t version = 0;
+        snprintf(peer.cluster, sizeof peer.cluster, "%s", r->cluster);
+        snprintf(peer.address, sizeof peer.address, "%s", r->address);
+        teffi_mismatch why = teffi_hello_check(&self, &peer, &version, text);
+        if (why != r->why || (why == TEFFI_MATCHES ? version != r->version : text[0] == '\0'))
+            fail_msg("%s: %d, version %u, '%s'", r->what, why, version, text);
+    }
+}
+
+static void clients_do_not_talk_to_clients(void **state)
+{
+    teffi_hello self = silo(), peer = silo();
+    char text[TEFF_TEXT_MAX];
+    uint32_t version;
+    self.role = peer.role = TEFFI_ROLE_CLIENT;
+    self.node.silo = 1 | TEFFI_CLIENT_BIT;
+    peer.node.silo = 2 | TEFFI_CLIENT_BIT;
+    assert_int_equal(teffi_hello_check(&self, &peer, &version, text), TEFFI_MISMATCH_IDENTITY);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_greeting_comes_back),
+        cmocka_unit_test(refusals_and_acks_come_back),
+        cmocka_unit_test(each_row_has_its_verdict),
+        cmocka_unit_test(clients_do_not_talk_to_clients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,165 @@
+/* test_cpus.c - the count of cores: affinity masks of any length, and CPU quotas of cgroups, read
+ * from folders made here. */
+#include "test.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "os/cpus.h"
+
+static char root[200];
+
+static int setup(void **state)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%.150s/teff-cpus-XXXXXX", tmp ? tmp : P_tmpdir);
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", root);
+    return system(command);
+}
+
+/* A file below root, and the folders it is in. */
+static void put(const char *path, const char *text)
+{
+    char at[400];
+    snprintf(at, sizeof at, "%s%s", root, path);
+    for (char *c = at + strlen(root) + 1; (c = strchr(c, '/')); *c++ = '/') {
+        *c = '\0';
+        assert_true(mkdir(at, 0777) == 0 || errno == EEXIST);
+    }
+    FILE *file = fopen(at, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- quotas ---- */
+
+static void test_no_cgroups(void **state)
+{
+    assert_int_equal(teffi_cpu_quota(root), 0);
+    put("/proc/self/cgroup", "");
+    assert_int_equal(teffi_cpu_quota(root), 0);
+    put("/proc/self/cgroup", "what is this\n0::\n0\n:::::\n");
+    assert_int_equal(teffi_cpu_quota(root), 0);
+}
+
+static void test_own_quota_is_rounded_up(void **state)
+{
+    static const struct {
+        const char *text;
+        unsigned cores;
+    } c[] = {{"max 100000\n", 0},    {"100000 100000\n", 1},
+             {"100001 100000\n", 2}, {"50000 100000\n", 1},
+             {"1000 1000000\n", 1},  {"6400000 100000\n", 64},
+             {"350000 100000\n", 4}, {"", 0},
+             {"junk\n", 0},          {"-1 100000\n", 0},
+             {"100000 0\n", 0},      {"9000000000000000000 1\n", 1 << 20}};
+    put("/proc/self/cgroup", "0::/user.slice/app\n");
+    for (unsigned i = 0; i < sizeof c / sizeof c[0]; i++) {
+        put("/sys/fs/cgroup/user.slice/app/cpu.max", c[i].text);
+        assert_int_equal(teffi_cpu_quota(root), c[i].cores);
+    }
+}
+
+static void test_the_least_of_the_ancestors_counts(void **state)
+{
+    put("/proc/self/cgroup", "0::/a/b/c\n");
+    put("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 8);
+    put("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 3);
+    put("/sys/fs/cgroup/cpu.max", "150000 100000\n"); /* as the root of a container */
+    assert_int_equal(teffi_cpu_quota(root), 2);
+    put("/sys/fs/cgroup/a/b/cpu.max", "100000 100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 1);
+    put("/sys/fs/cpu.max", "1 100000\n"); /* none of them */
+    put("/cpu.max", "1 100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 1);
+}
+
+static void test_a_container_has_its_own_root(void **state)
+{
+    put("/proc/self/cgroup", "0::/\n");
+    put("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 2);
+    put("/proc/self/cgroup", "0::/docker/0123456789abcdef\n"); /* the host's name for it */
+    assert_int_equal(teffi_cpu_quota(root), 2);
+}
+
+static void test_version_1(void **state)
+{
+    put("/proc/self/cgroup", "9:name=systemd:/x\n4:memory:/m\n3:cpuset:/s\n2:cpuacct,cpu:/a/b\n"
+                             "0::/\n");
+    put("/sys/fs/cgroup/cpu/s/cpu.cfs_quota_us", "100000\n"); /* of another hierarchy */
+    put("/sys/fs/cgroup/cpu/s/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "-1\n");
+    put("/sys/fs/cgroup/cpu/a/b/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 0);
+    put("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
+    put("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(teffi_cpu_quota(root), 3);
+    put("/sys/fs/cgroup/cpu/a/b/cpu.cfs_quota_us", "50000\n");
+    assert_int_equal(teffi_cpu_quota(root), 1);
+}
+
+/* ---- the mask ---- */
+
+static size_t kernel_bytes; /* of this kernel's masks */
+
+static int get(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    assert_int_equal(pid, 0);
+    if (bytes < kernel_bytes) {
+        errno = EINVAL;
+        return -1;
+    }
+    memset(set, 0, bytes);
+    memset(set, 0xff, kernel_bytes);
+    return 0;
+}
+
+static int refuses(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    errno = EPERM;
+    return -1;
+}
+
+static void test_masks_of_any_length(void **state)
+{
+    for (kernel_bytes = 8; kernel_bytes <= 8192; kernel_bytes *= 2)
+        assert_int_equal(teffi_cpu_affinity(get), kernel_bytes * 8);
+    kernel_bytes = SIZE_MAX;
+    assert_int_equal(teffi_cpu_affinity(get), 0);
+    assert_int_equal(teffi_cpu_affinity(refuses), 0);
+}
+
+static void test_this_machine(void **state)
+{
+    unsigned mask = teffi_cpu_affinity(sched_getaffinity), quota = teffi_cpu_quota("");
+    assert_true(mask > 0);
+    assert_int_equal(teffi_cpu_count(), quota && quota < mask ? quota : mask);
+}
+
+int main(void)
+{
+#define FOLDER(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        FOLDER(test_no_cgroups),
+        FOLDER(test_own_quota_is_rounded_up),
+        FOLDER(test_the_least_of_the_ancestors_counts),
+        FOLDER(test_a_container_has_its_own_root),
+        FOLDER(test_version_1),
+        cmocka_unit_test(test_masks_of_any_length),
+        cmocka_unit_test(test_this_machine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+/* test_evict.c - processes by priority: a full run queue refuses the least urgent, and their
+ * senders are told. */
+#include "processes.h"
+
+enum { SINKS = 32, URGENT = 3, WAITING_MAX = 4 };
+
+static const teff_sched_options priority = {
+    .size = sizeof priority, .policy = TEFF_SCHED_PRIORITY, .waiting_max = WAITING_MAX};
+static const teff_process_options limited = {
+    .size = sizeof limited, .workers = 1, .sched = &priority};
+
+/* ---- sinks: count their messages ---- */
+
+typedef struct sink {
+    teff_pid pid;
+    _Atomic unsigned got, closed;
+} sink;
+
+static sink sinks[SINKS];
+
+static teff_err sink_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    sink *s = self;
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == TEFF_EVENT_CANCEL)
+            return teff_step_done(out);
+        atomic_fetch_add(&s->got, events[i].kind == TEFF_EVENT_MESSAGE);
+    }
+    return teff_step_idle(out);
+}
+
+static const teff_process_ops low_ops = {.name = "low", .step = sink_step, .priority = -5};
+static const teff_process_ops urgent_ops = {.name = "urgent", .step = sink_step, .priority = 5};
+
+/* ---- a sender: a message to each sink in one turn, so that all become READY at once ---- */
+
+static struct {
+    _Atomic unsigned sent, returned, urgent, wrong;
+    _Atomic unsigned rounds;
+} told;
+
+static void check(bool ok)
+{
+    if (!ok)
+        atomic_fetch_add(&told.wrong, 1);
+}
+
+static void send_all(teff_process *me)
+{
+    for (unsigned i = 0; i < SINKS; i++) {
+        teff_event message = {.tag = i, .data = "abc", .len = 3, .from = teff_process_pid(me)};
+        check(teff_process_send(teff_process_system_of(me), sinks[i].pid, &message) == TEFF_OK);
+        atomic_fetch_add(&told.sent, 1);
+    }
+}
+
+static void came_back(const teff_event *event)
+{
+    check(event->err == TEFF_E_OVERLOADED && event->tag < SINKS);
+    check(event->len == 3 && memcmp(event->data, "abc", 3) == 0);
+    check(teff_pid_is(event->from, sinks[event->tag].pid));
+    atomic_fetch_add(&told.urgent, event->tag < URGENT);
+    atomic_fetch_add(&told.returned, 1);
+}
+
+static teff_err sender_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (events[i].kind == TEFF_EVENT_CANCEL)
+            return teff_step_done(out);
+        if (events[i].kind == TEFF_EVENT_RETURNED)
+            came_back(&events[i]);
+        else
+            send_all(teff_step_process(out));
+    }
+    return teff_step_idle(out);
+}
+
+/* The most urgent, so that it is never evicted itself. */
+static const teff_process_ops sender_ops = {.name = "sender", .step = sender_step, .priority = 127};
+
+static unsigned got_by_all(void)
+{
+    unsigned got = 0;
+    for (unsigned i = 0; i < SINKS; i++)
+        got += atomic_load(&sinks[i].got);
+    return got;
+}
+
+static void pause_a_little(void)
+{
+    teffi_thread_yield();
+}
+
+/* Again, until some came back: on a busy machine another thread may run what waits meanwhile. */
+static void test_messages_come_back(void **state)
+{
+    teff_process_system *system = system_of(limited);
+    teff_process_stats stats;
+    memset(&told, 0, sizeof told);
+    memset(sinks, 0, sizeof sinks);
+    for (unsigned i = 0; i < SINKS; i++) {
+        /* one after the other, so that none is refused to start */
+        sinks[i].pid = spawn(system, i < URGENT ? &urgent_ops : &low_ops, &sinks[i]);
+        until_state(system, sinks[i].pid, TEFF_PROCESS_IDLE);
+    }
+    teff_pid sender = spawn(system, &sender_ops, NULL);
+    for (unsigned round = 1; round <= 1000; round++) {
+        teff_event go = {.tag = round};
+        assert_int_equal(teff_process_send(system, sender, &go), TEFF_OK);
+        while (atomic_load(&told.sent) < round * SINKS)
+            pause_a_little();
+        while (got_by_all() + atomic_load(&told.returned) < round * SINKS)
+            pause_a_little();
+        assert_int_equal(got_by_all() + atomic_load(&told.returned), round * SINKS);
+        if (atomic_load(&told.returned) >= 100)
+            break;
+    }
+    teff_process_stats_get(system, &stats);
+    assert_true(atomic_load(&told.returned) >= 100);
+    assert_int_equal(stats.evicted, atomic_load(&told.returned));
+    assert_int_equal(atomic_load(&told.urgent), 0);
+    assert_int_equal(atomic_load(&told.wrong), 0);
+    assert_int_equal(stats.dropped, 0);
+    teff_process_system_free(system);
+}
+
+/* ---- processes that are refused to start ---- */
+
+enum { CROWD = 64 };
+
+static struct {
+    _Atomic unsigned init, closed, ended_well, ended_over, ended;
+} crowd;
+
+static teff_err crowd_init(void *self, teff_process *me, const char *method, const void *input,
+                           size_t len)
+{
+    atomic_fetch_add(&crowd.init, 1);
+    return TEFF_OK;
+}
+
+static teff_err crowd_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    return teff_step_done(out);
+}
+
+static void crowd_close(void *self)
+{
+    atomic_fetch_add(&crowd.closed, 1);
+}
+
+static const teff_process_ops crowd_ops = {
+    .name = "crowd", .init = crowd_init, .step = crowd_step, .close = crowd_close};
+
+static teff_err spawner_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    teff_process_system *system = teff_process_system_of(teff_step_process(out));
+    for (unsigned i = 0; i < CROWD; i++)
+        check(teff_process_spawn(system, &crowd_ops, NULL, NULL, NULL, 0, NULL) == TEFF_OK);
+    return teff_step_done(out);
+}
+
+static const teff_process_ops spawner_ops = {
+    .name = "spawner", .step = spawner_step, .priority = 1};
+
+static void note_end(void *arg, teff_pid pid, teff_err err)
+{
+    atomic_fetch_add(err == TEFF_OK ? &crowd.ended_well : &crowd.ended_over,
+                     err == TEFF_OK || err == TEFF_E_OVERLOADED);
+    atomic_fetch_add(&crowd.ended, 1);
+}
+
+/* Each was closed and reported once, as done or as refused; who was refused had no init. */
+static void test_processes_are_refused_to_start(void **state)
+{
+    teff_process_options opt = limited;
+    unsigned rounds = 0;
+    memset(&told, 0, sizeof told);
+    memset(&crowd, 0, sizeof crowd);
+    opt.ended = note_end;
+    teff_process_system *system = system_of(opt);
+    while (atomic_load(&crowd.ended_over) < 100 && rounds < 1000) {
+        rounds++;
+        (void)spawn(system, &spawner_ops, NULL);
+        while (atomic_load(&crowd.ended) < rounds * (CROWD + 1))
+            pause_a_little();
+    }
+    teff_process_stats stats;
+    teff_process_stats_get(system, &stats);
+    assert_true(atomic_load(&crowd.ended_over) >= 100);
+    assert_int_equal(atomic_load(&crowd.ended_well) + atomic_load(&crowd.ended_over),
+                     rounds * (CROWD + 1));
+    assert_int_equal(atomic_load(&crowd.closed), rounds * CROWD);
+    assert_int_equal(atomic_load(&crowd.init) + atomic_load(&crowd.ended_over), rounds * CROWD);
+    assert_int_equal(stats.evicted, atomic_load(&crowd.ended_over));
+    assert_int_equal(atomic_load(&told.wrong), 0);
+    teff_process_system_free(system);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages_come_back),
+        cmocka_unit_test(test_processes_are_refused_to_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

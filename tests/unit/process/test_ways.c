@@ -1,0 +1,279 @@
+/* test_ways.c - four ways to run a process: with or without a fiber, with a run function or with
+ * step. All are on one worker thread, so a process that waits must let the others run. */
+#include "processes.h"
+
+enum { ANSWER = 1, LATER = 2 };
+
+static struct {
+    latch ended, waiting;
+    teff_process_system *system;
+    teff_completion completion;
+    _Atomic unsigned ran_meanwhile; /* the only worker's thread may be two for a while */
+    char answer[16];
+    unsigned events;
+    teff_err err;
+    teff_pid waiter;
+} t;
+
+static void answer(void *arg, const teff_command *command)
+{
+    assert_int_equal(
+        teff_command_complete(command->completion, TEFF_OK, command->data, command->len), TEFF_OK);
+}
+
+static void later(void *arg, const teff_command *command)
+{
+    t.completion = command->completion;
+    latch_hit(&t.waiting);
+}
+
+static int setup(void **state)
+{
+    memset(&t, 0, sizeof t);
+    t.system = system_of((teff_process_options){.workers = 1, .ended = count_end, .arg = &t.ended});
+    assert_int_equal(teff_process_handler(t.system, ANSWER, answer, NULL), TEFF_OK);
+    assert_int_equal(teff_process_handler(t.system, LATER, later, NULL), TEFF_OK);
+    *state = t.system;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    teff_process_system_free(*state);
+    return 0;
+}
+
+/* While the first waits, others run on the only worker; one of them completes what it waits for. */
+static teff_err step_other(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    if (++t.ran_meanwhile == 3)
+        assert_int_equal(teff_command_complete(t.completion, TEFF_OK, "by another", 11), TEFF_OK);
+    return teff_step_done(out);
+}
+
+static const teff_process_ops other = {.name = "other", .step = step_other};
+
+static teff_err ask_and_note(teff_process *me)
+{
+    teff_event reply;
+    teff_err err = teff_process_ask(me, ANSWER, "quick", 6, &reply);
+    assert_int_equal(err, TEFF_OK);
+    assert_string_equal(reply.data, "quick");
+    err = teff_process_ask(me, LATER, NULL, 0, &reply);
+    if (!err)
+        memcpy(t.answer, reply.data, reply.len);
+    return err;
+}
+
+static void others_complete_it(unsigned ends)
+{
+    latch_wait(&t.waiting, 1);
+    assert_int_equal(t.ran_meanwhile, 0);
+    for (unsigned i = 0; i < 3; i++)
+        (void)spawn(t.system, &other, NULL);
+    latch_wait(&t.ended, ends);
+    assert_int_equal(t.ran_meanwhile, 3);
+    assert_string_equal(t.answer, "by another");
+}
+
+/* 1: "fiber, run: a new fiber for the worker, which runs run" */
+static teff_err run_ask(void *self, teff_process *me)
+{
+    return ask_and_note(me);
+}
+
+static void test_fiber_with_run(void **state)
+{
+    static const teff_process_ops ops = {
+        .name = "fiber run", .flags = TEFF_PROCESS_FIBER, .run = run_ask};
+    teff_pid pid = spawn(*state, &ops, NULL);
+    latch_wait(&t.waiting, 1);
+    until_state(*state, pid, TEFF_PROCESS_BLOCKED);
+    others_complete_it(4);
+}
+
+/* 2: "fiber, no run: the default function drains the queue, and switches back when it is empty" */
+static teff_err step_ask(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    t.events += (unsigned)n;
+    if (n && events[n - 1].tag == 9)
+        return teff_step_done(out);
+    if (n == 0) {
+        teff_err err = ask_and_note(teff_step_process(out));
+        return err ? err : teff_step_idle(out);
+    }
+    return teff_step_idle(out);
+}
+
+static void test_fiber_without_run(void **state)
+{
+    static const teff_process_ops ops = {
+        .name = "fiber step", .flags = TEFF_PROCESS_FIBER, .step = step_ask};
+    teff_pid pid = spawn(*state, &ops, NULL);
+    latch_wait(&t.waiting, 1);
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(send_tag(*state, pid, i), TEFF_OK);
+    others_complete_it(4);
+    assert_int_equal(t.events, 10);
+}
+
+/* 3: "no fiber, run: run blocks the scheduler"; what else is ready runs nested on top of it */
+static void test_run_without_fiber(void **state)
+{
+    static const teff_process_ops ops = {.name = "run", .run = run_ask};
+    (void)spawn(*state, &ops, NULL);
+    others_complete_it(4);
+}
+
+/* 4: "no fiber, no run: the default function in the main fiber; a worker that blocks updates the
+ * scheduler and runs the other workers nested" */
+static void test_step_without_fiber(void **state)
+{
+    static const teff_process_ops ops = {.name = "step", .step = step_ask};
+    teff_pid pid = spawn(*state, &ops, NULL);
+    latch_wait(&t.waiting, 1);
+    for (unsigned i = 0; i < 10; i++)
+        assert_int_equal(send_tag(*state, pid, i), TEFF_OK);
+    others_complete_it(4);
+    assert_int_equal(t.events, 10);
+}
+
+/* Completed from a thread outside while nothing else is ready: the one that waits sleeps and is
+ * woken, in each of the ways. */
+static void test_a_sleeping_waiter_is_woken_from_outside(void **state)
+{
+    static const teff_process_ops ways[] = {
+        {.name = "fiber run", .flags = TEFF_PROCESS_FIBER, .run = run_ask},
+        {.name = "run", .run = run_ask},
+    };
+    for (unsigned i = 0; i < 500; i++) {
+        (void)spawn(*state, &ways[i % 2], NULL);
+        latch_wait(&t.waiting, i + 1);
+        assert_int_equal(teff_command_complete(t.completion, TEFF_OK, "x", 2), TEFF_OK);
+        latch_wait(&t.ended, i + 1);
+    }
+}
+
+/* ---- what a run function can do ---- */
+
+static teff_err run_echo(void *self, teff_process *me)
+{
+    teff_event event;
+    for (;;) {
+        teff_err err = teff_process_receive(me, &event);
+        if (err || event.kind == TEFF_EVENT_CANCEL)
+            return err;
+        teff_event reply = {
+            .tag = event.tag, .data = event.data, .len = event.len, .from = teff_process_pid(me)};
+        err = teff_process_send(teff_process_system_of(me), event.from, &reply);
+        if (err)
+            return err;
+    }
+}
+
+static teff_err run_caller(void *self, teff_process *me)
+{
+    teff_pid *echo = self;
+    teff_event event;
+    for (uint64_t i = 0; i < 1000; i++) {
+        teff_event ask = {.tag = i, .data = &i, .len = sizeof i, .from = teff_process_pid(me)};
+        assert_int_equal(teff_process_send(teff_process_system_of(me), *echo, &ask), TEFF_OK);
+        assert_int_equal(teff_process_receive(me, &event), TEFF_OK);
+        assert_int_equal(event.tag, i);
+        assert_memory_equal(event.data, &i, sizeof i);
+        assert_true(teff_pid_is(event.from, *echo));
+        t.events++;
+    }
+    return TEFF_OK;
+}
+
+static void test_receive_and_send_between_run_functions(void **state)
+{
+    static const teff_process_ops echo[] = {
+        {.name = "echo", .flags = TEFF_PROCESS_FIBER, .run = run_echo},
+        {.name = "echo", .run = run_echo}};
+    static const teff_process_ops caller[] = {
+        {.name = "caller", .flags = TEFF_PROCESS_FIBER, .run = run_caller},
+        {.name = "caller", .run = run_caller}};
+    /* Each way calls each way, but for two without fibers: the one below could not go on. */
+    for (unsigned i = 0; i < 3; i++) {
+        teff_pid pid = spawn(*state, &echo[i / 2], NULL);
+        (void)spawn(*state, &caller[i % 2], &pid);
+        latch_wait(&t.ended, 2 * i + 1);
+        assert_int_equal(teff_process_cancel(*state, pid), TEFF_OK);
+        latch_wait(&t.ended, 2 * i + 2);
+        assert_int_equal(t.events, 1000 * (i + 1));
+    }
+}
+
+static teff_err run_sleep(void *self, teff_process *me)
+{
+    assert_int_equal(teff_process_sleep(me, 1), TEFF_OK);
+    assert_int_equal(teff_process_yield(me), TEFF_OK);
+    t.waiter = teff_process_pid(me);
+    latch_hit(&t.waiting);
+    t.err = teff_process_sleep(me, 1000000);
+    teff_event event;
+    assert_int_equal(teff_process_receive(me, &event), TEFF_OK);
+    assert_int_equal(event.kind, TEFF_EVENT_CANCEL);
+    return TEFF_OK;
+}
+
+static void test_a_cancel_ends_a_sleep(void **state)
+{
+    static const teff_process_ops ways[] = {
+        {.name = "fiber", .flags = TEFF_PROCESS_FIBER, .run = run_sleep},
+        {.name = "run", .run = run_sleep}};
+    for (unsigned i = 0; i < 2; i++) {
+        (void)spawn(*state, &ways[i], NULL);
+        latch_wait(&t.waiting, i + 1);
+        assert_int_equal(teff_process_cancel(*state, t.waiter), TEFF_OK);
+        latch_wait(&t.ended, i + 1);
+        assert_int_equal(t.err, TEFF_E_CANCELLED);
+    }
+}
+
+static teff_err run_to_step(void *self, teff_process *me)
+{
+    t.events++;
+    return TEFF_OK;
+}
+
+static teff_err step_to_run(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    static const teff_process_ops run = {
+        .name = "became run", .flags = TEFF_PROCESS_FIBER, .run = run_to_step};
+    return teff_step_upgrade(out, &run, NULL, NULL, NULL, 0);
+}
+
+static teff_err step_to_plain(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    static const teff_process_ops plain = {.name = "became plain", .step = step_to_run};
+    return teff_step_upgrade(out, &plain, NULL, NULL, NULL, 0);
+}
+
+/* An upgrade may change the way too: fiber -> none -> fiber with run. */
+static void test_upgrade_changes_the_way(void **state)
+{
+    static const teff_process_ops ops = {
+        .name = "fiber step", .flags = TEFF_PROCESS_FIBER, .step = step_to_plain};
+    (void)spawn(*state, &ops, NULL);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.events, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_fiber_with_run),
+        T(test_fiber_without_run),
+        T(test_run_without_fiber),
+        T(test_step_without_fiber),
+        T(test_a_sleeping_waiter_is_woken_from_outside),
+        T(test_receive_and_send_between_run_functions),
+        T(test_a_cancel_ends_a_sleep),
+        T(test_upgrade_changes_the_way),
+    };
+    return cmocka_run_group_tests_name("process/ways", tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* test_client.c - a client without gateways, and with gateways that go: nothing grows. */
+#include "call/task.h"
+#include "silo/client.h"
+#include "call/call.h"
+#include "call/ctx.h"
+
+#include <pthread.h>
+#include <string.h>
+#include "../link/net_test.h"
+#include "cluster.pb-c.h"
+#include "cluster/membership.h"
+#include "node/ask.h"
+#include "lab.h"
+#include "used.h"
+
+enum { MANY = 1000 };
+
+static void a_dial_leaves_no_memory(void **state)
+{
+    teff_client_options opt = {.size = sizeof opt,
+                               .gateways = {"127.0.0.1:1", "127.0.0.1:1", "127.0.0.1:1"}};
+    teffi_platform platform;
+    teff_client *client;
+    char text[TEFF_TEXT_MAX];
+    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    teff_ctx *ctx = teff_client_ctx(client);
+    size_t before = teffi_arena_here(&ctx->arena).used_bytes;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(teffi_client_join(ctx, client), TEFF_E_UNREACHABLE);
+    assert_int_equal(teffi_arena_here(&ctx->arena).used_bytes, before);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+}
+
+static teff_client *connected(test_node *gateway)
+{
+    teff_client_options opt = {
+        .size = sizeof opt, .cluster = "test", .gateways = {gateway->address}};
+    teff_client *client;
+    char text[TEFF_TEXT_MAX] = "";
+    if (teff_client_connect(&opt, &client, text))
+        fail_msg("%s", text);
+    test_wait(gateway, gateway->ups == 1);
+    return client;
+}
+
+static void tell_go_away(test_node *gateway, const teff_client *client)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    assert_non_null(msg);
+    msg->src = gateway->id;
+    msg->to = (teffi_pid){.node = client->node.id, .slot = TEFFI_SLOT_MEMBERSHIP};
+    msg->method_id = TEFFI_METHOD_GO_AWAY;
+    assert_int_equal(gateway->net->ops->send(gateway->net, client->node.id, msg), TEFF_OK);
+}
+
+static uint64_t frames_in(const teff_client *client)
+{
+    return test_counters(client->node.home.net).frames_in;
+}
+
+static void a_gateway_is_left_by_one_task(void **state)
+{
+    test_node *gateway = test_node_start((test_options){.heartbeat_ms = 1000});
+    teff_client *client = connected(gateway);
+    teff_ctx *ctx = teff_client_ctx(client);
+    teffi_node *node = &client->node;
+    Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
+    uint64_t before = frames_in(client);
+    /* While it waits for an answer of the gateway's it does not leave. */
+    teffi_call *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000000000ull);
+    teffi_call_sent_to(&node->home, call->slot, call->generation, gateway->id);
+    for (int i = 0; i < MANY; i++)
+        tell_go_away(gateway, client);
+    lab_until(frames_in(client) >= before + MANY);
+    lab_ok(ctx, teffi_ctx_rpc(ctx, node->id, TEFFI_SLOT_MEMBERSHIP, 0, &ask.base, 60000, NULL,
+                              NULL)); /* behind them in the target's queue */
+    assert_in_range(teffi_tasks_running(&node->home), 1,
+                    2); /* one more looks for another gateway */
+    assert_true(teffi_call_fail(call, TEFF_E_CANCELLED, NULL));
+    assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), TEFF_E_CANCELLED);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+    test_node_stop(gateway);
+}
+
+static bool goes_to(const teff_client *client, teffi_node_id gateway)
+{
+    return client->node.gateway == teffi_node_word(gateway);
+}
+
+static void a_gateway_that_is_gone_is_forgotten(void **state)
+{
+    char address[TEFFI_ADDRESS_MAX + 1];
+    test_node *old = test_node_start((test_options){.silo = 60, .heartbeat_ms = 1000});
+    teffi_node_id id = old->id;
+    memcpy(address, old->address, sizeof address);
+    teff_client *client = connected(old);
+    test_node_stop(old);
+    test_node *next = test_node_start(
+        (test_options){.silo = 60, .incarnation = 2, .heartbeat_ms = 1000, .listen = address});
+    lab_until(goes_to(client, next->id));
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    assert_int_equal(client->node.home.net->ops->send(client->node.home.net, id, msg),
+                     TEFF_E_CLOSED);
+    teffi_msg_free(msg);
+    teff_client_free(client);
+    test_node_stop(next);
+}
+
+static void refused(teff_client_options opt, const char *option, const char *value)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client = (teff_client *)&opt;
+    opt.size = sizeof opt;
+    teff_err err = teff_client_connect(&opt, &client, text);
+    if (err != TEFF_E_INVALID || client)
+        fail_msg("%s was taken: %s", option, teff_err_name(err));
+    if (!strstr(text, option) || !strstr(text, value) || !strstr(text, "expected"))
+        fail_msg("'%s' does not name %s and '%s'", text, option, value);
+}
+
+static void each_bad_option_names_itself(void **state)
+{
+    refused((teff_client_options){.cluster = "a b", .gateways = {"127.0.0.1:1"}}, "cluster", "a b");
+    refused((teff_client_options){0}, "gateways", "none");
+    refused((teff_client_options){.gateways = {"x"}}, "gateway", "x");
+    refused((teff_client_options){.gateways = {"127.0.0.1:1"}, .tls_cert = "c.pem"}, "tls",
+            "c.pem");
+    refused((teff_client_options){.gateways = {"127.0.0.1:1"}, .tls_ca = "a.pem"}, "tls", "a.pem");
+    refused((teff_client_options){.gateways = {"127.0.0.1:1"}, .connection_bytes_max = UINT32_MAX},
+            "connection_bytes_max", "2047 MiB");
+}
+
+/* The gateway reads nothing while it is held. Calls are started until one is refused while at least
+ * so many bytes wait: sockets take some meanwhile. out: the bytes that wait. */
+static int64_t fill(teff_client_options opt, const char *says, int64_t least)
+{
+    enum { PAD = 100 * 1024, CALLS = 2000 };
+    static uint8_t pad[PAD];
+    static teff_call calls[CALLS];
+    char text[TEFF_TEXT_MAX] = "";
+    teff_client *client;
+    lab_number *out;
+    test_node *gateway = test_node_start((test_options){0});
+    gateway->hold = true;
+    opt.size = sizeof opt;
+    opt.cluster = "test";
+    opt.gateways[0] = gateway->address;
+    if (teff_client_connect(&opt, &client, text))
+        fail_msg("%s", text);
+    teff_ctx *ctx = teff_client_ctx(client);
+    teff_err err = TEFF_OK;
+    int64_t used = 0;
+    for (int i = 0; i < CALLS && (err != TEFF_E_OVERLOADED || used < least); i++) {
+        lab_ok(ctx,
+               lab_turns_write_async(ctx, "key", lab_step(.pad = {PAD, pad}), NULL, &calls[i]));
+        used = bytes_used(client->node.budget);
+        err = lab_pending(calls[i].impl) ? TEFF_OK : lab_turns_write_await(ctx, calls[i], &out);
+    }
+    assert_int_equal(err, TEFF_E_OVERLOADED);
+    if (!strstr(teff_error(ctx), says))
+        fail_msg("\"%s\" does not say %s", teff_error(ctx), says);
+    teff_ctx_free(ctx);
+    test_node_stop(gateway);
+    teff_client_free(client);
+    return used;
+}
+
+/* Beyond what the sockets take: 100 KiB a call. */
+static void what_waits_is_limited_in_bytes(void **state)
+{
+    enum { MIB = 1024 * 1024 };
+    assert_in_range(
+        fill((teff_client_options){.connection_bytes_max = 2 * MIB}, "connection_bytes_max", MIB),
+        MIB, 4 * MIB);
+    assert_in_range(
+        fill((teff_client_options){.message_bytes_max = 2 * MIB}, "message_bytes_max", 2 * MIB),
+        2 * MIB, 4 * MIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_bad_option_names_itself),
+        cmocka_unit_test(what_waits_is_limited_in_bytes),
+        cmocka_unit_test(a_dial_leaves_no_memory),
+        cmocka_unit_test(a_gateway_is_left_by_one_task),
+        cmocka_unit_test(a_gateway_that_is_gone_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

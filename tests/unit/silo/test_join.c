@@ -1,0 +1,170 @@
+/* test_join.c - a silo that cannot finish joining leaves again, and closes whatever it does. */
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cluster/membership.h"
+#include "lab.h"
+#include "store/engine.h"
+#include "store/store.h"
+
+/* ---- one store in memory behind all silos; that of one may fail ---- */
+
+static teffi_store *rows;
+
+typedef struct door {
+    teffi_store base;
+    _Atomic int failing; /* reads and scans that fail, once it has written a batch */
+    _Atomic bool wrote;
+} door;
+
+static void submit(teffi_store *store, teffi_store_op *op)
+{
+    door *d = (door *)store;
+    bool reads = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
+    if (reads && d->wrote && atomic_fetch_sub(&d->failing, 1) > 0) {
+        teffi_store_fail(op, TEFF_E_IO, "the disk is gone");
+        op->done(op);
+        return;
+    }
+    d->wrote |= op->kind == TEFFI_STORE_BATCH;
+    rows->ops->submit(rows, op);
+}
+
+static void close_door(teffi_store *store)
+{
+}
+
+static void free_door(teffi_store *store)
+{
+    free(store);
+}
+
+static int failing; /* of the silo that is started next */
+static door *newest;
+
+static teff_err open_door(const teffi_platform *platform, const char *address, teffi_store **store,
+                          char *text)
+{
+    static const teffi_store_ops ops = {submit, close_door, free_door};
+    door *d = calloc(1, sizeof *d);
+    assert_non_null(d);
+    d->base.ops = &ops;
+    d->failing = failing;
+
+    *store = &d->base;
+    newest = d;
+    return TEFF_OK;
+}
+
+static teff_silo *new_silo(void)
+{
+    static lab_record record;
+    teffi_platform platform;
+    teff_silo_options opt = {.size = sizeof opt, .workers = 1};
+    teff_silo *silo;
+    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    platform.store_open = open_door;
+    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
+    lab_host_all(silo, &record);
+    return silo;
+}
+
+static int open_rows(void **state)
+{
+    return teffi_store_open("memory", &rows, NULL) != TEFF_OK;
+}
+
+static int close_rows(void **state)
+{
+    teffi_store_close(rows);
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void a_silo_that_is_in_the_table_and_cannot_join_leaves(void **state)
+{
+    teff_silo *a = new_silo(), *b = new_silo();
+    char text[TEFF_TEXT_MAX] = "";
+    assert_int_equal(teff_silo_start(a, NULL), TEFF_OK);
+    failing = 3;
+    assert_int_equal(teff_silo_start(b, text), TEFF_E_IO);
+    failing = 0;
+    assert_non_null(strstr(text, "the disk is gone"));
+    teff_ctx *ctx = teff_silo_ctx(a);
+    assert_int_equal(teffi_membership_refresh(ctx, 0), TEFF_OK);
+    assert_int_equal(teff_silo_members(a), 1);
+    teff_ctx_free(ctx);
+    teff_silo_free(b);
+    teff_silo_free(a);
+}
+
+static _Atomic int closed;
+
+static void *close_silo(void *arg)
+{
+    enum { CLOSE_MS = 1000 };
+    (void)!teffi_silo_close(arg, CLOSE_MS);
+    closed++;
+    return NULL;
+}
+
+static void close_without_leaving(teff_silo *silo)
+{
+    pthread_t thread;
+    int before = closed;
+    assert_int_equal(pthread_create(&thread, NULL, close_silo, silo), 0);
+    lab_until(closed > before);
+    pthread_join(thread, NULL);
+    teff_silo_free(silo);
+}
+
+/* It asks for what the directory held on the one that went, and no store tells it that this one is
+ * dead. */
+static void a_silo_closes_though_it_cannot_recover_its_partitions(void **state)
+{
+    enum { SILOS = 3 };
+    teff_silo *silos[SILOS];
+    closed = 0;
+    for (int i = 0; i < SILOS; i++) {
+        silos[i] = new_silo();
+        assert_int_equal(teff_silo_start(silos[i], NULL), TEFF_OK);
+        if (i == 1)
+            close_without_leaving(silos[0]);
+    }
+    newest->failing = INT_MAX;
+    close_without_leaving(silos[2]);
+    close_without_leaving(silos[1]);
+}
+
+/* Through a seed, whose table is read before this silo can know who it is. */
+static void a_silo_starts_again_and_again_within_a_second(void **state)
+{
+    enum { STARTS = 12 };
+    lab *l = lab_open_seeded(1);
+    char address[TEFFI_ADDRESS_MAX + 1] = "127.0.0.1:0", text[TEFF_TEXT_MAX] = "";
+    for (int i = 0; i < STARTS; i++) {
+        teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1, .listen = address};
+        opt.seeds[0] = teff_silo_address(l->silos[0]);
+        teff_silo *silo = lab_silo(&l->record, &opt);
+        if (teff_silo_start(silo, text))
+            fail_msg("start %d: %s", i, text);
+        strcpy(address, teff_silo_address(silo));
+        assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
+        teff_silo_free(silo);
+    }
+    lab_close(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_silo_that_is_in_the_table_and_cannot_join_leaves,
+                                        open_rows, close_rows),
+        cmocka_unit_test_setup_teardown(a_silo_closes_though_it_cannot_recover_its_partitions,
+                                        open_rows, close_rows),
+        cmocka_unit_test(a_silo_starts_again_and_again_within_a_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

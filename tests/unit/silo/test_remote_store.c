@@ -1,0 +1,176 @@
+/* test_remote_store.c - a write through a seed's store whose response is lost: its outcome is
+ * unknown once it is over, not while it may still be done. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lab.h"
+#include "node/ask.h"
+#include "store/engine.h"
+#include "store/store.h"
+
+/* ---- the seed's store: in memory; operations on one table wait while it is held ---- */
+
+enum { HELD_MAX = 16 };
+
+typedef struct door {
+    teffi_store base;
+    teffi_store *rows;
+    pthread_mutex_t lock;
+    bool hold; /* guarded by lock */
+    teffi_store_op *held[HELD_MAX];
+    _Atomic int n_held; /* written under lock */
+    _Atomic bool full;  /* reads of that table are refused */
+    _Atomic int n_refused;
+} door;
+
+static door *seeds;
+
+static void submit(teffi_store *store, teffi_store_op *op)
+{
+    door *d = (door *)store;
+    bool held = false;
+    if (d->full && op->kind == TEFFI_STORE_READ && strcmp(op->rows[0].table, "words") == 0) {
+        d->n_refused++;
+        teffi_store_fail(op, TEFF_E_OVERLOADED, "too many operations wait");
+        op->done(op);
+        return;
+    }
+    pthread_mutex_lock(&d->lock);
+    if (d->hold && strcmp(op->rows[0].table, "words") == 0 && d->n_held < HELD_MAX) {
+        d->held[d->n_held++] = op;
+        held = true;
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!held)
+        d->rows->ops->submit(d->rows, op);
+}
+
+static void set_hold(door *d, bool hold)
+{
+    pthread_mutex_lock(&d->lock);
+    d->hold = hold;
+    for (int i = 0; i < d->n_held && !hold; i++) /* in order, as the contract has it */
+        d->rows->ops->submit(d->rows, d->held[i]);
+    d->n_held = hold ? d->n_held : 0;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void close_door(teffi_store *store)
+{
+    teffi_store *rows = ((door *)store)->rows;
+    rows->ops->close(rows);
+}
+
+static void free_door(teffi_store *store)
+{
+    door *d = (door *)store;
+    teffi_store_close(d->rows);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static teff_err open_door(const teffi_platform *platform, const char *address, teffi_store **store,
+                          char *text)
+{
+    static const teffi_store_ops ops = {submit, close_door, free_door};
+    door *d = calloc(1, sizeof *d);
+    assert_non_null(d);
+    d->base.ops = &ops;
+    pthread_mutex_init(&d->lock, NULL);
+    *store = &d->base;
+    seeds = d;
+    return teffi_store_open("memory", &d->rows, text);
+}
+
+static teff_silo *start_silo(const char *seed)
+{
+    static lab_record record;
+    teffi_platform platform;
+    teff_silo_options opt = {.size = sizeof opt, .workers = 1, .seeds = {seed}};
+    teff_silo *silo;
+    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    platform.store_open = open_door;
+    assert_int_equal(teffi_silo_new_on(&platform, &opt, &silo, NULL), TEFF_OK);
+    lab_host_all(silo, &record);
+    assert_int_equal(teff_silo_start(silo, NULL), TEFF_OK);
+    return silo;
+}
+
+/* ---- one operation of a thread's ---- */
+
+typedef struct operation {
+    teff_ctx *ctx;
+    teffi_row row;
+    teffi_store_op op;
+    _Atomic bool done;
+} operation;
+
+static void *operate(void *arg)
+{
+    operation *o = arg;
+    o->op.rows = &o->row;
+    o->op.n_rows = 1;
+    o->op.arena = &o->ctx->arena;
+    (void)!teffi_ctx_store(o->ctx, &o->op);
+    o->done = true;
+    return NULL;
+}
+
+static operation on_row(teff_ctx *ctx, teffi_store_kind kind)
+{
+    return (operation){.ctx = ctx,
+                       .row = {.table = "words", .key = {"k", 1}, .value = {"v", 1}},
+                       .op = {.kind = kind}};
+}
+
+static void break_links(teff_silo *from, teff_silo *to)
+{
+    teffi_net *net = from->node.home.net;
+    net->ops->peer_remove(net, to->node.id, false);
+    assert_int_equal(net->ops->peer_add(net, to->node.id, to->node.address), TEFF_OK);
+}
+
+/* full: at first the seed's store does not take the read that tells whether the write is over. */
+static void write_and_lose_the_answer(bool full)
+{
+    teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
+    teff_ctx *ctx = teff_silo_ctx(other);
+    operation write = on_row(ctx, TEFFI_STORE_WRITE), read;
+    pthread_t thread;
+    seeds->full = full;
+    set_hold(seeds, true);
+    assert_int_equal(pthread_create(&thread, NULL, operate, &write), 0);
+    lab_until(seeds->n_held == 1);
+    break_links(seed, other);
+    lab_until(!full || seeds->n_refused > 1 || write.done);
+    seeds->full = false;
+    lab_until(seeds->n_held == 2 || write.done); /* a read of the row, behind the write */
+    assert_false(write.done);
+    set_hold(seeds, false);
+    pthread_join(thread, NULL);
+    assert_int_equal(write.op.err, TEFF_E_UNKNOWN);
+    read = on_row(ctx, TEFFI_STORE_READ);
+    (void)operate(&read);
+    assert_int_equal(read.op.err, TEFF_OK);
+    assert_int_equal(read.row.value.len, 1);
+    teff_ctx_free(ctx);
+    teff_silo_free(other);
+    teff_silo_free(seed);
+}
+
+static void a_write_is_unknown_when_it_is_over(void **state)
+{
+    write_and_lose_the_answer(false);
+}
+
+static void a_full_store_does_not_say_that_it_is_over(void **state)
+{
+    write_and_lose_the_answer(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_write_is_unknown_when_it_is_over),
+                                       cmocka_unit_test(a_full_store_does_not_say_that_it_is_over)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

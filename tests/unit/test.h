@@ -1,0 +1,14 @@
+/* test.h - cmocka, with the headers that it needs before it. Tests do not mark unused parameters:
+ * callbacks have the signature of their seam. */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#endif
