@@ -253,7 +253,9 @@ bool teffi_driver_wait(teffi_net *net, teffi_parker *parker, uint32_t *tokens)
     teffi_sender_write_coalesced(&link->conns);
     if (!teffi_client_reader_begin(&link->conns, &reader))
         return false;
-    *tokens = teffi_parker_take(parker, UINT64_MAX);
+    do
+        *tokens = teffi_parker_take(parker, UINT64_MAX);
+    while (!*tokens); /* the system call of an earlier waker may come late */
     teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
     if (given)
         teffi_driver_read(given);
