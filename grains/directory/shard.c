@@ -88,8 +88,8 @@ void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_activation_put(&shards->memory, act); /* may be reused for another grain from here on */
-    /* relaxed: a leaving silo polls it */
-    atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_relaxed);
+    /* release: pairs with a leaving silo, which then sees the last requests routed again */
+    atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
 
 /* ---- finding ---- */

@@ -130,10 +130,10 @@ void teffi_grains_start(teffi_node *node)
     node->grains->accepting = true;
 }
 
-/* relaxed: the caller polls it */
 static uint64_t count_activations(const teffi_grains *grains)
 {
-    return atomic_load_explicit(&grains->shards->activations, memory_order_relaxed);
+    /* acquire: pairs with the end of an activation (shard.c) */
+    return atomic_load_explicit(&grains->shards->activations, memory_order_acquire);
 }
 
 /* ROUND_ENDS: millions at once would delay the silo's system messages. */

@@ -286,8 +286,8 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 
 /* ---- leave ---- */
 
-/* Have all clients disconnected, and all calls and look-ups ended? Also waits for connections in
- * the handshake, whose requests may follow the ack; they are checked first. */
+/* Have all clients disconnected, and all look-ups, calls and relays ended? Each is checked before
+ * what it may turn into: connections in the handshake may become clients, look-ups relays. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -296,8 +296,8 @@ static bool silo_is_quiet(teffi_node *node)
     pthread_mutex_lock(&silo->lock);
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
-    return alone && teffi_calls_pending(&node->home) == 0 &&
-           !teffi_lookups_any(node->grains->lookups);
+    return alone && !teffi_lookups_any(node->grains->lookups) &&
+           teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
 }
 
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)

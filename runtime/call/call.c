@@ -146,15 +146,21 @@ _Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node)
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
 }
 
-/* A timeout is not sent on, since the origin has its own deadline. */
-static void end_relay(teffi_call *call, teffi_call **relays)
+void teffi_call_release_relay(teffi_call *call)
 {
     teffi_home *home = call->home;
     uint64_t to = atomic_load_explicit(&call->out, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&home->calls.relays, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(teffi_call_relays_of(home, to), 1, memory_order_relaxed);
+    teffi_call_release(call);
+    /* release: pairs with teffi_calls_relays */
+    atomic_fetch_sub_explicit(&home->calls.relays, 1, memory_order_release);
+}
+
+/* A timeout is not sent on, since the origin has its own deadline. */
+static void end_relay(teffi_call *call, teffi_call **relays)
+{
     if (call->err == TEFF_E_TIMEOUT && !call->reply) {
-        put_entry(call);
+        teffi_call_release_relay(call);
         return;
     }
     teffi_bug_if(!relays); /* NULL: no relay ends here but by its deadline */

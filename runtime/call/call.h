@@ -126,7 +126,7 @@ void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, te
 /* teffi_call_sign - set the cookie of a request, which its response must carry. */
 void teffi_call_sign(teffi_home *home, teffi_msg *request);
 
-/* teffi_call_relays_of - the count of pending relays for a node; nodes with the same hash share
+/* teffi_call_relays_of - the count of relays for a node; nodes with the same hash share
  * one count. */
 _Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node);
 
@@ -175,6 +175,10 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
 /* teffi_call_release - free the response and return the entry to the slab. Allowed when the call
  * has ended and was awaited, or after teffi_call_abandon returned true. */
 void teffi_call_release(teffi_call *call);
+
+/* teffi_call_release_relay - release a relay that has ended, after its outcome was sent on: until
+ * then it counts as under way. */
+void teffi_call_release_relay(teffi_call *call);
 
 /* teffi_call_abandon - the caller stops waiting for the call.
  * out:  true: the caller owns the entry and must release it; false: another thread has taken the

@@ -116,6 +116,12 @@ uint64_t teffi_calls_pending(teffi_home *home)
     return visit_matching(home, &any_pending, NULL, UINT64_MAX);
 }
 
+uint32_t teffi_calls_relays(teffi_home *home)
+{
+    /* acquire: pairs with teffi_call_release_relay */
+    return atomic_load_explicit(&home->calls.relays, memory_order_acquire);
+}
+
 bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to)
 {
     teffi_call_match match = teffi_call_match_sent(to);

@@ -16,6 +16,9 @@ void teffi_calls_fini(teffi_home *home);
 /* teffi_calls_pending - the number of pending calls. Visits every entry: for statistics only. */
 uint64_t teffi_calls_pending(teffi_home *home);
 
+/* teffi_calls_relays - the number of relays whose outcome was not sent on yet, pending or not. */
+uint32_t teffi_calls_relays(teffi_home *home);
+
 /* teffi_calls_sent_to - is there a pending call whose request was sent to that node? */
 bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to);
 

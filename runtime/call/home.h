@@ -21,7 +21,7 @@ typedef struct teffi_calls {
     teffi_slab slab; /* of teffi_call; a block's mark is its earliest deadline */
     teffi_reclaim reclaim;
     teffi_deadlines deadlines;
-    _Atomic uint32_t relays; /* number of pending relays; relaxed, like relays_of */
+    _Atomic uint32_t relays; /* number of relays, until their outcome was sent on */
     /* the same, by a keyed hash of the origin node */
     _Atomic uint32_t relays_of[TEFFI_RELAY_SHARES];
     teffi_sipkey key; /* for cookies and relays_of; immutable after teffi_node_init */

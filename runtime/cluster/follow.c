@@ -76,6 +76,7 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
     if (node->upcalls.view)
         node->upcalls.view(node, old, view);
     note_departed(m, old, view);
+    m->follow.adopted = view->version;
     bool member = teffi_view_find(view, node->id) != NULL;
     pthread_mutex_unlock(&m->follow.lock);
     teffi_view_unref(old);
@@ -110,10 +111,7 @@ teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
 
 uint64_t teffi_membership_version(teffi_node *node)
 {
-    const teffi_view *view = teffi_view_get(node);
-    uint64_t version = view ? view->version : 0;
-    teffi_view_unref(view);
-    return version;
+    return node->membership->follow.adopted;
 }
 
 static teff_err read_and_adopt(teff_ctx *ctx)

@@ -28,6 +28,7 @@ typedef struct teffi_follow {                    /* follow.c's */
     pthread_mutex_t lock;                        /* views are adopted under it, one after another */
     teffi_departed departed[TEFFI_DEPARTED_MAX]; /* guarded by lock */
     size_t n_departed;
+    _Atomic uint64_t adopted; /* version of the last view whose adoption is complete */
     teffi_changes changes;
     _Atomic bool looking, reading; /* a refresh task is queued; the rows are being read */
     _Atomic uint64_t looked_ns;
@@ -90,7 +91,8 @@ TEFF_MUST_USE teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows);
 /* teffi_membership_adopt - adopt the view that rows describe. errs: TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows);
 
-/* teffi_membership_version - the adopted view's version; 0: none. */
+/* teffi_membership_version - the adopted view's version; 0: none. From then on no request goes to a
+ * silo that this view lacks. */
 uint64_t teffi_membership_version(teffi_node *node);
 
 /* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */

@@ -238,6 +238,6 @@ void teffi_node_pass_relays(teffi_node *node, teffi_call *relays)
         teffi_item *next = relay->wait.item.next;
         relays = next ? teffi_container(next, teffi_call, wait.item) : NULL;
         pass_relay(node, relay);
-        teffi_call_release(relay);
+        teffi_call_release_relay(relay);
     }
 }

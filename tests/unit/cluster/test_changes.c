@@ -1,5 +1,5 @@
-/* test_changes.c - who waits for a change: woken by it at once, else by a pause that grows. The
- * timers are the test's. */
+/* test_changes.c - who waits for a change: woken by it at once, else by a pause that grows; when a
+ * view counts as adopted. The timers and the net are the test's. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -45,6 +45,8 @@ static int setup(void **state)
     node.membership = &membership;
     node.home.exec = &exec;
     fires = false;
+    pthread_mutex_init(&node.lock, NULL);
+    pthread_mutex_init(&membership.follow.lock, NULL);
     pthread_mutex_init(&membership.follow.changes.lock, NULL);
     return 0;
 }
@@ -52,6 +54,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     pthread_mutex_destroy(&membership.follow.changes.lock);
+    pthread_mutex_destroy(&membership.follow.lock);
+    pthread_mutex_destroy(&node.lock);
     return 0;
 }
 
@@ -127,6 +131,60 @@ static void pauses_grow_to_a_second(void **state)
     }
 }
 
+/* ---- views ---- */
+
+static uint64_t version_at_view, version_at_left;
+static teffi_node_id left;
+
+static teff_err peer_add(teffi_net *net, teffi_node_id id, const char *address)
+{
+    return TEFF_OK;
+}
+
+static void peer_left(teffi_net *net, teffi_node_id id)
+{
+    version_at_left = teffi_membership_version(&node);
+    left = id;
+}
+
+static void on_view(teffi_node *n, const teffi_view *old, const teffi_view *now)
+{
+    version_at_view = teffi_membership_version(n);
+}
+
+static void adopt(uint64_t version, teffi_member_row *list, size_t n)
+{
+    teff_ctx *ctx = teffi_ctx_new(&node.home);
+    assert_int_equal(
+        teffi_membership_adopt(ctx, &(teffi_rows){.version = version, .rows = list, .n = n}),
+        TEFF_OK);
+    teff_ctx_free(ctx);
+}
+
+/* A silo that leaves asks the others for its view's version, and takes the answer as: they send
+ * nothing more. */
+static void a_view_is_adopted_when_nothing_is_sent_to_who_left(void **state)
+{
+    static const teffi_net_ops net_ops = {.peer_add = peer_add, .peer_left = peer_left};
+    teffi_net net = {.ops = &net_ops};
+    teffi_member_row rows[] = {
+        {.member = {.node = {7, 1}, .status = TEFFI_ACTIVE, .address = "h:7"}},
+        {.member = {.node = {8, 1}, .status = TEFFI_LEAVING, .address = "h:8"}}};
+    node.home.net = &net;
+    node.upcalls.view = on_view;
+    adopt(4, rows, 2);
+    assert_int_equal(version_at_view, 0);
+    assert_int_equal(teffi_membership_version(&node), 4);
+    adopt(5, rows, 1);
+    assert_int_equal(left.silo, 8);
+    assert_int_equal(version_at_view, 4);
+    assert_int_equal(version_at_left, 4);
+    assert_int_equal(teffi_membership_version(&node), 5);
+    adopt(4, rows, 2); /* an older one changes nothing */
+    assert_int_equal(teffi_membership_version(&node), 5);
+    teffi_view_unref(node.view);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +193,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(timer_and_change_end_it_once, setup, teardown),
         cmocka_unit_test_setup_teardown(pauses_grow_to_a_second, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_view_is_adopted_when_nothing_is_sent_to_who_left, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,6 +64,19 @@ static void a_lost_link_ends_it(void **state)
     teffi_msg_free(msg);
 }
 
+/* A silo that leaves waits for it. */
+static void it_counts_until_its_outcome_was_sent_on(void **state)
+{
+    teffi_msg *msg = begin(one_client, 0);
+    teffi_call_sent_to(&node->home, msg->call_slot, msg->call_generation, peer);
+    teffi_call *ended = teffi_calls_lose(&node->home, peer);
+    assert_non_null(ended);
+    assert_int_equal(teffi_calls_relays(&node->home), 1);
+    teffi_node_pass_relays(node, ended);
+    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    teffi_msg_free(msg);
+}
+
 static void a_response_ends_it_once(void **state)
 {
     uint64_t dropped = node->dropped;
@@ -193,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_link_ends_it),
+        cmocka_unit_test(it_counts_until_its_outcome_was_sent_on),
         cmocka_unit_test(a_response_ends_it_once),
         cmocka_unit_test(a_deadline_ends_it),
         cmocka_unit_test(a_client_that_goes_takes_its_own_along),
