@@ -111,16 +111,21 @@ static void end_parting(teff_client *client, teffi_node_id *place)
     pthread_mutex_unlock(&client->node.lock);
 }
 
-/* A leaving gateway waits for its clients. A client disconnects when its calls there have ended. */
+/* A leaving gateway waits for its clients. A client disconnects when its calls there have ended. A
+ * thread may have read the gateway before it changed: from peer_left on, its request is refused and
+ * sent to the new one. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
     teff_client *client = teffi_container(ctx->node, teff_client, node);
     teffi_node_id from = *(teffi_node_id *)arg; /* only this task changes it now */
-    while (!client->closing && (teffi_node_is(get_gateway(ctx->node), from) ||
-                                teffi_calls_sent_to(&ctx->node->home, from)))
+    teffi_net *net = ctx->node->home.net;
+    while (!client->closing && teffi_node_is(get_gateway(ctx->node), from))
         teffi_ctx_sleep(ctx, POLL_MS);
-    ctx->node->home.net->ops->peer_remove(ctx->node->home.net, from, true);
+    net->ops->peer_left(net, from);
+    while (!client->closing && teffi_calls_sent_to(&ctx->node->home, from))
+        teffi_ctx_sleep(ctx, POLL_MS);
+    net->ops->peer_remove(net, from, true);
     end_parting(client, arg);
 }
 

@@ -90,6 +90,48 @@ static bool goes_to(const teff_client *client, teffi_node_id gateway)
     return client->node.gateway == teffi_node_word(gateway);
 }
 
+static bool takes_requests(teff_client *client, const test_node *gateway)
+{
+    teffi_net *net = client->node.home.net;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 1, 1);
+    teff_err err = net->ops->send(net, gateway->id, msg);
+    if (!err)
+        return true;
+    teffi_msg_free(msg);
+    assert_int_equal(err, TEFF_E_CLOSED);
+    return false;
+}
+
+/* A thread that chose the old gateway just before sends it nothing behind the last look at the
+ * calls: its request would be on its way together with the goodbye, and get no response. */
+static void a_gateway_that_is_left_gets_no_more_requests(void **state)
+{
+    test_node *both[2] = {test_node_start((test_options){.silo = 61, .heartbeat_ms = 1000}),
+                          test_node_start((test_options){.silo = 62, .heartbeat_ms = 1000})};
+    teff_client_options opt = {.size = sizeof opt,
+                               .cluster = "test",
+                               .gateways = {both[0]->address, both[1]->address}};
+    teff_client *client;
+    assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
+    test_node *old = both[!goes_to(client, both[0]->id)];
+    teff_ctx *ctx = teff_client_ctx(client);
+    teffi_node *node = &client->node;
+    teffi_call *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000000000ull);
+    teffi_call_sent_to(&node->home, call->slot, call->generation, old->id);
+    assert_true(takes_requests(client, old));
+    test_wait(old, old->ups == 1);
+    tell_go_away(old, client);
+    lab_until(!takes_requests(client, old));
+    assert_int_equal(old->downs, 0); /* it waits for the call */
+    assert_true(teffi_call_fail(call, TEFF_E_CANCELLED, NULL));
+    assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), TEFF_E_CANCELLED);
+    test_wait(old, old->downs == 1);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+    for (int i = 0; i < 2; i++)
+        test_node_stop(both[i]);
+}
+
 static void a_gateway_that_is_gone_is_forgotten(void **state)
 {
     char address[TEFFI_ADDRESS_MAX + 1];
@@ -187,6 +229,7 @@ int main(void)
         cmocka_unit_test(what_waits_is_limited_in_bytes),
         cmocka_unit_test(a_dial_leaves_no_memory),
         cmocka_unit_test(a_gateway_is_left_by_one_task),
+        cmocka_unit_test(a_gateway_that_is_left_gets_no_more_requests),
         cmocka_unit_test(a_gateway_that_is_gone_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
