@@ -76,7 +76,7 @@ typedef struct teffi_net_ops {
     teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
     /* Remove a peer: close its connections, after a goodbye if clean. Later sends: CLOSED. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
-    /* The peer has left the cluster: from now on requests for grains are CLOSED. Responses and
+    /* The peer leaves: from now on requests for grains are CLOSED. Responses and
      * other requests are sent as before, until peer_remove. Messages keep their order across this
      * call. */
     void (*peer_left)(teffi_net *net, teffi_node_id node);

@@ -286,11 +286,12 @@ static void test_a_method_that_blocks_goes_through_the_queue(void **state)
     for (int i = 0; i < 1000 && !skips("direct.Actor.Obey"); i++)
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 3), &out));
     assert_true(skips("direct.Actor.Obey") > 0);
+    /* while the machine is slow, the method may count as slow again */
     for (int i = 0; i < 1000 && skips("direct.Actor.Obey"); i++) {
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = 2000), &out));
         assert_int_equal(out->n, 2000);
     }
-    assert_int_equal(skips("direct.Actor.Obey"), 0); /* forgiven, unless the machine was slow then */
+    assert_int_equal(skips("direct.Actor.Obey"), 0); /* forgiven */
 }
 
 /* Gives way inside its caller's turn, which gives way with it. */

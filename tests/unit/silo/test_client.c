@@ -108,9 +108,8 @@ static void a_gateway_that_is_left_gets_no_more_requests(void **state)
 {
     test_node *both[2] = {test_node_start((test_options){.silo = 61, .heartbeat_ms = 1000}),
                           test_node_start((test_options){.silo = 62, .heartbeat_ms = 1000})};
-    teff_client_options opt = {.size = sizeof opt,
-                               .cluster = "test",
-                               .gateways = {both[0]->address, both[1]->address}};
+    teff_client_options opt = {
+        .size = sizeof opt, .cluster = "test", .gateways = {both[0]->address, both[1]->address}};
     teff_client *client;
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
     test_node *old = both[!goes_to(client, both[0]->id)];
