@@ -1,6 +1,6 @@
 /* conformance.h - what every engine of the store must do, in one suite.
- * Way:     test_memory, test_sqlite, a later engine's test -> [conformance] -> store/store
- * A new engine adds one conf_engine and calls conf_run. */
+ * Way:     test_conformance -> [conformance] -> store/store
+ * A new engine adds one conf_engine to test_conformance.c. */
 #ifndef TESTS_STORE_CONFORMANCE_H
 #define TESTS_STORE_CONFORMANCE_H
 
