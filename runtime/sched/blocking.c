@@ -13,7 +13,7 @@ static teffi_worker *find_own_worker(teffi_exec *exec)
 }
 
 /* Offer the processor to others: a waiting worker gets it, else w keeps it as BLOCKED until it is
- * needed. runs: inside, with a processor. */
+ * needed. runs: using the processor. */
 static void block_worker(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -21,7 +21,7 @@ static void block_worker(teffi_worker *w)
     teffi_group *group = teffi_processor_take_lifo(w->processor);
     if (group) /* thieves do not look at the LIFO slot */
         teffi_runqueue_push(&sched->queue, group);
-    (void)teffi_processor_open(w->processor);
+    (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
     /* Once stopping is set, waiting workers have returned without a processor: assign none. */
     if (sched->stopping || !sched->waiting.head) {
@@ -44,10 +44,10 @@ void teffi_blocking_begin(teffi_exec *exec)
         return;
     /* relaxed: the monitor may see it late */
     atomic_store_explicit(&w->blocked, true, memory_order_relaxed);
-    uint32_t was = teffi_enter_settled(w);
+    uint32_t was = teffi_processor_use_begin_after_retake(w);
     if (w->processor)
         block_worker(w);
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
 }
 
 /* idle_lock held. */
@@ -101,11 +101,11 @@ void teffi_blocking_end(teffi_exec *exec)
     teffi_may_suspend();
     if (!w || !w->blocking || --w->blocking)
         return;
-    /* w is inside while it waits, so that an assigned processor is not retaken before w wakes. */
-    uint32_t was = teffi_enter(w);
+    /* using_processor is set while w waits: an assigned processor is not retaken before w wakes. */
+    uint32_t was = teffi_processor_use_begin(w);
     bool has_processor = unblock_worker(w);
     atomic_store_explicit(&w->blocked, false, memory_order_relaxed);
-    teffi_leave(w, was); /* before the yield: the turn may resume on another worker */
+    teffi_processor_use_end(w, was); /* before the yield: the turn may resume on another worker */
     if (!has_processor)
         (void)teffi_turn_yield(w, false); /* to the global queue; this thread becomes spare */
 }

@@ -25,7 +25,7 @@ void teffi_borrow_init(teffi_sched *sched)
     w->sched = sched;
     w->number = UINT32_MAX;
     w->state = TEFFI_WORKER_SPARE;
-    atomic_init(&w->inside, 1);
+    atomic_init(&w->using_processor, 1);
     teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
 }
 
@@ -130,9 +130,9 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
         teffi_preempt_allow();
     teffi_worker_become(w);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
-    teffi_leave(w, 0);
+    teffi_processor_use_end(w, 0);
     fn(arg);
-    (void)teffi_enter_settled(w);
+    (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
     teffi_fiber_thread_leave(); /* before the fibers may be freed */
     teffi_worker_become(NULL);

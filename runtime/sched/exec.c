@@ -34,9 +34,9 @@ static unsigned processor_number(teffi_exec *exec)
     teffi_worker *w = teffi_own_worker;
     if (!w || &w->sched->exec != exec || w->blocking)
         return 0;
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
-    teffi_leave(w, was);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
+    teffi_processor_use_end(w, was);
     return p ? (unsigned)(p - w->sched->processors) + 1 : 0;
 }
 
@@ -160,7 +160,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     teffi_preempt_start();
     teffi_warn_init(&sched->exec.warn, opt);
     teffi_null_init(&sched->exec);
-    sched->enter_exchanges = !teffi_barrier_start();
+    sched->no_membarrier = !teffi_barrier_start();
     atomic_init(&sched->n_active, active);
     sched->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
     if (opt->hooks)

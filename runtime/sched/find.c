@@ -46,7 +46,7 @@ static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
     for (unsigned i = n; i-- > 1;)
         if (!teffi_deque_push(&p->deque, w->batch[i]))
             teffi_runqueue_push(&w->sched->queue, w->batch[i]);
-    (void)teffi_processor_open(p);
+    (void)teffi_processor_allow_stealing(p);
     if (n > 1)
         teffi_wake_one(w->sched);
     return w->batch[0];
@@ -87,8 +87,8 @@ static void check_local_batch(teffi_worker *w)
     if (verdict == TEFFI_BATCH_NOT_SAMPLED)
         return;
     if (verdict == TEFFI_BATCH_SHARED)
-        (void)teffi_processor_open(p);
-    if (teffi_deque_count(&p->deque) && !teffi_processor_is_closed(p))
+        (void)teffi_processor_allow_stealing(p);
+    if (teffi_deque_count(&p->deque) && !teffi_processor_forbids_stealing(p))
         teffi_wake_one(w->sched);
 }
 
@@ -148,7 +148,7 @@ static teffi_group *steal_from_any(teffi_worker *w)
         teffi_processor *victim = &sched->processors[at % sched->n_processors];
         /* Load the count first: unless it changed, its cache line is still in this core's cache. */
         bool open = victim != w->processor && teffi_deque_count(&victim->deque) &&
-                    !teffi_processor_is_closed(victim);
+                    !teffi_processor_forbids_stealing(victim);
         teffi_group *group = open ? steal_from(w, victim) : NULL;
         if (group)
             return group;
@@ -210,7 +210,7 @@ static void end_local_batch(teffi_processor *p)
     if (!p->batch.exists)
         return;
     p->batch.exists = false;
-    (void)teffi_processor_open(p);
+    (void)teffi_processor_allow_stealing(p);
 }
 
 teffi_group *teffi_find_near(teffi_worker *w)

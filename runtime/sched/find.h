@@ -1,6 +1,6 @@
 /* find.h - where a worker looks for its next group.
  * Way:     LIFO slot (a bounded run) -> own deque -> global queue (one, and a batch) -> steal half
- * Threads: the worker's own, inside, with a processor.
+ * Threads: the worker's own, while it uses its processor.
  * Source:  Go's findRunnable (proc.go), tokio's next_task */
 #ifndef TEFFI_SCHED_FIND_H
 #define TEFFI_SCHED_FIND_H

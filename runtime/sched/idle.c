@@ -210,7 +210,7 @@ bool teffi_regain_processor(teffi_worker *w)
     return got;
 }
 
-void teffi_attend(teffi_worker *w)
+void teffi_give_processor_to_waiter(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     if (w->searching)
@@ -258,7 +258,7 @@ void teffi_park(teffi_worker *w)
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);
-        return; /* the loop calls teffi_attend or teffi_scale_leave, or ends */
+        return; /* the loop calls teffi_give_processor_to_waiter or teffi_scale_leave, or ends */
     }
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     teffi_counter_add(&w->processor->counters.parks, 1);

@@ -32,8 +32,8 @@ void teffi_park(teffi_worker *w);
  * out:  false: the scheduler stops, or the thread ends because it was spare for long. */
 bool teffi_wait_for_processor(teffi_worker *w);
 
-/* teffi_attend - give the processor to a waiting worker, if there is one. */
-void teffi_attend(teffi_worker *w);
+/* teffi_give_processor_to_waiter - give the processor to a waiting worker, if there is one. */
+void teffi_give_processor_to_waiter(teffi_worker *w);
 
 /* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns.
  * out:  as teffi_wait_for_processor. */

@@ -36,12 +36,12 @@ static bool too_many_are_lost(teffi_sched *sched)
  * cleared. */
 static bool retake_from(teffi_worker *w, uint64_t run)
 {
-    /* seq_cst: then the barrier, then the load of inside */
+    /* seq_cst: then the barrier, then the load of using_processor */
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
-    if (!w->sched->enter_exchanges)
+    if (!w->sched->no_membarrier)
         teffi_barrier_all();
-    /* seq_cst, acquire: pairs with teffi_enter's exchange, and with teffi_leave */
-    return !atomic_load_explicit(&w->inside, memory_order_seq_cst) &&
+    /* seq_cst, acquire: pairs with use_begin's exchange, and with use_end */
+    return !atomic_load_explicit(&w->using_processor, memory_order_seq_cst) &&
            atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
 }
 
@@ -59,7 +59,8 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     teffi_worker *w = running_worker(sched, p);
     if (w && !too_many_are_lost(sched)) {
         if (retake_from(w, run)) {
-            (void)teffi_processor_open(p); /* the next worker may run a long turn as well */
+            /* The next worker may run a long turn as well. */
+            (void)teffi_processor_allow_stealing(p);
             next = sched->waiting.head ? teffi_processor_assign_waiting(sched, p)
                                        : teffi_processor_staff(sched, p);
         }
@@ -70,7 +71,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
             teffi_worker_list_push_last(&sched->lost, w);
         } else {
             p->worker = w;
-            /* release: pairs with teffi_kept */
+            /* release: pairs with teffi_processor_get_usable */
             atomic_store_explicit(&w->retaken, 0, memory_order_release);
         }
     }
@@ -90,7 +91,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
     if (w) {
         if (retake_from(w, run))
             group = teffi_processor_take_lifo(p);
-        /* release: the emptied slot; pairs with teffi_kept */
+        /* release: the emptied slot; pairs with teffi_processor_get_usable */
         atomic_store_explicit(&w->retaken, 0, memory_order_release);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -103,7 +104,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* If the worker is in the same run as at the last tick, let others take its LIFO slot and its local
  * batch. out: true: there was work. */
-static bool open_if_long_run(teffi_sched *sched, teffi_processor *p)
+static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
     if (run != p->seen_run) {
@@ -113,10 +114,10 @@ static bool open_if_long_run(teffi_sched *sched, teffi_processor *p)
         return false;
     }
     p->seen_ticks += p->seen_ticks < SLICE_TICKS;
-    bool opened = teffi_processor_open(p);
+    bool allowed = teffi_processor_allow_stealing(p);
     /* relaxed: a hint; retake_lifo checks */
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed);
-    return (lifo && retake_lifo(sched, p, run)) || opened;
+    return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
 /* Is there work that no worker is free to take, or a worker that waits for a processor? */
@@ -168,18 +169,18 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 static void run_tick(teffi_sched *sched)
 {
     uint64_t now = teffi_now(sched->exec.platform);
-    bool opened = false;
+    bool allowed = false;
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(now / MS_NS));
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_processor *p = &sched->processors[i];
-        opened |= open_if_long_run(sched, p);
+        allowed |= allow_stealing_if_long_run(sched, p);
         if (p->seen_ticks > 1)
             (void)teffi_deferral_run(&p->deferral); /* its worker is in a long turn */
         uint64_t due = teffi_wheel_next(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
             (void)teffi_wheel_fire(&p->wheel, now);
     }
-    if (opened) {
+    if (allowed) {
         teffi_wake_one(sched);
         teffi_back_off_end(sched);
     }

@@ -39,7 +39,7 @@ bool teffi_processors_have_work(teffi_sched *sched)
         return true;
     for (unsigned i = 0; i < sched->n_processors; i++)
         if (teffi_deque_count(&sched->processors[i].deque) &&
-            !teffi_processor_is_closed(&sched->processors[i]))
+            !teffi_processor_forbids_stealing(&sched->processors[i]))
             return true;
     return false;
 }
@@ -74,7 +74,7 @@ teffi_processor *teffi_processor_release(teffi_worker *w)
     teffi_processor *p = w->processor;
     w->processor = NULL;
     p->worker = NULL;
-    (void)teffi_processor_open(p);
+    (void)teffi_processor_allow_stealing(p);
     return p;
 }
 

@@ -66,7 +66,7 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
 }
 
 /* teffi_processor_take_lifo - empty the LIFO slot. out: NULL: it was empty.
- * runs: the owner, inside; the monitor, when it has retaken the processor. */
+ * runs: the owner, using it; the monitor, when it has retaken the processor. */
 static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)
 {
     /* relaxed: assignment or retake of the processor orders this load */
@@ -82,22 +82,24 @@ static inline bool teffi_processor_has_local(teffi_processor *p)
     return atomic_load_explicit(&p->lifo, memory_order_relaxed) || teffi_deque_count(&p->deque);
 }
 
-/* teffi_processor_is_closed - must thieves ignore the deque? Any thread. */
-static inline bool teffi_processor_is_closed(const teffi_processor *p)
+/* teffi_processor_forbids_stealing - must thieves ignore the deque? Any thread. */
+static inline bool teffi_processor_forbids_stealing(const teffi_processor *p)
 {
-    /* seq_cst: after a parking worker's change of idle_word; pairs with teffi_processor_open */
+    /* seq_cst: after a parking worker's change of idle_word; pairs with
+     * teffi_processor_allow_stealing */
     return atomic_load_explicit(&p->no_steal, memory_order_seq_cst);
 }
 
-/* teffi_processor_open - clear no_steal. If the deque has groups, the caller calls teffi_wake_one.
- * out:  false: it was clear. runs: the owner, inside; any thread with idle_lock; the monitor. */
-static inline bool teffi_processor_open(teffi_processor *p)
+/* teffi_processor_allow_stealing - clear no_steal. If the deque has groups, the caller calls
+ * teffi_wake_one.
+ * out:  false: it was clear. runs: the owner, using it; any thread with idle_lock; the monitor. */
+static inline bool teffi_processor_allow_stealing(teffi_processor *p)
 {
     /* relaxed: only the owner sets it */
-    bool closed = atomic_load_explicit(&p->no_steal, memory_order_relaxed);
-    if (closed) /* seq_cst: before the waker's load of idle_word */
+    bool forbidden = atomic_load_explicit(&p->no_steal, memory_order_relaxed);
+    if (forbidden) /* seq_cst: before the waker's load of idle_word */
         atomic_store_explicit(&p->no_steal, false, memory_order_seq_cst);
-    return closed;
+    return forbidden;
 }
 
 /* teffi_processors_init - n of them, idle and empty. out: false: memory is out; fini may follow. */
@@ -108,7 +110,7 @@ void teffi_processors_fini(teffi_sched *sched);
  * change of idle_word. */
 bool teffi_processors_have_work(teffi_sched *sched);
 
-/* teffi_processor_fire_timers - read the clock and fire due timers. runs: the owner, inside. */
+/* teffi_processor_fire_timers - read the clock and fire due timers. runs: the owner, using it. */
 void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform);
 
 /* teffi_processor_poke - its wheel has a new earliest timer: wake its worker if it sleeps. Takes

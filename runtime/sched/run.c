@@ -54,11 +54,11 @@ static void adjust_levels(teffi_sched *sched)
 static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 {
     teffi_sched *sched = w->sched;
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (p)
         teffi_counter_add(&p->counters.level_ns[level], ns);
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     if (!p)
         atomic_fetch_add_explicit(&sched->levels->lost_ns[level], ns, memory_order_relaxed);
     w->timed_ns += ns;
@@ -165,11 +165,11 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
         uint64_t until_ns = p->now_ns + QUANTUM_NS;
         teffi_worker_run_begins(w, group, run);
         atomic_store_explicit(&w->preempt, 0, memory_order_relaxed);
-        teffi_leave(w, 0);
+        teffi_processor_use_end(w, 0);
         unsigned ran = w->sched->runs_extended
                            ? run_extended(w, group, until_ns)
                            : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
-        (void)teffi_enter_settled(w);
+        (void)teffi_processor_use_begin_after_retake(w);
         if (ran > 3 && w->processor) /* the first item of each run is counted by runs */
             teffi_counter_add(&w->processor->items, ran / 2 - 1);
         teffi_turn_check_blocking(w);
@@ -223,9 +223,9 @@ bool teffi_run_nested(teffi_exec *exec)
     /* A worker waits for a processor, or the scheduler stops: the caller should sleep instead. */
     if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
         return false;
-    uint32_t was = teffi_enter(w);
+    uint32_t was = teffi_processor_use_begin(w);
     bool ran = false;
-    if (teffi_kept(w)) {
+    if (teffi_processor_get_usable(w)) {
         /* The search, and timers that fire in it, do not belong to the waiting turn. */
         uintptr_t outer = atomic_exchange_explicit(&w->running, 0, memory_order_relaxed);
         uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
@@ -236,7 +236,7 @@ bool teffi_run_nested(teffi_exec *exec)
         atomic_store_explicit(&w->run, run, memory_order_relaxed);
         atomic_store_explicit(&w->running, outer, memory_order_release);
     }
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     return ran;
 }
 
@@ -257,9 +257,9 @@ static bool pause_loop(teffi_worker *w, bool (*fn)(teffi_worker *w))
     return goes_on;
 }
 
-static bool attend_to_waiting(teffi_worker *w)
+static bool give_processor_and_go_on(teffi_worker *w)
 {
-    teffi_attend(w);
+    teffi_give_processor_to_waiter(w);
     return true;
 }
 
@@ -276,7 +276,7 @@ static bool run_pass(teffi_worker *w)
     if (!w->processor && !pause_loop(w, teffi_regain_processor))
         return false;
     if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
-        return !teffi_sched_is_stopping(w->sched) && pause_loop(w, attend_to_waiting);
+        return !teffi_sched_is_stopping(w->sched) && pause_loop(w, give_processor_and_go_on);
     if (teffi_find_check_clock(w) && !teffi_processor_is_active(w->sched, w->processor)) {
         teffi_submit_end_pass(w);
         (void)pause_loop(w, teffi_scale_leave);

@@ -10,7 +10,8 @@
 /* teffi_worker_main - what a worker's thread runs. in: worker, a teffi_worker. */
 void teffi_worker_main(void *worker);
 
-/* teffi_run_groups - run a group, then the part that its turn forked, if any. runs: inside. */
+/* teffi_run_groups - run a group, then the part that its turn forked, if any.
+ * runs: using the processor. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group);
 
 /* teffi_run_nested - exec op: from a turn that waits on its worker's own stack, find and run one

@@ -27,9 +27,9 @@ struct teffi_sched {
     /* immutable after init */
     unsigned n_processors;
     unsigned threads_max;
-    unsigned take_max;    /* from the global queue at once, beside the one to run */
-    bool runs_extended;   /* there are hooks or a policy: run_extended in run.c */
-    bool enter_exchanges; /* there is no membarrier: teffi_enter uses an exchange */
+    unsigned take_max;  /* from the global queue at once, beside the one to run */
+    bool runs_extended; /* there are hooks or a policy: run_extended in run.c */
+    bool no_membarrier; /* the kernel has none: teffi_processor_use_begin uses an exchange */
     teff_sched_hooks hooks;
     teffi_exec_ops ops;           /* with the policy's ready */
     teffi_levels *levels;         /* multilevel; else NULL */

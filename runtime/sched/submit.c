@@ -33,15 +33,15 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     } else {
         if (!pushed)
             teffi_runqueue_push(&w->sched->queue, group);
-        (void)teffi_processor_open(p);
+        (void)teffi_processor_allow_stealing(p);
     }
     teffi_wake_one(w->sched);
 }
 
 static bool submit_here(teffi_worker *w, teffi_group *group)
 {
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (p) {
         /* relaxed: this worker runs it next, or the monitor empties the slot */
         teffi_group *older = atomic_load_explicit(&p->lifo, memory_order_relaxed);
@@ -49,7 +49,7 @@ static bool submit_here(teffi_worker *w, teffi_group *group)
         if (older)
             push_displaced(w, p, older);
     }
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     return p != NULL;
 }
 
@@ -90,24 +90,24 @@ void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group)
 
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group)
 {
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (!p || !teffi_deque_push(&p->deque, group))
         teffi_runqueue_push(&w->sched->queue, group);
     if (p)
-        (void)teffi_processor_open(p);
-    teffi_leave(w, was);
+        (void)teffi_processor_allow_stealing(p);
+    teffi_processor_use_end(w, was);
     teffi_wake_one(w->sched);
 }
 
 void teffi_submit_last(teffi_worker *w, teffi_group *group)
 {
     teffi_runqueue_push(&w->sched->queue, group);
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (p)
         teffi_counter_add(&p->counters.requeues, 1);
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     teffi_wake_one(w->sched);
 }
 
@@ -116,11 +116,11 @@ void teffi_submit_last(teffi_worker *w, teffi_group *group)
 /* out: the processor whose wheel has the timer; NULL: w may not use its processor. */
 static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
 {
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (p)
         (void)teffi_wheel_set(&p->wheel, timer, due_ns);
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     return p;
 }
 
@@ -152,11 +152,11 @@ bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
     teffi_worker *w = own_free_worker(teffi_sched_of(exec));
     if (!w || w->ends_pass)
         return false;
-    uint32_t was = teffi_enter(w);
-    teffi_processor *p = teffi_kept(w);
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
     if (p)
         teffi_deferral_add(&p->deferral, work, teffi_coarse_ms(exec));
-    teffi_leave(w, was);
+    teffi_processor_use_end(w, was);
     return p != NULL;
 }
 

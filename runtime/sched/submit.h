@@ -17,7 +17,7 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
 bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
 
 /* teffi_submit_end_pass - run the deferred work, and refuse new one meanwhile: for a worker that
- * will leave its processor. runs: inside. */
+ * will leave its processor. runs: using the processor. */
 void teffi_submit_end_pass(teffi_worker *w);
 
 /* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves.

@@ -72,7 +72,7 @@ static teffi_system *new_system_thread(teffi_sched *sched)
     teffi_runqueue_init(&system->queue);
     system->worker.sched = sched;
     system->worker.number = UINT32_MAX;
-    atomic_init(&system->worker.inside, 1);
+    atomic_init(&system->worker.using_processor, 1);
     return system;
 }
 

@@ -79,7 +79,7 @@ static teffi_worker *worker_new(teffi_sched *sched)
         return NULL;
     w->sched = sched;
     w->number = sched->n_workers;
-    atomic_init(&w->inside, 1);
+    atomic_init(&w->using_processor, 1);
     sched->workers[sched->n_workers++] = w;
     return w;
 }

@@ -58,13 +58,13 @@ struct teffi_worker {
     _Atomic bool blocked;       /* in a blocking region */
     _Atomic bool backing_off;   /* see idle.h */
     _Atomic uint32_t in_region; /* preemptible: its turn may be interrupted */
-    _Atomic uint32_t inside;    /* pairs with retaken, see retake.h */
+    _Atomic uint32_t using_processor; /* pairs with retaken, see retake.h */
     /* written by others */
     _Atomic uint32_t retaken;    /* by the monitor under idle_lock; cleared with a new processor */
     _Atomic uint32_t preempt;    /* preemption request, by the monitor; cleared when a run begins */
     _Atomic uint64_t logged_run; /* the long run that the monitor has logged */
     /* own thread */
-    teffi_processor *processor; /* changed under idle_lock; its thread reads it while inside */
+    teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
     bool searching;             /* while it is idle: written under idle_lock by its waker */
     bool ends_pass;             /* it is in teffi_submit_end_pass, which refuses deferred work */
     bool adds_to_batch;         /* groups that it makes READY are added to the local batch */

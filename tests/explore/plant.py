@@ -41,14 +41,15 @@ PLANTS = {
                   "    (void)teffi_deferral_run(&w->processor->deferral);\n", ""),
     # A processor is retaken without the barrier that makes its worker's flag visible.
     "no-barrier": ("sched/monitor.c",
-                   "    if (!w->sched->enter_exchanges)\n        teffi_barrier_all();\n", ""),
+                   "    if (!w->sched->no_membarrier)\n        teffi_barrier_all();\n", ""),
     # At the end of its turn a worker goes on with the processor that is just being retaken.
-    "unsettled": ("sched/run.c", "        (void)teffi_enter_settled(w);\n",
-                  "        (void)teffi_enter(w);\n"),
+    "unsettled": ("sched/run.c", "        (void)teffi_processor_use_begin_after_retake(w);\n",
+                  "        (void)teffi_processor_use_begin(w);\n"),
     # A processor is retaken from a worker that was assigned it and has not woken up yet; it never
     # does.
     "retaken-asleep": ("sched/blocking.c",
-                       "was = teffi_enter(w);\n    bool has_processor = unblock_worker(w);",
+                       "was = teffi_processor_use_begin(w);\n"
+                       "    bool has_processor = unblock_worker(w);",
                        "was = 0;\n    bool has_processor = unblock_worker(w);"),
     # A group goes to rest over an item that has just come.
     "blind-rest": ("group/group.c",
@@ -95,31 +96,33 @@ PLANTS = {
     "overslept": ("sched/borrow.c",
                   "return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;",
                   "return NULL;"),
-    # A worker blocks, and its local batch stays closed.
+    # A worker blocks, and its local batch still forbids stealing.
     "local-blocked": ("sched/blocking.c",
-                      "    (void)teffi_processor_open(w->processor);\n", ""),
-    # A processor goes to a worker in a turn, with the local batch of another one, still closed.
+                      "    (void)teffi_processor_allow_stealing(w->processor);\n", ""),
+    # A processor goes to a worker in a turn, with the local batch of another one, which thieves
+    # still ignore.
     "local-released": ("sched/processor.c",
-                       "    p->worker = NULL;\n    (void)teffi_processor_open(p);\n",
+                       "    p->worker = NULL;\n    (void)teffi_processor_allow_stealing(p);\n",
                        "    p->worker = NULL;\n"),
-    # What a turn makes READY beside a local batch stays closed, and others are woken for it.
+    # What a turn makes READY beside a local batch cannot be stolen, and others are woken for it.
     "local-pushed": ("sched/submit.c",
                      "            teffi_runqueue_push(&w->sched->queue, group);\n"
-                     "        (void)teffi_processor_open(p);\n",
+                     "        (void)teffi_processor_allow_stealing(p);\n",
                      "            teffi_runqueue_push(&w->sched->queue, group);\n"),
-    # Groups that others were woken for are closed when a local batch is added to them.
+    # Groups that others were woken for cannot be stolen when a local batch is added to them.
     "local-again": ("sched/submit.c",
                     "bool shared = !atomic_load_explicit(&p->no_steal, memory_order_relaxed) &&",
                     "bool shared = !p &&"),
-    # A turn is stuck, its worker's local batch stays closed, and the monitor looks on.
-    "local-stuck": ("sched/monitor.c", "bool opened = teffi_processor_open(p);",
-                    "bool opened = false;"),
-    # The monitor opens a local batch and wakes nobody.
-    "local-untold": ("sched/monitor.c", "(lifo && retake_lifo(sched, p, run)) || opened;",
-                     "(lifo && retake_lifo(sched, p, run)) || (opened && !p);"),
-    # A worker opens its local batch and wakes nobody.
+    # A turn is stuck, its worker's local batch still forbids stealing, and the monitor looks on.
+    "local-stuck": ("sched/monitor.c", "bool allowed = teffi_processor_allow_stealing(p);",
+                    "bool allowed = false;"),
+    # The monitor allows stealing of a local batch and wakes nobody.
+    "local-untold": ("sched/monitor.c", "(lifo && retake_lifo(sched, p, run)) || allowed;",
+                     "(lifo && retake_lifo(sched, p, run)) || (allowed && !p);"),
+    # A worker allows stealing of its local batch and wakes nobody.
     "local-unhelped": ("sched/find.c",
-                       "    if (teffi_deque_count(&p->deque) && !teffi_processor_is_closed(p))\n"
+                       "    if (teffi_deque_count(&p->deque) &&"
+                       " !teffi_processor_forbids_stealing(p))\n"
                        "        teffi_wake_one(w->sched);",
                        ""),
     # A spare thread's time is over, and it ends although it was assigned a processor meanwhile.

@@ -1,9 +1,9 @@
 /* retake.pml - a processor retaken from a turn that takes too long, runtime/sched/{retake.h,monitor.c}:
  * do two threads ever use a processor at once, does a turn ever wait for ever?
- * One processor, three workers, the monitor. A worker's stores to its inside flag wait in a buffer of its
- * own, as on x86, until they drain, it empties the buffer (unlock, exchange), or a barrier on all
- * threads does. Turns call into the scheduler, and block in declared regions. Where the kernel has no
- * such barrier, entering is an exchange; init chooses. */
+ * One processor, three workers, the monitor. A worker's stores to its using_processor flag wait
+ * in a buffer of its own, as on x86, until they drain, it empties the buffer (unlock, exchange), or
+ * a barrier on all threads does. Turns call into the scheduler, and block in declared regions. Where
+ * the kernel has no such barrier, use_begin is an exchange; init chooses. */
 
 #define WORKERS 3
 #define TURNS 3    /* of all workers together */
@@ -19,7 +19,7 @@ bool mine[WORKERS];          /* w->processor */
 byte holder = NOBODY;        /* processor->worker */
 
 bool retaken[WORKERS];
-bool inside[WORKERS];        /* as the others see it */
+bool using_processor[WORKERS];  /* as the others see it */
 chan late[WORKERS] = [3] of { bool };
 byte turns;                  /* begun */
 byte using;                  /* threads that do with the processor what its owner alone may do */
@@ -27,7 +27,7 @@ byte using;                  /* threads that do with the processor what its owne
 inline flush(i)
 {
     do
-    :: len(late[i]) > 0 -> late[i] ? seen; inside[i] = seen
+    :: len(late[i]) > 0 -> late[i] ? seen; using_processor[i] = seen
     :: len(late[i]) == 0 -> break
     od;
     seen = false
@@ -44,15 +44,15 @@ proctype drain(byte id)
     bool seen;
 end:
     do
-    :: d_step { len(late[id]) > 0 -> late[id] ? seen; inside[id] = seen; seen = false }
+    :: d_step { len(late[id]) > 0 -> late[id] ? seen; using_processor[id] = seen; seen = false }
     od
 }
 
-inline enter()
+inline use_begin()
 {
     if
 #ifndef MUTANT_PLAIN_EXCHANGE
-    :: d_step { exchanges -> flush(id); inside[id] = true }
+    :: d_step { exchanges -> flush(id); using_processor[id] = true }
     :: !exchanges -> late[id] ! true
 #else
     :: late[id] ! true
@@ -60,7 +60,7 @@ inline enter()
     fi
 }
 
-inline leave()
+inline use_end()
 {
     late[id] ! false
 }
@@ -103,7 +103,7 @@ inline wait_for_processor()
 /* A blocking region: the processor goes to one that waits, or lies free. */
 inline block()
 {
-    enter();
+    use_begin();
     if
     :: !retaken[id]
     :: retaken[id] -> settle()
@@ -121,10 +121,10 @@ inline block()
         fi;
         flush(id)
     }
-    leave();
+    use_end();
     /* and back */
 #ifndef MUTANT_RETAKEN_ASLEEP
-    enter();
+    use_begin();
 #endif
     d_step {
         !lock ->
@@ -140,7 +140,7 @@ inline block()
     }
     wait_for_processor();
 #ifndef MUTANT_RETAKEN_ASLEEP
-    leave()
+    use_end()
 #endif
 }
 
@@ -154,7 +154,7 @@ proctype worker(byte id)
     :: else
     fi;
 
-between: /* inside, and sure of what mine says */
+between: /* using_processor is set; sure of what mine says */
     if
     :: mine[id] -> use()
     :: else ->
@@ -172,7 +172,7 @@ end_spare:
         goto between
     fi;
 
-    /* attend; or park, if there is nothing to do */
+    /* give_processor_to_waiter; or park, if there is nothing to do */
     d_step {
         !lock ->
         if
@@ -196,20 +196,20 @@ end_spare:
     fi;
 
     turns++;
-    leave();
+    use_end();
     blocked = false;
     do
-    :: enter();
+    :: use_begin();
         if
         :: !retaken[id] -> use()
         :: retaken[id]
         fi;
-        leave();
+        use_end();
         break
     :: !blocked -> block(); blocked = true
     :: break
     od;
-    enter();
+    use_begin();
 #ifndef MUTANT_UNSETTLED
     if
     :: !retaken[id]
@@ -237,7 +237,7 @@ proctype monitor()
         :: w == NOBODY || state[w] != RUNNING
         :: else ->
 #ifdef MUTANT_LOOK_BEFORE_SET
-            idle = !inside[w];
+            idle = !using_processor[w];
             retaken[w] = true;
 #else
             retaken[w] = true;
@@ -247,7 +247,7 @@ proctype monitor()
             :: exchanges
             fi;
 #endif
-            idle = !inside[w];
+            idle = !using_processor[w];
 #endif
             d_step {
                 heir = NOBODY;
@@ -283,9 +283,9 @@ init
         :: exchanges = true
         :: exchanges = false
         fi;
-        state[0] = RUNNING; mine[0] = true; holder = 0; inside[0] = true;
-        state[1] = SPARE; inside[1] = true;
-        state[2] = SPARE; inside[2] = true;
+        state[0] = RUNNING; mine[0] = true; holder = 0; using_processor[0] = true;
+        state[1] = SPARE; using_processor[1] = true;
+        state[2] = SPARE; using_processor[2] = true;
         run worker(0);
         run worker(1);
         run worker(2);

@@ -1,7 +1,8 @@
 /* deferral.h - deferred work of one processor: it runs when its worker finds no group, or is old.
  * Way:     submit (defer) -> [deferral] -> find, before it finds nothing -> work->run
- * Threads: filled by the owner; run by the owner, inside, by the monitor during a long turn, or
- *          when no worker runs any more. run makes groups READY and may defer the work again. */
+ * Threads: filled by the owner; run by the owner while it uses its processor, by the monitor during
+ *          a long turn, or when no worker runs any more. run makes groups READY and may defer the
+ *          work again. */
 #ifndef TEFFI_SCHED_POLICY_DEFERRAL_H
 #define TEFFI_SCHED_POLICY_DEFERRAL_H
 

@@ -109,10 +109,10 @@ static bool all_run_here(teffi_exec *exec)
     push(&reader);
     WAIT_FOR(atomic_load(&held));
     push(&outside);
-    WAIT_FOR(!teffi_processor_is_closed(its_processor) ||
+    WAIT_FOR(!teffi_processor_forbids_stealing(its_processor) ||
              (atomic_load(&outside.runs) == 1 && parked(exec) == 1));
     unsigned took = atomic_load(&n_ran);
-    if (teffi_processor_is_closed(its_processor))
+    if (teffi_processor_forbids_stealing(its_processor))
         assert_int_equal(took, 0);
     atomic_store(&go, true);
     WAIT_FOR(atomic_load(&n_ran) == N);
@@ -135,10 +135,10 @@ static void test_short_turns_stay(void **state)
  * while. */
 static void look_around(job *j)
 {
-    bool before = teffi_processor_is_closed(processor_here(j->exec));
+    bool before = teffi_processor_forbids_stealing(processor_here(j->exec));
     atomic_store(&one_was_woken, parked(j->exec) == 0);
     atomic_store(&wakes, wakes_of(j->exec));
-    atomic_store(&kept, before && teffi_processor_is_closed(processor_here(j->exec)));
+    atomic_store(&kept, before && teffi_processor_forbids_stealing(processor_here(j->exec)));
 }
 
 static void bring_and_look(job *j)
@@ -198,9 +198,9 @@ static bool one_wake_in_all(teffi_exec *exec)
     WAIT_FOR(atomic_load(&n_ran) == N);
     all_sleep(exec);
     unsigned since = atomic_load(&ticks);
-    assert_false(teffi_processor_is_closed(its_processor));
+    assert_false(teffi_processor_forbids_stealing(its_processor));
     WAIT_FOR(ticked(exec, since));
-    assert_false(teffi_processor_is_closed(its_processor));
+    assert_false(teffi_processor_forbids_stealing(its_processor));
     return atomic_load(&kept) && wakes_of(exec) == before + 1;
 }
 
@@ -339,7 +339,7 @@ static void push_then_bring(job *j)
     push_plain();
     bring_some(j);
     bool all_there = teffi_deque_count(&its_processor->deque) == N + 1;
-    atomic_store(&flag, all_there && teffi_processor_is_closed(its_processor));
+    atomic_store(&flag, all_there && teffi_processor_forbids_stealing(its_processor));
     wait_for_plain(j);
 }
 
@@ -378,8 +378,8 @@ static void test_on_another_thread(void **state)
     set_up(exec, NULL, ran_here);
     teffi_batch_run(exec, push_some, NULL);
     WAIT_FOR(atomic_load(&n_ran) == N);
-    assert_false(teffi_processor_is_closed(&real_of(exec)->processors[0]));
-    assert_false(teffi_processor_is_closed(&real_of(exec)->processors[1]));
+    assert_false(teffi_processor_forbids_stealing(&real_of(exec)->processors[0]));
+    assert_false(teffi_processor_forbids_stealing(&real_of(exec)->processors[1]));
     exec->ops->free(exec);
 }
 
@@ -496,7 +496,7 @@ static void bring_links(job *j)
 {
     if (j->peer[0])
         teffi_batch_run(j->exec, push_links, j);
-    if (j == &chain[CHAIN / 2] && !teffi_processor_is_closed(processor_here(j->exec)))
+    if (j == &chain[CHAIN / 2] && !teffi_processor_forbids_stealing(processor_here(j->exec)))
         atomic_store(&let_in, true);
 }
 
