@@ -149,7 +149,7 @@ uint64_t teffi_tasks_running(teffi_home *home)
 void teffi_tasks_drop(teffi_home *home)
 {
     teffi_tasks *tasks = &home->tasks;
-    tasks->free[false] = tasks->free[true] = NULL;
+    tasks->free[0] = tasks->free[1] = NULL;
     while (tasks->all) {
         teffi_task *t = tasks->all;
         tasks->all = t->next_of_all;

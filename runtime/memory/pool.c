@@ -56,31 +56,31 @@ static bool has_key;
 /* The node is at the beginning of the object, whose cache line is warm. With AddressSanitizer it is
  * at the end, and the rest is poisoned: the leak checker does not follow pointers in poisoned
  * memory. */
-static size_t node_offset(unsigned of)
+static size_t node_offset(unsigned class)
 {
-    return TEFFI_POISONING ? bytes_of[of] - sizeof(node) : 0;
+    return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
 }
 
-static node *link_node(void *memory, unsigned of)
+static node *link_node(void *memory, unsigned class)
 {
-    node *n = (node *)(void *)((char *)memory + node_offset(of));
-    ASAN_POISON_MEMORY_REGION(memory, bytes_of[of]);
+    node *n = (node *)(void *)((char *)memory + node_offset(class));
+    ASAN_POISON_MEMORY_REGION(memory, bytes_of[class]);
     ASAN_UNPOISON_MEMORY_REGION(n, sizeof *n);
     return n;
 }
 
-static void *unlink_node(node *n, unsigned of)
+static void *unlink_node(node *n, unsigned class)
 {
-    void *memory = (char *)n - node_offset(of);
-    ASAN_UNPOISON_MEMORY_REGION(memory, bytes_of[of]);
+    void *memory = (char *)n - node_offset(class);
+    ASAN_UNPOISON_MEMORY_REGION(memory, bytes_of[class]);
     return memory;
 }
 
-static void free_pool_batch(node *batch, unsigned of)
+static void free_pool_batch(node *batch, unsigned class)
 {
     while (batch) {
         node *next = batch->next;
-        free(unlink_node(batch, of));
+        free(unlink_node(batch, class));
         batch = next;
     }
 }
@@ -100,9 +100,9 @@ static node *take_depot_batch(depot *d)
     return batch;
 }
 
-static node *depot_get(unsigned of)
+static node *depot_get(unsigned class)
 {
-    depot *d = &depots[of];
+    depot *d = &depots[class];
     if (!atomic_load_explicit(&d->n_batches, memory_order_relaxed))
         return NULL;
     pthread_mutex_lock(&d->lock);
@@ -111,9 +111,9 @@ static node *depot_get(unsigned of)
     return batch;
 }
 
-static void depot_put(unsigned of, node *batch)
+static void depot_put(unsigned class, node *batch)
 {
-    depot *d = &depots[of];
+    depot *d = &depots[class];
     pthread_mutex_lock(&d->lock);
     batch->next_batch = d->batches;
     d->batches = batch;
@@ -141,15 +141,16 @@ static node *take_aged_batches(depot *d, bool look)
     return spare;
 }
 
-static size_t free_batches(node *batch, unsigned of)
+/* out: the freed bytes. */
+static size_t free_batches(node *batch, unsigned class)
 {
     size_t n = 0;
     for (; batch; n++) {
         node *next = batch->next_batch;
-        free_pool_batch(batch, of);
+        free_pool_batch(batch, class);
         batch = next;
     }
-    return n * batch_of[of] * bytes_of[of];
+    return n * batch_of[class] * bytes_of[class];
 }
 
 bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
@@ -159,14 +160,14 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
     bool look = now_ns - last >= age_ns, more = false;
     if (look)
         atomic_store_explicit(&looked_ns, now_ns, memory_order_relaxed);
-    for (unsigned of = 0; of < CLASSES; of++) {
-        depot *d = &depots[of];
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        depot *d = &depots[class];
         if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
             continue;
         pthread_mutex_lock(&d->lock);
         node *spare = take_aged_batches(d, look);
         pthread_mutex_unlock(&d->lock);
-        *gone_bytes += free_batches(spare, of);
+        *gone_bytes += free_batches(spare, class);
         more |= atomic_load_explicit(&d->n_batches, memory_order_relaxed) > AGE_KEEPS;
     }
     return more;
@@ -175,9 +176,9 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
 size_t teffi_pool_kept(void)
 {
     size_t bytes = 0;
-    for (unsigned of = 0; of < CLASSES; of++)
-        bytes += (size_t)atomic_load_explicit(&depots[of].n_batches, memory_order_relaxed) *
-                 batch_of[of] * bytes_of[of];
+    for (unsigned class = 0; class < CLASSES; class ++)
+        bytes += (size_t)atomic_load_explicit(&depots[class].n_batches, memory_order_relaxed) *
+                 batch_of[class] * bytes_of[class];
     return bytes;
 }
 
@@ -186,11 +187,11 @@ size_t teffi_pool_kept(void)
 static void give_caches_back(void *arg)
 {
     cache *own = arg;
-    for (unsigned of = 0; of < CLASSES; of++) {
-        if (own[of].full)
-            depot_put(of, own[of].full);
-        free_pool_batch(own[of].free, of);
-        own[of] = (cache){0};
+    for (unsigned class = 0; class < CLASSES; class ++) {
+        if (own[class].full)
+            depot_put(class, own[class].full);
+        free_pool_batch(own[class].free, class);
+        own[class] = (cache){0};
     }
     leaves = 0;
 }
@@ -209,24 +210,24 @@ static void set_thread_destructor(void)
         (void)pthread_setspecific(key, caches);
 }
 
-static __attribute__((noinline)) void *refill_cache(cache *c, unsigned of)
+static __attribute__((noinline)) void *refill_cache(cache *c, unsigned class)
 {
-    node *batch = c->full ? c->full : depot_get(of);
+    node *batch = c->full ? c->full : depot_get(class);
     c->full = NULL;
     if (!batch)
-        return malloc(bytes_of[of]);
+        return malloc(bytes_of[class]);
     if (!leaves)
         set_thread_destructor();
     c->free = batch->next;
     c->room = 1;
-    return unlink_node(batch, of);
+    return unlink_node(batch, class);
 }
 
 /* Poisons the memory after the n requested bytes. */
-static void *poison_behind(void *memory, size_t n, unsigned of)
+static void *poison_behind(void *memory, size_t n, unsigned class)
 {
     if (memory)
-        ASAN_POISON_MEMORY_REGION((char *)memory + n, bytes_of[of] - n);
+        ASAN_POISON_MEMORY_REGION((char *)memory + n, bytes_of[class] - n);
     return memory;
 }
 
@@ -234,25 +235,25 @@ __attribute__((noinline)) void *teffi_pool_get(size_t n)
 {
     if (n > TEFFI_POOL_MAX)
         return malloc(n);
-    unsigned of = class_of[(n + STEP - 1) / STEP];
-    cache *c = &caches[of];
+    unsigned class = class_of[(n + STEP - 1) / STEP];
+    cache *c = &caches[class];
     node *first = c->free;
     if (!first)
-        return poison_behind(refill_cache(c, of), n, of);
+        return poison_behind(refill_cache(c, class), n, class);
     c->free = first->next;
     c->room++;
-    return poison_behind(unlink_node(first, of), n, of);
+    return poison_behind(unlink_node(first, class), n, class);
 }
 
-static __attribute__((noinline)) void flush_cache(cache *c, unsigned of)
+static __attribute__((noinline)) void flush_cache(cache *c, unsigned class)
 {
     if (!leaves)
         set_thread_destructor();
     if (c->full)
-        depot_put(of, c->full);
+        depot_put(class, c->full);
     c->full = c->free;
     c->free = NULL;
-    c->room = batch_of[of];
+    c->room = batch_of[class];
 }
 
 __attribute__((noinline)) void teffi_pool_put(void *memory, size_t n)
@@ -261,11 +262,11 @@ __attribute__((noinline)) void teffi_pool_put(void *memory, size_t n)
         free(memory);
         return;
     }
-    unsigned of = class_of[(n + STEP - 1) / STEP];
-    cache *c = &caches[of];
+    unsigned class = class_of[(n + STEP - 1) / STEP];
+    cache *c = &caches[class];
     if (!c->room)
-        flush_cache(c, of);
-    node *first = link_node(memory, of);
+        flush_cache(c, class);
+    node *first = link_node(memory, class);
     first->next = c->free;
     c->free = first;
     c->room--;

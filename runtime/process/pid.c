@@ -57,15 +57,15 @@ teffi_cell *teffi_own_cell(teff_process_system *system)
     return &system->cells[exec->ops->worker ? exec->ops->worker(exec) : 0];
 }
 
-static void count_taken(teff_process_system *system)
+static void count_slot_taken(teff_process_system *system)
 {
-    /* relaxed, as below: only numbers for a limit */
+    /* relaxed, as in count_slot_given: the numbers are used for a limit only */
     atomic_fetch_add_explicit(&teffi_own_cell(system)->taken, 1, memory_order_relaxed);
 }
 
 /* Under the lock two spawns cannot both take the last slot. Slots that are freed meanwhile do no
  * harm. */
-static bool count_taken_exactly(teff_process_system *system)
+static bool count_slot_taken_exactly(teff_process_system *system)
 {
     uint64_t used = 0;
     pthread_mutex_lock(&system->lock);
@@ -74,12 +74,12 @@ static bool count_taken_exactly(teff_process_system *system)
                 atomic_load_explicit(&system->cells[i].given, memory_order_relaxed);
     bool has_room = used < system->opt.processes_max;
     if (has_room)
-        count_taken(system);
+        count_slot_taken(system);
     pthread_mutex_unlock(&system->lock);
     return has_room;
 }
 
-static void count_given(teff_process_system *system)
+static void count_slot_given(teff_process_system *system)
 {
     atomic_fetch_add_explicit(&teffi_own_cell(system)->given, 1, memory_order_relaxed);
 }
@@ -88,20 +88,20 @@ teff_err teffi_slot_take(teff_process_system *system, teff_process **process)
 {
     /* While the slab has no more slots than processes_max, the limit cannot be exceeded. */
     if (teffi_slab_blocks(&system->slab) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
-        count_taken(system);
-    else if (!count_taken_exactly(system))
+        count_slot_taken(system);
+    else if (!count_slot_taken_exactly(system))
         return TEFF_E_OVERLOADED;
     *process = teffi_slab_take(&system->slab);
     if (*process)
         return TEFF_OK;
-    count_given(system);
+    count_slot_given(system);
     return TEFF_E_NOMEM;
 }
 
 void teffi_slot_give(teff_process_system *system, teff_process *p)
 {
     (void)teffi_slab_put(&system->slab, p);
-    count_given(system);
+    count_slot_given(system);
 }
 
 uint32_t teffi_processes_alive(teff_process_system *system)

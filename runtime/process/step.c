@@ -191,15 +191,15 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     dispatch_commands(p, out, err != TEFF_OK);
 }
 
-/* Events are added to the counters in batches, and when the turn ends. in: n, at most
- * TEFFI_STEP_MAX. */
+/* Add n events, at most TEFFI_STEP_MAX, to n_uncounted. The counters get them once there are
+ * TEFFI_STEP_MAX of them, else when the turn ends. */
 static void count_events(teff_process *p, unsigned n)
 {
-    p->given = (uint8_t)(p->given + n);
-    if (p->given < TEFFI_STEP_MAX)
+    p->n_uncounted = (uint8_t)(p->n_uncounted + n);
+    if (p->n_uncounted < TEFFI_STEP_MAX)
         return;
-    teffi_process_count(p, 0, p->given, 0);
-    p->given = 0;
+    teffi_process_count(p, 0, p->n_uncounted, 0);
+    p->n_uncounted = 0;
 }
 
 void teffi_process_step(teff_process *p)

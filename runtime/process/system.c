@@ -159,7 +159,7 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     p->n_commands = 0;
     p->err = TEFF_OK;
     p->status = TEFFI_STATUS_START;
-    p->gathered = p->retry_n = p->given = 0;
+    p->gathered = p->retry_n = p->n_uncounted = 0;
     p->again_queued = true;
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }

@@ -64,6 +64,7 @@ void teffi_timer_events_drop(teff_process *p)
     p->timers = NULL;
     while (t) {
         teffi_timer_event *next = t->next;
+        /* A timer that is firing is not freed here: its event arrives, and is freed as stale. */
         if (exec->ops->timer_cancel(exec, &t->timer))
             teffi_pool_put(t, sizeof *t);
         t = next;

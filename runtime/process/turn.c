@@ -96,8 +96,8 @@ static void run_turn(teff_process *p)
         resume_fiber(p);
     else
         run_unit(p);
-    teffi_process_count(p, 1, p->given, measure ? teffi_now(platform) - from : 0);
-    p->given = 0;
+    teffi_process_count(p, 1, p->n_uncounted, measure ? teffi_now(platform) - from : 0);
+    p->n_uncounted = 0;
 }
 
 static void free_held(teff_process *p)

@@ -102,10 +102,10 @@ typedef struct write_position {
 bool teffi_write_buffer_reserve(write_buffer *out, size_t more);
 void teffi_write_buffer_add(write_buffer *out, size_t more);
 
-/* teffi_write_buffer_segment - add a zero-copy segment before data[at], within the newest frame;
- * room was reserved. in: msg, owns the bytes, taken over; NULL: they are borrowed. */
-void teffi_write_buffer_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
-                                teffi_msg *msg);
+/* teffi_write_buffer_add_segment - add a zero-copy segment before data[at], within the newest
+ * frame; room was reserved. in: msg, owns the bytes, taken over; NULL: they are borrowed. */
+void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
+                                    teffi_msg *msg);
 
 /* teffi_write_buffer_own - copy borrowed bytes that are not written yet. out: false: no memory.
  * teffi_write_buffer_own_newest - copy the newest segment. out: false: no memory; the segment was
@@ -113,18 +113,18 @@ void teffi_write_buffer_segment(write_buffer *out, size_t at, const uint8_t *byt
 bool teffi_write_buffer_own(write_buffer *out, const write_position *at);
 bool teffi_write_buffer_own_newest(write_buffer *out);
 
-/* teffi_write_buffer_pieces - list the next bytes to be written, at most max. out: how many; pieces
- * and their number *n. */
-size_t teffi_write_buffer_pieces(const write_buffer *out, const write_position *at, size_t max,
-                                 write_piece pieces[LINK_WRITE_PIECES], unsigned *n);
+/* teffi_write_buffer_list_pieces - list the next bytes to be written, at most max.
+ * out:  how many; pieces and their number *n. */
+size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
+                                      write_piece pieces[LINK_WRITE_PIECES], unsigned *n);
 
 /* teffi_write_buffer_written - n more bytes are written; free the messages of finished segments. */
 void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);
 
-/* teffi_write_buffer_empty - everything is written: reset. Memory over max bytes is freed only
+/* teffi_write_buffer_reset - everything is written: reset. Memory over max bytes is freed only
  * after 16 writes that used little of it, because fresh pages cost more than the write.
  * teffi_write_buffer_fini - free the buffer and the messages in it. */
-void teffi_write_buffer_empty(write_buffer *out, size_t max);
+void teffi_write_buffer_reset(write_buffer *out, size_t max);
 void teffi_write_buffer_fini(write_buffer *out);
 
 #endif

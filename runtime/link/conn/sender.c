@@ -70,7 +70,7 @@ static bool end_flight(teffi_conn *conn, bool torn)
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
     if (!torn)
-        teffi_write_buffer_empty(&s->in_flight, (size_t)2 * LINK_WRITE_MAX);
+        teffi_write_buffer_reset(&s->in_flight, (size_t)2 * LINK_WRITE_MAX);
     update_budget(conn);
     s->flight = torn ? FLIGHT_TORN : FLIGHT_NONE;
     conn->liveness.writing_since_ns = 0;
@@ -96,7 +96,7 @@ static size_t offer_pieces(conn_sender *s, nng_aio *aio)
     nng_iov iov[LINK_WRITE_PIECES];
     unsigned n;
     size_t bytes =
-        teffi_write_buffer_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, &n);
+        teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, &n);
     for (unsigned i = 0; i < n; i++)
         iov[i] = (nng_iov){(uint8_t *)(uintptr_t)pieces[i].bytes, pieces[i].len};
     nng_aio_set_iov(aio, n, iov);
@@ -382,8 +382,8 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t b
     if (large) {
         size_t before = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at);
         *kept = !msg->borrows;
-        teffi_write_buffer_segment(to, to->len + before, segment.bytes, segment.len,
-                                   *kept ? msg : NULL);
+        teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
+                                       *kept ? msg : NULL);
         if (msg->borrows && !writes_at_once(s) && !teffi_write_buffer_own_newest(to))
             return false;
     } else {

@@ -46,8 +46,8 @@ void teffi_write_buffer_add(write_buffer *out, size_t more)
     out->total += more;
 }
 
-void teffi_write_buffer_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
-                                teffi_msg *msg)
+void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t *bytes, size_t len,
+                                    teffi_msg *msg)
 {
     out->segments[out->n_segments++] = (write_segment){at, bytes, len, msg};
     out->total += len;
@@ -116,8 +116,8 @@ static void advance_position(const write_buffer *out, write_position *at, size_t
     }
 }
 
-size_t teffi_write_buffer_pieces(const write_buffer *out, const write_position *at, size_t max,
-                                 write_piece pieces[LINK_WRITE_PIECES], unsigned *n)
+size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
+                                      write_piece pieces[LINK_WRITE_PIECES], unsigned *n)
 {
     write_position to = *at;
     size_t left = max;
@@ -153,7 +153,7 @@ static void free_messages(write_buffer *out)
     out->n_segments = 0;
 }
 
-void teffi_write_buffer_empty(write_buffer *out, size_t max)
+void teffi_write_buffer_reset(write_buffer *out, size_t max)
 {
     out->spare = out->len < out->cap / 4 ? out->spare + 1 : 0;
     free_messages(out);

@@ -48,7 +48,7 @@ static void put_around(write_buffer *out, plain *all, size_t before, size_t cut,
     assert_true(teffi_write_buffer_reserve(out, before + behind));
     uint8_t *at = out->data + out->len;
     fill(at, before + behind);
-    teffi_write_buffer_segment(out, out->len + before, bytes, cut, msg);
+    teffi_write_buffer_add_segment(out, out->len + before, bytes, cut, msg);
     teffi_write_buffer_add(out, before + behind);
     memcpy(all->bytes + all->len, at, before);
     memcpy(all->bytes + all->len + before, bytes, cut);
@@ -61,7 +61,7 @@ static void write_some(write_buffer *out, write_position *at, const plain *all, 
 {
     write_piece pieces[LINK_WRITE_PIECES];
     unsigned n;
-    size_t offered = teffi_write_buffer_pieces(out, at, max, pieces, &n), seen = 0;
+    size_t offered = teffi_write_buffer_list_pieces(out, at, max, pieces, &n), seen = 0;
     assert_in_range(n, 1, LINK_WRITE_PIECES);
     assert_in_range(offered, 1, max);
     for (unsigned i = 0; i < n; i++) {
@@ -99,7 +99,7 @@ static void all_comes_out_in_order(void **state)
         while (at.total < out.total)
             write_some(&out, &at, all, 1 + draw(3 * MAX));
         assert_int_equal(at.total, all->len);
-        teffi_write_buffer_empty(&out, KEEP);
+        teffi_write_buffer_reset(&out, KEEP);
         assert_int_equal(out.total, 0);
         seed = kept;
     }
@@ -168,12 +168,12 @@ static void memory_of_a_burst_goes_later(void **state)
     write_buffer out = {0};
     put(&out, all, 3 * KEEP);
     for (int i = 0; i < 15; i++) {
-        teffi_write_buffer_empty(&out, KEEP);
+        teffi_write_buffer_reset(&out, KEEP);
         put(&out, all, 10);
     }
     assert_true(out.cap >= 3 * KEEP);
     for (int i = 0; i < 2; i++)
-        teffi_write_buffer_empty(&out, KEEP);
+        teffi_write_buffer_reset(&out, KEEP);
     assert_int_equal(out.cap, 0);
     free(all);
 }
