@@ -44,7 +44,7 @@ typedef struct teffi_more {
     uint32_t pending_of[3]; /* requests in pending, by class (admission.h) */
     teffi_pid winner;       /* the activation that won the registration; zero: none */
     char *failed_text;      /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;      /* send failed_text by teffi_node_answer_named */
+    bool failed_named;      /* send failed_text by teffi_node_respond_named */
 } teffi_more;
 
 /* The state, for a type that has one. Used by state.c and keep.c. */

@@ -35,7 +35,7 @@ static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
 
 static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const teffi_ident *ident,
                          teffi_pid pid, uint64_t version, uint32_t timeout,
-                         const Teff__Cluster__DirectoryAnswer **response)
+                         const Teff__Cluster__DirectoryResponse **response)
 {
     Teff__Cluster__DirectoryAsk msg = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
     teffi_packed_pid packed;
@@ -47,14 +47,14 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     msg.key.len = ident->key_len;
     msg.pid = &packed.pid;
     teff_err err = teffi_ctx_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout,
-                                 &teff__cluster__directory_answer__descriptor, &body);
-    *response = (const Teff__Cluster__DirectoryAnswer *)body;
+                                 &teff__cluster__directory_response__descriptor, &body);
+    *response = (const Teff__Cluster__DirectoryResponse *)body;
     return err;
 }
 
 static teff_err ask_remote(teff_ctx *ctx, const teffi_view *view, ask *a)
 {
-    const Teff__Cluster__DirectoryAnswer *response;
+    const Teff__Cluster__DirectoryResponse *response;
     teff_err err = send_ask(ctx, a->owner, a->method, a->ident, a->pid, view->version,
                             get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
@@ -63,11 +63,11 @@ static teff_err ask_remote(teff_ctx *ctx, const teffi_view *view, ask *a)
         teffi_membership_look(ctx->node->membership);
         return TEFF_E_UNAVAILABLE;
     }
-    if (response->result == TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__REFRESH) {
+    if (response->result == TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__REFRESH) {
         (void)!teffi_membership_refresh(ctx, response->view);
         return TEFF_E_UNAVAILABLE;
     }
-    if (response->result != TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__HELD || !response->pid ||
+    if (response->result != TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__HELD || !response->pid ||
         !response->pid->node)
         return TEFF_E_NOT_FOUND;
     a->holder = teffi_pid_unpack(response->pid);
@@ -165,7 +165,7 @@ teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident, tef
 teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid,
                                     uint64_t version, uint32_t timeout)
 {
-    const Teff__Cluster__DirectoryAnswer *response;
+    const Teff__Cluster__DirectoryResponse *response;
     return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout,
                     &response);
 }

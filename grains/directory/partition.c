@@ -126,8 +126,8 @@ void teffi_parked_remove(teffi_shards *shards, const teffi_msg *msg)
 
 void teffi_parked_refuse(teffi_node *node, teffi_msg *msg)
 {
-    teffi_node_answer(node, msg, TEFF_E_OVERLOADED,
-                      "too many requests wait for the silo's part of the directory");
+    teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
+                       "too many requests wait for the silo's part of the directory");
 }
 
 static teff_err park_request(teffi_shards *shards, teffi_shard *shard, teffi_msg *msg)

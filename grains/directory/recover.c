@@ -219,22 +219,22 @@ static unsigned get_cursor_partition(uint64_t cursor)
     return cursor ? (unsigned)(cursor >> 48) - 1 : 0;
 }
 
-void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg)
+void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
 {
     const Teff__Cluster__Recover *ask = (const Teff__Cluster__Recover *)msg->body;
     Teff__Cluster__Recovered response = TEFF__CLUSTER__RECOVERED__INIT;
     listing l = {.msg = msg};
     response.view = grains->shards->version;
     if (response.view != ask->view) {
-        teffi_node_answer_with(grains->node, msg, &response.base);
+        teffi_node_respond_with(grains->node, msg, &response.base);
         return;
     }
     unsigned part = get_cursor_partition(ask->cursor);
     uint64_t at = ask->cursor & 0xffffffffffffu;
     l.entries = teff_arena_alloc(&msg->arena, 2 * RESPONSE_ENTRIES * sizeof *l.entries);
     if (!l.entries || ask->partitions.len != TEFFI_PARTITIONS / 8) {
-        teffi_node_answer(grains->node, msg, TEFF_E_INVALID,
-                          "directory: not a set of 256 partitions, or memory is out");
+        teffi_node_respond(grains->node, msg, TEFF_E_INVALID,
+                           "directory: not a set of 256 partitions, or memory is out");
         return;
     }
     for (; part < TEFFI_PARTITIONS && !response.cursor; part++, at = 0) {
@@ -246,7 +246,7 @@ void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg)
     response.entries = l.entries;
     response.n_entries = l.n;
     if (l.failed)
-        teffi_node_answer(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
+        teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "directory: out of memory");
     else
-        teffi_node_answer_with(grains->node, msg, &response.base);
+        teffi_node_respond_with(grains->node, msg, &response.base);
 }

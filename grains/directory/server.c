@@ -22,15 +22,15 @@ void teffi_directory_fini(teffi_directory *dir)
 
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
-    Teff__Cluster__DirectoryAnswer a = TEFF__CLUSTER__DIRECTORY_ANSWER__INIT;
+    Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
     teffi_packed_pid packed;
     teffi_pid_pack(&packed, holder);
     a.view = node->grains->shards->version;
-    a.result = err == TEFF_OK            ? TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__HELD
-               : err == TEFF_E_NOT_FOUND ? TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__ABSENT
-                                         : TEFF__CLUSTER__DIRECTORY_ANSWER__RESULT__REFRESH;
+    a.result = err == TEFF_OK            ? TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__HELD
+               : err == TEFF_E_NOT_FOUND ? TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__ABSENT
+                                         : TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__REFRESH;
     a.pid = err ? NULL : &packed.pid;
-    teffi_node_answer_with(node, msg, &a.base);
+    teffi_node_respond_with(node, msg, &a.base);
 }
 
 static uint64_t read_view(const teffi_msg *msg)
@@ -73,7 +73,7 @@ static void catch_up(teff_ctx *ctx, void *arg)
             teffi_msg *msg = teffi_container(n, teffi_msg, link);
             teffi_parked_remove(ctx->node->grains->shards, msg);
             if (err && ctx->node->grains->shards->version < read_view(msg))
-                teffi_node_answer(ctx->node, msg, err, teff_error(ctx));
+                teffi_node_respond(ctx->node, msg, err, teff_error(ctx));
             else
                 teffi_directory_handle(ctx->node, msg);
         }
@@ -107,7 +107,7 @@ static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
         teffi_parked_refuse(node, msg);
     } else if (wait_for_view(node, msg)) {
         teffi_parked_remove(shards, msg);
-        teffi_node_answer(node, msg, TEFF_E_NOMEM, "directory: out of memory");
+        teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
     }
     return true;
 }
@@ -127,7 +127,7 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
     teff_err err = teffi_partition_apply(node->grains, msg->method_id, &ident,
                                          teffi_pid_unpack(ask->pid), &holder, msg);
     if (err == TEFF_E_NOMEM)
-        teffi_node_answer(node, msg, err, "directory: out of memory");
+        teffi_node_respond(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
         teffi_parked_refuse(node, msg);
     else if (err != TEFF_E_CLOSED)
@@ -156,7 +156,7 @@ static void end_loser(teff_ctx *ctx, void *arg)
 static void handle_deactivate(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_task_start_system(&node->home, end_loser, msg, "directory: end a second activation"))
-        teffi_node_answer(node, msg, TEFF_E_NOMEM, "directory: out of memory");
+        teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 
 static void handle_moved(teffi_node *node, teffi_msg *msg)
@@ -176,16 +176,16 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
                                                : &teff__cluster__directory_ask__descriptor;
     teff_err err = teffi_msg_unpack(msg, desc);
     if (err)
-        teffi_node_answer(node, msg, err, "directory: the request does not decode");
+        teffi_node_respond(node, msg, err, "directory: the request does not decode");
     else if (msg->method_id == TEFFI_METHOD_MOVED)
         handle_moved(node, msg);
     else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
         handle_deactivate(node, msg);
     else if (msg->method_id == TEFFI_METHOD_RECOVER) {
         if (!wait_if_behind(node, msg, ((Teff__Cluster__Recover *)msg->body)->view))
-            teffi_recover_answer(node->grains, msg);
+            teffi_recover_respond(node->grains, msg);
     } else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
         handle_ask(node, msg);
     else
-        teffi_node_answer(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
+        teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");
 }

@@ -26,8 +26,8 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
 /* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. */
 void teffi_recover_start(teffi_grains *grains);
 
-/* teffi_recover_answer - respond with this silo's activations in these partitions, found under the
+/* teffi_recover_respond - respond with this silo's activations in these partitions, found under the
  * shards' locks. Owns msg. */
-void teffi_recover_answer(teffi_grains *grains, teffi_msg *msg);
+void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg);
 
 #endif

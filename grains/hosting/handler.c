@@ -21,7 +21,7 @@ enum { STARTS_MAX = 64 };
 static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
 {
     teffi_activation_unqueue(act, msg);
-    teffi_node_answer(act->grains->node, msg, err, text);
+    teffi_node_respond(act->grains->node, msg, err, text);
 }
 
 static bool refuse_if_expired(teffi_activation *act, teffi_msg *msg)
@@ -76,10 +76,10 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
     teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
     teffi_activation_unqueue(act, msg);
     if (act->failed && act->more && act->more->failed_named)
-        teffi_node_answer_named(grains->node, msg, act->failed, act->more->failed_text);
+        teffi_node_respond_named(grains->node, msg, act->failed, act->more->failed_text);
     else if (act->failed)
-        teffi_node_answer(grains->node, msg, act->failed,
-                          act->more ? act->more->failed_text : NULL);
+        teffi_node_respond(grains->node, msg, act->failed,
+                           act->more ? act->more->failed_text : NULL);
     else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
         teffi_route_to_winner(grains, msg, winner);
     else

@@ -14,14 +14,14 @@ void teffi_forward_refuse(teffi_grains *grains, teffi_msg *msg, teff_err err)
                            : "the grain's queue is full";
     static const char *const large = "the request is larger than a frame may be";
     const char *text = err == TEFF_E_OVERLOADED ? full : err == TEFF_E_TOO_LARGE ? large : NULL;
-    teffi_node_answer(grains->node, msg, err, text);
+    teffi_node_respond(grains->node, msg, err, text);
 }
 
 bool teffi_forward_own(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_own(msg))
         return true;
-    teffi_node_answer(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
+    teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
     return false;
 }
 
@@ -44,13 +44,13 @@ bool teffi_forward_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi
 {
     teffi_node *node = grains->node;
     if (msg->hops++ >= TEFFI_HOPS_MAX) {
-        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, "the request was forwarded too often");
+        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the request was forwarded too often");
         return true;
     }
     teff_err err = teffi_relay_begin(node, msg);
     if (err) {
-        teffi_node_answer(node, msg, err,
-                          "too many requests of the caller's are under way through this silo");
+        teffi_node_respond(node, msg, err,
+                           "too many requests of the caller's are under way through this silo");
         return true;
     }
     msg->to = (teffi_pid){.node = to};
@@ -60,8 +60,8 @@ bool teffi_forward_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi
     if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE)
         return teffi_forward_take_back(grains, ident, msg, to);
     if (err == TEFF_E_OVERLOADED && !teffi_budget_is_over(node->budget))
-        teffi_node_answer(node, msg, err,
-                          "more waits for the grain's silo than connection_bytes_max allows");
+        teffi_node_respond(node, msg, err,
+                           "more waits for the grain's silo than connection_bytes_max allows");
     else if (err)
         teffi_forward_refuse(grains, msg, err);
     return true;
@@ -92,8 +92,8 @@ bool teffi_forward_to_place(teffi_grains *grains, const teffi_ident *ident, teff
     if (teffi_node_none(*placed))
         *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
     if (teffi_node_none(*placed)) {
-        teffi_node_answer(grains->node, msg, TEFF_E_NOT_FOUND,
-                          "no silo of the cluster hosts this grain type");
+        teffi_node_respond(grains->node, msg, TEFF_E_NOT_FOUND,
+                           "no silo of the cluster hosts this grain type");
         return true;
     }
     msg->flags |= TEFFI_MSG_PLACED;

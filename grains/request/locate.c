@@ -125,8 +125,8 @@ static void send_located(teff_ctx *ctx, teffi_lookup *entry, teffi_msg *msg, out
     teffi_grains *grains = entry->grains;
     bool done = true;
     if (teffi_forward_expired(grains, msg))
-        teffi_node_answer(ctx->node, msg, TEFF_E_TIMEOUT,
-                          "expired before its grain was found; the call did not run");
+        teffi_node_respond(ctx->node, msg, TEFF_E_TIMEOUT,
+                           "expired before its grain was found; the call did not run");
     else if (o->err == TEFF_E_TIMEOUT) /* it joined when the look-up was about to end */
         done = false;
     else if (o->err == TEFF_OK)
@@ -134,7 +134,7 @@ static void send_located(teff_ctx *ctx, teffi_lookup *entry, teffi_msg *msg, out
     else if (o->err == TEFF_E_NOT_FOUND)
         done = teffi_forward_to_place(grains, &entry->ident, msg, &o->placed);
     else
-        teffi_node_answer(ctx->node, msg, o->err, teff_error(ctx));
+        teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
     if (!done)
         teffi_locate_again(grains, &entry->ident, msg);
 }
@@ -240,9 +240,9 @@ static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teff
                            : TEFF_OK;
     pthread_mutex_unlock(&shard->lock);
     if (err)
-        teffi_node_answer(grains->node, msg, err,
-                          "too many requests wait for this grain's place, or their bytes are over "
-                          "message_bytes_max");
+        teffi_node_respond(grains->node, msg, err,
+                           "too many requests wait for this grain's place, or their bytes are over "
+                           "message_bytes_max");
     return entry || begin;
 }
 

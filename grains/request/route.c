@@ -12,8 +12,8 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
     if (grains->closed)
-        teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE,
-                          "the silo is closing; the call did not run");
+        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
+                           "the silo is closing; the call did not run");
     else if (!teffi_forward_take_back(grains, &ident, msg, to))
         teffi_locate_again(grains, &ident, msg);
 }
@@ -69,11 +69,11 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     /* Not checked on the first two hops: a fresh request has hardly expired, and the activation
      * checks again before the turn. */
     if (msg->hops > 1 && teffi_forward_expired(grains, msg)) {
-        teffi_node_answer(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
+        teffi_node_respond(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
         return;
     }
     if (grains->node->membership->ousted) {
-        teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
+        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
         return;
     }
     if (!placed && teffi_locate_may_wait(grains->lookups, ident.hash) &&
@@ -100,7 +100,7 @@ void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id l
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg)
 {
     if (msg->hops++ >= TEFFI_HOPS_MAX) {
-        teffi_node_answer(grains->node, msg, TEFF_E_UNAVAILABLE, "the grain keeps ending");
+        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, "the grain keeps ending");
         return;
     }
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;

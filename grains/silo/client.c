@@ -149,7 +149,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
             look_for_gateway(client);
         start_parting(client, msg->src);
     }
-    teffi_node_answer(node, msg, TEFF_OK, NULL);
+    teffi_node_respond(node, msg, TEFF_OK, NULL);
 }
 
 /* ---- requests that were not sent ---- */
@@ -167,7 +167,8 @@ static teffi_msg *take_unsent(teff_client *client)
 static void drop_unsent(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
-        teffi_node_answer(&client->node, msg, TEFF_E_UNAVAILABLE, "out of memory to send it again");
+        teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
+                           "out of memory to send it again");
 }
 
 /* Send msg to the current gateway; retry until its deadline. */
@@ -179,8 +180,8 @@ static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
             err == TEFF_E_CLOSED))
         teffi_ctx_sleep(ctx, PAUSE_FIRST_MS);
     if (err)
-        teffi_node_answer(&client->node, msg, TEFF_E_UNAVAILABLE,
-                          "no gateway can be reached; the call did not run");
+        teffi_node_respond(&client->node, msg, TEFF_E_UNAVAILABLE,
+                           "no gateway can be reached; the call did not run");
 }
 
 static void resend_all(teff_ctx *ctx, void *arg)
@@ -204,7 +205,7 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
     client->resending |= room;
     pthread_mutex_unlock(&node->lock);
     if (!room)
-        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
+        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
     else if (start && teffi_task_start(&node->home, resend_all, client, "client: send again"))
         drop_unsent(client);
 }

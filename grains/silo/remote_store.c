@@ -72,7 +72,7 @@ static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
 static void respond_with_rows(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
-    Teff__Cluster__StoreAnswer response = TEFF__CLUSTER__STORE_ANSWER__INIT;
+    Teff__Cluster__StoreResponse response = TEFF__CLUSTER__STORE_RESPONSE__INIT;
     size_t n = op->kind == TEFFI_STORE_SCAN ? op->n_found : op->n_rows;
     response.err = (uint32_t)op->err;
     response.text = op->text;
@@ -82,7 +82,7 @@ static void respond_with_rows(teffi_store_op *op)
         response.err = response.rows ? TEFF_OK : TEFF_E_NOMEM;
     }
     s->msg->system = op->system;
-    teffi_node_answer_with(s->node, s->msg, &response.base);
+    teffi_node_respond_with(s->node, s->msg, &response.base);
     free(s);
 }
 
@@ -94,8 +94,8 @@ static void serve_store_ask(teffi_node *node, teffi_msg *msg)
     teffi_row *rows = s ? teff_arena_alloc(&msg->arena, (ask->n_rows + 1) * sizeof *rows) : NULL;
     if (!rows) {
         free(s);
-        teffi_node_answer(node, msg, err ? err : TEFF_E_NOMEM,
-                          "store: the request does not decode, or memory is out");
+        teffi_node_respond(node, msg, err ? err : TEFF_E_NOMEM,
+                           "store: the request does not decode, or memory is out");
         return;
     }
     for (size_t i = 0; i < ask->n_rows; i++)
@@ -135,7 +135,7 @@ static teffi_bytes copy_bytes(teff_arena *arena, ProtobufCBinaryData from)
     return (teffi_bytes){teff_arena_copy(arena, from.data, from.len), from.len};
 }
 
-static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreAnswer *response)
+static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
 {
     if (op->kind == TEFFI_STORE_SCAN) {
         op->rows = teff_arena_alloc(op->arena, (response->n_rows + 1) * sizeof *op->rows);
@@ -177,7 +177,7 @@ static uint32_t get_op_timeout_ms(const teffi_store_op *op)
 }
 
 static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *op,
-                              const Teff__Cluster__StoreAnswer **response)
+                              const Teff__Cluster__StoreResponse **response)
 {
     Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
     ProtobufCMessage *body = NULL;
@@ -186,8 +186,8 @@ static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const t
         return TEFF_E_NOMEM;
     teff_err err =
         teffi_ctx_rpc(ctx, remote->seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
-                      get_op_timeout_ms(op), &teff__cluster__store_answer__descriptor, &body);
-    *response = (const Teff__Cluster__StoreAnswer *)body;
+                      get_op_timeout_ms(op), &teff__cluster__store_response__descriptor, &body);
+    *response = (const Teff__Cluster__StoreResponse *)body;
     return err;
 }
 
@@ -195,7 +195,7 @@ static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const t
  *      queued. */
 static bool read_is_done(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *look)
 {
-    const Teff__Cluster__StoreAnswer *response = NULL;
+    const Teff__Cluster__StoreResponse *response = NULL;
     teff_err err = ask_seed_once(ctx, remote, look, &response);
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
@@ -217,7 +217,7 @@ static void await_write_end(teff_ctx *ctx, const remote_store *remote, const tef
 static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
     asking a = *(asking *)arg;
-    const Teff__Cluster__StoreAnswer *response = NULL;
+    const Teff__Cluster__StoreResponse *response = NULL;
     free(arg);
     teff_err err = ask_seed_once(ctx, a.remote, a.op, &response);
     if (err == TEFF_E_TOO_LARGE) {

@@ -187,7 +187,7 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
         teffi_wait_signal(&call->wait);
 }
 
-teffi_call *teffi_call_answer(teffi_home *home, teffi_msg *response)
+teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call_slot);
     teffi_call *relay = NULL;
@@ -243,7 +243,7 @@ static uint64_t cookie_of(const teffi_home *home, uint32_t slot, uint32_t genera
     return teffi_siphash(&home->calls.key, use, sizeof use);
 }
 
-bool teffi_call_is_answer(teffi_home *home, const teffi_msg *response, teffi_node_id from)
+bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
 {
     uint32_t slot = response->call_slot, generation = response->call_generation;
     teffi_call *call = call_at(home, slot);

@@ -133,14 +133,14 @@ _Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node);
 /* teffi_call_due_ns - the call's deadline; UINT64_MAX: none, or the call is not pending. */
 uint64_t teffi_call_due_ns(const teffi_call *call);
 
-/* teffi_call_is_answer - is this, from node from, the valid response of a pending call?
+/* teffi_call_is_response - is this, from node from, the valid response of a pending call?
  * in:   response, borrowed; its slot, generation, sender and cookie are compared. */
-bool teffi_call_is_answer(teffi_home *home, const teffi_msg *response, teffi_node_id from);
+bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from);
 
-/* teffi_call_answer - end a call with its response. The response comes from this process or has
- * passed teffi_call_is_answer. Owns response; frees it if the call has ended already.
+/* teffi_call_end_by_response - end a call with its response, which comes from this process or has
+ * passed teffi_call_is_response. Owns response; frees it if the call has ended already.
  * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
-TEFF_MUST_USE teffi_call *teffi_call_answer(teffi_home *home, teffi_msg *response);
+TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
 
 /* teffi_call_fail - end a call of this node with err. text is static or NULL.
  * out:  false: the call had ended already. */

@@ -49,18 +49,18 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
     teffi_view_unref(view);
 }
 
-static void answer_view(teff_ctx *ctx, void *arg)
+static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg; /* unpacked by teffi_membership_handle() */
     Teff__Cluster__ViewIs is = TEFF__CLUSTER__VIEW_IS__INIT;
     const Teff__Cluster__ViewAtLeast *ask = (const Teff__Cluster__ViewAtLeast *)msg->body;
     teff_err err = teffi_membership_refresh(ctx, ask->version);
     if (err) {
-        teffi_node_answer(ctx->node, msg, err, teff_error(ctx));
+        teffi_node_respond(ctx->node, msg, err, teff_error(ctx));
         return;
     }
     is.version = teffi_membership_version(ctx->node);
-    teffi_node_answer_with(ctx->node, msg, &is.base);
+    teffi_node_respond_with(ctx->node, msg, &is.base);
 }
 
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
@@ -69,9 +69,9 @@ void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
     if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
         err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
         if (!err)
-            err =
-                teffi_task_start_system(&node->home, answer_view, msg, "membership: adopt a view");
+            err = teffi_task_start_system(&node->home, adopt_view_and_respond, msg,
+                                          "membership: adopt a view");
     }
     if (err)
-        teffi_node_answer(node, msg, err, "membership: cannot take this request");
+        teffi_node_respond(node, msg, err, "membership: cannot take this request");
 }

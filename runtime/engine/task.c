@@ -181,9 +181,9 @@ static void set_poll_timer(condition *c)
 static bool condition_is_true(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* its first member */
-    if (waiting->answer) {
-        teffi_event_free(p, waiting->answer);
-        waiting->answer = NULL;
+    if (waiting->arrived) {
+        teffi_event_free(p, waiting->arrived);
+        waiting->arrived = NULL;
         set_poll_timer(c);
     }
     return p->cancel || c->component->ending || c->is_true(c->arg);
@@ -200,8 +200,8 @@ teff_err teff_component_wait(teff_component *w, int (*is_true)(void *arg), void 
     pthread_mutex_unlock(&w->engine->lock);
     set_poll_timer(&c);
     teff_err err = teffi_process_wait(w->me, &c.waiting);
-    if (c.waiting.answer)
-        teffi_event_free(w->me, c.waiting.answer);
+    if (c.waiting.arrived)
+        teffi_event_free(w->me, c.waiting.arrived);
     else if (c.timer)
         teffi_timer_event_cancel(w->me, c.timer);
     teffi_sleepers_remove(w);

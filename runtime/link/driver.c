@@ -275,7 +275,7 @@ static void report_batch(teffi_conn *conn)
         link->events.message(link->arg, &conn->handshake.remote,
                              teffi_container(at, teffi_msg, link));
     if (r->batch_acks)
-        teffi_goodbye_answered(conn);
+        teffi_goodbye_acknowledged(conn);
     r->batch_acks = false;
     if (r->batch_is_last)
         teffi_driver_end(conn);
@@ -295,7 +295,7 @@ static void report_down(link_peer *peer, teffi_conn *conn)
     for (teffi_qnode *at; (at = teffi_queue_pop(&conn->sender.unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
         if (msg->item.kind == TEFFI_MSG_RESPONSE)
-            teffi_ending_unanswered(link, peer->id);
+            teffi_ending_break_inbound(link, peer->id);
         link->events.unsent(link->arg, remote, msg);
     }
 }

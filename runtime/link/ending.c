@@ -37,7 +37,7 @@ static bool detach_conn(teffi_conn *conn, link_peer *peer)
     if (!peer->bye_heard || !peer->in)
         return false;
     /* Our BYE_ACK went out on this connection and may be lost: send it again on the other. */
-    teffi_goodbye_answer(peer->in);
+    teffi_goodbye_acknowledge(peer->in);
     return true;
 }
 
@@ -79,7 +79,7 @@ void teffi_ending_replace(teffi_conn *conn)
     teffi_conn_kill(conn);
 }
 
-void teffi_ending_unanswered(teffi_link *link, teffi_node_id id)
+void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
 {
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = teffi_peer_find(link, id);
@@ -100,12 +100,12 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
     conn_handshake *h = &conn->handshake;
     bool unsent = has_unsent(conn);
     if (ending->cause != CONN_REPLACED)
-        ending->clean =
-            ending->was_up && (peer->goodbye == GOODBYE_ANSWERED || (peer->bye_heard && !unsent));
-    bool answered = detach_conn(conn, peer);
+        ending->clean = ending->was_up &&
+                        (peer->goodbye == GOODBYE_ACKNOWLEDGED || (peer->bye_heard && !unsent));
+    bool acknowledged = detach_conn(conn, peer);
     if (ending->was_up && !ending->clean && ending->cause == CONN_OWN_CAUSE)
         teffi_ending_break(peer->in ? peer->in : peer->out);
-    if (!answered && peer->goodbye == GOODBYE_SAID)
+    if (!acknowledged && peer->goodbye == GOODBYE_SAID)
         teffi_goodbye_say(peer);
     post_down(conn, peer);
     if (h->done && !h->done_posted) {

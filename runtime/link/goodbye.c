@@ -13,7 +13,7 @@ void teffi_goodbye_say(link_peer *peer)
     teffi_sender_finish(conn, TEFFI_FRAME_BYE);
 }
 
-void teffi_goodbye_answer(teffi_conn *conn)
+void teffi_goodbye_acknowledge(teffi_conn *conn)
 {
     if (conn->ending.bye_acked)
         return;
@@ -29,7 +29,7 @@ void teffi_goodbye_heard(teffi_conn *conn)
     peer->bye_heard = true;
     teffi_link_routes_close(peer);
     peer->redial_ns = 0;
-    teffi_goodbye_answer(peer->out ? peer->out : conn);
+    teffi_goodbye_acknowledge(peer->out ? peer->out : conn);
     pthread_mutex_unlock(&link->conns.lock);
 }
 
@@ -42,12 +42,12 @@ static void kill_pair(const link_peer *peer)
         teffi_conn_kill(peer->out);
 }
 
-void teffi_goodbye_answered(teffi_conn *conn)
+void teffi_goodbye_acknowledged(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     pthread_mutex_lock(&conns->lock);
     if (conn->peer->goodbye != GOODBYE_NOT_SAID) {
-        conn->peer->goodbye = GOODBYE_ANSWERED;
+        conn->peer->goodbye = GOODBYE_ACKNOWLEDGED;
         kill_pair(conn->peer);
     }
     pthread_mutex_unlock(&conns->lock);

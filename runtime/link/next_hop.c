@@ -69,6 +69,6 @@ teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     if (!send_cached(link, to, msg, &err))
         err = send_uncached(link, to, msg);
     if ((err == TEFF_E_UNREACHABLE || err == TEFF_E_CLOSED) && msg->item.kind == TEFFI_MSG_RESPONSE)
-        teffi_ending_unanswered(link, to);
+        teffi_ending_break_inbound(link, to);
     return err;
 }

@@ -3,7 +3,7 @@
  * connection or peer_add until nothing needs it.
  * Way:     next_hop, handshake, ending -> [peers] -> driver
  * Threads: guarded by conns.lock, except references; events by the peer's own lock.
- * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ANSWERED */
+ * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ACKNOWLEDGED */
 #ifndef TEFFI_LINK_PEERS_H
 #define TEFFI_LINK_PEERS_H
 
@@ -16,8 +16,8 @@ struct teffi_link;
 
 typedef enum link_goodbye {
     GOODBYE_NOT_SAID,
-    GOODBYE_SAID,     /* BYE was appended, or will be when there is a connection */
-    GOODBYE_ANSWERED, /* BYE_ACK arrived: all messages of the peer were delivered */
+    GOODBYE_SAID,         /* BYE was appended, or will be when there is a connection */
+    GOODBYE_ACKNOWLEDGED, /* BYE_ACK arrived: all messages of the peer were delivered */
 } link_goodbye;
 
 typedef struct link_peer {

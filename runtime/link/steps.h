@@ -45,13 +45,13 @@ void teffi_handshake_broke(teffi_conn *conn, int rv);
 /* ---- goodbye.c ---- */
 
 /* teffi_goodbye_say - conns.lock held; append BYE to the peer's best connection, once.
- * teffi_goodbye_answer - conns.lock held; append BYE_ACK to the connection, once. */
+ * teffi_goodbye_acknowledge - conns.lock held; append BYE_ACK to the connection, once. */
 void teffi_goodbye_say(link_peer *peer);
-void teffi_goodbye_answer(teffi_conn *conn);
+void teffi_goodbye_acknowledge(teffi_conn *conn);
 
-/* teffi_goodbye_heard - a BYE arrived. teffi_goodbye_answered - a BYE_ACK arrived. */
+/* teffi_goodbye_heard - a BYE arrived. teffi_goodbye_acknowledged - a BYE_ACK arrived. */
 void teffi_goodbye_heard(teffi_conn *conn);
-void teffi_goodbye_answered(teffi_conn *conn);
+void teffi_goodbye_acknowledged(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
@@ -71,9 +71,9 @@ void teffi_ending_break(teffi_conn *conn);
  * dropped. */
 void teffi_ending_replace(teffi_conn *conn);
 
-/* teffi_ending_unanswered - a response could not be sent to this node: kill the connection that
- * carried the request, so that the caller's call fails. After a goodbye the connection ends anyway.
+/* teffi_ending_break_inbound - a response could not be sent to this node: kill the connection that
+ * carried its request, so that the caller's call fails. After a goodbye the connection ends anyway.
  * runs: no lock held. */
-void teffi_ending_unanswered(teffi_link *link, teffi_node_id id);
+void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id);
 
 #endif

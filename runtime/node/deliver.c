@@ -25,7 +25,7 @@ static void deliver_to_target(teffi_node *node, teffi_msg *msg)
     if (target->handle)
         (void)teffi_group_push(&target->group, &msg->item);
     else
-        teffi_node_answer(node, msg, TEFF_E_NOT_FOUND, "no such system target");
+        teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "no such system target");
 }
 
 /* Clients may not send to processes. */
@@ -37,12 +37,12 @@ static void deliver_to_process(teffi_node *node, teffi_msg *msg)
     if (arg && from_silo && msg->item.kind == TEFFI_MSG_ONEWAY &&
         teffi_node_is(msg->to.node, node->id))
         err = node->processes(arg, msg);
-    teffi_node_answer(node, msg, err, "no such process");
+    teffi_node_respond(node, msg, err, "no such process");
 }
 
 void teffi_node_end_call(teffi_node *node, teffi_msg *response)
 {
-    teffi_node_pass_relays(node, teffi_call_answer(&node->home, response));
+    teffi_node_pass_relays(node, teffi_call_end_by_response(&node->home, response));
 }
 
 void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
@@ -58,7 +58,7 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
     else if (node->upcalls.request)
         node->upcalls.request(node, msg);
     else
-        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, "this node hosts no grains");
+        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "this node hosts no grains");
 }
 
 teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
@@ -153,17 +153,17 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
     teffi_msg_free(request);
 }
 
-void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, TEFFI_MSG_UNNAMED);
 }
 
-void teffi_node_answer_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
+void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
 {
     respond_error(node, request, err, text, 0);
 }
 
-void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
+void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
 {
     teffi_msg *response = teffi_node_response(node, request);
     if (response) {

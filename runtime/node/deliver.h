@@ -29,16 +29,16 @@ TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi
  * errs: as teffi_node_send; TEFF_E_UNREACHABLE: there is no gateway now. */
 TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_answer - respond to a request with an error, or with TEFF_OK and no body. The caller's
- * silo prefixes text with the call's name.
+/* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
+ * caller's silo prefixes text with the call's name.
  * in:   request, owned; a one-way is only freed. text, copied, may be NULL. */
-void teffi_node_answer(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
-/* teffi_node_answer_named - the same; text names the call already. */
-void teffi_node_answer_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
+/* teffi_node_respond_named - the same; text names the call already. */
+void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
-/* teffi_node_answer_with - respond to a request with a body, borrowed, packed. Owns request. */
-void teffi_node_answer_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
+/* teffi_node_respond_with - respond to a request with a body, borrowed, packed. Owns request. */
+void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body);
 
 /* teffi_node_response - a new, empty response to request. out: NULL: out of memory, or request is a
  *       one-way.

@@ -22,12 +22,12 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     teffi_node *node = arg;
     msg->src = from->node;
     if (msg->item.kind == TEFFI_MSG_RESPONSE) {
-        if (teffi_call_is_answer(&node->home, msg, from->node))
+        if (teffi_call_is_response(&node->home, msg, from->node))
             teffi_node_end_call(node, msg);
         else
             teffi_node_drop(node, msg);
     } else if (!node_is_open(node)) {
-        teffi_node_answer(node, msg, TEFF_E_UNAVAILABLE, still_starting);
+        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
     } else {
         teffi_node_deliver(node, msg);
     }
@@ -103,7 +103,7 @@ static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
     } else if (msg->to.slot == TEFFI_SLOT_GRAIN && node->upcalls.unsent) {
         node->upcalls.unsent(node, peer->node, msg);
     } else {
-        teffi_node_answer(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
+        teffi_node_respond(node, msg, TEFF_E_UNREACHABLE, "the silo cannot be reached");
     }
 }
 

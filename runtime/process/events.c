@@ -61,7 +61,7 @@ static void append_event(teff_process *p, teffi_event *event)
     if (muted)
         teffi_event_free(p, event);
     else if (p->wait && p->wait->awaits == event)
-        p->wait->answer = event;
+        p->wait->arrived = event;
     else
         teffi_events_push(&p->urgent, event);
 }

@@ -43,8 +43,8 @@ typedef struct teffi_waiting {
     bool (*ready)(teff_process *p, struct teffi_waiting *waiting);
     void *arg;
     bool blocked;              /* the group rests as BLOCKED, since messages do not end the wait */
-    const teffi_event *awaits; /* the event that is stored in answer, not in the lists; or NULL */
-    teffi_event *answer;       /* that event once it has arrived; else NULL */
+    const teffi_event *awaits; /* the event that is stored in arrived, not in the lists; or NULL */
+    teffi_event *arrived;      /* that event once it has arrived; else NULL */
 } teffi_waiting;
 
 /* teffi_process_wait - wait until waiting->ready() is true; it is called again after each item.

@@ -74,12 +74,12 @@ static bool has_event(teff_process *p, teffi_waiting *w)
 static bool has_awaited_event(teff_process *p, teffi_waiting *w)
 {
     (void)p;
-    return w->answer != NULL;
+    return w->arrived != NULL;
 }
 
 static bool has_awaited_event_or_cancel(teff_process *p, teffi_waiting *w)
 {
-    return w->answer || p->cancel;
+    return w->arrived || p->cancel;
 }
 
 static bool again_was_taken(teff_process *p, teffi_waiting *w)
@@ -138,11 +138,11 @@ teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, 
     err = teffi_process_wait(me, &w);
     if (err)
         return err;
-    hold_event(me, w.answer);
+    hold_event(me, w.arrived);
     teffi_process_count(me, 0, 1, 0);
     if (reply)
-        *reply = w.answer->event;
-    return w.answer->event.err;
+        *reply = w.arrived->event;
+    return w.arrived->event.err;
 }
 
 teff_err teff_process_sleep(teff_process *me, uint32_t ms)
@@ -152,8 +152,8 @@ teff_err teff_process_sleep(teff_process *me, uint32_t ms)
         return TEFF_E_NOMEM;
     teffi_waiting w = {.ready = has_awaited_event_or_cancel, .blocked = true, .awaits = &timer->e};
     teff_err err = teffi_process_wait(me, &w);
-    if (w.answer) {
-        teffi_event_free(me, w.answer);
+    if (w.arrived) {
+        teffi_event_free(me, w.arrived);
         return TEFF_OK;
     }
     teffi_timer_event_cancel(me, timer);

@@ -41,10 +41,10 @@ static teff_err hit(rows_pair *self, const rows_small *in, rows_small *out)
 /* Each plays, and hits the other: both are callers and called at once. */
 static teff_err play(rows_pair *self)
 {
-    rows_small *answer;
+    rows_small *response;
     teff_err err = TEFF_OK;
     for (int i = 0; i < HITS_A_TURN && !err; i++)
-        err = rows_pair_hit(self->ctx, 1 - self->key, rows_small(.number = 1), &answer);
+        err = rows_pair_hit(self->ctx, 1 - self->key, rows_small(.number = 1), &response);
     if (!err && !atomic_load_explicit(&the_game.over, memory_order_relaxed))
         err = rows_pair_play(self->ctx, self->key);
     else
@@ -63,10 +63,10 @@ static void begin_game(teff_ctx *ctx)
 
 static void end_game(teff_ctx *ctx)
 {
-    rows_small *answer;
+    rows_small *response;
     atomic_store_explicit(&the_game.over, true, memory_order_relaxed);
     while (atomic_load_explicit(&the_game.playing, memory_order_relaxed) > 0)
-        must(ctx, rows_pair_hit(ctx, 0, rows_small(.number = 1), &answer));
+        must(ctx, rows_pair_hit(ctx, 0, rows_small(.number = 1), &response));
 }
 
 /* ---- the others ---- */
@@ -84,9 +84,9 @@ static teff_err probe(rows_prober *self, const rows_probing *in)
     teff_err err = TEFF_OK;
     for (uint64_t i = 0; i < in->n && !err; i++) {
         int64_t key = in->first + (int64_t)i % in->grains;
-        rows_small *answer;
+        rows_small *response;
         uint64_t begin = bench_now_ns();
-        err = rows_called_add(self->ctx, key, rows_small(.number = i, .name = "small"), &answer);
+        err = rows_called_add(self->ctx, key, rows_small(.number = i, .name = "small"), &response);
         the_game.us[in->slot * in->n + i] = (float)(bench_now_ns() - begin) / 1000;
     }
     return err;

@@ -80,11 +80,11 @@ static teff_err put(growth_target *self, const growth_blob *in, growth_small *ou
 
 static teff_err call_one(teff_ctx *ctx, int64_t key)
 {
-    growth_small *answer;
-    return growth_target_add(ctx, key, growth_small(.number = 1, .name = "small"), &answer);
+    growth_small *response;
+    return growth_target_add(ctx, key, growth_small(.number = 1, .name = "small"), &response);
 }
 
-/* The answers of a turn stay in its arena until it ends: a turn does so many calls only, and then
+/* The responses of a turn stay in its arena until it ends: a turn does so many calls only, and then
  * the next begins. */
 enum {
     CALLS_A_TURN = 100,
@@ -101,14 +101,14 @@ static teff_err run_some(teff_ctx *ctx, const growth_work *work, uint64_t *seed)
 {
     int calls = work->size ? BLOBS_A_TURN : CALLS_A_TURN;
     growth_blob *blob = growth_blob(.data.len = work->size);
-    growth_small *answer;
+    growth_small *response;
     teff_err err = TEFF_OK;
     if (work->size)
         blob->data.data = teff_alloc(ctx, work->size);
     for (int i = 0; !err && i < calls && !stopped(); i++) {
         uint64_t grains = atomic_load_explicit(&load->grains, memory_order_relaxed);
         int64_t key = (int64_t)(next_random(seed) % grains);
-        err = work->size ? growth_target_put(ctx, key, blob, &answer) : call_one(ctx, key);
+        err = work->size ? growth_target_put(ctx, key, blob, &response) : call_one(ctx, key);
         count();
     }
     return err;

@@ -58,8 +58,8 @@ typedef struct turn {
 
 static void call(turn *t, int64_t key)
 {
-    guard_small *answer;
-    guard_must(guard_target_add(t->ctx, key, guard_small(.number = 1, .name = "small"), &answer));
+    guard_small *response;
+    guard_must(guard_target_add(t->ctx, key, guard_small(.number = 1, .name = "small"), &response));
 }
 
 static void call_one(void *arg, uint64_t n)

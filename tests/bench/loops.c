@@ -10,8 +10,8 @@ enum { WIDTH_MAX = 1024 };
 
 static teff_err one_call(teff_ctx *ctx, int64_t key)
 {
-    bench_small *answer;
-    return bench_target_echo(ctx, key, bench_small(.number = 1, .name = "small"), &answer);
+    bench_small *response;
+    return bench_target_echo(ctx, key, bench_small(.number = 1, .name = "small"), &response);
 }
 
 static teff_err call_one_by_one(teff_ctx *ctx, const bench_plan *plan)
@@ -46,7 +46,7 @@ static teff_err fan_out(teff_ctx *ctx, const bench_plan *plan)
     return err;
 }
 
-/* So many under way all the time: each answer that has come makes room for another call. */
+/* So many under way all the time: each response that has come makes room for another call. */
 static teff_err window(teff_ctx *ctx, const bench_plan *plan)
 {
     teff_call calls[WIDTH_MAX];
@@ -106,7 +106,7 @@ static teff_err send_blobs(teff_ctx *ctx, const bench_plan *plan)
     int64_t key = (int64_t)plan->first;
     bench_blob in = *bench_blob(.data = {sizeof blob, blob});
     bench_small *seen;
-    teff_call caught_up = {NULL}; /* an answer that follows all that was sent before it */
+    teff_call caught_up = {NULL}; /* a response that follows all that was sent before it */
     teff_err err = bench_target_noted(ctx, key, &seen);
     uint64_t before = err ? 0 : seen->number;
     for (uint64_t i = 1; i <= plan->n && !err; i++) {

@@ -6,7 +6,7 @@
 #include "bench.teff.h"
 
 /* bench_loop - does plan->n operations.
- * in:  ctx, of a turn or a client; its arena holds the answers then. plan->what: call, new,
+ * in:  ctx, of a turn or a client; its arena holds the responses then. plan->what: call, new,
  *      fan-out, window (plan->width at most 1,024 under way), one-way, blob-call, blob-one-way
  *      (64 KiB each); plan->first, a key.
  * out: ns, the time they took.

@@ -1,6 +1,6 @@
 /* peer_side.c - what grains do beside other systems' actors: peers.py runs it in turn with theirs.
  * usage: peer-side ROW WORKERS N       prints RESULT ops=... seconds=... (see peers/README.md)
- * Callers are Driver grains. Each makes its calls in turns of 1,000, so that answers are given back
+ * Callers are Driver grains. Each makes its calls in turns of 1,000, so that responses are freed
  * as they are in a program that serves requests; the targets of remote rows live in a process of
  * their own. */
 #include <signal.h>
@@ -74,13 +74,13 @@ static uint64_t key_of(const bench_plan *plan, uint64_t i)
 
 static teff_err one_by_one(teff_ctx *ctx, const bench_plan *plan)
 {
-    bench_small *answer;
+    bench_small *response;
     teff_err err = TEFF_OK;
     teff_mark mark = teff_ctx_mark(ctx);
     for (uint64_t i = 0; i < plan->n && !err; i++) {
         err = bench_target_echo(ctx, (int64_t)key_of(plan, plan->done + i),
-                                bench_small(.number = i, .name = "small"), &answer);
-        if (!err && answer->number != i + 1)
+                                bench_small(.number = i, .name = "small"), &response);
+        if (!err && response->number != i + 1)
             err = teff_fail(ctx, TEFF_E_INVALID, "a wrong answer");
         if (i % FORGET_EVERY == 0)
             teff_ctx_forget(ctx, mark);

@@ -62,8 +62,9 @@ static double one_loop(bench *b, const char *what, uint64_t n, uint64_t width, u
     return (double)ns;
 }
 
-/* A loop keeps all answers until it ends, so that one of a million calls would measure fresh pages:
- * at most so many in one. A loop of one-ways ends by waiting for them, so there it is one. */
+/* A loop keeps all responses until it ends: at most so many calls in one, else one of a million
+ * calls would measure fresh pages. A loop of one-ways ends by waiting for them, so there it is
+ * one. */
 enum { CALLS_A_LOOP = 4096, BLOBS_A_LOOP = 256 };
 
 double bench_take(bench *b, const char *what, uint64_t n, uint64_t width, uint64_t first)

@@ -10,7 +10,7 @@
 
 enum { SMALL = 64 };
 
-/* What the child is to do: n times take size bytes, and answer each with reply bytes; then one
+/* What the child is to do: n times take size bytes, and respond to each with reply bytes; then one
  * byte. */
 typedef struct order {
     uint64_t n, size, reply;

@@ -459,7 +459,7 @@ typedef struct acme_shop_x_v1_everything {
 /* What acme.shopX.v1.Everything does: a slot left NULL fails with TEFF_E_UNIMPLEMENTED, except
  * on_activate and on_deactivate, which need not be there. */
 typedef struct acme_shop_x_v1_everything_methods {
-    /* Its answer is imported. */
+    /* Its response is imported. */
     teff_err (*find)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_http_reply *in,
               shop_shared_link *out);
     teff_err (*get_url)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_empty *in,
@@ -487,7 +487,7 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_clear(acme_shop_x_v1_everything
  * _any for many calls; options may be NULL. _send wants no response. A response lives until
  * the turn ends, or until teff_ctx_reset on a thread's context. */
 
-/* Its answer is imported. */
+/* Its response is imported. */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_http_reply *in, shop_shared_link **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_async(teff_ctx *ctx, teff_uuid key,

@@ -1,7 +1,7 @@
 /* call.pml - runtime/call/call.[ch], deadline.[ch]: does each pending call end once, by one, in its
- * own use, and does one with a deadline end at all when nobody answers?
+ * own use, and does one with a deadline end at all when nobody responds?
  * One entry, used USES times by its caller: made, sent, waited for or abandoned, given back. Beside
- * it an answer to the first use, which may come at any time later; a link to A that is lost; a
+ * it a response to the first use, which may come at any time later; a link to A that is lost; a
  * forward of the first use's message to B, however late; the sweep and its timer; and time, which
  * passes once: deadlines are near (due), far (due then) or never. Between two uses the entry's memory
  * may be given back, so that it is zeros (memory/slab.[ch]); a lock keeps that and the caller apart, so
@@ -267,7 +267,7 @@ proctype caller()
 
 /* ---- who ends ---- */
 
-proctype answer()
+proctype respond()
 {
     out;
 #ifdef MUTANT_TAKE_ANY_USE
@@ -432,7 +432,7 @@ init
 {
     atomic {
         run caller();
-        run answer();
+        run respond();
         run lost();
         run forward();
         run time();

@@ -1,8 +1,8 @@
 /* reader.pml - runtime/link/conn/client_reader.c, with its callers in link/driver.c,
  * call/wait.c, and the parker's two tokens: is each connection's next read always somebody's, and
- * only one's; does each thread that waits get its answer without the ticker's help; does nobody
+ * only one's; does each thread that waits get its response without the ticker's help; does nobody
  * touch a reader, or a context, that may be gone?
- * Two threads wait for an answer each, one of them ROUNDS times, which comes on either of two
+ * Two threads wait for a response each, one of them ROUNDS times, which comes on either of two
  * connections at any time after they asked; several may come in one read. A read brings little or
  * much, as it likes, and so a giver may tell what came itself, beside a reader that is known. The
  * transport has a thread for each connection. The ticker looks TICKS times while threads have
@@ -27,7 +27,7 @@
 #define NONE 9
 
 byte whose[2] = NNG;
-byte socket[2]; /* answers that have come, a bit for each thread */
+byte socket[2]; /* responses that have come, a bit for each thread */
 byte batch[2];  /* read, and not told yet */
 
 /* the link */
@@ -338,7 +338,7 @@ proctype thread(byte me)
     done++
 }
 
-/* The other side: an answer comes on either connection. */
+/* The other side: a response comes on either connection. */
 proctype peer(byte t)
 {
 end:

@@ -434,12 +434,12 @@ static void frame_deliver(sim_conn *conn, int side_no, const sim_frame *f)
 static void bye_heard(sim_conn *conn, int side_no)
 {
     sim_peer *peer = conn->side[side_no].peer;
-    sim_conn *answer = peer->out ? peer->out : conn;
-    int mine = sim_conn_side(answer, peer->net);
+    sim_conn *acknowledging = peer->out ? peer->out : conn;
+    int mine = sim_conn_side(acknowledging, peer->net);
     peer->bye_heard = true;
     peer->redial = 0;
-    answer->side[mine].finished = true;
-    sim_wire_send(answer, !mine, sim_wire_control(TEFFI_FRAME_BYE_ACK));
+    acknowledging->side[mine].finished = true;
+    sim_wire_send(acknowledging, !mine, sim_wire_control(TEFFI_FRAME_BYE_ACK));
 }
 
 static void bye_acked(sim_conn *conn, int side_no)

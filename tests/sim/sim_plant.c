@@ -20,8 +20,8 @@ bool sim_plant_twice(sim *s, const teffi_msg *msg)
 }
 
 /* A response in the owner's name, on the connection of the owner's responses. */
-static void answer_as_owner(sim_conn *conn, int to, const teffi_msg *msg,
-                            const ProtobufCMessage *body)
+static void respond_as_owner(sim_conn *conn, int to, const teffi_msg *msg,
+                             const ProtobufCMessage *body)
 {
     sim_net *net = conn->side[to].net;
     teffi_msg *response = teffi_msg_new(TEFFI_MSG_RESPONSE);
@@ -39,13 +39,13 @@ static void answer_as_owner(sim_conn *conn, int to, const teffi_msg *msg,
 
 static bool confirm_unmade(sim_conn *conn, int to, teffi_msg *msg)
 {
-    Teff__Cluster__DirectoryAnswer a = TEFF__CLUSTER__DIRECTORY_ANSWER__INIT;
+    Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
     if (teffi_msg_unpack(msg, &teff__cluster__directory_ask__descriptor))
         return false;
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     a.view = ask->view;
     a.pid = ask->pid;
-    answer_as_owner(conn, to, msg, &a.base);
+    respond_as_owner(conn, to, msg, &a.base);
     return true;
 }
 
@@ -55,7 +55,7 @@ static bool list_nothing(sim_conn *conn, int to, teffi_msg *msg)
     if (teffi_msg_unpack(msg, &teff__cluster__recover__descriptor))
         return false;
     nothing.view = ((Teff__Cluster__Recover *)msg->body)->view;
-    answer_as_owner(conn, to, msg, &nothing.base);
+    respond_as_owner(conn, to, msg, &nothing.base);
     return true;
 }
 

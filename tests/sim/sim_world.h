@@ -25,7 +25,7 @@ typedef struct sim_ledger {  /* of one grain */
     unsigned alive_on;       /* silo number + 1 of its live activation, 0 = none */
     unsigned running;        /* turns of methods that exclude each other */
     unsigned reading;        /* turns of read-only methods */
-    uint64_t seen;           /* the highest count that an answer has shown */
+    uint64_t seen;           /* the highest count that a response has shown */
     bool loose;              /* the outcome of a save was unknown: its state may be lost */
 } sim_ledger;
 

@@ -1,4 +1,4 @@
-/* test_call.c - pending calls: answered once, by the right answer, or ended by time,
+/* test_call.c - pending calls: answered once, by the right response, or ended by time,
  * loss, cancel. */
 #include <pthread.h>
 #include <sched.h>
@@ -40,14 +40,14 @@ static teffi_call *pending(uint64_t ms)
     return call;
 }
 
-static void answer(uint32_t slot, uint32_t generation, teff_err err)
+static void respond(uint32_t slot, uint32_t generation, teff_err err)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
     msg->call_slot = slot;
     msg->call_generation = generation;
     msg->err = (uint16_t)err;
-    assert_null(teffi_call_answer(&node->home, msg));
+    assert_null(teffi_call_end_by_response(&node->home, msg));
 }
 
 static teff_err end_of(teffi_call *call)
@@ -56,28 +56,28 @@ static teff_err end_of(teffi_call *call)
 }
 
 /* Other calls of the silo itself come and go: only ours are counted. */
-static void an_answer_ends_its_call_once(void **state)
+static void a_response_ends_its_call_once(void **state)
 {
     teffi_call *a = pending(60000), *b = pending(60000);
-    answer(a->slot, a->generation, TEFF_E_FAILED);
-    answer(a->slot, a->generation, TEFF_OK); /* again: dropped */
+    respond(a->slot, a->generation, TEFF_E_FAILED);
+    respond(a->slot, a->generation, TEFF_OK); /* again: dropped */
     lab_fails(ctx, end_of(a), TEFF_E_FAILED);
-    answer(b->slot, b->generation, TEFF_OK);
+    respond(b->slot, b->generation, TEFF_OK);
     lab_ok(ctx, end_of(b));
     assert_false(teffi_call_fail(b, TEFF_E_IO, NULL));
 }
 
-static void answers_to_nobody_are_dropped(void **state)
+static void responses_to_nobody_are_dropped(void **state)
 {
     teffi_call *a = pending(60000);
-    answer(a->slot, a->generation + 1, TEFF_E_FAILED);
-    answer(a->slot, a->generation - 1, TEFF_E_FAILED);
-    answer(a->slot, 0, TEFF_E_FAILED);
-    answer(a->slot + 1, a->generation, TEFF_E_FAILED);
-    answer(0xffffffff, 1, TEFF_E_FAILED);
-    answer(0, 0, TEFF_E_FAILED);
+    respond(a->slot, a->generation + 1, TEFF_E_FAILED);
+    respond(a->slot, a->generation - 1, TEFF_E_FAILED);
+    respond(a->slot, 0, TEFF_E_FAILED);
+    respond(a->slot + 1, a->generation, TEFF_E_FAILED);
+    respond(0xffffffff, 1, TEFF_E_FAILED);
+    respond(0, 0, TEFF_E_FAILED);
     assert_true(lab_pending(a));
-    answer(a->slot, a->generation, TEFF_OK);
+    respond(a->slot, a->generation, TEFF_OK);
     lab_ok(ctx, end_of(a));
 }
 
@@ -87,7 +87,7 @@ static bool finds_nobody_after_its_time(void)
     teffi_call *a = pending(20);
     uint32_t slot = a->slot, generation = a->generation;
     lab_fails(ctx, end_of(a), TEFF_E_TIMEOUT);
-    answer(slot, generation, TEFF_OK);
+    respond(slot, generation, TEFF_OK);
     assert_int_equal(a->err, TEFF_E_TIMEOUT);
     teff_ctx_reset(ctx); /* the entries are used again, with another generation */
     bool used_again = false;
@@ -96,7 +96,7 @@ static bool finds_nobody_after_its_time(void)
         if (b->slot == slot) {
             used_again = true;
             assert_int_not_equal(b->generation, generation);
-            answer(slot, generation, TEFF_E_FAILED);
+            respond(slot, generation, TEFF_E_FAILED);
             assert_true(lab_pending(b));
         }
     }
@@ -104,7 +104,7 @@ static bool finds_nobody_after_its_time(void)
     return used_again;
 }
 
-static void time_ends_a_call_and_a_late_answer_finds_nobody(void **state)
+static void time_ends_a_call_and_a_late_response_finds_nobody(void **state)
 {
     for (int tries = 0; !finds_nobody_after_its_time(); tries++)
         assert_true(tries < 100);
@@ -178,7 +178,7 @@ static void one_of_many_enders_wins(void **state)
     }
     for (int i = 0; i < RACES; i++) {
         turn = i;
-        answer(calls[i]->slot, calls[i]->generation, TEFF_OK);
+        respond(calls[i]->slot, calls[i]->generation, TEFF_OK);
         answered += end_of(calls[i]) == TEFF_OK;
     }
     for (int i = 0; i < 3; i++) {
@@ -188,7 +188,7 @@ static void one_of_many_enders_wins(void **state)
     assert_int_equal(answered + won, RACES);
 }
 
-/* Timers, answers and releases of calls that are used again and again. */
+/* Timers, responses and releases of calls that are used again and again. */
 static void *ask_shortly(void *arg)
 {
     racer *r = arg;
@@ -196,7 +196,7 @@ static void *ask_shortly(void *arg)
     for (int i = 0; i < 3000; i++) {
         teffi_call *call = teffi_ctx_call(own, in_ms((uint64_t)i % 3));
         if (i % 2)
-            answer(call->slot, call->generation, TEFF_OK);
+            respond(call->slot, call->generation, TEFF_OK);
         teff_err err = teffi_ctx_await_call(own, call, NULL);
         r->won += err == TEFF_OK || err == TEFF_E_TIMEOUT;
         if (i % 10 == 0)
@@ -236,9 +236,9 @@ int main(void)
 {
 #define CALL(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CALL(an_answer_ends_its_call_once),
-        CALL(answers_to_nobody_are_dropped),
-        CALL(time_ends_a_call_and_a_late_answer_finds_nobody),
+        CALL(a_response_ends_its_call_once),
+        CALL(responses_to_nobody_are_dropped),
+        CALL(time_ends_a_call_and_a_late_response_finds_nobody),
         CALL(a_deadline_in_the_past_ends_it_at_once),
         CALL(a_lost_link_ends_what_went_over_it),
         CALL(calls_may_be_abandoned),

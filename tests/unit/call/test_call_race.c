@@ -1,4 +1,4 @@
-/* test_call_race.c - answers, deadlines, lost links, forwards and callers that give up meet, in
+/* test_call_race.c - responses, deadlines, lost links, forwards and callers that give up meet, in
  * entries that are used again at once: each call ends once, as itself. */
 #include <pthread.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "call/calls.h"
 #include "call/ctx.h"
 
-enum { CALLERS = 3, ANSWERERS = 2, RING = 64, AT_LEAST = 50 };
+enum { CALLERS = 3, RESPONDERS = 2, RING = 64, AT_LEAST = 50 };
 
-enum { ANSWERED, LATE, LOST, FAILED, GIVEN_UP, WAYS, CANCELLED = WAYS };
+enum { RESPONDED, LATE, LOST, FAILED, GIVEN_UP, WAYS, CANCELLED = WAYS };
 
 static const teffi_node_id peers[2] = {{11, 1}, {22, 1}};
 
@@ -40,9 +40,9 @@ static void note(party *p, const teffi_call *call, uint64_t deadline_ns)
 {
     switch (call->err) {
     case TEFF_OK:
-        seen[ANSWERED]++;
+        seen[RESPONDED]++;
         if (!call->reply || call->reply->type_id != call->generation)
-            p->wrong = "the answer to another use";
+            p->wrong = "the response to another use";
         break;
     case TEFF_E_TIMEOUT:
         seen[LATE]++;
@@ -105,24 +105,24 @@ static void *calling(void *arg)
 
 /* ---- who ends them ---- */
 
-static void answer(uint64_t use)
+static void respond(uint64_t use)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     if (!msg)
         return;
     msg->call_slot = (uint32_t)(use >> 32);
     msg->call_generation = msg->type_id = (uint32_t)use;
-    assert_null(teffi_call_answer(&node->home, msg));
+    assert_null(teffi_call_end_by_response(&node->home, msg));
 }
 
-static void *answering(void *arg)
+static void *responding(void *arg)
 {
     party *p = arg;
     while (!stop) {
         uint64_t use = ring[draw(p, RING)];
-        answer(use);
+        respond(use);
         if (draw(p, 4) == 0) /* twice */
-            answer(use);
+            respond(use);
     }
     return NULL;
 }
@@ -171,16 +171,16 @@ static void no_wrong(const party *parties)
 
 static void each_call_ends_once(void **state)
 {
-    party parties[CALLERS + ANSWERERS + 1] = {0};
+    party parties[CALLERS + RESPONDERS + 1] = {0};
     uint64_t before = teffi_calls_pending(&node->home);
     start(parties, 0, CALLERS, calling);
-    start(parties, CALLERS, ANSWERERS, answering);
-    start(parties, CALLERS + ANSWERERS, 1, losing);
+    start(parties, CALLERS, RESPONDERS, responding);
+    start(parties, CALLERS + RESPONDERS, 1, losing);
     lab_until(all_seen());
     enough = true;
     join(parties, 0, CALLERS);
     stop = true;
-    join(parties, CALLERS, ANSWERERS + 1);
+    join(parties, CALLERS, RESPONDERS + 1);
     no_wrong(parties);
     lab_until(teffi_calls_pending(&node->home) <= before);
 }

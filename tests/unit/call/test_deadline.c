@@ -119,13 +119,13 @@ static teffi_call *call_for(uint64_t us)
     return call_until(now_ns + us * 1000);
 }
 
-static void answer(const teffi_call *call)
+static void respond(const teffi_call *call)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
     msg->call_slot = call->slot;
     msg->call_generation = call->generation;
-    assert_null(teffi_call_answer(&home, msg));
+    assert_null(teffi_call_end_by_response(&home, msg));
 }
 
 static bool has_ended(const teffi_call *call)
@@ -172,11 +172,11 @@ static void each_ends_at_its_deadline(void **state)
     assert_true(fires <= LAST_MS / TEFFI_CALL_GAP_MS + 2);
 }
 
-static void answers_leave_the_timer_alone_and_it_ends(void **state)
+static void responses_leave_the_timer_alone_and_it_ends(void **state)
 {
     for (int i = 0; i < MANY; i++) {
         teffi_call *call = call_for(30000000);
-        answer(call);
+        respond(call);
         teff_ctx_reset(ctx);
         now_ns += 10000;
     }
@@ -196,7 +196,7 @@ static void calls_go_on_while_deadlines_come(void **state)
     for (int i = 0; i < MANY; i++) {
         if (i % 4000 == 0)
             kept[n++] = call_for(1000000);
-        answer(teffi_ctx_call(passing, now_ns + (uint64_t)1000 * MS));
+        respond(teffi_ctx_call(passing, now_ns + (uint64_t)1000 * MS));
         teff_ctx_reset(passing);
         if (i % 10 == 9) {
             pass(1);
@@ -232,7 +232,7 @@ static void one_that_has_none_never_ends_so(void **state)
     pass(86400000 / 1000);
     assert_true(is_late(other) && is_pending(call));
     assert_null(timer);
-    answer(call);
+    respond(call);
     assert_true(has_ended(call) && !call->err);
 }
 
@@ -324,7 +324,7 @@ static void a_call_that_comes_in_a_sweep_is_watched(void **state)
         assert_int_equal(first->slot, 0);
         for (int i = 0; i < 2 * TEFFI_SLAB_BLOCK; i++)
             (void)call_for(50000);
-        answer(first);
+        respond(first);
         teff_ctx_free(passing);
         pass(49);
         looks_left = look;
@@ -359,7 +359,7 @@ static void a_call_that_comes_as_the_timer_fires_is_watched(void **state)
     assert_true(is_late(next));
 }
 
-static void a_late_answer_finds_another_use(void **state)
+static void a_late_response_finds_another_use(void **state)
 {
     for (int i = 0; i < 1000; i++) {
         teffi_call *call = call_for(1000);
@@ -370,11 +370,11 @@ static void a_late_answer_finds_another_use(void **state)
         teffi_call *again = call_for(1000000); /* the entry that was given back last */
         assert_int_equal(again->slot, before.slot);
         assert_int_not_equal(again->generation, before.generation);
-        answer(&before);
+        respond(&before);
         teffi_call_sent_to(&home, before.slot, before.generation, (teffi_node_id){7, 7});
         assert_null(teffi_calls_lose(&home, (teffi_node_id){7, 7}));
         assert_true(is_pending(again));
-        answer(again);
+        respond(again);
         assert_true(has_ended(again) && !again->err);
         teff_ctx_reset(ctx);
     }
@@ -401,7 +401,7 @@ int main(void)
 #define LATE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         LATE(each_ends_at_its_deadline),
-        LATE(answers_leave_the_timer_alone_and_it_ends),
+        LATE(responses_leave_the_timer_alone_and_it_ends),
         LATE(calls_go_on_while_deadlines_come),
         LATE(a_shorter_one_comes_first),
         LATE(one_that_has_none_never_ends_so),
@@ -411,7 +411,7 @@ int main(void)
         LATE(a_long_sweep_is_cut_in_slices),
         LATE(a_call_that_comes_in_a_sweep_is_watched),
         LATE(a_call_that_comes_as_the_timer_fires_is_watched),
-        LATE(a_late_answer_finds_another_use),
+        LATE(a_late_response_finds_another_use),
         LATE(the_end_of_a_link_ends_what_that_node_was_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

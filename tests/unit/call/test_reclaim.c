@@ -105,13 +105,13 @@ static use use_of(const teffi_call *call)
     return (use){call->slot, call->generation};
 }
 
-static void answer(use of)
+static void respond(use of)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
     msg->call_slot = of.slot;
     msg->call_generation = msg->type_id = of.generation;
-    assert_null(teffi_call_answer(&home, msg));
+    assert_null(teffi_call_end_by_response(&home, msg));
 }
 
 static use *peak(int n)
@@ -162,13 +162,13 @@ static void gone_but(uint32_t stay)
 static void nobody_is_found(const use *late, int n)
 {
     for (int i = 0; i < n; i++) {
-        answer(late[i]);
+        respond(late[i]);
         teffi_call_sent_to(&home, late[i].slot, late[i].generation, peer);
     }
     assert_null(teffi_calls_lose(&home, peer));
 }
 
-static void a_peak_goes_back_and_late_answers_find_nobody(void **state)
+static void a_peak_goes_back_and_late_responses_find_nobody(void **state)
 {
     use *before[3];
     for (int round = 0; round < 3; round++) {
@@ -206,7 +206,7 @@ static void calls_in_use_keep_their_blocks_and_are_found(void **state)
     assert_int_equal(teffi_calls_pending(&home), KEPT);
     gone_but(STAY + KEPT); /* which is what a lost link looks at */
     for (int i = 0; i < KEPT / 2; i++)
-        answer(kept[i]);
+        respond(kept[i]);
     assert_int_equal(teffi_calls_pending(&home), KEPT - KEPT / 2);
     assert_true(teffi_calls_sent_to(&home, peer));
     assert_null(teffi_calls_lose(&home, peer));
@@ -225,7 +225,7 @@ static void calls_come_while_memory_goes(void **state)
         use here = use_of(call_new());
         pass(1);
         assert_int_equal(teffi_calls_pending(&home), 1);
-        answer(here);
+        respond(here);
         teff_ctx_reset(ctx);
     }
     assert_true(fires >= PEAK / TEFFI_SLAB_BLOCK / TEFFI_SLAB_SLICE);
@@ -279,7 +279,7 @@ static void end_burst(teff_ctx *own, teffi_call **calls, uint64_t *rng)
     for (int i = 0; i < BURST; i++) {
         use of = use_of(calls[i]);
         ring[draw(rng, RING)] = (uint64_t)of.slot << 32 | of.generation;
-        answer(of); /* unless somebody else has */
+        respond(of); /* unless somebody else has */
         if (teffi_ctx_await_call(own, calls[i], NULL) || !calls[i]->reply ||
             calls[i]->reply->type_id != of.generation)
             wrong++;
@@ -311,7 +311,7 @@ static void *coming_late(void *arg)
     uint64_t rng = (uint64_t)(uintptr_t)arg;
     while (running > 0) {
         uint64_t of = ring[draw(&rng, RING)];
-        answer((use){(uint32_t)(of >> 32), (uint32_t)of});
+        respond((use){(uint32_t)(of >> 32), (uint32_t)of});
         teffi_call_sent_to(&home, (uint32_t)(of >> 32), (uint32_t)of, peer);
         if (draw(&rng, 256) == 0)
             (void)teffi_calls_pending(&home);
@@ -345,7 +345,7 @@ int main(void)
 {
 #define RECLAIM(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        RECLAIM(a_peak_goes_back_and_late_answers_find_nobody),
+        RECLAIM(a_peak_goes_back_and_late_responses_find_nobody),
         RECLAIM(calls_in_use_keep_their_blocks_and_are_found),
         RECLAIM(calls_come_while_memory_goes),
         RECLAIM(what_is_needed_stays),

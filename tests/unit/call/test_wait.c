@@ -301,7 +301,7 @@ static void signal_if_it_sleeps(void *arg)
     teffi_wait_signal(l->wait);
 }
 
-/* It is given something to read, and reads its own answer: it does not sleep once more. */
+/* It is given something to read, and reads its own response: it does not sleep once more. */
 static void test_what_it_reads_ends_the_wait(void **state)
 {
     teffi_wait wait, *waits[] = {&wait};

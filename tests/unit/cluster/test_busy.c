@@ -1,5 +1,5 @@
 /* test_busy.c - silos whose users' turns take all workers, threads or stacks still say that they
- * live, and answer for their part of the directory. */
+ * live, and respond for their part of the directory. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ static void send_much(int from)
     }
 }
 
-static void answers_for_the_directory(int asker)
+static void responds_for_the_directory(int asker)
 {
     static const _Atomic uint64_t never = UINT64_MAX;
     teffi_node *node = &l->silos[asker]->node;
@@ -155,7 +155,7 @@ static void is_well(void)
 {
     for (int i = 0; i < 2; i++) {
         send_much(i);
-        answers_for_the_directory(i);
+        responds_for_the_directory(i);
         says_twice_that_it_lives(i);
         assert_int_equal(teff_silo_members(l->silos[i]), 2);
     }

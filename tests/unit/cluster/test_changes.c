@@ -161,7 +161,7 @@ static void adopt(uint64_t version, teffi_member_row *list, size_t n)
     teff_ctx_free(ctx);
 }
 
-/* A silo that leaves asks the others for its view's version, and takes the answer as: they send
+/* A silo that leaves asks the others for its view's version, and takes the response as: they send
  * nothing more. */
 static void a_view_is_adopted_when_nothing_is_sent_to_who_left(void **state)
 {

@@ -83,7 +83,7 @@ static void the_second_through_a_seed_is_refused(void **state)
     start(&a);
     assert_int_equal(a.err, TEFF_OK);
     prepare(&b, 1, NULL, a.silo->bound);
-    b.silo->opt.listen = same[1]; /* the seed answers there */
+    b.silo->opt.listen = same[1]; /* the seed listens there */
     start(&b);
     was_refused(&b);
     serves(&a);

@@ -148,7 +148,7 @@ teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *ke
 
 teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
 {
-    ctx->last = (fake_call){.function = "teff_await", .wants_answer = out != NULL};
+    ctx->last = (fake_call){.function = "teff_await", .wants_response = out != NULL};
     if (out != NULL && call.impl == (struct teffi_call *)ctx) {
         *out = ctx->answer;
     }

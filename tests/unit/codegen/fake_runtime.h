@@ -15,7 +15,7 @@ typedef struct fake_call {
     teff_key key;
     const teff_method *method;
     const ProtobufCMessage *in;
-    bool wants_answer;
+    bool wants_response;
 } fake_call;
 
 struct teff_ctx {

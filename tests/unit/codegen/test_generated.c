@@ -319,14 +319,14 @@ static void stubs_ask(void **state)
     assert_string_equal(ctx.last.method->name, "words.Word.Add");
     assert_ptr_equal(ctx.last.in, in);
     assert_int_equal(words_word_add(&ctx, "teff", in, NULL), TEFF_OK);
-    assert_false(ctx.last.wants_answer);
+    assert_false(ctx.last.wants_response);
     ctx.err = TEFF_E_TIMEOUT;
     assert_int_equal(words_word_get(&ctx, "teff", &out), TEFF_E_TIMEOUT);
     assert_null(out);
     assert_null(ctx.last.in);
     assert_string_equal(ctx.last.method->name, "words.Word.Get");
     assert_int_equal(words_word_nop(&ctx, "teff"), TEFF_E_TIMEOUT);
-    assert_false(ctx.last.wants_answer);
+    assert_false(ctx.last.wants_response);
 }
 
 static void stubs_start_reply_and_send(void **state)
@@ -343,7 +343,7 @@ static void stubs_start_reply_and_send(void **state)
     assert_string_equal(ctx.last.function, "teff_await");
     assert_ptr_equal(out, &total);
     assert_int_equal(words_word_nop_await(&ctx, call), TEFF_OK);
-    assert_false(ctx.last.wants_answer);
+    assert_false(ctx.last.wants_response);
     assert_int_equal(words_word_get_send(&ctx, "a"), TEFF_OK);
     assert_string_equal(ctx.last.function, "teff_send");
     assert_int_equal(words_word_poke(&ctx, "a", words_seen()), TEFF_OK);

@@ -164,7 +164,7 @@ uint64_t acts_activations(void)
 
 /* ---- callees ---- */
 
-teff_err answers(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+teff_err responds(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     out->n = in->n + 1;
     out->text = in->text;
@@ -179,19 +179,19 @@ teff_err fails(teff_ctx *turn, int64_t key, const direct_act *in, direct_number 
 teff_err sleeps(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     teffi_ctx_sleep(turn, 1);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 teff_err waits(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     wait_for_gate(turn);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 teff_err ends(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     teff_deactivate(turn);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 teff_err asks_one(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)

@@ -44,6 +44,6 @@ uint64_t acts_activations(void);
 
 /* Scripts: n + 1 and the text; an error with the text; the first after a wait, or when the gate
  * opens; and it deactivates; ask grain key + FIRST for script n. */
-script answers, fails, sleeps, waits, ends, asks_one;
+script responds, fails, sleeps, waits, ends, asks_one;
 
 #endif

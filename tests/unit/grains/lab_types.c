@@ -146,7 +146,7 @@ static teff_err small_echo(lab_small *self, const lab_text *in, lab_text *out)
     return TEFF_OK;
 }
 
-/* An answer of n letters. */
+/* A response of n letters. */
 static teff_err small_blow(lab_small *self, const lab_number *in, lab_text *out)
 {
     char *text = teff_alloc(self->ctx, (size_t)in->n + 1);

@@ -27,12 +27,12 @@ static int teardown(void **state)
     return failed;
 }
 
-/* N calls of grains that wait for the gate, and one that answers, at the index last. */
+/* N calls of grains that wait for the gate, and one that responds, at the index last. */
 static void begin_calls(teff_ctx *from, teff_call *calls, size_t last)
 {
     for (size_t i = 0; i <= N; i++)
         lab_ok(from, direct_actor_obey_async(from, FIRST + (int64_t)i,
-                                             i == last ? ACT(answers, .n = 7) : RUN(waits), NULL,
+                                             i == last ? ACT(responds, .n = 7) : RUN(waits), NULL,
                                              &calls[i]));
 }
 
@@ -108,7 +108,7 @@ static void any_of_many_calls_again_and_again(void **state)
         size_t index;
         for (int i = 0; i < 8; i++)
             lab_ok(ctx,
-                   direct_actor_obey_async(ctx, FIRST + i, ACT(answers, .n = i), NULL, &calls[i]));
+                   direct_actor_obey_async(ctx, FIRST + i, ACT(responds, .n = i), NULL, &calls[i]));
         for (int left = 8; left > 0; left--) {
             direct_number *got;
             lab_ok(ctx, teff_await_any(ctx, calls, 8, &index));
@@ -197,11 +197,11 @@ static void a_context_is_freed_with_calls_under_way(void **state)
         teff_call call;
         assert_true(teff_ctx_fd(own) >= 0);
         for (int i = 0; i < 4; i++)
-            lab_ok(own, direct_actor_obey_async(own, FIRST + i, RUN(answers), NULL, &call));
+            lab_ok(own, direct_actor_obey_async(own, FIRST + i, RUN(responds), NULL, &call));
         teff_ctx_free(own);
     }
     for (int i = 0; i < 4; i++) /* behind the abandoned ones */
-        lab_ok(ctx, direct_actor_obey(ctx, FIRST + i, RUN(answers), NULL));
+        lab_ok(ctx, direct_actor_obey(ctx, FIRST + i, RUN(responds), NULL));
 }
 
 /* ---- options ---- */
@@ -226,7 +226,7 @@ static void the_size_must_be_set(void **state)
     const teff_call_options wrong = {.timeout_ms = 20};
     teff_call call;
     (void)state;
-    lab_fails(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), &wrong, &call),
+    lab_fails(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), &wrong, &call),
               TEFF_E_INVALID);
     assert_non_null(strstr(teff_error(ctx), "set it to sizeof(teff_call_options)"));
     assert_null(call.impl);
@@ -256,7 +256,7 @@ static void check_cancelled(teff_ctx *from, int64_t key)
     assert_non_null(strstr(teff_error(from), "cancelled by its caller"));
     pthread_join(thread, NULL);
     assert_false(teff_call_ended(from, free_call));
-    lab_fails(from, direct_actor_obey_async(from, key, RUN(answers), &given, &call),
+    lab_fails(from, direct_actor_obey_async(from, key, RUN(responds), &given, &call),
               TEFF_E_CANCELLED);
     assert_non_null(strstr(teff_error(from), "did not run"));
     open_gate();
@@ -302,7 +302,7 @@ static void a_cancellation_lives_longer_than_its_calls(void **state)
     for (int i = 0; i < 2000; i++) {
         teff_call call;
         direct_number *got;
-        lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), &given, &call));
+        lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), &given, &call));
         lab_ok(ctx, direct_actor_obey_await(ctx, call, &got));
         teff_ctx_reset(ctx);
     }

@@ -1,4 +1,4 @@
-/* test_calls.c - how calls end: answers, errors and their texts, limits, deadlines, keys, fan-out.
+/* test_calls.c - how calls end: responds, errors and their texts, limits, deadlines, keys, fan-out.
  * Each case runs with one silo, with a caller on another silo, and with a client. */
 #include <pthread.h>
 #include <sched.h>
@@ -214,7 +214,7 @@ static void a_timeout_leaves_the_outcome_open(void **state)
         }
     r->gate = true;
     lab_until(r->held == 0);
-    /* Nothing of the late answers is left: the grain and the context go on as before. */
+    /* Nothing of the late responses is left: the grain and the context go on as before. */
     for (int i = 0; i < 3; i++)
         lab_ok(here.ctx, lab_turns_write(here.ctx, name("slow", i), lab_step(), &out));
 }
@@ -347,7 +347,7 @@ static void a_failed_activation_is_told_and_tried_again(void **state)
     }
 }
 
-static void a_chain_of_grains_answers(void **state)
+static void a_chain_of_grains_responds(void **state)
 {
     const char *keys[] = {"b", "c", "d", "e", "f", "g", "h", "i"};
     lab_number *out;
@@ -451,7 +451,7 @@ static void what_one_sends_to_one_keeps_its_order(void **state)
     assert_int_equal(r->disorder, 0);
 }
 
-/* The context is reset with calls under way: their late answers hurt nobody. */
+/* The context is reset with calls under way: their late responses hurt nobody. */
 static void calls_may_be_forgotten(void **state)
 {
     lab_record *r = fresh();
@@ -521,7 +521,7 @@ static void threads_call_at_once(void **state)
         cmocka_unit_test(a_full_queue_refuses), cmocka_unit_test(large_messages_are_refused),      \
         cmocka_unit_test(a_frame_has_a_limit),                                                     \
         cmocka_unit_test(a_failed_activation_is_told_and_tried_again),                             \
-        cmocka_unit_test(a_chain_of_grains_answers),                                               \
+        cmocka_unit_test(a_chain_of_grains_responds),                                              \
         cmocka_unit_test(a_grain_that_calls_itself_times_out),                                     \
         cmocka_unit_test(one_call_fans_out_to_a_thousand),                                         \
         cmocka_unit_test(a_thread_fans_out_too),                                                   \

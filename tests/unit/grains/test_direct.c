@@ -13,17 +13,17 @@ static teff_err asks_many(teff_ctx *turn, int64_t key, const direct_act *in, dir
     char text[20];
     for (int64_t i = 0; i < in->n; i++) {
         snprintf(text, sizeof text, "t%d", (int)i);
-        teff_err err =
-            direct_actor_obey(turn, FIRST + i % 3, ACT(answers, .n = i, .text = text), &got[i % 8]);
+        teff_err err = direct_actor_obey(turn, FIRST + i % 3, ACT(responds, .n = i, .text = text),
+                                         &got[i % 8]);
         if (err)
             return err;
         out->n += got[i % 8]->n == i + 1 && !strcmp(got[i % 8]->text, text);
     }
-    return got[0]->text[0] == 't' ? TEFF_OK : TEFF_E_FAILED; /* an older answer is still there */
+    return got[0]->text[0] == 't' ? TEFF_OK : TEFF_E_FAILED; /* an older response is still there */
 }
 
 /* Two calls in three find an idle, active grain: they need no queue. */
-static void test_answers_come_without_a_queue(void **state)
+static void test_responses_come_without_a_queue(void **state)
 {
     enum { CALLS = 900 };
     direct_number *out;
@@ -44,7 +44,7 @@ static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, dire
 {
     direct_number *got;
     for (int64_t i = 0; i < 300; i++) {
-        teff_err err = direct_actor_obey(turn, in->n + i, ACT(answers, .n = i), &got);
+        teff_err err = direct_actor_obey(turn, in->n + i, ACT(responds, .n = i), &got);
         if (err)
             return err;
         out->n += got->n == i + 1;
@@ -87,7 +87,7 @@ static void test_two_callers_begin_a_grain_once(void **state)
 static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
+    teff_err err = direct_actor_obey(turn, FIRST, RUN(responds), &got);
     if (err)
         return err;
     err = direct_actor_obey(turn, FIRST, ACT(fails, .text = in->text), &got);
@@ -108,7 +108,7 @@ static teff_err asks_sleeping(teff_ctx *turn, int64_t key, const direct_act *in,
 {
     direct_number *got;
     for (int64_t i = 0; i < in->n; i++) {
-        script *fn = i % 2 ? sleeps : answers;
+        script *fn = i % 2 ? sleeps : responds;
         teff_err err =
             direct_actor_obey(turn, FIRST + i % 3, ACT(fn, .n = i, .text = in->text), &got);
         if (err)
@@ -132,7 +132,7 @@ static teff_err starts_many(teff_ctx *turn, int64_t key, const direct_act *in, d
     teff_call calls[MANY];
     direct_number *got;
     for (int i = 0; i < MANY; i++) {
-        script *fn = i % 3 == 0 ? answers : i % 3 == 1 ? fails : waits;
+        script *fn = i % 3 == 0 ? responds : i % 3 == 1 ? fails : waits;
         teff_err err = direct_actor_obey_async(turn, FIRST + i, ACT(fn, .n = i, .text = in->text),
                                                NULL, &calls[i]);
         if (err)
@@ -154,7 +154,7 @@ static void test_started_calls_do_not_wait_for_each_other(void **state)
     teff_call call;
     direct_number *out;
     for (int i = 0; i < 60; i++)
-        lab_ok(ctx, direct_actor_obey(ctx, FIRST + i, RUN(answers), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, FIRST + i, RUN(responds), &out));
     for (int round = 0; round < 3; round++) {
         world.gate = false;
         lab_ok(ctx, direct_actor_obey_async(ctx, 1, ACT(starts_many, .text = (char *)"many"), NULL,
@@ -200,7 +200,7 @@ static void test_each_one_way_message_runs_once(void **state)
 static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    teff_err err = direct_actor_obey(turn, FIRST, RUN(answers), &got);
+    teff_err err = direct_actor_obey(turn, FIRST, RUN(responds), &got);
     if (err)
         return err;
     out->n = direct_actor_quick(turn, FIRST, RUN((uintptr_t)in->n), &got);
@@ -214,7 +214,7 @@ static bool times_out_over_its_callee(teff_call *behind)
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_quick, .n = (intptr_t)waits), &out));
     assert_int_equal(out->n, TEFF_E_TIMEOUT);
     int ended = world.ended;
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), NULL, behind));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), NULL, behind));
     lab_until(world.held == 1 || world.ended == ended + 1);
     if (world.held == 1)
         return true;
@@ -237,10 +237,10 @@ static void test_a_callee_outlives_its_caller(void **state)
 static teff_err stands(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     acts_sleep_ms(60);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
-static void test_a_late_answer_is_a_timeout(void **state)
+static void test_a_late_response_is_a_timeout(void **state)
 {
     direct_number *out;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_quick, .n = (intptr_t)stands), &out));
@@ -252,7 +252,7 @@ static teff_err blocks(teff_ctx *turn, int64_t key, const direct_act *in, direct
     teff_blocking_begin();
     acts_sleep_ms(12);
     teff_blocking_end();
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static teff_err asks_blocking(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -277,8 +277,8 @@ static uint32_t skips(const char *method)
     return 0;
 }
 
-/* Others have the worker meanwhile, the answers are right, and soon it is called through the queue,
- * where its caller can time out. */
+/* Other groups have the worker meanwhile, the responses are right, and soon the call goes through
+ * the queue, where its caller can time out. */
 static void test_a_method_that_blocks_goes_through_the_queue(void **state)
 {
     direct_number *out;
@@ -302,7 +302,7 @@ static teff_err spins(teff_ctx *turn, int64_t key, const direct_act *in, direct_
         if (teff_await_all(turn, NULL, 0))
             return TEFF_E_FAILED;
     world.held--;
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static teff_err computes(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -317,7 +317,7 @@ static teff_err computes(teff_ctx *turn, int64_t key, const direct_act *in, dire
         (void)sum;
     }
     world.held--;
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static void other_grains_run_beside(script *fn)
@@ -326,13 +326,13 @@ static void other_grains_run_beside(script *fn)
     teff_call calls[CALLERS];
     direct_number *out;
     for (int i = 0; i < CALLERS; i++) /* active, all of them */
-        lab_ok(ctx, direct_actor_obey(ctx, i + 1, ACT(asks_one, .n = (intptr_t)answers), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, i + 1, ACT(asks_one, .n = (intptr_t)responds), &out));
     for (int i = 0; i < CALLERS; i++)
         lab_ok(ctx, direct_actor_obey_async(ctx, i + 1, ACT(asks_one, .n = (intptr_t)fn), NULL,
                                             &calls[i]));
     lab_until(world.held == CALLERS);
     for (int i = 0; i < 20; i++)
-        lab_ok(ctx, direct_actor_obey(ctx, 50, RUN(answers), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 50, RUN(responds), &out));
     world.gate = true;
     for (int i = 0; i < CALLERS; i++) {
         lab_ok(ctx, direct_actor_obey_await(ctx, calls[i], &out));
@@ -355,7 +355,7 @@ int main(void)
 #define DIRECT(f) cmocka_unit_test_setup_teardown(f, acts_setup, acts_teardown)
 #define ON_ONE_WORKER(f) cmocka_unit_test_setup_teardown(f, acts_setup_one_worker, acts_teardown)
     const struct CMUnitTest tests[] = {
-        DIRECT(test_answers_come_without_a_queue),
+        DIRECT(test_responses_come_without_a_queue),
         DIRECT(test_a_new_grain_begins_inside_its_callers_turn),
         DIRECT(test_two_callers_begin_a_grain_once),
         DIRECT(test_errors_have_code_and_text),
@@ -363,7 +363,7 @@ int main(void)
         DIRECT(test_started_calls_do_not_wait_for_each_other),
         DIRECT(test_each_one_way_message_runs_once),
         DIRECT(test_a_callee_outlives_its_caller),
-        DIRECT(test_a_late_answer_is_a_timeout),
+        DIRECT(test_a_late_response_is_a_timeout),
         DIRECT(test_a_method_that_blocks_goes_through_the_queue),
         DIRECT(test_a_callee_gives_way_at_its_calls),
         ON_ONE_WORKER(test_a_callee_gives_way_at_its_calls),

@@ -79,8 +79,8 @@ static teff_err asks_back(teff_ctx *turn, int64_t key, const direct_act *in, dir
 {
     direct_number *got;
     teff_ctx_timeout(turn, in->text[0] ? 50 : 0);
-    teff_err err = in->text[0] ? direct_actor_obey(turn, key - FIRST, RUN(answers), &got)
-                               : direct_loose_obey(turn, key - FIRST, RUN(answers), &got);
+    teff_err err = in->text[0] ? direct_actor_obey(turn, key - FIRST, RUN(responds), &got)
+                               : direct_loose_obey(turn, key - FIRST, RUN(responds), &got);
     out->n = err ? (int64_t)err : 1000 + got->n;
     return TEFF_OK;
 }
@@ -145,7 +145,7 @@ static teff_err asks_ending(teff_ctx *turn, int64_t key, const direct_act *in, d
 {
     direct_number *got;
     for (int64_t i = 0; i < in->n; i++) {
-        script *fn = i % 3 ? ends : answers;
+        script *fn = i % 3 ? ends : responds;
         teff_err err =
             direct_actor_obey(turn, FIRST + i % 40, ACT(fn, .n = i, .text = in->text), &got);
         if (err)
@@ -280,7 +280,7 @@ static teff_err asks_for_ever(teff_ctx *turn, int64_t key, const direct_act *in,
 {
     direct_number *got;
     while (!world.gate) {
-        teff_err err = direct_actor_obey(turn, key + FIRST, RUN(answers), &got);
+        teff_err err = direct_actor_obey(turn, key + FIRST, RUN(responds), &got);
         if (err)
             return err;
         world.rounds++;
@@ -322,7 +322,7 @@ static void test_a_pair_for_ever_starves_nobody(void **state)
     for (int tries = 0; calls_in_a_round() > 4 * 256; tries++)
         assert_true(tries < 100);
     for (int i = 0; i < 200; i++) /* others, and a timer, are not kept for ever either */
-        lab_ok(ctx, direct_actor_obey(ctx, 30 + i % 20, RUN(i % 20 ? answers : sleeps), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 30 + i % 20, RUN(i % 20 ? responds : sleeps), &out));
     world.gate = true;
     lab_ok(ctx, direct_actor_obey_await(ctx, call, &out));
 }

@@ -12,7 +12,7 @@ static teff_err calls_many(teff_ctx *turn, int64_t key, const direct_act *in, di
 {
     teff_err err = TEFF_OK;
     for (int64_t i = 0; i < TURN_CALLS && !err; i++)
-        err = direct_actor_obey(turn, in->n + i, RUN(answers), NULL);
+        err = direct_actor_obey(turn, in->n + i, RUN(responds), NULL);
     return err;
 }
 

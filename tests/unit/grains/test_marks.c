@@ -1,4 +1,4 @@
-/* test_marks.c - a long loop keeps its memory small: it forgets answers early, or drops them.
+/* test_marks.c - a long loop keeps its memory small: it forgets responses early, or drops them.
  * Way:     turns and a thread -> teff_ctx_forget, teff_drop */
 #include <malloc.h>
 #include <string.h>
@@ -22,8 +22,8 @@ static teff_err ask(teff_ctx *of, int64_t i, direct_number **out)
     char text[100];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    return direct_actor_obey(of, FIRST + i % 5, ACT(i % 3 ? answers : sleeps, .n = i, .text = text),
-                             out);
+    return direct_actor_obey(of, FIRST + i % 5,
+                             ACT(i % 3 ? responds : sleeps, .n = i, .text = text), out);
 }
 
 static teff_err loops(teff_ctx *of, direct_number *out)
@@ -131,7 +131,7 @@ static teff_err slides(teff_ctx *of, int64_t *right)
                 return TEFF_E_FAILED;
         }
         if (!err && i < LOOPS)
-            err = direct_actor_obey_async(of, FIRST + i, ACT(i % 3 ? answers : sleeps, .n = i),
+            err = direct_actor_obey_async(of, FIRST + i, ACT(i % 3 ? responds : sleeps, .n = i),
                                           NULL, call);
     }
     return err;
@@ -143,7 +143,7 @@ static teff_err slides_in_a_turn(teff_ctx *turn, int64_t key, const direct_act *
     return slides(turn, &out->n);
 }
 
-static void test_answers_are_dropped_one_by_one(void **state)
+static void test_responses_are_dropped_one_by_one(void **state)
 {
     direct_number *out;
     int64_t right = 0;
@@ -160,14 +160,14 @@ static void test_none_is_dropped_twice(void **state)
     teff_call none = {NULL}, call;
     direct_number *got;
     teff_drop(ctx, &none);
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(answers), NULL, &call));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), NULL, &call));
     lab_ok(ctx, direct_actor_obey_await(ctx, call, &got));
     teff_drop(ctx, &call);
     teff_drop(ctx, &call);
     assert_int_equal(direct_actor_obey_await(ctx, call, &got), TEFF_E_INVALID);
 }
 
-/* Their answers come later, to nobody. */
+/* Their responses come later, to nobody. */
 static teff_err abandons(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     teff_call dropped, forgotten;
@@ -201,11 +201,11 @@ static void test_an_older_call_is_dropped_first(void **state)
     teff_call older, oldest;
     direct_number *got, *kept;
     teff_ctx_reset(ctx);
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(answers, .n = 1), NULL, &oldest));
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(answers, .n = 2), NULL, &older));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(responds, .n = 1), NULL, &oldest));
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, ACT(responds, .n = 2), NULL, &older));
     lab_ok(ctx, direct_actor_obey_await(ctx, oldest, &kept));
     teff_mark mark = teff_ctx_mark(ctx);
-    lab_ok(ctx, direct_actor_obey(ctx, FIRST, ACT(answers, .n = 3), &got));
+    lab_ok(ctx, direct_actor_obey(ctx, FIRST, ACT(responds, .n = 3), &got));
     teff_drop(ctx, &older);
     teff_ctx_forget(ctx, mark);
     assert_int_equal(calls_of(ctx), 1);
@@ -221,7 +221,7 @@ int main(void)
         CASE(test_a_mark_at_the_beginning),
         CASE(test_marks_nest),
         CASE(test_large_pieces_are_given_back),
-        CASE(test_answers_are_dropped_one_by_one),
+        CASE(test_responses_are_dropped_one_by_one),
         CASE(test_none_is_dropped_twice),
         CASE(test_calls_under_way_are_abandoned),
         CASE(test_an_older_call_is_dropped_first),

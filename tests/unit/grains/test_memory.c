@@ -43,7 +43,7 @@ static teff_err starts_and_takes(teff_ctx *turn, int64_t key, const direct_act *
 {
     teff_call calls[3];
     for (int i = 0; i < 3; i++)
-        if (direct_actor_obey_async(turn, key + FIRST + i, RUN(i ? sleeps : answers), NULL,
+        if (direct_actor_obey_async(turn, key + FIRST + i, RUN(i ? sleeps : responds), NULL,
                                     &calls[i]))
             return TEFF_E_FAILED;
     return takes_too_much(turn, key, in, out);
@@ -95,7 +95,7 @@ static teff_err asks_a_taker(teff_ctx *turn, int64_t key, const direct_act *in, 
     if (direct_actor_obey_async(turn, key + FIRST, RUN(takes_too_much), NULL, &call) == TEFF_OK &&
         direct_actor_obey_await(turn, call, &got) == TEFF_E_NOMEM &&
         direct_actor_tell(turn, key + FIRST, RUN(hears)) == TEFF_OK)
-        return direct_actor_obey(turn, key + FIRST, ACT(answers, .n = 1), &got);
+        return direct_actor_obey(turn, key + FIRST, ACT(responds, .n = 1), &got);
     return TEFF_E_FAILED;
 }
 
@@ -103,13 +103,13 @@ static void fails_alone(script *own)
 {
     direct_number *out;
     uint64_t activations;
-    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(answers), &out));
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(responds), &out));
     activations = acts_activations();
     for (int i = 0; i < 20; i++) {
         lab_fails(ctx, direct_actor_obey(ctx, 1, RUN(own), &out), TEFF_E_NOMEM);
         assert_non_null(strstr(teff_error(ctx), "direct.Actor.Obey at "));
         assert_non_null(strstr(teff_error(ctx), "at most 134217728"));
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(answers, .n = i), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(responds, .n = i), &out));
         assert_int_equal(out->n, i + 1);
         teff_ctx_reset(ctx);
     }
@@ -124,7 +124,7 @@ static void test_a_turn_ends_over_its_memory(void **state)
     fails_alone(starts_and_takes);
     direct_number *out;
     for (int i = 0; i < 3; i++) /* the last of them are done, too */
-        lab_ok(ctx, direct_actor_obey(ctx, 1 + FIRST + i, RUN(answers), &out));
+        lab_ok(ctx, direct_actor_obey(ctx, 1 + FIRST + i, RUN(responds), &out));
 }
 
 static void test_its_caller_goes_on(void **state)
@@ -141,7 +141,7 @@ static void test_nobody_is_told_of_a_one_way_message(void **state)
 {
     direct_number *out;
     lab_ok(ctx, direct_actor_tell(ctx, 1, RUN(takes_for_ever)));
-    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(answers), &out));
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(responds), &out));
 }
 
 /* With one worker: it must be back. */
@@ -239,7 +239,7 @@ static void test_a_turn_without_state_has_no_memory_of_one(void **state)
 {
     direct_number *out;
     lab_fails(ctx, direct_actor_obey(ctx, 1, RUN(keeps_without_state), &out), TEFF_E_INVALID);
-    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(answers), &out));
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(responds), &out));
 }
 
 /* ---- the end of a life ---- */

@@ -24,7 +24,7 @@ static teff_err returns_in_blocking(teff_ctx *turn, int64_t key, const direct_ac
                                     direct_number *out)
 {
     teff_blocking_begin();
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static teff_err waits_in_region(teff_ctx *turn, int64_t key, const direct_act *in,
@@ -40,14 +40,14 @@ static teff_err returns_in_region(teff_ctx *turn, int64_t key, const direct_act 
                                   direct_number *out)
 {
     (void)teff_preemptible_begin();
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static teff_err stops_the_silo(teff_ctx *turn, int64_t key, const direct_act *in,
                                direct_number *out)
 {
     (void)teff_silo_stop(l->silos[0], 1);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static void part(void *arg)
@@ -63,7 +63,7 @@ static teff_err joins_in_blocking(teff_ctx *turn, int64_t key, const direct_act 
     teff_fork(&join, TEFF_STEAL_CHILD, part, NULL);
     teff_blocking_begin();
     teff_join_wait(&join);
-    return answers(turn, key, in, out);
+    return responds(turn, key, in, out);
 }
 
 static void as_grain(script *what)
@@ -86,7 +86,7 @@ static void in_place(script *what)
 {
     direct_number *got;
     acts_open((teff_silo_options){.silent = 1, .store = "memory", .workers = 1});
-    lab_ok(ctx, direct_actor_obey(ctx, 1 + FIRST, RUN(answers), &got));
+    lab_ok(ctx, direct_actor_obey(ctx, 1 + FIRST, RUN(responds), &got));
     inner = what;
     (void)!direct_actor_obey(ctx, 1, RUN(asks_inner), &got);
 }
@@ -169,7 +169,7 @@ static int break_rule(const char *name)
             in_place(rules[i].inner);
         else
             as_process(rules[i].flags, rules[i].process);
-        for (;;) /* an answer may come before the end */
+        for (;;) /* a response may come before the end */
             pause();
     }
     return 0;

@@ -20,7 +20,7 @@ static teff_err is_told(teff_ctx *turn, int64_t key, const direct_act *in, direc
 static teff_err asks_a_keeper(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
-    return direct_actor_obey(turn, 1 + key % KEEPERS, RUN(answers), &got);
+    return direct_actor_obey(turn, 1 + key % KEEPERS, RUN(responds), &got);
 }
 
 static teff_err keeps(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -115,12 +115,12 @@ static void test_more_turns_than_guards(void **state)
     for (; !err; waiting++) {
         assert_true(waiting < 2 * GUARDS); /* some find none */
         tell(FIRST + waiting, keeps);
-        err = direct_actor_obey(ctx, 1, RUN(answers), &got);
+        err = direct_actor_obey(ctx, 1, RUN(responds), &got);
     }
     assert_int_equal(err, TEFF_E_OVERLOADED);
     assert_non_null(strstr(teff_error(ctx), "out of stacks"));
     open_gate();
-    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(answers), &got));
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(responds), &got));
 }
 
 int main(void)

@@ -230,7 +230,7 @@ static void requests_that_wait_are_limited(void **state)
     for (int i = 0; i < ASKS; i++)
         calls[i] =
             teffi_ctx_rpc_start(l->ctx[1], node->id, TEFFI_SLOT_DIRECTORY, TEFFI_METHOD_LOOKUP,
-                                &ask.base, 30000, &teff__cluster__directory_answer__descriptor);
+                                &ask.base, 30000, &teff__cluster__directory_response__descriptor);
     for (int i = TEFFI_PARKED_MAX; i < ASKS; i++)
         refused += teffi_ctx_await_call(l->ctx[1], calls[i], NULL) == TEFF_E_OVERLOADED;
     assert_int_equal(refused, ASKS - TEFFI_PARKED_MAX);
@@ -275,11 +275,11 @@ static bool serves_all(teff_silo *silo)
     return all;
 }
 
-/* An answer lists 4,000 activations at the most, in about half a megabyte. Here are ten of them,
+/* A response lists 4,000 activations at the most, in about half a megabyte. Here are ten of them,
  * and one is dropped before the next is asked for. */
-static void recovery_holds_one_answer_at_a_time(void **state)
+static void recovery_holds_one_response_at_a_time(void **state)
 {
-    enum { GRAINS = 40000, ANSWER_BYTES = 1024 * 1024 };
+    enum { GRAINS = 40000, RESPONSE_BYTES = 1024 * 1024 };
     char key[40], text[TEFF_TEXT_MAX] = "";
     lab_text *out;
     pthread_t thread;
@@ -300,7 +300,7 @@ static void recovery_holds_one_answer_at_a_time(void **state)
     lab_until(l->silos[1]->node.grains->shards->version > 1 && serves_all(l->silos[1]));
     over = true;
     pthread_join(thread, NULL);
-    assert_true(most < 2 * ANSWER_BYTES);
+    assert_true(most < 2 * RESPONSE_BYTES);
 }
 
 int main(void)
@@ -312,7 +312,7 @@ int main(void)
         cmocka_unit_test_teardown(what_was_asked_before_a_partition_was_lost_is_not_taken,
                                   close_lab),
         cmocka_unit_test_teardown(requests_that_wait_are_limited, close_lab),
-        cmocka_unit_test_teardown(recovery_holds_one_answer_at_a_time, close_lab),
+        cmocka_unit_test_teardown(recovery_holds_one_response_at_a_time, close_lab),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_rules.c - what a request or an answer may be, and what becomes of it, does not depend on
+/* test_rules.c - what a request or a response may be, and what becomes of it, does not depend on
  * where the grain lives: the same error and text, or the same bytes. Messages are drawn from a seed
  * that is printed; TEFF_SEED sets it. */
 #include <inttypes.h>
@@ -427,7 +427,7 @@ static void memory_ends_at_the_limit(void **state)
 }
 
 /* First of all tests: later a method that took long goes through the queue. */
-static void refused_answers_leave_nothing_in_the_turn(void **state)
+static void refused_responses_leave_nothing_in_the_turn(void **state)
 {
     outcome result;
     job.method = method_of(infos[0], "Make");
@@ -456,8 +456,8 @@ static void texts_are_utf8(void **state)
                  TEFF_E_MALFORMED, "rules.Flat.text is not UTF-8");
 }
 
-/* A type's own limit holds for its answers also when nobody wants them. */
-static void unwanted_answers_are_held_to_the_limit(void **state)
+/* A type's own limit holds for its responses also when nobody wants them. */
+static void unwanted_responses_are_held_to_the_limit(void **state)
 {
     char name[300] = "";
     memset(name, 'n', sizeof name - 1);
@@ -473,7 +473,7 @@ static void unwanted_answers_are_held_to_the_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_answers_leave_nothing_in_the_turn),
+        cmocka_unit_test(refused_responses_leave_nothing_in_the_turn),
         cmocka_unit_test(messages_fare_alike),
         cmocka_unit_test(messages_of_proto2_fare_alike),
         cmocka_unit_test(packed_bytes_end_at_the_limit),
@@ -482,7 +482,7 @@ int main(void)
         cmocka_unit_test(depth_ends_at_the_limit),
         cmocka_unit_test(memory_ends_at_the_limit),
         cmocka_unit_test(texts_are_utf8),
-        cmocka_unit_test(unwanted_answers_are_held_to_the_limit),
+        cmocka_unit_test(unwanted_responses_are_held_to_the_limit),
     };
     choose_seed();
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -84,7 +84,7 @@ static teff_err is_told(teff_ctx *turn, int64_t key, const direct_act *in, direc
 
 static teff_err ask(teff_ctx *turn, direct_number **out)
 {
-    return direct_actor_obey(turn, FIRST, RUN(answers), out);
+    return direct_actor_obey(turn, FIRST, RUN(responds), out);
 }
 
 static teff_err one_call(teff_ctx *turn)
@@ -97,7 +97,7 @@ static teff_err one_way(teff_ctx *turn)
     return direct_actor_tell(turn, FIRST, RUN(is_told));
 }
 
-static teff_err kept_answer(teff_ctx *turn)
+static teff_err kept_response(teff_ctx *turn)
 {
     direct_number *got;
     return ask(turn, &got);
@@ -108,7 +108,7 @@ static teff_err fan_out(teff_ctx *turn)
     teff_call calls[WIDTH];
     teff_err err = TEFF_OK;
     for (int i = 0; i < WIDTH && !err; i++)
-        err = direct_actor_obey_async(turn, FIRST + i, RUN(answers), NULL, &calls[i]);
+        err = direct_actor_obey_async(turn, FIRST + i, RUN(responds), NULL, &calls[i]);
     if (!err)
         err = teff_await_all(turn, calls, WIDTH);
     for (int i = 0; i < WIDTH && !err; i++)
@@ -189,10 +189,10 @@ static void test_a_one_way_message_needs_neither(void **state)
     needs(one_way, 0, 0);
 }
 
-/* The caller's memory grows with the answers that it keeps, in blocks that double. */
-static void test_answers_are_kept_in_few_blocks(void **state)
+/* The caller's memory grows with the responses that it keeps, in blocks that double. */
+static void test_responses_are_kept_in_few_blocks(void **state)
 {
-    needs(kept_answer, 3, 3);
+    needs(kept_response, 3, 3);
 }
 
 int main(void)
@@ -202,7 +202,7 @@ int main(void)
         WARM(test_a_call_needs_neither_heap_nor_kernel),
         WARM(test_a_fan_out_needs_neither),
         WARM(test_a_one_way_message_needs_neither),
-        WARM(test_answers_are_kept_in_few_blocks),
+        WARM(test_responses_are_kept_in_few_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_client_reader.c - a client's threads that wait read for themselves: what comes is told on a
- * thread that waits; who then does something else keeps nobody's answers; nobody sleeps beside a
+ * thread that waits; who then does something else keeps nobody's responses; nobody sleeps beside a
  * read that is put off; and connections and links end under them. */
 #include "net_test.h"
 
@@ -8,15 +8,15 @@
 
 enum { LONG = 4 * LINK_READ_SHORT, ROUNDS = 300, IN_FLIGHT = 64, THREADS = 2 };
 
-/* A thread that waits; its answers bear its number above their own. */
+/* A thread that waits; its responses bear its number above their own. */
 typedef struct waiter {
     teffi_parker parker;
-    _Atomic uint32_t awaited; /* answers */
+    _Atomic uint32_t awaited; /* responses */
     test_node *client, *silo;
     pthread_t id;
     uint64_t rng;
     uint32_t number;
-    bool told_here; /* the last answer */
+    bool told_here; /* the last response */
 } waiter;
 
 static waiter waiters[THREADS];
@@ -69,7 +69,7 @@ static void ask(waiter *w, uint32_t n, size_t bytes)
     test_send(w->client, w->silo, slot_of(w, n), bytes);
 }
 
-/* A client that is connected to a silo that answers all. in: heartbeat_ms, 0: the default. */
+/* A client that is connected to a silo that responds to all. in: heartbeat_ms, 0: the default. */
 static void connect_beating(test_node **client, test_node **silo, uint32_t heartbeat_ms)
 {
     test_node *c =
@@ -121,7 +121,7 @@ static void until_asleep(void)
     }
 }
 
-static void *let_answer(void *silo)
+static void *let_silo_respond(void *silo)
 {
     until_asleep();
     set_hold(silo, false);
@@ -142,20 +142,20 @@ static void read_much(uint32_t n)
     await(&waiters[0]);
 }
 
-/* out: was the answer told on this thread? */
+/* out: was the response told on this thread? */
 static bool ask_and_wait_asleep(test_node *silo, uint32_t n)
 {
     pthread_t helper;
     set_hold(silo, true);
     ask(&waiters[0], n, 4);
-    assert_int_equal(pthread_create(&helper, NULL, let_answer, silo), 0);
+    assert_int_equal(pthread_create(&helper, NULL, let_silo_respond, silo), 0);
     await(&waiters[0]);
     pthread_join(helper, NULL);
     nothing_wrong();
     return waiters[0].told_here;
 }
 
-/* Beside the answers nothing comes: a thread that has read a heartbeat may get no more until it
+/* Beside the responses nothing comes: a thread that has read a heartbeat may get no more until it
  * waits again. At first the transport's thread may still report what came while connecting, and a
  * thread that reports goes on with what comes meanwhile. */
 static void who_waits_is_told_what_comes(void **state)
@@ -180,7 +180,7 @@ static void a_silo_has_no_readers(void **state)
 }
 
 /* Nobody waits in the link. */
-static void who_does_something_else_keeps_no_answers(void **state)
+static void who_does_something_else_keeps_no_responses(void **state)
 {
     test_node *client, *silo;
     connect(&client, &silo);
@@ -237,7 +237,7 @@ static void *ask_and_await(void *arg)
         atomic_store(&w->awaited, IN_FLIGHT + 1);
         for (uint32_t k = 0; k < IN_FLIGHT; k++)
             unsent += !test_sent(w->client, w->silo, slot_of(w, i * IN_FLIGHT + k), 20 + k);
-        if (unsent) /* or it would wait for its answer */
+        if (unsent) /* or it would wait for its response */
             break;
         if (--w->awaited)
             await(w);
@@ -315,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_is_told_what_comes),
         cmocka_unit_test(a_silo_has_no_readers),
-        cmocka_unit_test(who_does_something_else_keeps_no_answers),
+        cmocka_unit_test(who_does_something_else_keeps_no_responses),
         cmocka_unit_test(nobody_sleeps_beside_what_is_put_off),
         cmocka_unit_test(threads_together_get_all),
         cmocka_unit_test(a_connection_breaks_under_who_waits),

@@ -169,7 +169,7 @@ static void a_refused_ack_says_why(void **state)
     test_node_stop(a);
 }
 
-static void a_client_is_answered_on_its_own_connection(void **state)
+static void a_client_gets_responses_on_its_own_connection(void **state)
 {
     test_node *silo = test_node_start((test_options){0});
     test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
@@ -194,7 +194,7 @@ int main(void)
         cmocka_unit_test(a_shutdown_ends_dials),
         cmocka_unit_test(an_acceptor_of_another_version_is_refused),
         cmocka_unit_test(a_refused_ack_says_why),
-        cmocka_unit_test(a_client_is_answered_on_its_own_connection),
+        cmocka_unit_test(a_client_gets_responses_on_its_own_connection),
         cmocka_unit_test(many_messages_keep_their_order_both_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,19 +119,19 @@ static void *ask_until_closed(void *arg)
     return NULL;
 }
 
-/* b's: what it had heard when the answer came that a sent after it knew. */
+/* b's: what it had heard when the response came that a sent after it knew. */
 static unsigned heard_before;
 
-static void note_answer(test_node *node, const teffi_msg *msg)
+static void note_response(test_node *node, const teffi_msg *msg)
 {
     if (msg->item.kind == TEFFI_MSG_RESPONSE)
         heard_before = node->messages;
 }
 
-static void a_peer_that_left_hears_no_request_behind_an_answer(void **state)
+static void a_peer_that_left_hears_no_request_behind_a_response(void **state)
 {
     test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
-    b->look = note_answer;
+    b->look = note_response;
     test_know(a, b);
     sender ab = {.from = a, .to = b};
     pthread_t asks;
@@ -249,8 +249,8 @@ static void a_full_queue_refuses_requests_before_responses(void **state)
             teffi_msg_free(msg);
     } while (!err && taken < 100000);
     assert_int_equal(err, TEFF_E_OVERLOADED);
-    teffi_msg *answer = test_message(TEFFI_MSG_RESPONSE, taken, 10000);
-    assert_int_equal(a->net->ops->send(a->net, b->id, answer), TEFF_OK);
+    teffi_msg *response = test_message(TEFFI_MSG_RESPONSE, taken, 10000);
+    assert_int_equal(a->net->ops->send(a->net, b->id, response), TEFF_OK);
     pthread_mutex_lock(&b->lock);
     b->hold = false;
     pthread_cond_broadcast(&b->changed);
@@ -407,7 +407,7 @@ int main(void)
         cmocka_unit_test(goodbye_loses_nothing_under_load),
         cmocka_unit_test(both_may_leave_at_once),
         cmocka_unit_test(removing_a_peer_cleanly_delivers_what_was_taken),
-        cmocka_unit_test(a_peer_that_left_hears_no_request_behind_an_answer),
+        cmocka_unit_test(a_peer_that_left_hears_no_request_behind_a_response),
         cmocka_unit_test(a_peer_that_left_is_not_asked_on_a_new_connection),
         cmocka_unit_test(an_unknown_or_removed_peer_is_closed),
         cmocka_unit_test(a_peer_that_comes_back_is_dialled_again),

@@ -1,4 +1,4 @@
-/* test_link_pair.c - the two connections between a pair of silos break together: an answer on the
+/* test_link_pair.c - the two connections between a pair of silos break together: a response on the
  * one may be lost to what was asked on the other. */
 #include "net_test.h"
 
@@ -63,7 +63,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void both_break_when_the_one_with_answers_does(void **state)
+static void both_break_when_the_one_with_responses_does(void **state)
 {
     pair *p = *state;
     shutdown(p->asks->fd, SHUT_RDWR);
@@ -97,7 +97,7 @@ static void a_new_connection_for_an_old_one_breaks_both_old_ones(void **state)
     assert_int_equal(p->link->downs, 2);
 }
 
-static teff_err answer(test_node *link, teffi_node_id to)
+static teff_err send_response(test_node *link, teffi_node_id to)
 {
     teffi_msg *msg = test_message(TEFFI_MSG_RESPONSE, 1, 1);
     teff_err err = link->net->ops->send(link->net, to, msg);
@@ -106,8 +106,8 @@ static teff_err answer(test_node *link, teffi_node_id to)
     return err;
 }
 
-/* Who asked must hear that no answer will come: the connection that brought the question ends. */
-static void who_asks_and_cannot_be_answered_is_told(void **state)
+/* Who asked must hear that no response will come: the connection that brought the question ends. */
+static void who_asks_and_gets_no_response_is_told(void **state)
 {
     char nobody[32];
     pair p = {.link = test_node_start((test_options){0}), .greeting = raw_greeting(SILO, 1, 1)};
@@ -116,13 +116,14 @@ static void who_asks_and_cannot_be_answered_is_told(void **state)
     assert_int_equal(p.link->net->ops->peer_add(p.link->net, silo, nobody), TEFF_OK);
     p.asks = join(&p);
     test_wait(p.link, p.link->ups == 1);
-    assert_int_equal(answer(p.link, silo), TEFF_OK); /* it waits for a connection to be dialled */
+    assert_int_equal(send_response(p.link, silo),
+                     TEFF_OK); /* it waits for a connection to be dialled */
     assert_true(raw_ended(p.asks));
     test_wait(p.link, p.link->downs == 1 && p.link->unsent == 1);
     raw_close(p.asks);
     p.asks = join(&p);
     test_wait(p.link, p.link->ups == 2);
-    (void)answer(p.link, silo); /* the last dial failed; maybe there is another one by now */
+    (void)send_response(p.link, silo); /* the last dial failed; maybe there is another one by now */
     assert_true(raw_ended(p.asks));
     raw_close(p.asks);
     test_node_stop(p.link);
@@ -134,7 +135,7 @@ static void who_asks_without_being_a_peer_is_told(void **state)
     pair p = {.link = test_node_start((test_options){0}), .greeting = raw_greeting(SILO, 1, 1)};
     p.asks = join(&p);
     test_wait(p.link, p.link->ups == 1);
-    assert_int_equal(answer(p.link, p.greeting.hello.node), TEFF_E_CLOSED);
+    assert_int_equal(send_response(p.link, p.greeting.hello.node), TEFF_E_CLOSED);
     assert_true(raw_ended(p.asks));
     test_wait(p.link, p.link->downs == 1);
     raw_close(p.asks);
@@ -176,11 +177,11 @@ static void the_end_of_an_old_connection_is_told_before_the_new_one(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROW(both_break_when_the_one_with_answers_does),
+        ROW(both_break_when_the_one_with_responses_does),
         ROW(both_break_when_the_one_with_questions_does),
         ROW(a_new_connection_for_an_old_one_breaks_both_old_ones),
         cmocka_unit_test(the_end_of_an_old_connection_is_told_before_the_new_one),
-        cmocka_unit_test(who_asks_and_cannot_be_answered_is_told),
+        cmocka_unit_test(who_asks_and_gets_no_response_is_told),
         cmocka_unit_test(who_asks_without_being_a_peer_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

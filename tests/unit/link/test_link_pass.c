@@ -198,7 +198,7 @@ static void what_a_stopped_executor_had_put_off_is_sent(void **state)
     }
 }
 
-static void workers_answer_in_order(void **state)
+static void workers_respond_in_order(void **state)
 {
     test_node *a, *b;
     connect(&a, &b, 2);
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(reads_do_not_wait_for_workers),
         cmocka_unit_test(a_blocking_region_writes_at_once),
         cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
-        cmocka_unit_test(workers_answer_in_order),
+        cmocka_unit_test(workers_respond_in_order),
         cmocka_unit_test(a_link_ends_with_reads_under_way),
         cmocka_unit_test(what_is_received_is_submitted),
         cmocka_unit_test(a_link_ends_with_refusals_under_way),

@@ -450,7 +450,7 @@ static void a_client_cannot_call_system_targets(void **state)
     enum { SLOTS = sizeof slots / sizeof slots[0] };
     raw_peer *raw = joined_client(p, 78);
     unsigned before = p->silo->messages;
-    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 5, 5), *answer;
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 5, 5), *response;
     msg->call_cookie = 1ull << 40;
     for (uint32_t i = 0; i < SLOTS; i++) {
         msg->to.slot = slots[i];
@@ -458,15 +458,15 @@ static void a_client_cannot_call_system_targets(void **state)
         assert_true(send_msg(raw, msg));
         assert_int_equal(raw_read(raw), TEFFI_MSG_RESPONSE);
         teffi_frame frame = {raw->frame[0], raw->frame, raw->frame_len};
-        assert_int_equal(teffi_frame_decode(&frame, NULL, 0, &answer), TEFF_OK);
-        assert_int_equal(answer->err, TEFF_E_REFUSED);
-        assert_int_equal(answer->call_slot, 5);
-        assert_int_equal(answer->call_generation, i);
-        assert_int_equal(answer->call_cookie, 1ull << 40);
-        teffi_msg_free(answer);
+        assert_int_equal(teffi_frame_decode(&frame, NULL, 0, &response), TEFF_OK);
+        assert_int_equal(response->err, TEFF_E_REFUSED);
+        assert_int_equal(response->call_slot, 5);
+        assert_int_equal(response->call_generation, i);
+        assert_int_equal(response->call_cookie, 1ull << 40);
+        teffi_msg_free(response);
     }
     teffi_msg_free(msg);
-    msg = test_message(TEFFI_MSG_ONEWAY, 0, 5); /* nobody waits for an answer to that */
+    msg = test_message(TEFFI_MSG_ONEWAY, 0, 5); /* nobody waits for a response to that */
     msg->to.slot = TEFFI_PROCESS_BIT;
     assert_true(send_msg(raw, msg));
     teffi_msg_free(msg);
@@ -475,7 +475,7 @@ static void a_client_cannot_call_system_targets(void **state)
     raw_close(raw);
 }
 
-static void a_client_that_answers_is_closed(void **state)
+static void a_client_that_responds_is_closed(void **state)
 {
     port *p = *state;
     raw_peer *raw = joined_client(p, 80);
@@ -530,8 +530,8 @@ static void a_client_over_the_limit_is_refused(void **state)
         raw_close(raw[i]);
 }
 
-/* The connection that carried the answer breaks: the peer may not have read it, and waits. */
-static void a_goodbye_is_answered_again_on_what_is_left(void **state)
+/* The connection that carried the BYE_ACK breaks: the peer may not have read it, and waits. */
+static void a_goodbye_is_acknowledged_again_on_what_is_left(void **state)
 {
     port *p = *state;
     char address[32];
@@ -596,7 +596,7 @@ static void a_large_frame_may_come_slowly(void **state)
     raw_close(raw);
 }
 
-static teff_err send_answer(port *p, uint32_t client)
+static teff_err send_response(port *p, uint32_t client)
 {
     teffi_node_id id = {client | TEFFI_CLIENT_BIT, 1};
     teffi_msg *msg = test_message(TEFFI_MSG_RESPONSE, 1, 65536);
@@ -606,14 +606,14 @@ static teff_err send_answer(port *p, uint32_t client)
     return err;
 }
 
-/* A client whose answers pile up, because it never reads. */
+/* A client whose responses pile up, because it never reads. */
 static void a_peer_that_never_reads_is_closed(void **state)
 {
     port *p = *state;
     raw_peer *raw = joined_client(p, 79);
     uint8_t beat[TEFFI_FRAME_HEAD];
     unsigned sent = 0;
-    while (send_answer(p, 79) != TEFF_E_OVERLOADED) { /* the kernel's buffers fill, then ours */
+    while (send_response(p, 79) != TEFF_E_OVERLOADED) { /* the kernel's buffers fill, then ours */
         if (++sent % 64 == 0)
             good_peer_goes_on(p);
     }
@@ -621,7 +621,7 @@ static void a_peer_that_never_reads_is_closed(void **state)
     teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, beat);
     while (p->silo->downs == 0)
         a_beat_passes(p, raw, beat, sizeof beat); /* it is not silent */
-    teff_err err = send_answer(p, 79);
+    teff_err err = send_response(p, 79);
     assert_true(err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE);
     assert_int_equal(test_counters(p->silo->net).silent, 1);
     raw_close(raw);
@@ -671,9 +671,9 @@ int main(void)
         ROW(the_owner_may_refuse),
         ROW(a_client_cannot_be_somebody_else),
         ROW(a_client_cannot_call_system_targets),
-        ROW(a_client_that_answers_is_closed),
+        ROW(a_client_that_responds_is_closed),
         ROW(a_second_goodbye_is_closed),
-        ROW(a_goodbye_is_answered_again_on_what_is_left),
+        ROW(a_goodbye_is_acknowledged_again_on_what_is_left),
         ROW(a_client_over_the_limit_is_refused),
         ROW(a_silent_peer_is_closed),
         ROW(a_peer_that_drips_is_closed),

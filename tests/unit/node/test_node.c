@@ -1,5 +1,5 @@
-/* test_node.c - which answers count: a silo on a real port, a silo that it asks, and peers that
- * answer in somebody else's name. */
+/* test_node.c - which responses count: a silo on a real port, a silo that it asks, and peers that
+ * respond in somebody else's name. */
 #include "node/node.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static struct {
     teff_silo *silo;
     teffi_node *node;
     teff_ctx *ctx;
-    test_node *asked; /* gets the silo's request, and does not answer by itself */
+    test_node *asked; /* gets the silo's request, and does not respond by itself */
     teffi_call *call; /* that request's */
 } t;
 
@@ -59,8 +59,8 @@ static void ask(void)
     assert_true(lab_pending(t.call));
 }
 
-/* An answer to that request, as whoever has read it could make it. */
-static teffi_msg *answer_to(const teffi_msg *request)
+/* A response to that request, as whoever has read it could make it. */
+static teffi_msg *response_to(const teffi_msg *request)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
@@ -103,26 +103,26 @@ static raw_peer *joined(uint32_t id, uint32_t role)
     return raw;
 }
 
-static void a_client_cannot_answer_a_silo(void **state)
+static void a_client_cannot_respond_to_a_silo(void **state)
 {
     ask();
     raw_peer *raw = joined(77 | TEFFI_CLIENT_BIT, TEFFI_ROLE_CLIENT);
-    say(raw, answer_to(t.asked->last));
+    say(raw, response_to(t.asked->last));
     lab_until(is_closed(raw) || !lab_pending(t.call));
     assert_true(lab_pending(t.call));
     raw_close(raw);
 }
 
-static void a_client_cannot_answer_another_client(void **state)
+static void a_client_cannot_respond_to_another_client(void **state)
 {
     raw_peer *victim = joined(78 | TEFFI_CLIENT_BIT, TEFFI_ROLE_CLIENT);
     raw_peer *raw = joined(77 | TEFFI_CLIENT_BIT, TEFFI_ROLE_CLIENT);
-    teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST), *answer;
+    teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST), *response;
     request->src = (teffi_node_id){78 | TEFFI_CLIENT_BIT, 1};
     request->to.slot = TEFFI_SLOT_STORE; /* refused: that is what it reads, and nothing before */
     request->call_slot = 5;
     request->call_generation = 6;
-    say(raw, answer_to(request));
+    say(raw, response_to(request));
     uint8_t kind = 0;
     uint64_t spent = 0;
     while (!is_closed(raw) && recv(victim->fd, &kind, 1, MSG_PEEK | MSG_DONTWAIT) < 1)
@@ -130,9 +130,9 @@ static void a_client_cannot_answer_another_client(void **state)
     say(victim, request);
     assert_int_equal(raw_read(victim), TEFFI_MSG_RESPONSE);
     teffi_frame frame = {victim->frame[0], victim->frame, victim->frame_len};
-    assert_int_equal(teffi_frame_decode(&frame, NULL, 0, &answer), TEFF_OK);
-    assert_int_equal(answer->err, TEFF_E_REFUSED);
-    teffi_msg_free(answer);
+    assert_int_equal(teffi_frame_decode(&frame, NULL, 0, &response), TEFF_OK);
+    assert_int_equal(response->err, TEFF_E_REFUSED);
+    teffi_msg_free(response);
     raw_close(raw);
     raw_close(victim);
 }
@@ -200,45 +200,45 @@ static void a_client_that_goes_takes_no_calls_to_silos_along(void **state)
     assert_true(lab_pending(t.call));
 }
 
-static void a_silo_that_was_not_asked_cannot_answer(void **state)
+static void a_silo_that_was_not_asked_cannot_respond(void **state)
 {
     ask();
     raw_peer *raw = joined(901, TEFFI_ROLE_SILO);
     uint64_t dropped = t.node->dropped;
-    say(raw, answer_to(t.asked->last));
+    say(raw, response_to(t.asked->last));
     lab_until(t.node->dropped > dropped || !lab_pending(t.call));
     assert_true(lab_pending(t.call));
     raw_close(raw);
 }
 
-static void the_silo_that_was_asked_answers(void **state)
+static void the_silo_that_was_asked_responds(void **state)
 {
     ask();
-    teffi_msg *answer = answer_to(t.asked->last);
-    assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, answer), TEFF_OK);
+    teffi_msg *response = response_to(t.asked->last);
+    assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, response), TEFF_OK);
     assert_int_equal(teffi_ctx_await_call(t.ctx, t.call, NULL), TEFF_OK);
 }
 
-static void an_answer_without_the_cookie_does_not_count(void **state)
+static void a_response_without_the_cookie_does_not_count(void **state)
 {
     ask();
     uint64_t dropped = t.node->dropped;
-    teffi_msg *answer = answer_to(t.asked->last);
+    teffi_msg *response = response_to(t.asked->last);
     for (unsigned bit = 0; bit <= 64; bit++) {
-        teffi_msg *guess = answer_to(t.asked->last);
+        teffi_msg *guess = response_to(t.asked->last);
         guess->call_cookie = bit < 64 ? guess->call_cookie ^ 1ull << bit : 0;
         assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, guess), TEFF_OK);
     }
     lab_until(t.node->dropped == dropped + 65 || !lab_pending(t.call));
     assert_true(lab_pending(t.call));
-    assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, answer), TEFF_OK);
+    assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, response), TEFF_OK);
     assert_int_equal(teffi_ctx_await_call(t.ctx, t.call, NULL), TEFF_OK);
 }
 
 static const teffi_node_id other = {903, 1};
 
-/* A call of a grain, as if a node had sent it to another one. out: an answer to it. */
-static teffi_msg *answer_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call **call)
+/* A call of a grain, as if a node had sent it to another one. out: a response to it. */
+static teffi_msg *response_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call **call)
 {
     teffi_node *node = ctx->node;
     teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST);
@@ -248,16 +248,16 @@ static teffi_msg *answer_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call **
     request->call_generation = (*call)->generation;
     teffi_call_sign(&node->home, request);
     teffi_call_sent_to(&node->home, request->call_slot, request->call_generation, to);
-    teffi_msg *answer = answer_to(request);
+    teffi_msg *response = response_to(request);
     teffi_msg_free(request);
-    return answer;
+    return response;
 }
 
-static void a_silo_that_was_not_asked_cannot_answer_for_a_grain(void **state)
+static void a_silo_that_was_not_asked_cannot_respond_for_a_grain(void **state)
 {
     raw_peer *raw = joined(other.silo, TEFFI_ROLE_SILO);
     uint64_t dropped = t.node->dropped;
-    say(raw, answer_of_grain(t.ctx, t.asked->id, &t.call));
+    say(raw, response_of_grain(t.ctx, t.asked->id, &t.call));
     lab_until(t.node->dropped > dropped || !lab_pending(t.call));
     assert_true(lab_pending(t.call));
     raw_close(raw);
@@ -267,17 +267,17 @@ static void a_silo_that_was_not_asked_cannot_answer_for_a_grain(void **state)
 static void a_request_is_of_who_sends_it(void **state)
 {
     raw_peer *raw = joined(other.silo, TEFFI_ROLE_SILO);
-    teffi_msg *answer = answer_of_grain(t.ctx, t.asked->id, &t.call);
+    teffi_msg *response = response_of_grain(t.ctx, t.asked->id, &t.call);
     teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST);
     request->src = t.node->id;
     request->type_id = 77; /* hosted nowhere: the silo would end the call itself */
     request->key = (const uint8_t *)"k";
     request->key_len = 1;
-    request->call_slot = answer->call_slot;
-    request->call_generation = answer->call_generation;
-    request->call_cookie = answer->call_cookie;
-    teffi_msg_free(answer);
-    uint64_t dropped = t.node->dropped; /* the answer finds nobody at the peer's address */
+    request->call_slot = response->call_slot;
+    request->call_generation = response->call_generation;
+    request->call_cookie = response->call_cookie;
+    teffi_msg_free(response);
+    uint64_t dropped = t.node->dropped; /* the response finds nobody at the peer's address */
     say(raw, request);
     lab_until(t.node->dropped > dropped || !lab_pending(t.call));
     assert_true(lab_pending(t.call));
@@ -285,7 +285,7 @@ static void a_request_is_of_who_sends_it(void **state)
 }
 
 /* The gateway could not wait for all that it was asked. */
-static void a_goodbye_ends_what_the_gateway_has_not_answered(void **state)
+static void a_goodbye_ends_what_the_gateway_has_not_responded_to(void **state)
 {
     teff_client_options opt = {
         .size = sizeof opt, .cluster = "test", .gateways = {t.asked->address}};
@@ -293,14 +293,14 @@ static void a_goodbye_ends_what_the_gateway_has_not_answered(void **state)
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
     teffi_call *call;
-    teffi_msg_free(answer_of_grain(ctx, t.asked->id, &call));
+    teffi_msg_free(response_of_grain(ctx, t.asked->id, &call));
     assert_null(test_shutdown(t.asked));
     lab_fails(ctx, teffi_ctx_await_call(ctx, call, NULL), TEFF_E_UNREACHABLE);
     teff_ctx_free(ctx);
     teff_client_free(client);
 }
 
-static void only_its_gateway_answers_a_client(void **state)
+static void only_its_gateway_responds_to_a_client(void **state)
 {
     teff_client_options opt = {
         .size = sizeof opt, .cluster = "test", .gateways = {t.node->address}};
@@ -308,11 +308,11 @@ static void only_its_gateway_answers_a_client(void **state)
     assert_int_equal(teff_client_connect(&opt, &client, NULL), TEFF_OK);
     teff_ctx *ctx = teff_client_ctx(client);
     teffi_call *call, *second;
-    teffi_msg *answer = answer_of_grain(ctx, t.node->id, &call);
-    teffi_msg *again = answer_of_grain(ctx, t.node->id, &second);
+    teffi_msg *response = response_of_grain(ctx, t.node->id, &call);
+    teffi_msg *again = response_of_grain(ctx, t.node->id, &second);
     teffi_hello stranger = {.node = other, .role = TEFFI_ROLE_SILO};
     teffi_hello gateway = {.node = t.node->id, .role = TEFFI_ROLE_SILO};
-    teffi_node_net_events.message(&client->node, &stranger, answer);
+    teffi_node_net_events.message(&client->node, &stranger, response);
     teffi_node_net_events.message(&client->node, &gateway, again);
     assert_true(lab_pending(call));
     assert_int_equal(teffi_ctx_await_call(ctx, second, NULL), TEFF_OK);
@@ -351,16 +351,16 @@ static void nothing_is_kept_of_clients_that_are_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROW(a_client_cannot_answer_a_silo),
-        ROW(a_client_cannot_answer_another_client),
+        ROW(a_client_cannot_respond_to_a_silo),
+        ROW(a_client_cannot_respond_to_another_client),
         ROW(a_client_that_goes_takes_no_calls_to_silos_along),
-        ROW(a_silo_that_was_not_asked_cannot_answer),
-        ROW(the_silo_that_was_asked_answers),
-        ROW(an_answer_without_the_cookie_does_not_count),
-        ROW(a_silo_that_was_not_asked_cannot_answer_for_a_grain),
+        ROW(a_silo_that_was_not_asked_cannot_respond),
+        ROW(the_silo_that_was_asked_responds),
+        ROW(a_response_without_the_cookie_does_not_count),
+        ROW(a_silo_that_was_not_asked_cannot_respond_for_a_grain),
         ROW(a_request_is_of_who_sends_it),
-        ROW(a_goodbye_ends_what_the_gateway_has_not_answered),
-        ROW(only_its_gateway_answers_a_client),
+        ROW(a_goodbye_ends_what_the_gateway_has_not_responded_to),
+        ROW(only_its_gateway_responds_to_a_client),
         ROW(nothing_is_kept_of_clients_that_are_gone),
         ROW(a_silo_with_the_id_of_another_address_is_refused),
     };

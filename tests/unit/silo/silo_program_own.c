@@ -78,8 +78,8 @@ static const teff_silo_option options[] = {
 
 static void ask(own *o)
 {
-    lab_text *answer;
-    teff_err err = lab_hashed_where(o->ctx, o->name, &answer);
+    lab_text *response;
+    teff_err err = lab_hashed_where(o->ctx, o->name, &response);
     if (err) {
         printf("%s: %s\n", teff_err_name(err), teff_error(o->ctx));
         o->bad++;

@@ -68,7 +68,7 @@ static void a_gateway_is_left_by_one_task(void **state)
     teffi_node *node = &client->node;
     Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
     uint64_t before = frames_in(client);
-    /* While it waits for an answer of the gateway's it does not leave. */
+    /* While it waits for a response of the gateway's it does not leave. */
     teffi_call *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000000000ull);
     teffi_call_sent_to(&node->home, call->slot, call->generation, gateway->id);
     for (int i = 0; i < MANY; i++)

@@ -101,7 +101,7 @@ static void cannot_ask(const char *address)
         teffi_frame_encode(msg, body, 0, frame);
         teffi_msg_free(msg);
         assert_true(raw_send(raw, frame, size));
-        test_wait(t.seed, t.seed->messages == before + 1); /* the answer goes to the true one */
+        test_wait(t.seed, t.seed->messages == before + 1); /* the response goes to the true one */
         assert_int_equal(t.seed->last->item.kind, TEFFI_MSG_RESPONSE);
         assert_int_equal(t.seed->last->err, TEFF_E_UNAVAILABLE);
     }
@@ -120,7 +120,7 @@ static void only_the_seed_connects_while_its_store_is_asked(void **state)
                              .seeds = {t.seed->address}};
     t.silo = lab_silo(&t.record, &opt);
     assert_int_equal(pthread_create(&thread, NULL, start, NULL), 0);
-    test_wait(t.seed, t.seed->messages == 1); /* its first question, which nobody answers */
+    test_wait(t.seed, t.seed->messages == 1); /* its first question, without a response */
     char address[TEFFI_ADDRESS_MAX + 1];
     memcpy(address, t.seed->last_peer.address, sizeof address);
     is_refused(address, raw_greeting(901, 1, 1), "starting");

@@ -131,7 +131,7 @@ static void break_links(teff_silo *from, teff_silo *to)
 }
 
 /* full: at first the seed's store does not take the read that tells whether the write is over. */
-static void write_and_lose_the_answer(bool full)
+static void write_and_lose_the_response(bool full)
 {
     teff_silo *seed = start_silo(NULL), *other = start_silo(teff_silo_address(seed));
     teff_ctx *ctx = teff_silo_ctx(other);
@@ -160,12 +160,12 @@ static void write_and_lose_the_answer(bool full)
 
 static void a_write_is_unknown_when_it_is_over(void **state)
 {
-    write_and_lose_the_answer(false);
+    write_and_lose_the_response(false);
 }
 
 static void a_full_store_does_not_say_that_it_is_over(void **state)
 {
-    write_and_lose_the_answer(true);
+    write_and_lose_the_response(true);
 }
 
 int main(void)

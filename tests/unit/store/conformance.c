@@ -289,7 +289,7 @@ static void scan_empty_table(void **state)
     assert_int_equal(op.n_found, 0);
 }
 
-/* More rows than one answer may hold, paged through in order. */
+/* More rows than one response may hold, paged through in order. */
 static void scan_pages(void **state)
 {
     enum { N = 1200, STEP = 7 };
