@@ -15,12 +15,12 @@ static teff_err greet(hello_greeter *self, const hello_name *in, hello_greeting 
 
 static teff_err say_hello(teff_ctx *ctx, const char *place, const char *name)
 {
-    hello_greeting *answer;
-    teff_err err = hello_greeter_greet(ctx, place, hello_name(.name = name), &answer);
+    hello_greeting *response;
+    teff_err err = hello_greeter_greet(ctx, place, hello_name(.name = name), &response);
     if (err)
         fprintf(stderr, "%s: %s\n", teff_err_name(err), teff_error(ctx));
     else
-        printf("%s (%u)\n", answer->text, answer->visits);
+        printf("%s (%u)\n", response->text, response->visits);
     return err;
 }
 

@@ -70,7 +70,7 @@ static int add_some(teff_ctx *ctx, char **words, size_t n)
         err = teff_await_all(ctx, calls, n);
     if (err)
         return failed(ctx, err);
-    teff_ctx_reset(ctx); /* the answers are not needed any more */
+    teff_ctx_reset(ctx); /* the responses are not needed any more */
     return 0;
 }
 

@@ -16,14 +16,14 @@ static teff_err greet(greet_greeter *self, const greet_name *in, greet_greeting 
 static teff_err say(teff_silo *silo)
 {
     teff_ctx *ctx = teff_silo_ctx(silo);
-    greet_greeting *answer = NULL;
+    greet_greeting *response = NULL;
     teff_err err = ctx != NULL ? TEFF_OK : TEFF_E_NOMEM;
 
     if (err == TEFF_OK) {
-        err = greet_greeter_greet(ctx, "teff", greet_name(.text = "you"), &answer);
+        err = greet_greeter_greet(ctx, "teff", greet_name(.text = "you"), &response);
     }
     if (err == TEFF_OK) {
-        puts(answer->text);
+        puts(response->text);
     }
     teff_ctx_free(ctx);
     return err;
