@@ -1,14 +1,11 @@
-/* address.h - check the addresses and other options that users write, before anything is opened;
- * connect to a node by its address.
+/* address.h - check the options that users write, before anything is opened; connect to a node by
+ * its address. Which addresses are valid: link/net.h.
  * Way:     silo (seeds), client (gateways) -> [address] -> net */
 #ifndef TEFFI_SILO_ADDRESS_H
 #define TEFFI_SILO_ADDRESS_H
 
 #include <stdbool.h>
 #include "call/ctx.h"
-
-/* teffi_address_ok - is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of 0..65535? */
-bool teffi_address_ok(const char *address);
 
 /* teffi_address_loopback - is it a loopback address? */
 bool teffi_address_loopback(const char *address);

@@ -27,13 +27,18 @@ static bool is_v6(const char *name, size_t n)
            strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2;
 }
 
-bool teffi_link_address_url(const char *address, bool tls, char *url, size_t n)
+bool teffi_address_ok(const char *address)
 {
     const char *colon = strrchr(address, ':');
     if (!colon || strlen(address) > TEFFI_ADDRESS_MAX || !is_port(colon + 1))
         return false;
     size_t host = (size_t)(colon - address);
-    if (!is_name(address, host) && !is_v6(address, host))
+    return is_name(address, host) || is_v6(address, host);
+}
+
+bool teffi_link_address_url(const char *address, bool tls, char *url, size_t n)
+{
+    if (!teffi_address_ok(address))
         return false;
     snprintf(url, n, "%s://%s", tls ? "tls+tcp" : "tcp", address);
     return true;

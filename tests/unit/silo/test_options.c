@@ -33,6 +33,7 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.store = "postgres:x"}, "store", "postgres:x");
     refused((teff_silo_options){.store = ""}, "store", "");
     refused((teff_silo_options){.seeds = {"127.0.0.1:1", "bad"}}, "seed", "bad");
+    refused((teff_silo_options){.seeds = {"[fe80::1%2]:1"}}, "seed", "[fe80::1%2]:1");
     refused((teff_silo_options){.store = "memory", .seeds = {"127.0.0.1:1"}}, "store", "memory");
     refused((teff_silo_options){.tls_cert = "c.pem"}, "tls", "c.pem");
     refused((teff_silo_options){.tls_ca = "a.pem"}, "tls", "a.pem");
@@ -56,6 +57,15 @@ static void long_values_do_not_overflow_the_text(void **state)
     refused((teff_silo_options){.listen = value}, "listen", "vvv");
     refused((teff_silo_options){.store = value}, "store", "vvv");
     refused((teff_silo_options){.seeds = {value}}, "seed", "vvv");
+}
+
+static void names_with_underscores_are_addresses(void **state)
+{
+    teff_silo *silo;
+    teff_silo_options opt = {
+        .size = sizeof opt, .advertise = "silo_1:7000", .seeds = {"silo_2:7000"}};
+    assert_int_equal(teff_silo_new(&opt, &silo, NULL), TEFF_OK);
+    teff_silo_free(silo);
 }
 
 static void defaults_are_enough(void **state)
@@ -179,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_bad_option_names_itself),
         cmocka_unit_test(long_values_do_not_overflow_the_text),
+        cmocka_unit_test(names_with_underscores_are_addresses),
         cmocka_unit_test(defaults_are_enough),
         cmocka_unit_test(what_cannot_be_hosted_is_told),
         cmocka_unit_test(steps_in_the_wrong_order_are_refused),
