@@ -1,8 +1,7 @@
 /* client.c - a program that calls grains without hosting any, through one gateway at a time.
  * Way:     user's thread -> grains/reference -> [client] gateway -> silo
  * Threads: a task looks for a gateway if there is none or if the gateway is leaving; meanwhile
- * calls
- *          wait, until their deadline. */
+ *          calls wait, until their deadline. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/options.h"
@@ -36,7 +35,7 @@ static bool set_gateway(teff_client *client, teffi_node_id gateway)
 }
 
 /* Dial the gateways, from a random one on, except the one that is leaving. */
-static teff_err find_gateway(teff_ctx *ctx, teff_client *client)
+teff_err teffi_client_join(teff_ctx *ctx, teff_client *client)
 {
     teff_err err = TEFF_E_UNREACHABLE;
     teffi_hello peer;
@@ -57,7 +56,7 @@ static void look_for_gateway_task(teff_ctx *ctx, void *arg)
 {
     teff_client *client = arg;
     uint32_t pause = PAUSE_FIRST_MS;
-    while (!client->closing && find_gateway(ctx, client)) {
+    while (!client->closing && teffi_client_join(ctx, client)) {
         set_gateway(client, (teffi_node_id){0}); /* calls wait until there is one */
         teffi_ctx_sleep(ctx, pause);
         pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
@@ -290,11 +289,6 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
     else
         *out = client;
     return err;
-}
-
-teff_err teffi_client_join(teff_ctx *ctx, teff_client *client)
-{
-    return find_gateway(ctx, client);
 }
 
 teff_err teff_client_connect(const teff_client_options *opt, teff_client **out, char *text)
