@@ -178,7 +178,7 @@ static void run_tick(teffi_sched *sched)
             (void)teffi_deferral_run(&p->deferral); /* its worker is in a long turn */
         uint64_t due = teffi_wheel_next(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
-            (void)teffi_wheel_fire(&p->wheel, now);
+            teffi_wheel_fire(&p->wheel, now);
     }
     if (allowed) {
         teffi_wake_one(sched);

@@ -48,7 +48,7 @@ void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platf
 {
     p->now_ns = teffi_now(platform);
     if (p->now_ns >= teffi_wheel_next(&p->wheel))
-        (void)teffi_wheel_fire(&p->wheel, p->now_ns);
+        teffi_wheel_fire(&p->wheel, p->now_ns);
 }
 
 void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)

@@ -229,10 +229,9 @@ static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
     }
 }
 
-unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
+void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
 {
-    unsigned fired = 0;
-    while (fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel)) {
+    for (unsigned fired = 0; fired < FIRE_MAX && now_ns >= teffi_wheel_next(wheel); fired++) {
         teffi_spinlock_lock(&wheel->lock);
         teffi_timer *timer = wheel_advance(wheel, now_ns / TEFFI_TICK_NS);
         if (timer) {
@@ -246,7 +245,5 @@ unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns)
         if (!timer)
             break;
         timer->fire(timer);
-        fired++;
     }
-    return fired;
 }

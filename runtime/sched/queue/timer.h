@@ -36,9 +36,8 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
  * bytes each. */
 bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 
-/* teffi_wheel_fire - fire due timers one by one, at most 1024, without the lock held.
- * out:  how many. */
-unsigned teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
+/* teffi_wheel_fire - fire due timers one by one, at most 1024, without the lock held. */
+void teffi_wheel_fire(teffi_wheel *wheel, uint64_t now_ns);
 
 /* teffi_wheel_move - move all timers of a wheel to another wheel of the same array. It holds both
  * wheels' locks, the lower id's first, so that a cancel finds each timer in one of them.

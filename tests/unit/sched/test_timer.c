@@ -49,9 +49,10 @@ static void test_never_early(void **state)
     probe p;
     set(&p, 5 * MS + 1);
     now_ns += 5 * MS;
-    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 0);
+    teffi_wheel_fire(&wheel, now_ns);
+    assert_int_equal(p.fired, 0);
     now_ns += 2 * MS;
-    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+    teffi_wheel_fire(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
     assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
 }
@@ -62,7 +63,8 @@ static void test_due_now_or_before(void **state)
     set(&p, 0);
     p.timer.due_ns = 0;
     now_ns += MS;
-    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+    teffi_wheel_fire(&wheel, now_ns);
+    assert_int_equal(p.fired, 1);
 }
 
 static void test_cancel(void **state)
@@ -72,10 +74,12 @@ static void test_cancel(void **state)
     assert_true(cancel(&p));
     assert_false(cancel(&p));
     now_ns += 10 * MS;
-    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 0);
+    teffi_wheel_fire(&wheel, now_ns);
+    assert_int_equal(p.fired, 0);
     set(&p, MS);
     now_ns += 2 * MS;
-    assert_int_equal(teffi_wheel_fire(&wheel, now_ns), 1);
+    teffi_wheel_fire(&wheel, now_ns);
+    assert_int_equal(p.fired, 1);
     assert_false(cancel(&p));
 }
 
@@ -86,7 +90,7 @@ static void test_set_again_from_fire(void **state)
     p.again_ns = 10 * MS;
     for (unsigned i = 0; i < 100; i++) {
         now_ns += MS;
-        (void)teffi_wheel_fire(&wheel, now_ns);
+        teffi_wheel_fire(&wheel, now_ns);
     }
     assert_in_range(p.fired, 9, 10);
     assert_true(cancel(&p));
@@ -98,8 +102,8 @@ static void test_set_in_the_past_from_fire_ends(void **state)
     set(&p, 0);
     now_ns += 2 * MS;
     p.again_ns = 0 - 5 * (uint64_t)MS; /* five ticks ago, always due */
-    unsigned n = teffi_wheel_fire(&wheel, now_ns);
-    assert_in_range(n, 1, 5000);
+    teffi_wheel_fire(&wheel, now_ns);
+    assert_in_range(p.fired, 1, 5000);
     assert_true(cancel(&p));
 }
 
@@ -128,7 +132,7 @@ static void test_far_future(void **state)
         while (!p.fired && steps++ < 20) {
             if (teffi_wheel_next(&wheel) > now_ns)
                 now_ns = teffi_wheel_next(&wheel);
-            (void)teffi_wheel_fire(&wheel, now_ns);
+            teffi_wheel_fire(&wheel, now_ns);
         }
         assert_int_equal(p.fired, 1);
         assert_true(p.at_ns >= due && p.at_ns < due + MS);
@@ -153,7 +157,7 @@ static void one_step(probe *all, uint64_t draw)
         set(p, teffi_mix64(draw) & (((uint64_t)1 << bits) - 1));
     }
     now_ns += (draw >> 20) % (3 * MS);
-    (void)teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire(&wheel, now_ns);
 }
 
 /* After each advance: exactly those whose tick has come are not set any more. */
@@ -179,7 +183,7 @@ static void test_against_a_list(void **state)
         check_all(all);
     }
     now_ns += (uint64_t)1 << 37;
-    (void)teffi_wheel_fire(&wheel, now_ns);
+    teffi_wheel_fire(&wheel, now_ns);
     assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
 }
 
