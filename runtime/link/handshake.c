@@ -47,7 +47,7 @@ static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
     if (conn->dialled)
         return false;
     uint8_t payload[TEFFI_HELLO_MAX];
-    size_t len = teffi_refuse_pack(TEFF_E_REFUSED, text, payload);
+    size_t len = teffi_refuse_pack(text, payload);
     conn->handshake.refused = true;
     teffi_sender_control(conn, TEFFI_FRAME_REFUSE, payload, len);
     teffi_sender_linger(conn);
@@ -65,7 +65,7 @@ static bool hello_matches(teffi_conn *conn, const teffi_greeting *peer, const te
                           bool *result)
 {
     char text[TEFF_TEXT_MAX];
-    teffi_mismatch why = teffi_hello_check(self, &peer->hello, &conn->handshake.version, text);
+    teffi_mismatch why = teffi_hello_check(self, &peer->hello, text);
     if (why == TEFFI_MATCHES)
         return true;
     *result = refuse_peer(conn, refusals[why], text);
@@ -277,9 +277,8 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
 
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
-    teff_err code;
     char text[TEFF_TEXT_MAX];
-    if (teffi_refuse_unpack(payload, len, &code, text))
+    if (teffi_refuse_unpack(payload, len, text))
         return teffi_receiver_malformed(conn, "bad refusal");
     teffi_conn_because(conn, TEFF_E_REFUSED, text);
     teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",

@@ -45,8 +45,10 @@ static bool take_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
     return true;
 }
 
-static bool take_hello(const Teff__Wire__Hello *m, teffi_greeting *g)
+static bool take_hello(const void *from, void *to)
 {
+    const Teff__Wire__Hello *m = from;
+    teffi_greeting *g = to;
     memset(g, 0, sizeof *g);
     g->hello.node = (teffi_node_id){m->silo, m->incarnation};
     g->hello.role = m->role;
@@ -58,46 +60,45 @@ static bool take_hello(const Teff__Wire__Hello *m, teffi_greeting *g)
            take_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || take_nonce(g->echo, &m->echo));
 }
 
-teff_err teffi_hello_unpack(const uint8_t *data, size_t len, teffi_greeting *greeting)
+/* Unpack a payload; take checks it and copies it to out. */
+static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
+                               size_t len, bool (*take)(const void *from, void *to), void *out)
 {
     _Alignas(16) uint8_t block[2048];
     teff_arena arena;
     ProtobufCMessage *m;
     teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
-    teff_err err = teffi_unpack(&teff__wire__hello__descriptor, data, len, &arena, &m);
-    if (!err && !take_hello((const Teff__Wire__Hello *)m, greeting))
+    teff_err err = teffi_unpack(desc, data, len, &arena, &m);
+    if (!err && !take(m, out))
         err = TEFF_E_MALFORMED;
     teffi_arena_fini(&arena);
     return err;
 }
 
-size_t teffi_refuse_pack(teff_err code, const char *text, uint8_t *out)
+teff_err teffi_hello_unpack(const uint8_t *data, size_t len, teffi_greeting *greeting)
+{
+    return unpack_payload(&teff__wire__hello__descriptor, data, len, take_hello, greeting);
+}
+
+size_t teffi_refuse_pack(const char *text, uint8_t *out)
 {
     char copy[TEFF_TEXT_MAX];
     snprintf(copy, sizeof copy, "%s", text);
     Teff__Wire__Refuse m = TEFF__WIRE__REFUSE__INIT;
-    m.code = (uint32_t)code;
+    m.code = TEFF_E_REFUSED;
     m.text = copy;
     return teff__wire__refuse__pack(&m, out);
 }
 
-teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, teff_err *code, char *text)
+static bool take_refuse_text(const void *from, void *to)
 {
-    _Alignas(16) uint8_t block[2048];
-    teff_arena arena;
-    ProtobufCMessage *m;
-    teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
-    teff_err err = teffi_unpack(&teff__wire__refuse__descriptor, data, len, &arena, &m);
-    if (!err) {
-        const Teff__Wire__Refuse *refuse = (const Teff__Wire__Refuse *)m;
-        if (!refuse->code || refuse->code > TEFF_E_MAX ||
-            !take_text(text, TEFF_TEXT_MAX - 1, refuse->text))
-            err = TEFF_E_MALFORMED;
-        else
-            *code = (teff_err)refuse->code;
-    }
-    teffi_arena_fini(&arena);
-    return err;
+    const Teff__Wire__Refuse *m = from;
+    return m->code && m->code <= TEFF_E_MAX && take_text(to, TEFF_TEXT_MAX - 1, m->text);
+}
+
+teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text)
+{
+    return unpack_payload(&teff__wire__refuse__descriptor, data, len, take_refuse_text, text);
 }
 
 size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
@@ -109,17 +110,15 @@ size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
     return teff__wire__ack__pack(&m, out);
 }
 
+static bool take_echo(const void *from, void *to)
+{
+    const Teff__Wire__Ack *m = from;
+    return take_nonce(to, &m->echo);
+}
+
 teff_err teffi_ack_unpack(const uint8_t *data, size_t len, uint8_t echo[TEFFI_NONCE_BYTES])
 {
-    _Alignas(16) uint8_t block[512];
-    teff_arena arena;
-    ProtobufCMessage *m;
-    teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
-    teff_err err = teffi_unpack(&teff__wire__ack__descriptor, data, len, &arena, &m);
-    if (!err && !take_nonce(echo, &((const Teff__Wire__Ack *)m)->echo))
-        err = TEFF_E_MALFORMED;
-    teffi_arena_fini(&arena);
-    return err;
+    return unpack_payload(&teff__wire__ack__descriptor, data, len, take_echo, echo);
 }
 
 static bool id_fits_role(const teffi_hello *peer)
@@ -136,8 +135,7 @@ static teffi_mismatch report_mismatch(teffi_mismatch why, char *text, const char
     return why;
 }
 
-teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
-                                 uint32_t *version, char *text)
+teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer, char *text)
 {
     if (strcmp(self->cluster, peer->cluster) != 0) {
         snprintf(text, TEFF_TEXT_MAX, "cluster '%s' expected, the peer is of '%s'", self->cluster,
@@ -151,7 +149,6 @@ teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *pee
                  self->version_max, peer->version_min, peer->version_max);
         return TEFFI_MISMATCH_VERSION;
     }
-    *version = self->version_max < peer->version_max ? self->version_max : peer->version_max;
     if (!id_fits_role(peer))
         return report_mismatch(TEFFI_MISMATCH_IDENTITY, text,
                                "the peer's id does not fit its role");

@@ -52,10 +52,10 @@ size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
                                           teffi_greeting *greeting);
 
-/* teffi_refuse_pack, teffi_refuse_unpack - text has TEFF_TEXT_MAX bytes. */
-size_t teffi_refuse_pack(teff_err code, const char *text, uint8_t *out);
-TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, teff_err *code,
-                                           char *text);
+/* teffi_refuse_pack, teffi_refuse_unpack - text has TEFF_TEXT_MAX bytes. The code is packed as
+ * TEFF_E_REFUSED; any code of a teff_err is accepted. */
+size_t teffi_refuse_pack(const char *text, uint8_t *out);
+TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
 
 /* teffi_ack_pack, teffi_ack_unpack - echo is the acceptor's nonce. */
 size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out);
@@ -63,8 +63,8 @@ TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
                                         uint8_t echo[TEFFI_NONCE_BYTES]);
 
 /* teffi_hello_check - may these two nodes connect?
- * out:  *version, the newest that both have; on a mismatch text (TEFF_TEXT_MAX bytes). */
+ * out:  on a mismatch text (TEFF_TEXT_MAX bytes). */
 TEFF_MUST_USE teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
-                                               uint32_t *version, char *text);
+                                               char *text);
 
 #endif

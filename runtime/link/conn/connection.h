@@ -79,7 +79,6 @@ typedef struct conn_handshake { /* owner: the reader */
     teffi_hello remote;         /* the peer's hello; if expects_node, its node is set before */
     bool expects_node;          /* dialled for a known peer: another node is refused */
     bool refused;               /* REFUSE was sent; frames that still arrive are skipped */
-    uint32_t version;
     uint64_t sequence;
     uint64_t deadline_ns;
     uint8_t nonce[TEFFI_NONCE_BYTES];

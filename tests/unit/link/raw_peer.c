@@ -170,10 +170,9 @@ bool raw_join(raw_peer *peer, const teffi_greeting *greeting)
 bool raw_refused(const raw_peer *peer, const char *text)
 {
     size_t n;
-    teff_err code;
     char said[TEFF_TEXT_MAX];
     const uint8_t *payload = payload_of(peer, &n);
     return peer->frame[0] == TEFFI_FRAME_REFUSE &&
-           teffi_refuse_unpack(payload, n, &code, said) == TEFF_OK && code == TEFF_E_REFUSED &&
+           teffi_refuse_unpack(payload, n, said) == TEFF_OK && payload[1] == TEFF_E_REFUSED &&
            strstr(said, text);
 }
