@@ -1,8 +1,6 @@
 /* strip.c - removes from a request what protobuf-c's generator must not see. */
 #include "packed.h"
 
-#include <string.h>
-
 enum { FILE_SERVICES = 6 };
 
 /* A list of indices into the imports: removes index gone, decrements the larger ones. */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include "activation/name.h"
 #include "activation/state.h"
-#include "base/bug.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
 #include "group/closure.h"

@@ -10,7 +10,6 @@
 #define TEFFI_DIRECTORY_LOCATION_CACHE_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include "cluster/view.h"
 

@@ -3,12 +3,10 @@
  * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
  *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
  *          its activations; their other fields read here are atomic. */
-#include <stdio.h>
 #include <string.h>
 #include "base/log.h"
 #include "call/calls.h"
 #include "call/task.h"
-#include "cluster/membership.h"
 #include "directory/shard.h"
 #include "request/locate.h"
 #include "silo/silo.h"

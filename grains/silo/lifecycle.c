@@ -5,8 +5,6 @@
  *          calls end, LEFT. close: goodbye on the link, tasks end, transport, executor, store. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include "base/hash.h"
 #include "activation/activation.h"
 #include "call/calls.h"
 #include "call/ctx.h"

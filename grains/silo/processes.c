@@ -5,8 +5,6 @@
  *   An event to another silo is a one-way message to the process's slot, with this body:
  *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
  *   little-endian. A cancel is the same, without data. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include "process/send.h"
 #include "process/system.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/bug.h"
 #include "cluster.pb-c.h"
 #include "call/task.h"
 #include "call/wait.h"

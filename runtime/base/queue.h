@@ -2,7 +2,6 @@
 #ifndef TEFFI_BASE_QUEUE_H
 #define TEFFI_BASE_QUEUE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct teffi_qnode {

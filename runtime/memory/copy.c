@@ -1,5 +1,4 @@
 /* copy.c - functions for the deep copy of a message, called by generated code (x.teff.c). */
-#include <string.h>
 #include <teff/copy.h>
 #include "memory/arena.h"
 #include "base/utf8.h"

@@ -4,7 +4,6 @@
  * is the XOR of both neighbours' addresses. */
 #include "sched/policy/priority.h"
 
-#include <limits.h>
 #include <stddef.h>
 
 static teffi_group *xor_links(const teffi_group *a, const teffi_group *b)
