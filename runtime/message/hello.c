@@ -129,10 +129,10 @@ static bool id_fits_role(const teffi_hello *peer)
     return peer->role == TEFFI_ROLE_CLIENT && client_bit;
 }
 
-static teffi_mismatch report_mismatch(teffi_mismatch why, char *text, const char *what)
+static teffi_mismatch report_identity(char *text, const char *what)
 {
     snprintf(text, TEFF_TEXT_MAX, "%s", what);
-    return why;
+    return TEFFI_MISMATCH_IDENTITY;
 }
 
 teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer, char *text)
@@ -150,10 +150,9 @@ teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *pee
         return TEFFI_MISMATCH_VERSION;
     }
     if (!id_fits_role(peer))
-        return report_mismatch(TEFFI_MISMATCH_IDENTITY, text,
-                               "the peer's id does not fit its role");
+        return report_identity(text, "the peer's id does not fit its role");
     if (self->role != TEFFI_ROLE_SILO && peer->role != TEFFI_ROLE_SILO)
-        return report_mismatch(TEFFI_MISMATCH_IDENTITY, text, "a client talks to silos only");
+        return report_identity(text, "a client talks to silos only");
     if (teffi_node_is(self->node, peer->node)) {
         snprintf(text, TEFF_TEXT_MAX, "%.180s has the id of this node, %.180s", peer->address,
                  self->address);
