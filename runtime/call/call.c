@@ -212,13 +212,12 @@ bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
     return call && word_is_pending_use(load_word(call), generation);
 }
 
-bool teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation)
+void teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     teffi_call *call = call_at(home, slot);
-    if (!call || !take_use(call, generation))
-        return false;
-    end_call(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run", NULL, NULL);
-    return true;
+    if (call && take_use(call, generation))
+        end_call(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run", NULL,
+                 NULL);
 }
 
 bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,

@@ -147,10 +147,10 @@ TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_is_pending - is the call {slot, generation} pending? A hint: it may end meanwhile.
- * teffi_call_cancel - end that call as TEFF_E_CANCELLED. out: false: it had ended already.
+ * teffi_call_cancel - end that call as TEFF_E_CANCELLED, if it is pending.
  * runs: both on any thread. */
 bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation);
-bool teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation);
+void teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation);
 
 /* Which calls to end: (word & mask) == bits, and the two conditions below hold. */
 typedef struct teffi_call_match {

@@ -89,6 +89,6 @@ void teff_cancel_fire(teff_cancel *cancel)
     cancel->n = cancel->room = 0;
     pthread_mutex_unlock(&cancel->lock);
     for (size_t i = 0; i < n; i++)
-        (void)teffi_call_cancel(calls[i].home, calls[i].slot, calls[i].generation);
+        teffi_call_cancel(calls[i].home, calls[i].slot, calls[i].generation);
     free(calls);
 }
