@@ -26,7 +26,7 @@ def draw_functions(root, chance):
 
 def draw_passages(root, chance):
     pages = [path for path in source.files(root, ".md") if not path.startswith("tests/")]
-    for path in chance.choices(sorted(pages), k=PASSAGES):
+    for path in chance.sample(sorted(pages), k=PASSAGES):
         lines = source.read(root, path).splitlines()
         first = chance.randrange(max(1, len(lines) - PASSAGE_LINES))
         yield path, first + 1, "\n".join(lines[first:first + PASSAGE_LINES]) + "\n"
