@@ -70,7 +70,7 @@ static const char forget_member[] = " else {\n"
                                     "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                     "        }\n";
 
-/* Further: $n, the indentation. */
+/* The values of teffi_field_values(), and $n, the indentation. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};

@@ -27,13 +27,13 @@ __attribute__((noinline, cold)) static void end_in_region(teffi_fiber *fiber, co
 void *teffi_fiber_main(void *top)
 {
     teffi_fiber *fiber = top; /* the struct is at the top of its stack */
-    teffi_san_entered(fiber);
+    teffi_san_after_enter(fiber);
     fiber->fn(fiber->arg);
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
         end_in_region(fiber,
                       "it returned after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
-    teffi_san_leave(fiber, true);
+    teffi_san_before_leave(fiber, true);
     if (TEFFI_SAN_SWITCHED) /* the sanitizer has left this stack: it must not see a return */
         teffi_switch(&fiber->sp, fiber->back);
     return fiber->back;
@@ -45,7 +45,7 @@ __attribute__((noinline)) void teffi_fiber_exit(void)
     if (atomic_load_explicit(&fiber->region, memory_order_relaxed))
         end_in_region(fiber, "it ended after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
-    teffi_san_leave(fiber, true);
+    teffi_san_before_leave(fiber, true);
     teffi_switch(&fiber->sp, fiber->back);
     __builtin_unreachable();
 }
@@ -59,7 +59,7 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     fiber->ended = false;
     fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
-    teffi_san_fresh(fiber);
+    teffi_san_reset(fiber);
     fiber->sp = fiber;
     return fiber;
 }
@@ -88,12 +88,12 @@ __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
     fiber->sp = NULL;
     current = fiber;
     teffi_exceptions *exceptions = teffi_exceptions_enter(&fiber->exceptions, &before);
-    teffi_san_enter(fiber);
+    teffi_san_before_enter(fiber);
     if (sp == fiber)
         teffi_switch_first(&fiber->back, fiber);
     else
         teffi_switch(&fiber->back, sp);
-    teffi_san_returned(fiber);
+    teffi_san_after_return(fiber);
     if (exceptions)
         teffi_exceptions_leave(exceptions, &before, &fiber->exceptions);
     current = outer;
@@ -110,9 +110,9 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
     teffi_bug_if(fiber != teffi_fiber_current());
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
         end_in_region(fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
-    teffi_san_leave(fiber, false);
+    teffi_san_before_leave(fiber, false);
     teffi_switch(&fiber->sp, fiber->back);
-    teffi_san_entered(fiber);
+    teffi_san_after_enter(fiber);
 }
 
 /* ---- the region: relaxed, since only a signal handler on the same thread reads it ---- */

@@ -35,7 +35,7 @@ enum { TEFFI_SAN_SWITCHED = 0 };
 #endif
 
 /* A stack was mapped. */
-static inline void teffi_san_new(teffi_fiber *fiber)
+static inline void teffi_san_register(teffi_fiber *fiber)
 {
 #ifdef VALGRIND_STACK_REGISTER
     (void)VALGRIND_STACK_REGISTER(fiber->low, fiber->high);
@@ -43,7 +43,8 @@ static inline void teffi_san_new(teffi_fiber *fiber)
     (void)fiber;
 }
 
-static inline void teffi_san_free(teffi_fiber *fiber)
+/* The stack is decommitted or unmapped next. */
+static inline void teffi_san_unregister(teffi_fiber *fiber)
 {
 #ifdef TEFFI_TSAN
     if (fiber->race)
@@ -54,7 +55,7 @@ static inline void teffi_san_free(teffi_fiber *fiber)
 
 /* A new use of a stack. Frames of the last use that never returned have left ASan's poison on the
  * stack and entries on TSan's shadow stack, which would overflow. */
-static inline void teffi_san_fresh(teffi_fiber *fiber)
+static inline void teffi_san_reset(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __asan_unpoison_memory_region(fiber->low, (size_t)((char *)fiber - fiber->low));
@@ -73,8 +74,8 @@ static inline void teffi_san_fresh(teffi_fiber *fiber)
  * is left for good the resumer's would lack an entry. So the two functions below are inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
-/* On the resumer's stack, before the switch; teffi_san_returned: after it. */
-TEFFI_SAN_INLINE void teffi_san_enter(teffi_fiber *fiber)
+/* On the resumer's stack, before the switch to the fiber. */
+TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(&fiber->back_fake, fiber->low,
@@ -87,7 +88,8 @@ TEFFI_SAN_INLINE void teffi_san_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-static inline void teffi_san_returned(teffi_fiber *fiber)
+/* On the resumer's stack, after the switch back to it. */
+static inline void teffi_san_after_return(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->back_fake, NULL, NULL);
@@ -95,8 +97,8 @@ static inline void teffi_san_returned(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* On the fiber's stack, first after the switch to it. */
-static inline void teffi_san_entered(teffi_fiber *fiber)
+/* On the fiber's stack, right after the switch to it. */
+static inline void teffi_san_after_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_finish_switch_fiber(fiber->fake, &fiber->back_low, &fiber->back_size);
@@ -105,7 +107,7 @@ static inline void teffi_san_entered(teffi_fiber *fiber)
 }
 
 /* On the fiber's stack, before the switch away from it. last: it is left for good. */
-TEFFI_SAN_INLINE void teffi_san_leave(teffi_fiber *fiber, bool last)
+TEFFI_SAN_INLINE void teffi_san_before_leave(teffi_fiber *fiber, bool last)
 {
 #ifdef TEFFI_POISONS
     __sanitizer_start_switch_fiber(last ? NULL : &fiber->fake, fiber->back_low, fiber->back_size);

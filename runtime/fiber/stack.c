@@ -153,7 +153,7 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
                              &r->mapped_guards))
         return NULL; /* without a guard an overflow would write into the stack below */
     teffi_fiber *fiber = stack_at(pool, r, i);
-    teffi_san_new(fiber);
+    teffi_san_register(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
@@ -171,7 +171,7 @@ static teffi_fiber *take_decommitted_stack(teffi_fiber_pool *pool)
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
 {
     for (size_t i = 0; i < used; i++)
-        teffi_san_free(fiber_at(pool, r, i));
+        teffi_san_unregister(fiber_at(pool, r, i));
     munmap(r->base, r->bytes);
     teffi_guards_unmapped(r->mapped_guards);
     free(r);
@@ -304,7 +304,7 @@ static region *decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber, unsign
     region *r = fiber->region_of;
     char *low = fiber->low;
     *i = (unsigned)((size_t)(low - r->base) / stack_stride(pool));
-    teffi_san_free(fiber);
+    teffi_san_unregister(fiber);
     if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it then stays committed */
         memset(fiber, 0, sizeof *fiber);
     return r;

@@ -117,6 +117,8 @@ bool teffi_slab_put(teffi_slab *slab, void *entry);
  *       time. */
 uint64_t teffi_slab_reclaim(teffi_slab *slab, const teffi_platform *platform);
 
+/* teffi_slab_segment_of - the segment of a slot; segment n begins at slot
+ * TEFFI_SLAB_FIRST * (2^n - 1). */
 static inline unsigned teffi_slab_segment_of(uint32_t slot)
 {
     return 31u - (unsigned)__builtin_clz(slot / TEFFI_SLAB_FIRST + 1);

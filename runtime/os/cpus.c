@@ -40,24 +40,24 @@ static unsigned cores_of_quota(long long quota_us, long long period_us)
     return n < CPUS_LAST ? (unsigned)n : CPUS_LAST;
 }
 
-/* ---- one cgroup: 0, no quota ---- */
+/* ---- the quota of one cgroup; 0: it has none ---- */
 
-static unsigned quota_v2(const char *folder)
+static unsigned read_quota_v2(const char *folder)
 {
     char line[64], *rest;
     if (!read_first_line(folder, "cpu.max", line, sizeof line))
         return 0;
-    long long quota_us = strtoll(line, &rest, 10); /* "max 100000": none, and 0 */
+    long long quota_us = strtoll(line, &rest, 10); /* 0 if it is "max": no quota */
     return cores_of_quota(quota_us, strtoll(rest, NULL, 10));
 }
 
-static unsigned quota_v1(const char *folder)
+static unsigned read_quota_v1(const char *folder)
 {
     char quota[64], period[64];
     if (!read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota) ||
         !read_first_line(folder, "cpu.cfs_period_us", period, sizeof period))
         return 0;
-    return cores_of_quota(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: none */
+    return cores_of_quota(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
 }
 
 static unsigned least_limit(unsigned a, unsigned b)
@@ -65,9 +65,10 @@ static unsigned least_limit(unsigned a, unsigned b)
     return a && (!b || a < b) ? a : b;
 }
 
-/* in: folder, longer than root_bytes; it is cut to parent after parent. out: the smallest quota. */
-static unsigned quota_upwards(char *folder, size_t root_bytes,
-                              unsigned (*quota)(const char *folder))
+/* in: folder, which is shortened to each of its parents in turn, down to root_bytes.
+ * out: the smallest quota on the way. */
+static unsigned find_least_quota(char *folder, size_t root_bytes,
+                                 unsigned (*quota)(const char *folder))
 {
     unsigned n = 0;
     for (;;) {
@@ -93,7 +94,7 @@ static bool has_cpu(const char *controllers)
 }
 
 /* in: line, "hierarchy:controllers:path"; without controllers it is version 2. */
-static unsigned quota_of(const char *root, char *line)
+static unsigned find_quota_of_line(const char *root, char *line)
 {
     char folder[PATH_BYTES];
     char *controllers = strchr(line, ':');
@@ -108,7 +109,7 @@ static unsigned quota_of(const char *root, char *line)
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
         return 0;
     snprintf(folder + at, sizeof folder - (size_t)at, "%s", strcmp(path, "/") == 0 ? "" : path);
-    return quota_upwards(folder, (size_t)at, v2 ? quota_v2 : quota_v1);
+    return find_least_quota(folder, (size_t)at, v2 ? read_quota_v2 : read_quota_v1);
 }
 
 unsigned teffi_cpu_quota(const char *root)
@@ -121,7 +122,7 @@ unsigned teffi_cpu_quota(const char *root)
         return 0;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        n = least_limit(n, quota_of(root, line));
+        n = least_limit(n, find_quota_of_line(root, line));
     }
     fclose(file);
     return n;

@@ -30,7 +30,8 @@ static void handle_signal(int signal, siginfo_t *info, void *context)
         call_previous_handler(signal, info, context);
 }
 
-/* The handler runs on the stack in use, not on the signal stack: fn may leave its frame. */
+/* The handler runs on the interrupted stack, not on a signal stack, because fn may switch to
+ * another stack. */
 static void install_handler(void)
 {
     struct sigaction ours = {.sa_sigaction = handle_signal, .sa_flags = SA_SIGINFO | SA_RESTART};

@@ -254,8 +254,8 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     return n;
 }
 
-/* If the worker is still in that run, store what is logged, for the line at its end. out: true: it
- * is. */
+/* Store what is logged about a run, because the line at the end of the run repeats it.
+ * out:  false: the worker is in another run by now; nothing was stored. */
 static bool note_logged(const seen_run *turn, const char *text)
 {
     teffi_worker *w = turn->worker;

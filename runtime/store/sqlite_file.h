@@ -45,7 +45,7 @@ int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
 /* teffi_sqlite_err - convert SQLite's code to a teff_err. */
 teff_err teffi_sqlite_err(int rc);
 
-/* teffi_sqlite_is - is rc, plain or extended, of this kind? */
+/* teffi_sqlite_is - is kind the primary code of rc, a primary or extended result code? */
 static inline bool teffi_sqlite_is(int rc, int kind)
 {
     return (rc & 0xff) == kind;
