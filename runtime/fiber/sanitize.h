@@ -43,9 +43,21 @@ static inline void teffi_san_register(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* The stack is decommitted or unmapped next. */
+/* Frames that never returned have left ASan's poison on the stack. low is NULL if it is
+ * decommitted. */
+static inline void teffi_san_unpoison(teffi_fiber *fiber)
+{
+#ifdef TEFFI_POISONS
+    if (fiber->low)
+        __asan_unpoison_memory_region(fiber->low, (size_t)((char *)fiber - fiber->low));
+#endif
+    (void)fiber;
+}
+
+/* The stack is decommitted or unmapped next, and the system may map other memory there. */
 static inline void teffi_san_unregister(teffi_fiber *fiber)
 {
+    teffi_san_unpoison(fiber);
 #ifdef TEFFI_TSAN
     if (fiber->race)
         __tsan_destroy_fiber(fiber->race);
@@ -53,12 +65,12 @@ static inline void teffi_san_unregister(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* A new use of a stack. Frames of the last use that never returned have left ASan's poison on the
- * stack and entries on TSan's shadow stack, which would overflow. */
+/* A new use of a stack. Frames that never returned have also left entries on TSan's shadow stack,
+ * which would overflow. */
 static inline void teffi_san_reset(teffi_fiber *fiber)
 {
+    teffi_san_unpoison(fiber);
 #ifdef TEFFI_POISONS
-    __asan_unpoison_memory_region(fiber->low, (size_t)((char *)fiber - fiber->low));
     fiber->fake = NULL;
 #endif
 #ifdef TEFFI_TSAN

@@ -7,10 +7,20 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/poison.h"
 #include "fiber/stack.h"
 #include "os/pages.h"
 
 enum { STACK = 16384, GUARDS = 40 };
+
+static bool is_poisoned(char *from, size_t n)
+{
+#ifdef TEFFI_POISONS
+    return __asan_region_is_poisoned(from, n) != NULL;
+#else
+    return false;
+#endif
+}
 
 static int setup(void **state)
 {
@@ -106,6 +116,33 @@ static void test_guards_stay_after_a_peak(void **state)
     teffi_fiber_pool_free(pool);
 }
 
+/* ---- AddressSanitizer ---- */
+
+static void suspend_for_good(void *arg)
+{
+    volatile char frame[64]; /* with poison around it */
+    *(volatile char **)arg = frame;
+    frame[0] = 1;
+    teffi_fiber_suspend(teffi_fiber_current());
+    frame[1] = frame[0];
+}
+
+/* Other memory may be mapped there later. */
+static void test_an_unmapped_stack_leaves_no_poison(void **state)
+{
+    volatile char *frame = NULL;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(STACK, 0);
+    teffi_fiber *fiber = teffi_fiber_new(pool, suspend_for_good, &frame);
+    assert_non_null(fiber);
+    assert_false(teffi_fiber_resume(fiber));
+    char *low = fiber->low;
+    size_t bytes = (size_t)((char *)fiber - low);
+    assert_true(frame > low && frame < low + bytes);
+    assert_int_equal(is_poisoned(low, bytes), TEFFI_POISONING);
+    teffi_fiber_pool_free(pool);
+    assert_false(is_poisoned(low, bytes));
+}
+
 /* ---- overflow ---- */
 
 static int eat_stack(volatile int *levels)
@@ -165,6 +202,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_pool_gives_its_guards_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_stack_without_a_guard, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_unmapped_stack_leaves_no_poison, setup, teardown),
         cmocka_unit_test_setup_teardown(test_guards_stay_after_a_peak, setup, teardown),
         cmocka_unit_test(test_overflow_is_reported),
     };
