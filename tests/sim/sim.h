@@ -18,6 +18,7 @@
 
 #define SIM_MS 1000000ull
 #define SIM_SECOND 1000000000ull
+#define SIM_STALL_MAX_NS (4 * SIM_SECOND)
 
 typedef struct sim sim;
 
@@ -139,7 +140,7 @@ teff_err sim_net_new(const teffi_platform *platform, const struct teffi_net_opti
 void sim_net_fini(sim *s);
 /* sim_net_cut - break one connection: what is in flight may be lost, both ends notice later. */
 void sim_net_cut(sim *s);
-/* sim_net_stall - one direction of a connection is up to 4 s late: less than the timeouts of calls
+/* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the timeouts of calls
  * and connections. */
 void sim_net_stall(sim *s);
 

@@ -294,7 +294,7 @@ void sim_net_stall(sim *s)
     if (!chosen)
         return;
     int to = sim_draw_chance(&s->stall, 500);
-    uint64_t until = s->now_ns + sim_draw_below(&s->stall, 4 * SIM_SECOND);
+    uint64_t until = s->now_ns + sim_draw_below(&s->stall, SIM_STALL_MAX_NS);
     sim_trace_add(&s->trace, s->now_ns, chosen->side[to].net->node->name, "stall", chosen->no, 0);
     if (chosen->side[to].last_due_ns < until)
         chosen->side[to].last_due_ns = until;

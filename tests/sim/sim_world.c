@@ -263,10 +263,11 @@ static bool world_is_settled(const sim_world *w)
            count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
 }
 
-/* One-way messages may arrive after their senders have ended. */
+/* One-way messages may arrive after their senders have ended; on a connection that stands still, as
+ * late as that may be. */
 static bool settled_long(sim_world *w)
 {
-    static const uint64_t long_enough_ns = 3 * SIM_SECOND;
+    uint64_t long_enough_ns = 3 * SIM_SECOND + (w->s.faults.stalls ? SIM_STALL_MAX_NS : 0);
     if (!world_is_settled(w))
         w->quiet_ns = 0;
     else if (!w->quiet_ns)
