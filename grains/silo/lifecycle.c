@@ -69,8 +69,8 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* A silo that joins through this one requests rows before it is in a view: it is added as a peer
- * for the responses. */
+/* A silo that joins through this one requests rows before it is in a view, and one that left before
+ * this one joined may forward requests: both are added as peers for the responses. */
 static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
@@ -78,8 +78,10 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
         add_client(silo, peer);
     else
         atomic_fetch_add(&silo->links, 1);
-    if (peer->role == TEFFI_ROLE_SILO && !teffi_view_now_has(node, peer->node))
+    if (peer->role == TEFFI_ROLE_SILO && !teffi_view_now_has(node, peer->node)) {
+        teffi_membership_note_outsider(node->membership, peer->node);
         (void)!node->home.net->ops->peer_add(node->home.net, peer->node, peer->address);
+    }
     if (peer->role != TEFFI_ROLE_CLIENT)
         teffi_membership_changed(node->membership);
 }

@@ -17,6 +17,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, 
     pthread_mutex_init(&m->follow.lock, NULL);
     pthread_mutex_init(&m->beat.lock, NULL);
     pthread_mutex_init(&m->follow.changes.lock, NULL);
+    pthread_mutex_init(&m->outsiders.lock, NULL);
     node->membership = m;
     node->check_silo = teffi_identity_check_peer;
     teffi_node_target(node, TEFFI_SLOT_MEMBERSHIP, teffi_membership_handle);
@@ -32,5 +33,6 @@ void teffi_membership_free(teffi_membership *m)
     pthread_mutex_destroy(&m->follow.lock);
     pthread_mutex_destroy(&m->beat.lock);
     pthread_mutex_destroy(&m->follow.changes.lock);
+    pthread_mutex_destroy(&m->outsiders.lock);
     free(m);
 }

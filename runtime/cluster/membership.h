@@ -9,7 +9,7 @@
 #include "cluster/rows.h"
 
 enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 }; /* TEFFI_SLOT_MEMBERSHIP */
-enum { TEFFI_DEPARTED_MAX = 64, TEFFI_WATCHED_MAX = 64 };
+enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 64 };
 
 typedef struct teffi_changes { /* changes.c's */
     pthread_mutex_t lock;
@@ -37,6 +37,14 @@ typedef struct teffi_follow {                    /* follow.c's */
     _Atomic size_t junk;       /* unreadable rows at the last read */
 } teffi_follow;
 
+/* tell.c's: silos that connected while the view lacked them. They are joining, or left before this
+ * silo joined and still forward requests to it. */
+typedef struct teffi_outsiders {
+    pthread_mutex_t lock;
+    teffi_node_id node[TEFFI_OUTSIDERS_MAX]; /* the last ones, a ring; guarded by lock */
+    unsigned next;                           /* guarded by lock */
+} teffi_outsiders;
+
 typedef struct teffi_watched { /* another silo's heartbeat, as last read */
     teffi_node_id node;
     uint64_t figure, still_ns, looked_ns;
@@ -56,6 +64,7 @@ typedef struct teffi_membership {
     _Atomic bool joined, left;
     _Atomic bool ousted; /* the cluster has declared this silo dead: it serves nothing */
     teffi_follow follow;
+    teffi_outsiders outsiders;
     teffi_beat beat;
     size_t n_types;
     uint32_t types[]; /* ids of the types that the silo hosts */
@@ -94,6 +103,10 @@ TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *r
 /* teffi_membership_version - the adopted view's version; 0: none. From then on no request goes to a
  * silo that this view lacks. */
 uint64_t teffi_membership_version(teffi_node *node);
+
+/* teffi_membership_note_outsider - a silo that the view lacks has connected: it is told when this
+ * silo leaves. in: membership may be NULL. */
+void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id silo);
 
 /* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */
 void teffi_membership_drop_departed(teffi_membership *membership);

@@ -7,6 +7,47 @@
 
 enum { PUSH_TIMEOUT_MS = 5000 };
 
+/* ---- whom to tell ---- */
+
+static bool is_listed(const teffi_node_id *silos, size_t n, teffi_node_id silo)
+{
+    for (size_t i = 0; i < n; i++)
+        if (teffi_node_is(silos[i], silo))
+            return true;
+    return false;
+}
+
+void teffi_membership_note_outsider(teffi_membership *m, teffi_node_id silo)
+{
+    if (!m)
+        return;
+    teffi_outsiders *o = &m->outsiders;
+    pthread_mutex_lock(&o->lock);
+    if (!is_listed(o->node, TEFFI_OUTSIDERS_MAX, silo))
+        o->node[o->next++ % TEFFI_OUTSIDERS_MAX] = silo;
+    pthread_mutex_unlock(&o->lock);
+}
+
+/* Lists silos that left and may still forward requests: also those that left before this silo
+ * joined, which it knows by their connections only. out: how many. */
+static size_t list_departed(teffi_membership *m, const teffi_view *view, teffi_node_id *to)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&m->follow.lock);
+    for (size_t i = 0; i < m->follow.n_departed; i++)
+        if (m->follow.departed[i].left && !teffi_node_is(m->follow.departed[i].node, m->node->id))
+            to[n++] = m->follow.departed[i].node;
+    pthread_mutex_unlock(&m->follow.lock);
+    pthread_mutex_lock(&m->outsiders.lock);
+    for (size_t i = 0; i < TEFFI_OUTSIDERS_MAX; i++) {
+        teffi_node_id silo = m->outsiders.node[i];
+        if (!teffi_node_none(silo) && !teffi_view_find(view, silo) && !is_listed(to, n, silo))
+            to[n++] = silo;
+    }
+    pthread_mutex_unlock(&m->outsiders.lock);
+    return n;
+}
+
 /* Lists the other members and, if departed_too, silos that left. out: how many. */
 static size_t list_others(teffi_membership *m, const teffi_view *view, bool departed_too,
                           teffi_node_id *to)
@@ -15,13 +56,10 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
     for (size_t i = 0; i < view->n_members; i++)
         if (!teffi_node_is(view->members[i].node, m->node->id))
             to[n++] = view->members[i].node;
-    pthread_mutex_lock(&m->follow.lock);
-    for (size_t i = 0; i < m->follow.n_departed && departed_too; i++)
-        if (m->follow.departed[i].left && !teffi_node_is(m->follow.departed[i].node, m->node->id))
-            to[n++] = m->follow.departed[i].node;
-    pthread_mutex_unlock(&m->follow.lock);
-    return n;
+    return departed_too ? n + list_departed(m, view, to + n) : n;
 }
+
+/* ---- tell ---- */
 
 /* Logs only silos that are connected and do not respond: an unreachable one is leaving, or its
  * heartbeat will stop. */
@@ -31,8 +69,9 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
     const teffi_view *view = teffi_view_get(node);
     Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
     ask.version = view->version;
-    teffi_node_id *to = teff_alloc(ctx, (view->n_members + TEFFI_DEPARTED_MAX) * sizeof *to);
-    teffi_call **calls = teff_alloc(ctx, (view->n_members + TEFFI_DEPARTED_MAX) * sizeof *calls);
+    size_t room = view->n_members + TEFFI_DEPARTED_MAX + TEFFI_OUTSIDERS_MAX;
+    teffi_node_id *to = teff_alloc(ctx, room * sizeof *to);
+    teffi_call **calls = teff_alloc(ctx, room * sizeof *calls);
     size_t n = list_others(node->membership, view, departed_too, to);
     for (size_t i = 0; i < n; i++)
         calls[i] =

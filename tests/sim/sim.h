@@ -140,8 +140,8 @@ teff_err sim_net_new(const teffi_platform *platform, const struct teffi_net_opti
 void sim_net_fini(sim *s);
 /* sim_net_cut - break one connection: what is in flight may be lost, both ends notice later. */
 void sim_net_cut(sim *s);
-/* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the timeouts of calls
- * and connections. */
+/* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the
+ * timeouts of calls and connections. */
 void sim_net_stall(sim *s);
 
 teff_err sim_store_open(const teffi_platform *platform, const char *address,

@@ -1,7 +1,9 @@
 /* test_leave.c - silos that leave one after another, while the first still passes requests on; the
  * last one has no silo to ask. */
+#include "cluster.pb-c.h"
 #include "cluster/join.h"
 #include "cluster/view.h"
+#include "node/ask.h"
 #include "lab.h"
 
 enum { LEAVE_MS = 30000 };
@@ -27,6 +29,25 @@ static void one_that_left_learns_that_another_leaves(void **state)
     lab_close(l);
 }
 
+/* As above, but the second joined after the first had left, so its views never had the first. */
+static void one_that_left_learns_that_a_later_one_leaves(void **state)
+{
+    Teff__Cluster__ViewAtLeast ask = TEFF__CLUSTER__VIEW_AT_LEAST__INIT;
+    lab *l = lab_open(2);
+    teff_ctx *ctx = l->ctx[0];
+    uint64_t deadline_ns = teffi_now(&l->silos[0]->platform) + LEAVE_MS * 1000000ull;
+    lab_ok(ctx, teffi_silo_leave(ctx, l->silos[0], deadline_ns));
+    int later = lab_add(l);
+    teffi_node_id id = l->silos[later]->node.id;
+    lab_ok(ctx, teffi_membership_refresh(ctx, 0));
+    lab_ok(ctx, teffi_ctx_rpc(ctx, id, TEFFI_SLOT_MEMBERSHIP, TEFFI_METHOD_VIEW_AT_LEAST, &ask.base,
+                              LEAVE_MS, NULL, NULL));
+    assert_true(sees(l->silos[0], id));
+    assert_int_equal(lab_remove(l, later), TEFF_OK);
+    assert_false(sees(l->silos[0], id));
+    lab_close(l);
+}
+
 /* Else the call, and with it the stop of the silo, would wait for the call's deadline. */
 static void the_last_silo_to_leave_ends_calls_of_grains_that_are_nowhere(void **state)
 {
@@ -44,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_left_learns_that_another_leaves),
+        cmocka_unit_test(one_that_left_learns_that_a_later_one_leaves),
         cmocka_unit_test(the_last_silo_to_leave_ends_calls_of_grains_that_are_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
