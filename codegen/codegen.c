@@ -2,13 +2,14 @@
 #include "codegen.h"
 
 #include "emit/emit.h"
-#include "lock.h"
-#include "packed.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEATURE_PROTO3_OPTIONAL = 1 };
+enum { FEATURE_PROTO3_OPTIONAL = 1, FILE_SERVICES = 6 };
+
+/* ---- parameters ---- */
 
 typedef struct parameters {
     const char *lock; /* NULL: none */
@@ -40,20 +41,12 @@ static parameters parse_parameters(teffi_model *model, const char *parameter)
     return p;
 }
 
-static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
-                       const Protoc__Request *request)
-{
-    const char *lock = env->read ? env->read(model->pool, path) : NULL;
-    if (request->n_file_to_generate != 1) {
-        teffi_problem_at(model, "parameter",
-                         "lock=FILE is for one file, expected one file to generate");
-    } else if (!lock) {
-        teffi_problem_at(model, "parameter", "lock=%.200s cannot be read", path);
-    } else {
-        teffi_lock_check(model, teffi_map_get(&model->by_name, request->file_to_generate[0]), path,
-                         lock);
-    }
-}
+/* ---- methods, sorted; the list of published ones ---- */
+
+typedef struct method_list {
+    teffi_method **methods;
+    size_t n;
+} method_list;
 
 static int compare_ids(const void *a, const void *b)
 {
@@ -62,15 +55,198 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void sort_methods(teffi_pool *pool, teffi_service *s)
+static int compare_full_names(const void *a, const void *b)
 {
-    s->by_id = teffi_pool_alloc(pool, (s->n_methods + 1) * sizeof *s->by_id);
-    for (size_t i = 0; i < s->n_methods; i++)
-        s->by_id[i] = &s->methods[i];
-    qsort(s->by_id, s->n_methods, sizeof *s->by_id, compare_ids);
-    for (size_t i = 0; i < s->n_methods; i++)
-        s->by_id[i]->at = i;
+    return strcmp((*(const teffi_method *const *)a)->full, (*(const teffi_method *const *)b)->full);
 }
+
+/* out: the methods of those services that are grains, and NULL behind them. */
+static method_list sort_methods(teffi_pool *pool, const teffi_service *services, size_t n,
+                                int (*compare)(const void *a, const void *b))
+{
+    method_list list = {NULL, 0};
+    for (size_t i = 0; i < n; i++)
+        list.n += services[i].n_methods;
+    list.methods = teffi_pool_alloc(pool, (list.n + 1) * sizeof *list.methods);
+    list.n = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; services[i].grain && k < services[i].n_methods; k++)
+            list.methods[list.n++] = &services[i].methods[k];
+    qsort(list.methods, list.n, sizeof *list.methods, compare);
+    return list;
+}
+
+static const teffi_method *find_method(const method_list *list, const char *full)
+{
+    const teffi_method key = {.full = full};
+    const teffi_method *wanted = &key;
+    teffi_method **found =
+        bsearch(&wanted, list->methods, list->n, sizeof *list->methods, compare_full_names);
+    return found ? *found : NULL;
+}
+
+/* Cuts "name 0x1234abcd" behind the name. out: the id; 0: the line is none of a lock. */
+static uint32_t parse_line(char *line)
+{
+    char *space = strchr(line, ' ');
+    if (!space || space == line || strncmp(space, " 0x", 3) != 0 || strlen(space) != 11 ||
+        strspn(space + 3, "0123456789abcdef") != 8)
+        return 0;
+    *space = '\0';
+    return (uint32_t)strtoul(space + 3, NULL, 16);
+}
+
+static void check_line(teffi_model *model, const teffi_file *file, const method_list *list,
+                       char *line, const char *where)
+{
+    uint32_t id = parse_line(line);
+    const teffi_method *m = find_method(list, line);
+    if (id == 0) {
+        teffi_problem_at(model, where,
+                         "not a line of a lock, expected as in: words.Word.Add 0x1234abcd");
+    } else if (!m) {
+        teffi_problem_at(model, where,
+                         "method %s is not in %s any more, expected every method once published",
+                         line, file->name);
+    } else if (m->id != id) {
+        teffi_problem(model, file, &m->path,
+                      "%s has the id 0x%08" PRIx32 ", expected 0x%08" PRIx32 " as in %s", m->full,
+                      m->id, id, where);
+    }
+}
+
+static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
+                       const Protoc__Request *request)
+{
+    char *line, *rest = env->read ? env->read(model->pool, path) : NULL;
+    if (request->n_file_to_generate != 1) {
+        teffi_problem_at(model, "parameter",
+                         "lock=FILE is for one file, expected one file to generate");
+        return;
+    }
+    if (!rest) {
+        teffi_problem_at(model, "parameter", "lock=%.200s cannot be read", path);
+        return;
+    }
+    const teffi_file *file = teffi_map_get(&model->by_name, request->file_to_generate[0]);
+    const method_list list =
+        sort_methods(model->pool, file->services, file->n_services, compare_full_names);
+    for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
+        if (*line != '\0' && *line != '#') {
+            check_line(model, file, &list, line,
+                       teffi_pool_printf(model->pool, "%s:%d", path, number));
+        }
+    }
+}
+
+static void emit_lock(teffi_text *out, const teffi_file *file)
+{
+    const method_list list =
+        sort_methods(out->pool, file->services, file->n_services, compare_full_names);
+    teffi_text_printf(
+        out,
+        "# The methods of %s and their ids, by protoc-gen-teff. Commit this file and\n"
+        "# pass it as lock=FILE: removing or renumbering a method is then an error.\n",
+        file->name);
+    for (size_t i = 0; i < list.n; i++)
+        teffi_text_printf(out, "%s 0x%08" PRIx32 "\n", list.methods[i]->full, list.methods[i]->id);
+}
+
+/* ---- what protobuf-c's generator must not see ---- */
+
+/* A list of indices into the imports: removes index gone, decrements the larger ones. */
+static void drop_index(int32_t *list, size_t *n, size_t gone)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (list[i] != (int32_t)gone)
+            list[kept++] = list[i] > (int32_t)gone ? list[i] - 1 : list[i];
+    *n = kept;
+}
+
+static void drop_imports(Protoc__File *file)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < file->n_dependency; i++) {
+        if (teffi_is_options_file(file->dependency[i])) {
+            drop_index(file->public_dependency, &file->n_public_dependency, kept);
+            drop_index(file->weak_dependency, &file->n_weak_dependency, kept);
+        } else {
+            file->dependency[kept++] = file->dependency[i];
+        }
+    }
+    file->n_dependency = kept;
+}
+
+/* protobuf-c's own service code is of no use for grains, and does not compile for methods such as
+ * Do or Delete. The comments at services are removed too. */
+static void drop_services(Protoc__File *file)
+{
+    Protoc__SourceInfo *info = file->source_code_info;
+    size_t kept = 0;
+    file->n_service = 0;
+    for (size_t i = 0; info && i < info->n_location; i++)
+        if (info->location[i]->n_path == 0 || info->location[i]->path[0] != FILE_SERVICES)
+            info->location[kept++] = info->location[i];
+    if (info)
+        info->n_location = kept;
+}
+
+/* protobuf-c writes comments into its header: they must not end or nest C comments there either. */
+static void defuse_comments(teffi_pool *pool, Protoc__SourceInfo *info)
+{
+    for (size_t i = 0; info && i < info->n_location; i++) {
+        Protoc__SourceInfo__Location *l = info->location[i];
+        if (l->leading_comments)
+            l->leading_comments = teffi_text_defuse(pool, l->leading_comments);
+        if (l->trailing_comments)
+            l->trailing_comments = teffi_text_defuse(pool, l->trailing_comments);
+    }
+}
+
+static void ask_const_strings(teffi_pool *pool, Protoc__File *file)
+{
+    Protoc__NamesOptions *names = teffi_pool_alloc(pool, sizeof *names);
+    protoc__names_options__init(names);
+    names->has_const_strings = 1;
+    names->const_strings = 1;
+    if (!file->options) {
+        file->options = teffi_pool_alloc(pool, sizeof *file->options);
+        protoc__file_options__init(file->options);
+    }
+    file->options->pb_c_file = names;
+}
+
+static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *message)
+{
+    uint8_t *data = teffi_pool_alloc(pool, protobuf_c_message_get_packed_size(message) + 1);
+    return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
+}
+
+/* Packs the request without teff's options file, its imports, grains and parameter. Strings of the
+ * files to generate become const char *. The model must not be used for another one afterwards. */
+static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *request)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < request->n_proto_file; i++) {
+        Protoc__File *file = request->proto_file[i];
+        if (teffi_is_options_file(file->name))
+            continue;
+        const teffi_file *known = teffi_map_get(&model->by_name, file->name);
+        request->proto_file[kept++] = file;
+        drop_imports(file);
+        drop_services(file);
+        if (known->generate) {
+            ask_const_strings(model->pool, file);
+            defuse_comments(model->pool, file->source_code_info);
+        }
+    }
+    request->n_proto_file = kept;
+    request->parameter = NULL;
+    return pack_in_pool(model->pool, &request->base);
+}
+
+/* ---- the response ---- */
 
 static void add_output(Protoc__Response *response, const teffi_file *file, const char *end,
                        teffi_text *content)
@@ -89,14 +265,18 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
     teffi_text header = {.pool = model->pool};
     teffi_text source = {.pool = model->pool};
     teffi_text lock = {.pool = model->pool};
-    for (size_t i = 0; i < file->n_services; i++)
-        sort_methods(model->pool, &file->services[i]);
+    for (size_t i = 0; i < file->n_services; i++) {
+        teffi_service *s = &file->services[i];
+        s->by_id = sort_methods(model->pool, s, 1, compare_ids).methods;
+        for (size_t k = 0; s->by_id[k]; k++)
+            s->by_id[k]->at = k;
+    }
     teffi_emit_header(&header, model, file);
     add_output(response, file, ".teff.h", &header);
     teffi_emit_source(&source, model, file);
     add_output(response, file, ".teff.c", &source);
     if (p->emit_lock) {
-        teffi_lock_emit(&lock, file);
+        emit_lock(&lock, file);
         add_output(response, file, ".teff.lock", &lock);
     }
 }
@@ -109,10 +289,10 @@ static const char *emit_messages(Protoc__Response *response, const teffi_model *
     teffi_bytes bytes;
     if (!env->messages)
         return NULL;
-    const char *wrong = env->messages(model->pool, teffi_strip(model, request), &bytes);
+    const char *wrong = env->messages(model->pool, strip_request(model, request), &bytes);
     if (wrong)
         return wrong;
-    theirs = teffi_unpack(model->pool, &protoc__response__descriptor, bytes);
+    theirs = protoc__response__unpack(&model->pool->allocator, bytes.n, bytes.data);
     if (!theirs)
         return "protoc-gen-c gave no response that can be read";
     if (theirs->error)
@@ -169,7 +349,7 @@ const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_
     parameters p;
     if (request.n == 0)
         return "the request is empty, expected to be run by protoc";
-    Protoc__Request *r = teffi_unpack(pool, &protoc__request__descriptor, request);
+    Protoc__Request *r = protoc__request__unpack(&pool->allocator, request.n, request.data);
     if (!r)
         return "the request is garbage or cut off, expected to be run by protoc";
     if (r->n_file_to_generate == 0)
@@ -181,6 +361,6 @@ const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_
         emit_all(&out, &model, env, r, &p);
     else
         out.error = finish_problems(&model);
-    *response = teffi_pack(pool, &out.base);
+    *response = pack_in_pool(pool, &out.base);
     return NULL;
 }

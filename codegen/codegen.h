@@ -12,8 +12,8 @@
 
 /* Functions of the process that codegen runs in. */
 typedef struct teffi_codegen_env {
-    /* The text of a file, in the pool; NULL when it cannot be read. */
-    const char *(*read)(teffi_pool *pool, const char *path);
+    /* The text of a file, in the pool, to be changed; NULL when it cannot be read. */
+    char *(*read)(teffi_pool *pool, const char *path);
     /* Run protobuf-c's generator on a request; NULL, or what went wrong. A NULL slot leaves its
      * files out of the response. */
     const char *(*messages)(teffi_pool *pool, teffi_bytes request, teffi_bytes *response);

@@ -48,7 +48,7 @@ static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
     return !ferror(in);
 }
 
-static const char *read_file(teffi_pool *pool, const char *path)
+static char *read_file(teffi_pool *pool, const char *path)
 {
     FILE *f = fopen(path, "re");
     teffi_bytes bytes;
@@ -56,7 +56,7 @@ static const char *read_file(teffi_pool *pool, const char *path)
         return NULL;
     bool ok = read_stream(pool, f, &bytes);
     fclose(f);
-    return ok ? (const char *)bytes.data : NULL; /* a teffi_text ends with 0 */
+    return ok ? (char *)(uintptr_t)bytes.data : NULL; /* a teffi_text ends with 0 */
 }
 
 static int spawn_generator(FILE *in, FILE *out, pid_t *pid)

@@ -242,12 +242,11 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
 
 static bool needs_memset(const teffi_file *file)
 {
-    for (size_t i = 0; i < file->n_messages; i++) {
-        const Protoc__Message *m = file->messages[i]->desc;
-        for (size_t k = 0; k < m->n_field; k++)
-            if (m->field[k]->has_oneof_index && m->field[k]->type == PROTOC__FIELD__TYPE__MESSAGE)
+    for (const teffi_message *m = file->messages; m; m = m->next)
+        for (size_t i = 0; i < m->desc->n_field; i++)
+            if (m->desc->field[i]->has_oneof_index &&
+                m->desc->field[i]->type == PROTOC__FIELD__TYPE__MESSAGE)
                 return true;
-    }
     return false;
 }
 
@@ -255,6 +254,6 @@ void teffi_emit_copies(teffi_text *out, const teffi_model *model, const teffi_fi
 {
     if (needs_memset(file))
         teffi_text_printf(out, "\n#include <string.h>\n");
-    for (size_t i = 0; i < file->n_messages; i++)
-        emit_copy(out, model, file->messages[i]);
+    for (const teffi_message *m = file->messages; m; m = m->next)
+        emit_copy(out, model, m);
 }

@@ -63,8 +63,7 @@ static const char append_number[] =
 static void emit_types(teffi_text *out, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", types);
-    for (size_t i = 0; i < file->n_messages; i++) {
-        const teffi_message *m = file->messages[i];
+    for (const teffi_message *m = file->messages; m; m = m->next) {
         const teffi_values v = teffi_message_values(m);
         teffi_text_printf(out, "\n");
         teffi_text_comment(out, "", teffi_comment(file, &m->path));
@@ -75,12 +74,11 @@ static void emit_types(teffi_text *out, const teffi_file *file)
 static void emit_keeps(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", keeps);
-    for (size_t i = 0; i < file->n_messages; i++) {
-        const Protoc__Message *m = file->messages[i]->desc;
-        teffi_values v = teffi_message_values(file->messages[i]);
+    for (const teffi_message *m = file->messages; m; m = m->next) {
+        teffi_values v = teffi_message_values(m);
         teffi_text_expand(out, keep, &v);
-        for (size_t k = 0; k < m->n_field; k++) {
-            const Protoc__Field *f = m->field[k];
+        for (size_t i = 0; i < m->desc->n_field; i++) {
+            const Protoc__Field *f = m->desc->field[i];
             if (!teffi_appends(f))
                 continue;
             teffi_field_values(model, f, &v);
@@ -93,7 +91,7 @@ static void emit_keeps(teffi_text *out, const teffi_model *model, const teffi_fi
 
 void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
-    if (file->n_messages == 0)
+    if (!file->messages)
         return;
     emit_types(out, file);
     emit_keeps(out, model, file);

@@ -215,12 +215,10 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
 /* protobuf-c marks deprecated members, and a copy must use them. */
 static bool uses_deprecated_fields(const teffi_file *file)
 {
-    for (size_t i = 0; i < file->n_messages; i++) {
-        const Protoc__Message *m = file->messages[i]->desc;
-        for (size_t k = 0; k < m->n_field; k++)
-            if (m->field[k]->options && m->field[k]->options->deprecated)
+    for (const teffi_message *m = file->messages; m; m = m->next)
+        for (size_t i = 0; i < m->desc->n_field; i++)
+            if (m->desc->field[i]->options && m->desc->field[i]->options->deprecated)
                 return true;
-    }
     return false;
 }
 

@@ -64,7 +64,7 @@ static void emit_with(teffi_text *out, const teffi_model *model, const teffi_mes
 void teffi_emit_withs(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     teffi_text_printf(out, "%s#ifdef __cplusplus\n", comment);
-    for (size_t i = 0; i < file->n_messages; i++)
-        emit_with(out, model, file->messages[i]);
+    for (const teffi_message *m = file->messages; m; m = m->next)
+        emit_with(out, model, m);
     teffi_text_printf(out, "#endif\n");
 }

@@ -278,8 +278,8 @@ static void check_file(checker *c, const teffi_file *file)
     const Protoc__File *desc = file->desc;
     check_enums(c, file, file->package, desc->enum_type, desc->n_enum_type, &file->path,
                 FILE_ENUMS);
-    for (size_t i = 0; i < file->n_messages; i++)
-        check_message(c, file->messages[i]);
+    for (const teffi_message *m = file->messages; m; m = m->next)
+        check_message(c, m);
     for (size_t i = 0; i < file->n_services; i++)
         if (file->services[i].grain)
             check_grain(c, &file->services[i]);

@@ -10,7 +10,8 @@ enum {
     FILE_SERVICES = 6,
     FILE_SYNTAX = 12,
     MESSAGE_NESTED = 3,
-    SERVICE_METHODS = 2
+    SERVICE_METHODS = 2,
+    NESTED_MAX = 100 /* levels of messages in messages */
 };
 
 bool teffi_is_void(const char *type_name)
@@ -105,18 +106,24 @@ static bool package_is_valid(const char *package)
            (n == 0 || package[n - 1] != '.');
 }
 
-static size_t count_messages(Protoc__Message *const *list, size_t n)
+/* out: the messages in a message; NULL for one that is none, or too deep. */
+static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
+                                       unsigned levels)
 {
-    size_t all = n;
-    for (size_t i = 0; i < n; i++)
-        all += count_messages(list[i]->nested_type, list[i]->n_nested_type);
-    return all;
+    Protoc__Message **list = teffi_pool_alloc(pool, desc->n_nested_type * sizeof *list);
+    for (size_t i = 0; i < desc->n_nested_type && levels > 0; i++) {
+        const ProtobufCBinaryData *packed = &desc->nested_type[i];
+        list[i] = protoc__message__unpack(&pool->allocator, packed->len, packed->data);
+    }
+    return list;
 }
 
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
-                          Protoc__Message *const *list, size_t n, teffi_path place)
+                          Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
-    for (size_t i = 0; i < n && teffi_name_is_valid(model, file, NULL, list[i]->name); i++) {
+    for (size_t i = 0; i < n; i++) {
+        if (!teffi_name_is_valid(model, file, NULL, list[i] ? list[i]->name : NULL))
+            return;
         teffi_message *m = teffi_pool_alloc(model->pool, sizeof *m);
         m->desc = list[i];
         m->file = file;
@@ -126,7 +133,8 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
         m->pbc_lower = teffi_pbc_lower(model->pool, m->full);
         m->path = place;
         m->path.index = (int32_t)i;
-        file->messages[file->n_messages++] = m;
+        *file->end = m;
+        file->end = &m->next;
         if (teffi_map_put(&model->messages, m->full, m))
             teffi_problem(model, file, &m->path, "message %s is defined twice", m->full);
         if (strcmp(m->full, TEFFI_VOID) == 0) {
@@ -134,8 +142,9 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
                           "these are teff's options, expected to be imported as "
                           "\"" TEFFI_OPTIONS_FILE "\"");
         }
-        load_messages(model, file, m->full, list[i]->nested_type, list[i]->n_nested_type,
-                      (teffi_path){&m->path, MESSAGE_NESTED, 0});
+        load_messages(model, file, m->full, unpack_nested(model->pool, list[i], levels - 1),
+                      list[i]->n_nested_type, (teffi_path){&m->path, MESSAGE_NESTED, 0},
+                      levels - 1);
     }
 }
 
@@ -252,11 +261,9 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
         return false;
     }
     model->n_files++;
-    file->messages =
-        teffi_pool_alloc(model->pool, count_messages(desc->message_type, desc->n_message_type) *
-                                          sizeof *file->messages);
+    file->end = &file->messages;
     load_messages(model, file, file->package, desc->message_type, desc->n_message_type,
-                  (teffi_path){&file->path, FILE_MESSAGES, 0});
+                  (teffi_path){&file->path, FILE_MESSAGES, 0}, NESTED_MAX);
     load_services(model, file);
     return true;
 }

@@ -28,9 +28,9 @@ typedef struct teffi_file {
     teffi_map places; /* path -> Protoc__SourceInfo__Location */
     struct teffi_service *services;
     size_t n_services;
-    struct teffi_message **messages; /* nested ones behind the one they are in */
-    size_t n_messages;
-    struct teffi_file **imports; /* without the options' file */
+    struct teffi_message *messages; /* a list; nested ones behind the one they are in */
+    struct teffi_message **end;     /* of the list */
+    struct teffi_file **imports;    /* without the options' file */
     size_t n_imports;
     struct teffi_file **exports; /* what an import of this file gives: itself, public imports */
     size_t n_exports;
@@ -38,6 +38,7 @@ typedef struct teffi_file {
 } teffi_file;
 
 typedef struct teffi_message {
+    struct teffi_message *next;
     const Protoc__Message *desc;
     const teffi_file *file;
     const char *full;      /* "words.Seen" */

@@ -77,6 +77,42 @@ static void row_03_truncated_request(void **state)
     free(request);
 }
 
+/* A message in a message in a message: protoc allows 32 levels. */
+static bool answered_with_levels(int levels)
+{
+    Protoc__Request request = PROTOC__REQUEST__INIT;
+    Protoc__File file = PROTOC__FILE__INIT;
+    Protoc__File *files[] = {&file};
+    Protoc__Message outer = PROTOC__MESSAGE__INIT;
+    Protoc__Message *messages[] = {&outer};
+    ProtobufCBinaryData inner;
+    char name[] = "a.proto", m[] = "M";
+    char *generate[] = {name};
+    uint8_t packed[4096], nested[4096];
+
+    outer.name = m;
+    outer.nested_type = &inner;
+    for (int i = 1; i < levels; i++) {
+        inner = (ProtobufCBinaryData){protoc__message__pack(&outer, packed), nested};
+        memcpy(nested, packed, inner.len);
+        outer.n_nested_type = 1;
+    }
+    file.name = name;
+    file.n_message_type = 1;
+    file.message_type = messages;
+    request.n_proto_file = 1;
+    request.proto_file = files;
+    request.n_file_to_generate = 1;
+    request.file_to_generate = generate;
+    return answered_with_files(packed, protoc__request__pack(&request, packed));
+}
+
+static void levels_have_a_limit(void **state)
+{
+    assert_true(answered_with_levels(100));
+    assert_false(answered_with_levels(101));
+}
+
 static void row_04_unknown_parameter(void **state)
 {
     run_write("x.proto", good);
@@ -465,6 +501,7 @@ int main(void)
         ROW(row_01_empty_stdin),
         ROW(row_02_garbage_request),
         ROW(row_03_truncated_request),
+        ROW(levels_have_a_limit),
         ROW(row_04_unknown_parameter),
         ROW(row_05_no_service),
         ROW(row_06_streaming_rpc),

@@ -1,9 +1,7 @@
-/* test_names.c - names in C, ids, comments, and the scan before unpacking. */
+/* test_names.c - names in C, ids, comments. */
 #include "codegen.h"
 #include "model/map.h"
 #include "model/names.h"
-#include "packed.h"
-#include "request.pb-c.h"
 #include "model/text.h"
 
 #include <string.h>
@@ -118,49 +116,6 @@ static void comments(void **state)
                         ">  /* ? ? caf\xc3\xa9 ??? */\n");
 }
 
-static bool scanned(const void *data, size_t n)
-{
-    return teffi_unpack(&pool, &protoc__request__descriptor, (teffi_bytes){data, n}) != NULL;
-}
-
-/* Messages in messages: a file, a message type, then nested types. */
-static size_t nested(uint8_t *out, unsigned depth)
-{
-    uint8_t inner[4096];
-    size_t n = 0;
-
-    for (unsigned i = 0; i < depth; i++) {
-        unsigned field = i == depth - 1 ? 15 : i == depth - 2 ? 4 : 3;
-
-        memmove(inner + 3, inner, n);
-        inner[0] = (uint8_t)(field << 3 | 2);
-        inner[1] = (uint8_t)(0x80 | (n & 0x7f));
-        inner[2] = (uint8_t)(n >> 7);
-        n += 3;
-    }
-    memcpy(out, inner, n);
-    return n;
-}
-
-static void scan(void **state)
-{
-    uint8_t bytes[4096];
-    size_t n;
-
-    assert_true(scanned("", 0));
-    assert_false(scanned("\x07", 1));     /* no such wire type */
-    assert_false(scanned("\x00\x00", 2)); /* field 0 */
-    assert_false(scanned("\x0a\x05"
-                         "abc",
-                         5)); /* longer than what is there */
-    assert_false(scanned("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12));
-    assert_false(scanned("\x09\x01", 2));
-    n = nested(bytes, 100);
-    assert_true(scanned(bytes, n));
-    n = nested(bytes, 101);
-    assert_false(scanned(bytes, n));
-}
-
 static int setup(void **state)
 {
     teffi_pool_init(&pool);
@@ -182,7 +137,6 @@ int main(void)
         cmocka_unit_test(ids),
         cmocka_unit_test(a_map_keeps_the_first),
         cmocka_unit_test(comments),
-        cmocka_unit_test(scan),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
