@@ -42,6 +42,15 @@ static bool claim_name(checker *c, const char *scope, const char *name, symbol o
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
+/* in: expected, what must be another one. */
+static void claim_id(checker *c, const char *scope, uint32_t id, symbol owner, const char *expected)
+{
+    teffi_pool *pool = c->model->pool;
+    claim_key(
+        c, teffi_pool_printf(pool, "%s id 0x%08x", scope, id), owner,
+        teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
+}
+
 /* Is the name reserved in C, in every scope? */
 static bool name_is_reserved(checker *c, const char *name, symbol owner)
 {
@@ -259,9 +268,7 @@ static void check_method(checker *c, const teffi_service *s, const teffi_method 
     claim_globals(c, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
         return; /* its options were not read */
-    claim_key(
-        c, teffi_pool_printf(pool, "%s id 0x%08x", s->full, m->id), owner,
-        teffi_pool_printf(pool, "have the same id 0x%08x, expected another id for one", m->id));
+    claim_id(c, s->full, m->id, owner, "id for one");
 }
 
 static void check_grain(checker *c, const teffi_service *s)
@@ -269,6 +276,7 @@ static void check_grain(checker *c, const teffi_service *s)
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};
     symbol owner = {s->full, s->file, &s->path};
     claim_globals(c, s->c, ends, owner);
+    claim_id(c, "", s->id, owner, "name");
     for (size_t i = 0; i < s->n_methods; i++)
         check_method(c, s, &s->methods[i]);
 }
@@ -292,27 +300,9 @@ static void check_file(checker *c, const teffi_file *file)
     check_extensions(c, file, desc->extension, desc->n_extension, &file->path, FILE_EXTENSIONS);
 }
 
-/* Every service has an id, hashed from its name: the map finds two that share one. */
-static void check_ids(checker *c, const teffi_file *file)
-{
-    for (size_t i = 0; i < file->n_services; i++) {
-        const teffi_service *s = &file->services[i];
-        const char *id = teffi_pool_printf(c->model->pool, "type id 0x%08x", s->id);
-        const teffi_service *first = teffi_map_put(&c->names, id, &file->services[i]);
-        if (first && (s->grain || first->grain) && (file->generate || first->file->generate)) {
-            teffi_problem(c->model, file, &s->path,
-                          "%s and %s (%s:%d) have the same id 0x%08x, expected another name",
-                          s->full, first->full, first->file->name,
-                          teffi_line(first->file, &first->path), s->id);
-        }
-    }
-}
-
 void teffi_model_check(teffi_model *model)
 {
     checker c = {.model = model, .names = {.pool = model->pool}};
-    for (size_t i = 0; i < model->n_files; i++) {
+    for (size_t i = 0; i < model->n_files; i++)
         check_file(&c, &model->files[i]);
-        check_ids(&c, &model->files[i]);
-    }
 }
