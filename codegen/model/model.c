@@ -191,43 +191,37 @@ static void load_services(teffi_model *model, teffi_file *file)
     }
 }
 
+static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
+{
+    for (const teffi_file *other = model->files; other <= import; other++)
+        set[other - model->files] |= import->exports[other - model->files];
+}
+
+/* Public imports are transitive. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
     file->imports = teffi_pool_alloc(model->pool, desc->n_dependency * sizeof(teffi_file *));
+    file->sees = teffi_pool_alloc(model->pool, model->n_files + 1);
+    file->exports = teffi_pool_alloc(model->pool, model->n_files + 1);
+    file->sees[model->n_files] = file->exports[model->n_files] = true;
     for (size_t i = 0; i < desc->n_dependency; i++) {
         teffi_file *import = teffi_map_get(&model->by_name, desc->dependency[i]);
         if (import) {
             file->imports[file->n_imports++] = import;
+            add_exports(model, file->sees, import);
         } else if (!teffi_is_options_file(desc->dependency[i])) {
             teffi_problem(model, file, NULL, "the import %s is missing or stands behind this file",
                           desc->dependency[i]);
         }
     }
-}
-
-static bool file_exports(const teffi_file *file, const teffi_file *other)
-{
-    for (size_t i = 0; i < file->n_exports; i++)
-        if (file->exports[i] == other)
-            return true;
-    return false;
-}
-
-/* Public imports are transitive. */
-static void load_exports(teffi_model *model, teffi_file *file)
-{
-    const Protoc__File *desc = file->desc;
-    file->exports = teffi_pool_alloc(model->pool, (model->n_files + 1) * sizeof(teffi_file *));
-    file->exports[file->n_exports++] = file;
     for (size_t i = 0; i < desc->n_public_dependency; i++) {
         int32_t at = desc->public_dependency[i];
-        teffi_file *import = at >= 0 && (size_t)at < desc->n_dependency
-                                 ? teffi_map_get(&model->by_name, desc->dependency[at])
-                                 : NULL;
-        for (size_t k = 0; import && k < import->n_exports; k++)
-            if (!file_exports(file, import->exports[k]))
-                file->exports[file->n_exports++] = import->exports[k];
+        const teffi_file *import = at >= 0 && (size_t)at < desc->n_dependency
+                                       ? teffi_map_get(&model->by_name, desc->dependency[at])
+                                       : NULL;
+        if (import)
+            add_exports(model, file->exports, import);
     }
 }
 
@@ -255,7 +249,6 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
                       "syntax \"%s\", expected proto2 or proto3", desc->syntax);
     }
     load_imports(model, file); /* before the file is known: it cannot import itself */
-    load_exports(model, file);
     if (teffi_map_put(&model->by_name, file->name, file)) {
         teffi_problem(model, file, NULL, "malformed request: the file is there twice");
         return false;
@@ -313,10 +306,7 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
     return teffi_map_get(&model->messages, name);
 }
 
-bool teffi_sees(const teffi_file *file, const teffi_file *other)
+bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other)
 {
-    for (size_t i = 0; i < file->n_imports; i++)
-        if (file_exports(file->imports[i], other))
-            return true;
-    return file == other;
+    return other <= file && file->sees[other - model->files];
 }

@@ -32,8 +32,8 @@ typedef struct teffi_file {
     struct teffi_message **end;     /* of the list */
     struct teffi_file **imports;    /* without the options' file */
     size_t n_imports;
-    struct teffi_file **exports; /* what an import of this file gives: itself, public imports */
-    size_t n_exports;
+    bool *sees;      /* for this file and each before it: does this one see what it defines? */
+    bool *exports;   /* the same, of a file that imports this one: itself, public imports */
     teffi_path path; /* the root */
 } teffi_file;
 
@@ -134,7 +134,7 @@ const teffi_message *teffi_find_message(const teffi_model *model, const char *pa
                                         const char *name);
 
 /* teffi_sees - does a file see what another one defines, by its imports? */
-bool teffi_sees(const teffi_file *file, const teffi_file *other);
+bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_file *other);
 
 /* teffi_is_options_file - does a file only define options? Those of teff are read by their numbers;
  * those of protobuf-c are refused where they are used. Neither becomes C. */
