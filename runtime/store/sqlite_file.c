@@ -8,6 +8,7 @@
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -16,7 +17,6 @@ enum {
     APPLICATION_ID = 0x74656666, /* "teff" */
     SCHEMA_VERSION = 1,
     HEADER_BYTES = 100, /* the shortest SQLite file (one of 1 byte passes as empty) */
-    CHECK_BYTES_MAX = 16 * 1024 * 1024, /* files up to this are checked whole when opened */
     PATH_MAX_BYTES = 4000
 };
 
@@ -27,10 +27,30 @@ enum {
 #define SCHEMA_ETAGS                                                                               \
     "CREATE TABLE etags(id INTEGER PRIMARY KEY, etag INTEGER NOT NULL, sum INTEGER NOT NULL)"
 
-/* How a file identifies itself. */
-typedef struct identity {
-    int64_t application, version, tables;
-} identity;
+/* How a file identifies itself; ID_TABLES is the number of its tables, indexes, views, triggers. */
+enum { ID_APPLICATION, ID_VERSION, ID_TABLES, ID_COUNT };
+
+/* What a file must be, each as one number, 0 if it is not. */
+static const struct {
+    const char *sql;
+    teff_err err;
+    const char *wrong;
+} checks[] = {
+    {"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON;"
+     "PRAGMA journal_size_limit = 67108864;"
+     "SELECT journal_mode = 'wal' FROM pragma_journal_mode",
+     TEFF_E_IO, "no write-ahead log is possible here"},
+    /* The schema must be exactly our two statements: no triggers, no views, no other columns. */
+    {"SELECT count(*) = 2 AND sum(sql IN ('" SCHEMA_ROWS "', '" SCHEMA_ETAGS "')) = 2 "
+     "FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_stat%'",
+     TEFF_E_REFUSED, "its tables are not those of a store"},
+    /* A flipped bit in the index would hide a row; checksums of rows cannot detect that. Files over
+     * 16 MiB would take too long. */
+    {"SELECT CASE WHEN page_count * page_size > 16777216 THEN 1 "
+     "ELSE (SELECT integrity_check = 'ok' FROM pragma_integrity_check(1)) END "
+     "FROM pragma_page_count, pragma_page_size",
+     TEFF_E_MALFORMED, "damaged: its integrity check fails"},
+};
 
 static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
@@ -59,38 +79,18 @@ static teff_err refuse_code(char *text, const char *path, int rc)
                        rc);
 }
 
-/* *number: the first column of the first row. out: SQLITE_CORRUPT: there is none, or no integer. */
-static int query_number(sqlite3 *db, const char *question, int64_t *number)
+static int take_numbers(void *to, int n, char **values, char **names)
 {
-    sqlite3_stmt *sql; /* NULL on an error */
-    int rc = sqlite3_prepare_v2(db, question, -1, &sql, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(sql);
-    if (rc == SQLITE_ROW && sqlite3_column_type(sql, 0) == SQLITE_INTEGER) {
-        *number = sqlite3_column_int64(sql, 0);
-        rc = SQLITE_OK;
-    } else if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
-        rc = SQLITE_CORRUPT;
-    }
-    sqlite3_finalize(sql);
-    return rc;
+    (void)names;
+    for (int i = 0; i < n; i++)
+        ((int64_t *)to)[i] = values[i] ? strtoll(values[i], NULL, 10) : 0;
+    return 0;
 }
 
-/* *same: the first column of the first row is the expected text. */
-static int query_is_text(sqlite3 *db, const char *question, const char *expected, bool *same)
+/* *numbers: the columns of the last row. */
+static int query_numbers(sqlite3 *db, const char *sql, int64_t *numbers)
 {
-    sqlite3_stmt *sql;
-    *same = false;
-    int rc = sqlite3_prepare_v2(db, question, -1, &sql, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_step(sql);
-    if (rc == SQLITE_ROW) {
-        const unsigned char *answer = sqlite3_column_text(sql, 0);
-        *same = answer && strcmp((const char *)answer, expected) == 0;
-        rc = SQLITE_OK;
-    }
-    sqlite3_finalize(sql);
-    return rc;
+    return sqlite3_exec(db, sql, take_numbers, numbers, NULL);
 }
 
 /* SQLite's write-ahead log needs memory shared by all processes that open the file. */
@@ -154,43 +154,30 @@ static teff_err open_database(sqlite3 **db, const char *path, char *text)
     return TEFF_OK;
 }
 
-/* Inside a transaction. */
-static int read_identity(sqlite3 *db, identity *id)
+/* One statement, so that it sees one version: another process may be creating the tables. */
+static int read_identity(sqlite3 *db, int64_t id[ID_COUNT])
 {
-    int rc = query_number(db, "PRAGMA application_id", &id->application);
-    if (rc == SQLITE_OK)
-        rc = query_number(db, "PRAGMA user_version", &id->version);
-    if (rc == SQLITE_OK)
-        rc = query_number(db, "SELECT count(*) FROM sqlite_schema", &id->tables);
-    return rc;
+    return query_numbers(db,
+                         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+                         " FROM pragma_application_id, pragma_user_version",
+                         id);
 }
 
-/* As read_identity(), in a transaction of its own: another process may be creating the tables. */
-static int read_identity_at_once(sqlite3 *db, identity *id)
+static bool is_new_file(const int64_t id[ID_COUNT])
 {
-    int rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = read_identity(db, id);
-    if (!sqlite3_get_autocommit(db))
-        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-    return rc;
-}
-
-static bool is_new_file(const identity *id)
-{
-    return id->application == 0 && id->version == 0 && id->tables == 0;
+    return id[ID_APPLICATION] == 0 && id[ID_VERSION] == 0 && id[ID_TABLES] == 0;
 }
 
 /* Several processes may open a new file at once: the first one to lock it creates the tables. */
 static int create_tables(sqlite3 *db)
 {
-    identity id;
+    int64_t id[ID_COUNT];
     char sql[1000];
     int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    rc = read_identity(db, &id);
-    if (rc == SQLITE_OK && is_new_file(&id)) {
+    rc = read_identity(db, id);
+    if (rc == SQLITE_OK && is_new_file(id)) {
         snprintf(sql, sizeof sql,
                  "PRAGMA application_id = %d; PRAGMA user_version = %d; " SCHEMA_ROWS
                  "; " SCHEMA_ETAGS "; INSERT INTO etags(id, etag, sum) VALUES(1, 0, %lld)",
@@ -204,56 +191,15 @@ static int create_tables(sqlite3 *db)
     return rc;
 }
 
-static int set_pragmas(sqlite3 *db, bool *good)
+static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, char *text)
 {
-    int rc = query_is_text(db, "PRAGMA journal_mode = WAL", "wal", good);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db,
-                          "PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON;"
-                          "PRAGMA journal_size_limit = 67108864",
-                          NULL, NULL, NULL);
-    return rc;
-}
-
-/* The schema must be exactly our two statements: no triggers, no views, no other columns. */
-static int check_schema_is_ours(sqlite3 *db, bool *good)
-{
-    int64_t foreign = 0, ours = 0;
-    int rc = query_number(db,
-                          "SELECT count(*) FROM sqlite_schema WHERE sql IN ('" SCHEMA_ROWS
-                          "', '" SCHEMA_ETAGS "')",
-                          &ours);
-    if (rc == SQLITE_OK)
-        rc = query_number(db,
-                          "SELECT count(*) FROM sqlite_schema WHERE sql IS NOT NULL "
-                          "AND name NOT LIKE 'sqlite_stat%'",
-                          &foreign);
-    *good = ours == 2 && foreign == 2;
-    return rc;
-}
-
-/* A flipped bit in the index would hide a row; checksums of rows cannot detect that. */
-static int check_integrity(sqlite3 *db, bool *good)
-{
-    int64_t pages = 0, page_bytes = 0;
-    int rc = query_number(db, "PRAGMA page_count", &pages);
-    if (rc == SQLITE_OK)
-        rc = query_number(db, "PRAGMA page_size", &page_bytes);
-    *good = true;
-    if (rc != SQLITE_OK || pages * page_bytes > CHECK_BYTES_MAX)
-        return rc;
-    return query_is_text(db, "PRAGMA integrity_check(1)", "ok", good);
-}
-
-static teff_err check_identity(const identity *id, const char *path, char *text)
-{
-    if (id->application != APPLICATION_ID)
+    if (id[ID_APPLICATION] != APPLICATION_ID)
         return refuse_file(text, TEFF_E_REFUSED, path,
                            "another application's database (application id 0x%llx), left untouched",
-                           (unsigned long long)id->application);
-    if (id->version != SCHEMA_VERSION)
+                           (unsigned long long)id[ID_APPLICATION]);
+    if (id[ID_VERSION] != SCHEMA_VERSION)
         return refuse_file(text, TEFF_E_REFUSED, path, "schema version %lld, this program knows %d",
-                           (long long)id->version, SCHEMA_VERSION);
+                           (long long)id[ID_VERSION], SCHEMA_VERSION);
     return TEFF_OK;
 }
 
@@ -261,26 +207,22 @@ static teff_err check_identity(const identity *id, const char *path, char *text)
  *      retries. */
 static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
-    identity id;
-    bool good = true;
-    *rc = read_identity_at_once(db, &id);
-    if (*rc == SQLITE_OK && is_new_file(&id)) {
+    int64_t id[ID_COUNT];
+    *rc = read_identity(db, id);
+    if (*rc == SQLITE_OK && is_new_file(id)) {
         *rc = create_tables(db);
         if (*rc == SQLITE_OK)
-            *rc = read_identity_at_once(db, &id);
+            *rc = read_identity(db, id);
     }
-    if (*rc != SQLITE_OK)
-        return refuse_code(text, path, *rc);
-    teff_err err = check_identity(&id, path, text);
-    if (err != TEFF_OK)
-        return err;
-    if ((*rc = set_pragmas(db, &good)) == SQLITE_OK && !good)
-        return refuse_file(text, TEFF_E_IO, path, "no write-ahead log is possible here");
-    if (*rc == SQLITE_OK && (*rc = check_schema_is_ours(db, &good)) == SQLITE_OK && !good)
-        return refuse_file(text, TEFF_E_REFUSED, path, "its tables are not those of a store");
-    if (*rc == SQLITE_OK && (*rc = check_integrity(db, &good)) == SQLITE_OK && !good)
-        return refuse_file(text, TEFF_E_MALFORMED, path, "damaged: its integrity check fails");
-    return *rc == SQLITE_OK ? TEFF_OK : refuse_code(text, path, *rc);
+    teff_err err = *rc == SQLITE_OK ? check_identity(id, path, text) : TEFF_OK;
+    for (size_t i = 0; *rc == SQLITE_OK && err == TEFF_OK && i < sizeof checks / sizeof *checks;
+         i++) {
+        int64_t good = 0;
+        *rc = query_numbers(db, checks[i].sql, &good);
+        if (*rc == SQLITE_OK && !good)
+            err = refuse_file(text, checks[i].err, path, "%s", checks[i].wrong);
+    }
+    return *rc == SQLITE_OK ? err : refuse_code(text, path, *rc);
 }
 
 static teff_err adopt_with_retries(sqlite3 *db, const char *path, char *text)

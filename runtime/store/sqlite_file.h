@@ -1,5 +1,5 @@
 /* sqlite_file.h - the file of engine `sqlite`: opened, or created; its statements; its rows.
- * Way:     store/sqlite -> [sqlite_file | sqlite_rows -> sqlite_step] -> SQLite
+ * Way:     store/sqlite -> [sqlite_file -> sqlite_rows] -> SQLite
  * Threads: the opener's thread, then the engine's. */
 #ifndef TEFFI_STORE_SQLITE_FILE_H
 #define TEFFI_STORE_SQLITE_FILE_H
