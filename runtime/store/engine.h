@@ -1,5 +1,4 @@
-/* engine.h - the store's engines, and helpers that they share: fail an operation, append a row to a
- * scan.
+/* engine.h - the store's engines, and helpers that they share: fail an operation, return rows.
  * Way:     open -> [engine] <- memory, sqlite, a remote store
  * Threads: an operation belongs to the engine from submit to done(). */
 #ifndef TEFFI_STORE_ENGINE_H
@@ -11,14 +10,20 @@
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_store_found - append one row to the result of a scan; all of it is copied into op->arena.
- * in:   from: op->rows[0] as it was submitted (its table is that of all rows); found: key, value
- *       and etag.
- * out:  false: no memory; op->rows has the rows found so far. */
-bool teffi_store_found(teffi_store_op *op, const teffi_row *from, const teffi_row *found);
+/* teffi_store_return - set the result of a read. in: found: its value is copied into op->arena; its
+ * etag is 0 if there is no such row. If there is no memory for it, op has failed. */
+void teffi_store_return(teffi_store_op *op, const teffi_row *found);
 
-/* teffi_bytes_cmp - compare two keys: memcmp order, a prefix is less. */
+/* teffi_store_found - append one row to the result of a scan; all of it is copied into op->arena.
+ * in:   from: op->rows as it was submitted (its table is that of all rows); found: key, value and
+ *       etag.
+ * out:  false: no memory; op has failed, and its rows are as they were submitted. */
+bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
+
+/* teffi_bytes_cmp - compare two keys: memcmp order, a prefix is less.
+ * teffi_row_cmp - compare the tables and keys of two rows. */
 int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b);
+int teffi_row_cmp(const teffi_row *a, const teffi_row *b);
 
 /* teffi_memory_open - an empty store. in: rest, not used. errs: TEFF_E_NOMEM with text. */
 TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, char *text);

@@ -23,34 +23,29 @@ typedef struct memory {
     pthread_cond_t idle;
     /* guarded by lock */
     node *head[LEVELS]; /* ordered by (table, key) */
-    uint64_t etag;      /* the last one assigned; one counter for all rows, so it only rises */
-    size_t running;     /* operations between submit and the end of done() */
+    node *
+        *before[LEVELS]; /* by seek_node(): each level's link to what it returned or a later node */
+    uint64_t etag;       /* the last one assigned; one counter for all rows, so it only rises */
+    size_t running;      /* operations between submit and the end of done() */
     bool closed;
 } memory;
 
-static int compare_rows(const teffi_row *a, const teffi_row *b)
-{
-    int order = strcmp(a->table, b->table);
-    return order ? order : teffi_bytes_cmp(a->key, b->key);
-}
-
-/* out: the first node that is not less than row; before[l]: the link of level l that points to it
- * or to a later node. */
-static node *seek_node(memory *mem, const teffi_row *row, node **before[LEVELS])
+/* out: the first node that is not less than row. */
+static node *seek_node(memory *mem, const teffi_row *row)
 {
     node **links = mem->head;
     for (int l = LEVELS - 1; l >= 0; l--) {
-        while (links[l] && compare_rows(&links[l]->row, row) < 0)
+        while (links[l] && teffi_row_cmp(&links[l]->row, row) < 0)
             links = links[l]->next;
-        before[l] = &links[l];
+        mem->before[l] = &links[l];
     }
-    return *before[0];
+    return *mem->before[0];
 }
 
-static node *find_node(memory *mem, const teffi_row *row, node **before[LEVELS])
+static node *find_node(memory *mem, const teffi_row *row)
 {
-    node *n = seek_node(mem, row, before);
-    return n && compare_rows(&n->row, row) == 0 ? n : NULL;
+    node *n = seek_node(mem, row);
+    return n && teffi_row_cmp(&n->row, row) == 0 ? n : NULL;
 }
 
 /* Half of the nodes have height 1, a quarter 2, and so on. Derived from the etag, so that runs are
@@ -86,38 +81,24 @@ static node *node_new(const teffi_row *row, uint64_t etag)
     return n;
 }
 
-static void remove_node(node *n, node **before[LEVELS])
-{
-    for (unsigned l = 0; l < n->height; l++)
-        *before[l] = n->next[l];
-    free(n);
-}
-
-static void insert_node(node *n, node **before[LEVELS])
-{
-    for (unsigned l = 0; l < n->height; l++) {
-        n->next[l] = *before[l];
-        *before[l] = n;
-    }
-}
-
 /* Replaces the row's node by fresh, or removes it if fresh is NULL. */
 static void replace_row(memory *mem, teffi_row *row, node *fresh)
 {
-    node **before[LEVELS];
-    node *old = find_node(mem, row, before);
-    if (old)
-        remove_node(old, before);
-    if (fresh)
-        insert_node(fresh, before);
+    node *old = find_node(mem, row);
+    for (unsigned l = 0; old && l < old->height; l++)
+        *mem->before[l] = old->next[l];
+    free(old);
+    for (unsigned l = 0; fresh && l < fresh->height; l++) {
+        fresh->next[l] = *mem->before[l];
+        *mem->before[l] = fresh;
+    }
     row->etag = fresh ? fresh->row.etag : 0;
 }
 
 static bool batch_etags_match(memory *mem, const teffi_store_op *op)
 {
-    node **before[LEVELS];
     for (size_t i = 0; i < op->n_rows; i++) {
-        const node *n = find_node(mem, &op->rows[i], before);
+        const node *n = find_node(mem, &op->rows[i]);
         if (!op->rows[i].any && op->rows[i].etag != (n ? n->row.etag : 0))
             return false;
     }
@@ -145,18 +126,11 @@ static void write_batch(memory *mem, teffi_store_op *op)
         replace_row(mem, &op->rows[i], fresh[i]);
 }
 
-static void read_value(memory *mem, teffi_store_op *op)
+static void read_row(memory *mem, teffi_store_op *op)
 {
-    node **before[LEVELS];
-    teffi_row *row = &op->rows[0];
-    const node *n = find_node(mem, row, before);
-    const void *copy = NULL;
-    if (n && !(copy = teff_arena_copy(op->arena, n->row.value.data, n->row.value.len))) {
-        teffi_store_fail(op, TEFF_E_NOMEM, "memory: a value of %zu bytes", n->row.value.len);
-        return;
-    }
-    row->value = (teffi_bytes){copy, n ? n->row.value.len : 0};
-    row->etag = n ? n->row.etag : 0;
+    static const teffi_row none;
+    const node *n = find_node(mem, &op->rows[0]);
+    teffi_store_return(op, n ? &n->row : &none);
 }
 
 static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const node *n)
@@ -167,16 +141,10 @@ static bool is_in_scan(const teffi_store_op *op, const teffi_row *from, const no
 
 static void scan_rows(memory *mem, teffi_store_op *op)
 {
-    node **before[LEVELS];
     teffi_row *from = op->rows;
-    const node *n = seek_node(mem, from, before);
-    for (; is_in_scan(op, from, n); n = n->next[0])
-        if (!teffi_store_found(op, from, &n->row)) {
-            teffi_store_fail(op, TEFF_E_NOMEM, "memory: a scan of over %zu rows", op->n_found);
-            op->rows = from;
-            op->n_found = 0;
-            return;
-        }
+    const node *n = seek_node(mem, from);
+    while (is_in_scan(op, from, n) && teffi_store_found(op, from, &n->row))
+        n = n->next[0];
 }
 
 static void run_op(memory *mem, teffi_store_op *op)
@@ -184,7 +152,7 @@ static void run_op(memory *mem, teffi_store_op *op)
     if (mem->closed)
         teffi_store_fail(op, TEFF_E_CLOSED, "memory: the store is closed");
     else if (op->kind == TEFFI_STORE_READ)
-        read_value(mem, op);
+        read_row(mem, op);
     else if (op->kind == TEFFI_STORE_SCAN)
         scan_rows(mem, op);
     else

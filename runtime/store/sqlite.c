@@ -32,10 +32,9 @@ typedef struct engine {
     pthread_mutex_t lock; /* a leaf */
     pthread_cond_t wake;
     /* guarded by lock */
-    teffi_queue queue, system; /* system: on the cluster's own tables; taken first, no limit */
+    teffi_queue queue[2]; /* [true]: on the cluster's own tables; taken first, no limit */
     size_t submitted, submitted_bytes; /* operations not done, and bytes of their values */
     bool closed;
-    bool joined;
     /* immutable after init */
     teffi_thread thread;
     /* owner: the engine's thread */
@@ -55,6 +54,11 @@ typedef struct engine {
 static teffi_store_op *queued_op(teffi_qnode *node)
 {
     return node ? teffi_container(node, teffi_store_op, node) : NULL;
+}
+
+static bool has_ops(const teffi_queue queues[2])
+{
+    return queues[false].head || queues[true].head;
 }
 
 /* ---- rows with waiting writes ---- */
@@ -105,8 +109,8 @@ static void sqlite_submit(teffi_store *store, teffi_store_op *op)
     pthread_mutex_lock(&e->lock);
     bool closed = e->closed, full = !op->system && is_queue_full(e, bytes);
     if (!closed && !full) {
-        bool first = !e->queue.head && !e->system.head;
-        teffi_queue_push(op->system ? &e->system : &e->queue, &op->node);
+        bool first = !has_ops(e->queue);
+        teffi_queue_push(&e->queue[op->system], &op->node);
         e->submitted++;
         e->submitted_bytes += bytes;
         if (first)
@@ -266,16 +270,10 @@ static void write_group(engine *e)
     }
 }
 
-static bool has_waiting_ops(const engine *e)
-{
-    return e->reads[false].head || e->reads[true].head || e->writes[false].head ||
-           e->writes[true].head;
-}
-
 /* lock held. Returns at once if operations are waiting, for example a write that got BUSY. */
 static void wait_for_work(engine *e)
 {
-    while (!e->queue.head && !e->system.head && !has_waiting_ops(e) && !e->closed)
+    while (!has_ops(e->queue) && !has_ops(e->reads) && !has_ops(e->writes) && !e->closed)
         pthread_cond_wait(&e->wake, &e->lock);
 }
 
@@ -299,13 +297,13 @@ static bool take_submitted(engine *e)
     e->submitted_bytes -= e->done_bytes;
     e->done = e->done_bytes = 0;
     wait_for_work(e);
-    teffi_queue taken = e->queue, system = e->system;
-    e->queue = e->system = (teffi_queue){0};
+    teffi_queue taken = e->queue[false], system = e->queue[true];
+    e->queue[false] = e->queue[true] = (teffi_queue){0};
     bool closed = e->closed;
     pthread_mutex_unlock(&e->lock);
     sort_ops(e, system);
     sort_ops(e, taken);
-    return !closed || has_waiting_ops(e);
+    return !closed || has_ops(e->reads) || has_ops(e->writes);
 }
 
 /* Runs all reads of the cluster's own tables, and at most GROUP_MAX others, so that reads delay a
@@ -328,7 +326,7 @@ static void run_engine(void *arg)
     for (bool more = true; more;) {
         more = take_submitted(e);
         run_reads(e);
-        if (e->writes[true].head || e->writes[false].head)
+        if (has_ops(e->writes))
             write_group(e);
     }
     teffi_sqlite_file_close(&e->file);
@@ -338,9 +336,8 @@ static void sqlite_close(teffi_store *store)
 {
     engine *e = (engine *)store;
     pthread_mutex_lock(&e->lock);
-    bool join = !e->joined;
+    bool join = !e->closed;
     e->closed = true;
-    e->joined = true;
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
     if (join)

@@ -122,7 +122,7 @@ static teffi_bytes column_bytes(sqlite3_stmt *sql, int column)
 }
 
 /* Decodes the statement's current row; valid until the next step.
- * out: *good: types and checksum are right; otherwise *found has only the key. */
+ * out: SQLITE_ROW; *good: types and checksum are right; otherwise *found has only the key. */
 static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;
@@ -133,7 +133,7 @@ static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bo
         sqlite3_column_type(sql, COL_ETAG) != SQLITE_INTEGER ||
         sqlite3_column_type(sql, COL_SUM) != SQLITE_INTEGER ||
         sqlite3_column_type(sql, COL_VALUE) != SQLITE_BLOB)
-        return SQLITE_OK;
+        return SQLITE_ROW;
     teffi_row row = *found;
     row.value = column_bytes(sql, COL_VALUE);
     row.etag = (uint64_t)sqlite3_column_int64(sql, COL_ETAG);
@@ -142,7 +142,7 @@ static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bo
     *good = row.etag != 0 && row_checksum(&row) == sqlite3_column_int64(sql, COL_SUM);
     if (*good)
         *found = row;
-    return SQLITE_OK;
+    return SQLITE_ROW;
 }
 
 static void fail_damaged(teffi_store_op *op, const teffi_row *row)
@@ -161,21 +161,7 @@ static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *fo
     *good = true;
     if (rc == SQLITE_OK)
         rc = sqlite3_step(sql);
-    if (rc != SQLITE_ROW)
-        return rc;
-    rc = decode_row(sql, row->table, found, good);
-    return rc == SQLITE_OK ? SQLITE_ROW : rc;
-}
-
-static void return_row(teffi_store_op *op, const teffi_row *found)
-{
-    const void *copy = teff_arena_copy(op->arena, found->value.data, found->value.len);
-    if (!copy) {
-        teffi_store_fail(op, TEFF_E_NOMEM, "sqlite: a value of %zu bytes", found->value.len);
-        return;
-    }
-    op->rows[0].value = (teffi_bytes){copy, found->value.len};
-    op->rows[0].etag = found->etag;
+    return rc == SQLITE_ROW ? decode_row(sql, row->table, found, good) : rc;
 }
 
 int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
@@ -183,36 +169,18 @@ int teffi_sqlite_read(teffi_sqlite_file *file, teffi_store_op *op)
     teffi_row found;
     bool good;
     int rc = find_row(file, &op->rows[0], &found, &good);
-    if (rc == SQLITE_ROW && good) {
-        return_row(op, &found);
-    } else if (rc == SQLITE_ROW) {
+    if (rc == SQLITE_ROW && !good)
         fail_damaged(op, &op->rows[0]);
-    } else if (rc == SQLITE_DONE) {
-        op->rows[0].value = (teffi_bytes){0};
-        op->rows[0].etag = 0;
-    }
+    else if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+        teffi_store_return(op, &found);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Appends the current row to the result. out: false: the scan ends; op->err or *rc says why. */
-static bool append_scan_row(sqlite3_stmt *sql, const teffi_row *from, teffi_store_op *op, int *rc)
-{
-    teffi_row found;
-    bool good; /* ignored: a damaged row has only its key, etag 0 */
-    *rc = decode_row(sql, from->table, &found, &good);
-    if (*rc != SQLITE_OK)
-        return false;
-    if (!teffi_store_found(op, from, &found)) {
-        teffi_store_fail(op, TEFF_E_NOMEM, "sqlite: a scan of over %zu rows", op->n_found);
-        return false;
-    }
-    return true;
-}
-
 int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
 {
-    teffi_row *from = op->rows;
+    teffi_row found, *from = op->rows;
+    bool good; /* ignored: a damaged row has only its key, etag 0 */
     sqlite3_stmt *sql = file->sql[op->to.len ? TEFFI_SQL_SCAN_TO : TEFFI_SQL_SCAN];
     int rc = bind_row(sql, from);
     if (rc == SQLITE_OK)
@@ -221,14 +189,17 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
         rc = bind_bytes(sql, 4, op->to);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(sql);
-    while (rc == SQLITE_ROW && append_scan_row(sql, from, op, &rc))
+    while (rc == SQLITE_ROW) {
+        rc = decode_row(sql, from->table, &found, &good);
+        if (rc != SQLITE_ROW || !teffi_store_found(op, from, &found))
+            break;
         rc = sqlite3_step(sql);
-    sqlite3_reset(sql);
-    rc = rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-    if (rc != SQLITE_OK || op->err == TEFF_E_NOMEM) {
-        op->rows = from;
-        op->n_found = 0;
     }
+    sqlite3_reset(sql);
+    if (rc == SQLITE_DONE || rc == SQLITE_ROW)
+        return SQLITE_OK;
+    op->rows = from;
+    op->n_found = 0;
     return rc;
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/bug.h"
-#include "base/hash.h"
 #include "store/engine.h"
 
 /* ---- helpers of every engine: errors, the rows of a scan, the order of keys ---- */
@@ -15,6 +14,12 @@ int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b)
     size_t n = a.len < b.len ? a.len : b.len;
     int order = n ? memcmp(a.data, b.data, n) : 0;
     return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+int teffi_row_cmp(const teffi_row *a, const teffi_row *b)
+{
+    int order = strcmp(a->table, b->table);
+    return order ? order : teffi_bytes_cmp(a->key, b->key);
 }
 
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
@@ -41,33 +46,40 @@ static bool reserve_found_rows(teffi_store_op *op)
     return true;
 }
 
-bool teffi_store_found(teffi_store_op *op, const teffi_row *from, const teffi_row *found)
+bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *found)
 {
     teffi_row row = {.etag = found->etag, .key.len = found->key.len, .value.len = found->value.len};
     row.key.data = teff_arena_copy(op->arena, found->key.data, found->key.len);
     row.value.data = teff_arena_copy(op->arena, found->value.data, found->value.len);
     row.table = op->n_found ? op->rows[0].table
                             : teff_arena_copy(op->arena, from->table, strlen(from->table));
-    if (!row.key.data || !row.value.data || !row.table || !reserve_found_rows(op))
+    if (!row.key.data || !row.value.data || !row.table || !reserve_found_rows(op)) {
+        teffi_store_fail(op, TEFF_E_NOMEM, "no memory for a scan of over %zu rows", op->n_found);
+        op->rows = from;
+        op->n_found = 0;
         return false;
+    }
     op->rows[op->n_found++] = row;
     return true;
+}
+
+void teffi_store_return(teffi_store_op *op, const teffi_row *found)
+{
+    const void *copy = teff_arena_copy(op->arena, found->value.data, found->value.len);
+    if (!copy) {
+        teffi_store_fail(op, TEFF_E_NOMEM, "no memory for a value of %zu bytes", found->value.len);
+        return;
+    }
+    op->rows[0].value = (teffi_bytes){copy, found->value.len};
+    op->rows[0].etag = found->etag;
 }
 
 /* ---- limits ---- */
 
 static bool is_table_name(const char *table)
 {
-    size_t n = 0;
-    if (!table)
-        return false;
-    for (; table[n]; n++) {
-        char c = table[n];
-        bool good = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-        if (!good || n == TEFFI_STORE_TABLE_MAX)
-            return false;
-    }
-    return n > 0;
+    size_t n = table ? strspn(table, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
+    return n > 0 && n <= TEFFI_STORE_TABLE_MAX && table[n] == '\0';
 }
 
 static bool check_op_bytes(teffi_store_op *op, const char *what, teffi_bytes bytes, size_t max)
@@ -106,22 +118,15 @@ static bool check_op_values(teffi_store_op *op)
     return op->err == TEFF_OK;
 }
 
-/* Rows are compared by hash first, because 256 rows make 32,640 pairs. */
 static bool check_op_distinct(teffi_store_op *op)
 {
-    uint64_t hash[TEFFI_STORE_BATCH_MAX];
-    for (size_t i = 0; i < op->n_rows; i++) {
-        const teffi_row *row = &op->rows[i];
-        hash[i] = teffi_hash64(row->table, strlen(row->table), row->key.len);
-        hash[i] = teffi_hash64(row->key.data, row->key.len, hash[i]);
+    for (size_t i = 0; i < op->n_rows; i++)
         for (size_t k = 0; k < i; k++)
-            if (hash[k] == hash[i] && strcmp(op->rows[k].table, row->table) == 0 &&
-                teffi_bytes_cmp(op->rows[k].key, row->key) == 0) {
+            if (teffi_row_cmp(&op->rows[i], &op->rows[k]) == 0) {
                 teffi_store_fail(op, TEFF_E_INVALID, "rows %zu and %zu of a batch are the same", k,
                                  i);
                 return false;
             }
-    }
     return true;
 }
 
