@@ -21,12 +21,6 @@ enum {
     ROW_COUNTS = 1024                   /* counters of waiting writes, chosen by the row's hash */
 };
 
-/* One write in a transaction. */
-typedef struct member {
-    teffi_store_op *op;
-    uint64_t etag; /* the last etag assigned before this op's rows */
-} member;
-
 typedef struct engine {
     teffi_store base;
     pthread_mutex_t lock; /* a leaf */
@@ -44,11 +38,13 @@ typedef struct engine {
      * one kind of table, so operations on one row stay in order. */
     teffi_queue writes[2];
     teffi_queue reads[2];
-    uint32_t waiting[ROW_COUNTS]; /* number of rows in waiting writes, by the key's hash */
-    size_t done, done_bytes;      /* not yet subtracted from submitted, submitted_bytes */
-    int busy_tries;               /* failed attempts (BUSY) of the first group in writes */
-    bool unknown;                 /* the last COMMIT failed with an unknown outcome */
-    member group[GROUP_MAX];
+    uint32_t waiting[ROW_COUNTS];     /* number of rows in waiting writes, by the key's hash */
+    size_t done, done_bytes;          /* not yet subtracted from submitted, submitted_bytes */
+    int busy_tries;                   /* failed attempts (BUSY) of the first group in writes */
+    bool unknown;                     /* the last COMMIT failed with an unknown outcome */
+    size_t alone;                     /* number of transactions to come that have one write each */
+    uint64_t etag;                    /* the last one assigned before the transaction */
+    teffi_store_op *group[GROUP_MAX]; /* of the transaction */
 } engine;
 
 static teffi_store_op *queued_op(teffi_qnode *node)
@@ -166,33 +162,31 @@ static int commit_group(engine *e)
     return rc;
 }
 
-static int write_members(engine *e, member *members, size_t n)
+static int write_ops(engine *e, size_t n)
 {
-    uint64_t etag, before;
-    int rc = teffi_sqlite_etag(&e->file, &etag);
-    before = etag;
+    int rc = teffi_sqlite_etag(&e->file, &e->etag);
+    uint64_t etag = e->etag;
     for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
-        teffi_store_op *op = members[i].op;
+        teffi_store_op *op = e->group[i];
         op->err = TEFF_OK;
         op->text[0] = '\0';
-        members[i].etag = etag;
         rc = teffi_sqlite_write(&e->file, op, &etag);
     }
-    if (rc == SQLITE_OK && etag != before)
+    if (rc == SQLITE_OK && etag != e->etag)
         rc = teffi_sqlite_etag_put(&e->file, etag);
     return rc;
 }
 
-/* Runs one transaction over n writes. The etags of an op are checked before its first row is
- * written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set; otherwise nothing
- * was written or, if e->unknown, perhaps everything. */
-static int run_transaction(engine *e, member *members, size_t n)
+/* Runs one transaction over the n writes of the group. The etags of an op are checked before its
+ * first row is written, so a conflict fails only that op. out: SQLITE_OK: each op->err is set;
+ * otherwise nothing was written or, if e->unknown, perhaps everything. */
+static int run_transaction(engine *e, size_t n)
 {
     e->unknown = false;
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_BEGIN);
     if (rc != SQLITE_OK)
         return rc;
-    rc = write_members(e, members, n);
+    rc = write_ops(e, n);
     if (rc == SQLITE_OK)
         rc = commit_group(e);
     if (!sqlite3_get_autocommit(e->file.db))
@@ -200,50 +194,43 @@ static int run_transaction(engine *e, member *members, size_t n)
     return rc;
 }
 
-static void set_new_etags(const member *m)
+/* As they were assigned in teffi_sqlite_write(). */
+static void set_new_etags(engine *e, teffi_store_op *op)
 {
-    uint64_t etag = m->etag;
-    for (size_t i = 0; i < m->op->n_rows; i++)
-        m->op->rows[i].etag = m->op->rows[i].remove ? 0 : ++etag;
+    for (size_t i = 0; i < op->n_rows; i++)
+        op->rows[i].etag = op->rows[i].remove ? 0 : ++e->etag;
 }
 
-/* Completes n writes whose transaction ended with rc. If the outcome is unknown, conflicts are
- * unknown, too: another member of the group may have caused them. */
-static void settle_members(engine *e, const member *members, size_t n, int rc)
+/* Completes the n writes of a transaction that ended with rc. If the outcome is unknown, conflicts
+ * are unknown, too: another write of the group may have caused them. */
+static void settle_group(engine *e, size_t n, int rc)
 {
     for (size_t i = 0; i < n; i++) {
-        teffi_store_op *op = members[i].op;
+        teffi_store_op *op = e->group[i];
+        drop_first_write(e, op->system);
         if (e->unknown)
             teffi_store_fail(op, TEFF_E_UNKNOWN, "sqlite: commit: %s (SQLite code %d)",
                              sqlite3_errstr(rc), rc);
         else if (rc != SQLITE_OK)
             fail_with_code(op, rc);
         else if (op->err == TEFF_OK)
-            set_new_etags(&members[i]);
+            set_new_etags(e, op);
         finish_op(e, op);
     }
-}
-
-static int run_transaction_with_retries(engine *e, member *one)
-{
-    int rc = SQLITE_BUSY;
-    for (int i = 0; teffi_sqlite_is(rc, SQLITE_BUSY) && i < TEFFI_SQLITE_BUSY_TRIES; i++)
-        rc = run_transaction(e, one, 1);
-    return rc;
 }
 
 /* Collects the first writes that fit into one transaction, up to a read. They stay in the list
  * until the transaction has ended. */
 static size_t pick_group(engine *e)
 {
-    size_t n = 0, bytes = 0;
+    size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
     for (int system = 1; system >= 0; system--)
         for (teffi_store_op *op = queued_op(e->writes[system].head);
-             op && n < GROUP_MAX && !is_read_op(op); op = queued_op(op->node.next)) {
+             op && n < max && !is_read_op(op); op = queued_op(op->node.next)) {
             bytes += op_value_bytes(op);
             if (n > 0 && bytes > GROUP_BYTES_MAX)
                 return n;
-            e->group[n++] = (member){.op = op};
+            e->group[n++] = op;
         }
     return n;
 }
@@ -253,21 +240,17 @@ static size_t pick_group(engine *e)
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
-    int rc = run_transaction(e, e->group, n);
+    int rc = run_transaction(e, n);
     bool busy = teffi_sqlite_is(rc, SQLITE_BUSY);
     if (busy && ++e->busy_tries < TEFFI_SQLITE_BUSY_TRIES)
         return;
     e->busy_tries = 0;
-    for (size_t i = 0; i < n; i++)
-        drop_first_write(e, e->group[i].op->system);
-    if (rc == SQLITE_OK || busy || e->unknown || n == 1) {
-        settle_members(e, e->group, n, rc);
+    if (rc != SQLITE_OK && !busy && !e->unknown && n > 1) {
+        e->alone = n;
         return;
     }
-    for (size_t i = 0; i < n; i++) {
-        rc = run_transaction_with_retries(e, &e->group[i]);
-        settle_members(e, &e->group[i], 1, rc);
-    }
+    e->alone -= e->alone > 0;
+    settle_group(e, n, rc);
 }
 
 /* lock held. Returns at once if operations are waiting, for example a write that got BUSY. */
