@@ -6,14 +6,14 @@
  * as the host does: folders that do not exist are skipped. */
 #include "os/cpus.h"
 
-#include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_FIRST = 1024, CPUS_LAST = 1 << 20 };
+enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 1 << 20 };
 
 /* ---- files ---- */
 
@@ -82,14 +82,13 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
 
 /* ---- all of them ---- */
 
-static bool has_cpu(const char *controllers)
+/* Cuts the list. */
+static bool has_cpu(char *controllers)
 {
-    for (const char *at = controllers; *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        if (n == 3 && strncmp(at, "cpu", n) == 0)
+    char *one;
+    while ((one = strsep(&controllers, ",")) != NULL)
+        if (strcmp(one, "cpu") == 0)
             return true;
-        at += n;
-    }
     return false;
 }
 
@@ -128,28 +127,10 @@ unsigned teffi_cpu_quota(const char *root)
     return n;
 }
 
-/* EINVAL: the kernel's mask is longer than the one given. */
-unsigned teffi_cpu_affinity(int (*get)(pid_t pid, size_t bytes, cpu_set_t *set))
-{
-    for (unsigned cpus = CPUS_FIRST; cpus <= CPUS_LAST; cpus *= 2) {
-        size_t bytes = CPU_ALLOC_SIZE(cpus);
-        cpu_set_t *set = CPU_ALLOC(cpus);
-        if (!set)
-            return 0;
-        int failed = get(0, bytes, set) ? errno : 0;
-        int n = failed ? 0 : CPU_COUNT_S(bytes, set);
-        CPU_FREE(set);
-        if (failed != EINVAL)
-            return (unsigned)n;
-    }
-    return 0;
-}
-
 unsigned teffi_cpu_count(void)
 {
-    unsigned n = teffi_cpu_affinity(sched_getaffinity), quota = teffi_cpu_quota("");
-    long online = n ? 0 : sysconf(_SC_NPROCESSORS_ONLN);
-    if (!n)
-        n = online > 0 ? (unsigned)online : 1;
-    return least_limit(quota, n);
+    cpu_set_t sets[CPUS_MASK / CPU_SETSIZE]; /* shorter than the kernel's own: an error */
+    int n = sched_getaffinity(0, sizeof sets, sets) == 0 ? CPU_COUNT_S(sizeof sets, sets) : 0;
+    long online = n ? n : sysconf(_SC_NPROCESSORS_ONLN);
+    return least_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);
 }

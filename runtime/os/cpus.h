@@ -5,18 +5,11 @@
 #ifndef TEFFI_OS_CPUS_H
 #define TEFFI_OS_CPUS_H
 
-#include <sched.h>
-#include <stddef.h>
-
 /* teffi_cpu_count - the smaller of the affinity mask's cores and the CPU quota, at least 1. */
 unsigned teffi_cpu_count(void);
 
 /* teffi_cpu_quota - the smallest CPU quota of this process's cgroup and those above it, in cores,
  * rounded up. in: root, a prefix of each path: "", or a test's folder. out: 0: there is none. */
 unsigned teffi_cpu_quota(const char *root);
-
-/* teffi_cpu_affinity - the number of cores in the affinity mask, on a machine of any size.
- * in:   get, as sched_getaffinity(). out: 0: not known. */
-unsigned teffi_cpu_affinity(int (*get)(pid_t pid, size_t bytes, cpu_set_t *set));
 
 #endif

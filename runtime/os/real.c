@@ -76,7 +76,7 @@ static const char *level_name(teff_log_level level)
 
 static void write_to_stderr(teff_log_level level, const char *line)
 {
-    char text[1100];
+    char text[1100]; /* a line has less than 1000 bytes, base/log.c */
     struct timespec ts;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &ts);
@@ -84,14 +84,8 @@ static void write_to_stderr(teff_log_level level, const char *line)
     size_t at = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
     int n = snprintf(text + at, sizeof text - at, ".%03ldZ %s %s\n", ts.tv_nsec / 1000000,
                      level_name(level), line);
-    size_t len = at + (n > 0 ? (size_t)n : 0);
-    if (len >= sizeof text) {
-        len = sizeof text - 1;
-        text[len - 1] = '\n';
-    }
     /* One write, so that lines of several threads stay whole; an error cannot be reported. */
-    ssize_t ignored = write(STDERR_FILENO, text, len);
-    (void)ignored;
+    (void)!write(STDERR_FILENO, text, at + (size_t)n);
 }
 
 static const teff_log_handler *_Atomic handler; /* NULL: standard error */
