@@ -126,7 +126,7 @@ static void write_batch(memory *mem, teffi_store_op *op)
         replace_row(mem, &op->rows[i], fresh[i]);
 }
 
-static void read_row(memory *mem, teffi_store_op *op)
+static void read_value(memory *mem, teffi_store_op *op)
 {
     static const teffi_row none;
     const node *n = find_node(mem, &op->rows[0]);
@@ -152,7 +152,7 @@ static void run_op(memory *mem, teffi_store_op *op)
     if (mem->closed)
         teffi_store_fail(op, TEFF_E_CLOSED, "memory: the store is closed");
     else if (op->kind == TEFFI_STORE_READ)
-        read_row(mem, op);
+        read_value(mem, op);
     else if (op->kind == TEFFI_STORE_SCAN)
         scan_rows(mem, op);
     else

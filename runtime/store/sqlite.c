@@ -125,11 +125,9 @@ static void sqlite_submit(teffi_store *store, teffi_store_op *op)
 
 static void fail_with_code(teffi_store_op *op, int rc)
 {
-    if (teffi_sqlite_is(rc, SQLITE_BUSY))
-        teffi_store_fail(op, TEFF_E_IO, "sqlite: locked by another process for too long");
-    else
-        teffi_store_fail(op, teffi_sqlite_err(rc), "sqlite: %s (SQLite code %d)",
-                         sqlite3_errstr(rc), rc);
+    char why[TEFFI_SQLITE_TEXT];
+    teff_err err = teffi_sqlite_err(rc, why);
+    teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
 static void finish_op(engine *e, teffi_store_op *op)

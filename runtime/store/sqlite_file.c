@@ -65,18 +65,34 @@ static teff_err refuse_file(char *text, teff_err err, const char *path, const ch
     return err;
 }
 
+teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
+{
+    static const struct {
+        int code;
+        teff_err err;
+        const char *text; /* NULL: SQLite's own */
+    } known[] = {
+        {SQLITE_NOMEM, TEFF_E_NOMEM, NULL},
+        {SQLITE_TOOBIG, TEFF_E_TOO_LARGE, NULL},
+        {SQLITE_CORRUPT, TEFF_E_MALFORMED, "damaged"},
+        {SQLITE_NOTADB, TEFF_E_MALFORMED, "not an SQLite database"},
+        {SQLITE_BUSY, TEFF_E_IO, "locked by another process for too long"},
+        {SQLITE_READONLY, TEFF_E_IO, "it or its directory is not writable"},
+        {SQLITE_CANTOPEN, TEFF_E_IO, "it or its directory is not writable"},
+    };
+    size_t i = 0, n = sizeof known / sizeof *known;
+    while (i < n && !teffi_sqlite_is(rc, known[i].code))
+        i++;
+    snprintf(text, TEFFI_SQLITE_TEXT, "%s (SQLite code %d)",
+             i < n && known[i].text ? known[i].text : sqlite3_errstr(rc), rc);
+    return i < n ? known[i].err : TEFF_E_IO;
+}
+
 static teff_err refuse_code(char *text, const char *path, int rc)
 {
-    if (teffi_sqlite_is(rc, SQLITE_NOTADB))
-        return refuse_file(text, TEFF_E_MALFORMED, path, "not an SQLite database");
-    if (teffi_sqlite_is(rc, SQLITE_CORRUPT))
-        return refuse_file(text, TEFF_E_MALFORMED, path, "damaged: %s", sqlite3_errstr(rc));
-    if (teffi_sqlite_is(rc, SQLITE_BUSY))
-        return refuse_file(text, TEFF_E_IO, path, "locked by another process for too long");
-    if (teffi_sqlite_is(rc, SQLITE_READONLY) || teffi_sqlite_is(rc, SQLITE_CANTOPEN))
-        return refuse_file(text, TEFF_E_IO, path, "it or its directory is not writable");
-    return refuse_file(text, teffi_sqlite_err(rc), path, "%s (SQLite code %d)", sqlite3_errstr(rc),
-                       rc);
+    char why[TEFFI_SQLITE_TEXT];
+    teff_err err = teffi_sqlite_err(rc, why);
+    return refuse_file(text, err, path, "%s", why);
 }
 
 static int take_numbers(void *to, int n, char **values, char **names)

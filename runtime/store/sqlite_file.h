@@ -42,8 +42,9 @@ int64_t teffi_sqlite_etag_sum(uint64_t etag);
 int teffi_sqlite_etag(teffi_sqlite_file *file, uint64_t *etag);
 int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
 
-/* teffi_sqlite_err - convert SQLite's code to a teff_err. */
-teff_err teffi_sqlite_err(int rc);
+/* teffi_sqlite_err - convert SQLite's code of an error. out: text says what it means. */
+enum { TEFFI_SQLITE_TEXT = 100 };
+teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT]);
 
 /* teffi_sqlite_is - is kind the primary code of rc, a primary or extended result code? */
 static inline bool teffi_sqlite_is(int rc, int kind)

@@ -1,5 +1,5 @@
-/* sqlite_rows.c - the SQL statements; rows in SQL, each with a checksum. The file is not trusted: types and checksum
- * are checked before use. */
+/* sqlite_rows.c - the SQL statements; rows in SQL, each with a checksum. The file is not trusted:
+ * types and checksum are checked before use. */
 #include "store/sqlite_file.h"
 
 #include <string.h>
@@ -32,23 +32,6 @@ int teffi_sqlite_prepare(teffi_sqlite_file *file)
         rc = sqlite3_prepare_v3(file->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT,
                                 &file->sql[i], NULL);
     return rc;
-}
-
-teff_err teffi_sqlite_err(int rc)
-{
-    switch (rc & 0xff) {
-    case SQLITE_OK:
-        return TEFF_OK;
-    case SQLITE_NOMEM:
-        return TEFF_E_NOMEM;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        return TEFF_E_MALFORMED;
-    case SQLITE_TOOBIG:
-        return TEFF_E_TOO_LARGE;
-    default:
-        return TEFF_E_IO;
-    }
 }
 
 int teffi_sqlite_run(teffi_sqlite_file *file, teffi_sql which)
