@@ -192,18 +192,6 @@ static void drop_services(Protoc__File *file)
         info->n_location = kept;
 }
 
-/* protobuf-c writes comments into its header: they must not end or nest C comments there either. */
-static void defuse_comments(teffi_pool *pool, Protoc__SourceInfo *info)
-{
-    for (size_t i = 0; info && i < info->n_location; i++) {
-        Protoc__SourceInfo__Location *l = info->location[i];
-        if (l->leading_comments)
-            l->leading_comments = teffi_text_defuse(pool, l->leading_comments);
-        if (l->trailing_comments)
-            l->trailing_comments = teffi_text_defuse(pool, l->trailing_comments);
-    }
-}
-
 static void ask_const_strings(teffi_pool *pool, Protoc__File *file)
 {
     Protoc__NamesOptions *names = teffi_pool_alloc(pool, sizeof *names);
@@ -236,10 +224,8 @@ static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *requ
         request->proto_file[kept++] = file;
         drop_imports(file);
         drop_services(file);
-        if (known->generate) {
+        if (known->generate)
             ask_const_strings(model->pool, file);
-            defuse_comments(model->pool, file->source_code_info);
-        }
     }
     request->n_proto_file = kept;
     request->parameter = NULL;

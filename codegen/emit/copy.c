@@ -22,12 +22,9 @@ static bool text_is_own(const teffi_message *m, const Protoc__Field *f)
 
 static const char own_text[] =
     "    dst->$f = teff_copy_text_to(&texts, src->$f != NULL ? src->$f : \"\", n_$f);\n";
-static const char list_of_texts[] = "    if (!teff_copy_texts(arena, dst->n_$f, &dst->$f)) {\n"
-                                    "        return NULL;\n"
-                                    "    }\n";
-static const char list_of_bytes[] = "    if (!teff_copy_bytes_list(arena, dst->n_$f, &dst->$f)) {\n"
-                                    "        return NULL;\n"
-                                    "    }\n";
+static const char copy_list[] = "    if (!teff_copy_$k(arena, dst->n_$f, &dst->$f)) {\n"
+                                "        return NULL;\n"
+                                "    }\n";
 static const char list_of_messages[] =
     "    dst->$f = NULL;\n"
     "    if (src->n_$f > 0) {\n"
@@ -50,12 +47,9 @@ static const char list_of_numbers[] =
     "            return NULL;\n"
     "        }\n"
     "    }\n";
-static const char copy_text[] = "$nif (!teff_copy_text(arena, &dst->$f)) {\n"
-                                "$n    return NULL;\n"
-                                "$n}\n";
-static const char copy_bytes[] = "$nif (!teff_copy_bytes(arena, &dst->$f)) {\n"
-                                 "$n    return NULL;\n"
-                                 "$n}\n";
+static const char copy_one[] = "$nif (!teff_copy_$k(arena, &dst->$f)) {\n"
+                               "$n    return NULL;\n"
+                               "$n}\n";
 static const char copy_message[] = "$nif (src->$f != NULL) {\n"
                                    "$n    dst->$f = $C_copy_levels(arena, src->$f, levels - 1);\n"
                                    "$n    if (dst->$f == NULL) {\n"
@@ -70,12 +64,14 @@ static const char forget_member[] = " else {\n"
                                     "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                     "        }\n";
 
-/* The values of teffi_field_values(), and $n, the indentation. */
+/* The values of teffi_field_values(), $n, the indentation, and $k, the runtime's function. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
     teffi_field_values(model, f, &v);
     v.values['n'] = f->has_oneof_index ? "        " : "    ";
+    v.values['k'] = teffi_is_repeated(f) ? teffi_by_type(f, "texts", "bytes_list", "", "")
+                                         : teffi_by_type(f, "text", "bytes", "", "");
     return v;
 }
 
@@ -91,7 +87,7 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
     const char *message = required ? copy_required : copy_message;
-    teffi_text_expand(out, teffi_by_type(f, copy_text, copy_bytes, message, ""), v);
+    teffi_text_expand(out, teffi_by_type(f, copy_one, copy_one, message, ""), v);
     if (f->type == PROTOC__FIELD__TYPE__MESSAGE)
         teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
 }
@@ -144,9 +140,7 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
         teffi_values v = copy_values(model, f);
         if (teffi_is_repeated(f)) {
             teffi_text_expand(
-                out,
-                teffi_by_type(f, list_of_texts, list_of_bytes, list_of_messages, list_of_numbers),
-                &v);
+                out, teffi_by_type(f, copy_list, copy_list, list_of_messages, list_of_numbers), &v);
         } else if (field_has_default(m, f)) {
             emit_optional(out, f, &v);
         } else if (text_is_own(m, f)) {

@@ -27,11 +27,14 @@ void teffi_places_load(teffi_file *file)
 {
     const Protoc__SourceInfo *info = file->desc->source_code_info;
     for (size_t i = 0; info && i < info->n_location; i++) {
+        location *l = info->location[i];
         teffi_text key = {.pool = file->places.pool};
-        for (size_t k = 0; k < info->location[i]->n_path; k++)
-            teffi_text_printf(&key, "/%d", info->location[i]->path[k]);
+        l->leading_comments = teffi_text_defuse(key.pool, l->leading_comments);
+        l->trailing_comments = teffi_text_defuse(key.pool, l->trailing_comments);
+        for (size_t k = 0; k < l->n_path; k++)
+            teffi_text_printf(&key, "/%d", l->path[k]);
         if (key.data)
-            teffi_map_put(&file->places, key.data, info->location[i]);
+            teffi_map_put(&file->places, key.data, l);
     }
 }
 

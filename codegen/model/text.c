@@ -125,6 +125,8 @@ static const char *add_comment_char(teffi_text *text, const char *s)
 char *teffi_text_defuse(teffi_pool *pool, const char *comment)
 {
     teffi_text text = {.pool = pool};
+    if (!comment)
+        return NULL;
     teffi_text_add(&text, "", 0);
     while (*comment) {
         size_t n = strcspn(comment, "\n");
@@ -143,7 +145,7 @@ char *teffi_text_defuse(teffi_pool *pool, const char *comment)
 void teffi_text_comment(teffi_text *text, const char *indent, const char *comment)
 {
     const char *opening = "/*";
-    const char *line = comment ? teffi_text_defuse(text->pool, comment) : "";
+    const char *line = comment ? comment : "";
     for (line += strspn(line, "\n"); line[strspn(line, "\n")] != '\0'; line += *line == '\n') {
         int n = (int)strcspn(line, "\n");
         teffi_text_printf(text, "%s%s%s%.*s\n", indent, opening, n == 0 || *line == ' ' ? "" : " ",

@@ -30,13 +30,13 @@ void teffi_text_expand(teffi_text *text, const char *template, const teffi_value
  * and lines of the preprocessor stay. */
 void teffi_text_wrap(teffi_text *text);
 
-/* teffi_text_comment - append a comment of a .proto file as an indented C comment, defused; nothing
- * for NULL or blank. */
+/* teffi_text_comment - append a defused comment as an indented C comment; nothing for NULL or
+ * blank. */
 void teffi_text_comment(teffi_text *text, const char *indent, const char *comment);
 
 /* teffi_text_defuse - a comment with characters replaced that would end or nest a C comment, or
  * make a compiler warn.
- * out:  a text in the pool with the same lines. */
+ * out:  a text in the pool with the same lines; NULL for NULL. */
 char *teffi_text_defuse(teffi_pool *pool, const char *comment);
 
 #endif
