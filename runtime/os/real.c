@@ -76,13 +76,13 @@ static const char *level_name(teff_log_level level)
 
 static void write_to_stderr(teff_log_level level, const char *line)
 {
-    char text[1100]; /* a line has less than 1000 bytes, base/log.c */
+    char text[1100];
     struct timespec ts;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &ts);
     gmtime_r(&ts.tv_sec, &tm);
     size_t at = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    int n = snprintf(text + at, sizeof text - at, ".%03ldZ %s %s\n", ts.tv_nsec / 1000000,
+    int n = snprintf(text + at, sizeof text - at, ".%03ldZ %s %.1000s\n", ts.tv_nsec / 1000000,
                      level_name(level), line);
     /* One write, so that lines of several threads stay whole; an error cannot be reported. */
     (void)!write(STDERR_FILENO, text, at + (size_t)n);
