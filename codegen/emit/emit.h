@@ -1,6 +1,6 @@
 /* emit.h - generates the C code of a checked file.
  * Way:     codegen -> [header, source] -> codegen's response
- *          header -> [messages, with]; source -> [copy]; all of them -> [values] -> text */
+ *          header -> [messages]; source -> [copy]; all of them -> [values] -> text */
 #ifndef TEFFI_CODEGEN_EMIT_H
 #define TEFFI_CODEGEN_EMIT_H
 
@@ -13,11 +13,10 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
 
 /* The parts of them that have a file of their own.
  * teffi_emit_copies - x.teff.c: the deep copy of each message.
- * teffi_emit_messages - x.teff.h: types of messages, and functions that copy them into a state.
- * teffi_emit_withs - x.teff.h: builders of messages for C++. */
+ * teffi_emit_messages - x.teff.h: types of messages, functions that copy them into a state,
+ * builders for C++. */
 void teffi_emit_copies(teffi_text *out, const teffi_model *model, const teffi_file *file);
 void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_file *file);
-void teffi_emit_withs(teffi_text *out, const teffi_model *model, const teffi_file *file);
 
 /* The values of the templates' letters.
  * teffi_service_values - of a service: $S words_word, $N words.Word; of its key: $K parameters, $M

@@ -148,14 +148,6 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
     }
 }
 
-/* As protobuf-c does with fields: what cannot be a name in C gets an underscore. */
-static const char *name_slot(teffi_pool *pool, const char *name)
-{
-    const char *snake = teffi_snake(pool, name);
-    bool needs = teffi_is_keyword(snake) || teffi_is_grain_name(snake);
-    return needs ? teffi_pool_printf(pool, "%s_", snake) : snake;
-}
-
 static void load_methods(teffi_model *model, teffi_service *service)
 {
     service->n_methods = service->desc->n_method;
@@ -167,7 +159,7 @@ static void load_methods(teffi_model *model, teffi_service *service)
         m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
         if (teffi_name_is_valid(model, service->file, NULL, m->desc->name)) {
             m->full = join_names(model->pool, service->full, m->desc->name);
-            m->slot = name_slot(model->pool, m->desc->name);
+            m->slot = teffi_slot(model->pool, m->desc->name);
         }
     }
 }

@@ -1,8 +1,110 @@
-/* names.c - how names of a .proto file are written in C: ours, and protobuf-c's. */
+/* names.c - how names of a .proto file are written in C: ours, and protobuf-c's; the names that C,
+ * C++, their headers and the runtime keep for themselves. */
 #include "model/names.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- reserved names ---- */
+
+/* Each list is sorted by strcmp. */
+/* clang-format off */
+/* Without those of pbc_keywords. */
+static const char *const keywords[] = {
+    "BUFSIZ", "CHAR_BIT", "CHAR_MAX", "CHAR_MIN", "EDOM", "EILSEQ", "EOF", "ERANGE", "FILENAME_MAX",
+    "FOPEN_MAX", "INT_MAX", "INT_MIN", "LONG_MAX", "LONG_MIN", "NAN", "NDEBUG", "NULL", "PATH_MAX",
+    "RAND_MAX", "SCHAR_MAX", "SCHAR_MIN", "SEEK_CUR", "SEEK_END", "SEEK_SET", "SHRT_MAX",
+    "SHRT_MIN", "SIZE_MAX", "SSIZE_MAX", "UCHAR_MAX", "UINT_MAX", "ULONG_MAX", "USHRT_MAX",
+    "alignas", "alignof", "alloca", "assert", "atomic_init", "char16_t", "char32_t", "char8_t",
+    "co_await", "co_return", "co_yield", "complex", "concept", "consteval", "constexpr",
+    "constinit", "decltype", "errno", "export", "fpclassify", "h_addr", "h_errno", "imaginary",
+    "isalnum", "isalpha", "isdigit", "isfinite", "isgreater", "isinf", "isless", "islower", "isnan",
+    "isnormal", "isprint", "ispunct", "isspace", "isupper", "kill_dependency", "linux",
+    "math_errhandling", "noexcept", "noreturn", "nullptr", "offsetof", "requires", "restrict",
+    "sa_handler", "sa_sigaction", "setjmp", "si_pid", "si_uid", "si_value", "sigmask", "signbit",
+    "st_atime", "st_ctime", "st_mtime", "static_assert", "stderr", "stdin", "stdout", "strdupa",
+    "strndupa", "thread_local", "timeradd", "timerclear", "timercmp", "timerisset", "timersub",
+    "toascii", "typeof", "typeof_unqual", "unix", "va_arg", "va_copy", "va_end", "va_start",
+};
+
+static const char *const taken[] = {
+    "DIR", "FILE", "abort", "abs", "accept", "access", "alarm", "arena", "atexit", "base", "bind",
+    "brk", "call", "calloc", "chdir", "clearenv", "clock", "clock_t", "close", "connect", "cos",
+    "creat", "ctime", "ctx", "daemon", "dev_t", "div", "dst", "dup", "environ", "err", "error",
+    "exit", "exp", "fclose", "ffs", "floor", "fork", "free", "gamma", "getenv", "getpid", "gid_t",
+    "grain", "hypot", "i", "in", "index", "init", "int16_t", "int32_t", "int64_t", "int8_t",
+    "intmax_t", "intptr_t", "ioctl", "jmp_buf", "key", "key_text", "kill", "levels", "link",
+    "listen", "log", "lseek", "main", "malloc", "max_align_t", "memchr", "memcmp", "memcpy",
+    "memmove", "memset", "methods", "mmap", "mode_t", "mount", "nice", "off_t", "open", "options",
+    "out", "pause", "pid_t", "pipe", "poll", "pow", "printf", "ptrdiff_t", "putenv", "qsort",
+    "raise", "rand", "random", "read", "realloc", "recv", "remove", "rename", "reply", "round",
+    "select", "self", "send", "shutdown", "sigaction", "signal", "sin", "size_t", "sleep", "socket",
+    "sqrt", "src", "ssize_t", "stat", "state", "strcmp", "strdup", "strlen", "swab", "sync",
+    "syscall", "syslog", "system", "tan", "tee", "time", "time_t", "timer_t", "times", "truncate",
+    "types", "uid_t", "uint16_t", "uint32_t", "uint64_t", "uint8_t", "uintmax_t", "uintptr_t",
+    "unlink", "user", "va_list", "vfork", "wait", "warn", "warnx", "why", "write", "yn",
+};
+/* protobuf-c 1.4.1, c_helpers.cc. */
+static const char *const pbc_keywords[] = {
+    "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+    "class", "compl", "const", "const_cast", "continue", "default", "delete", "do", "double",
+    "dynamic_cast", "else", "enum", "explicit", "extern", "false", "float", "for", "friend", "goto",
+    "if", "inline", "int", "long", "mutable", "namespace", "new", "not", "not_eq", "operator", "or",
+    "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "return", "short",
+    "signed", "sizeof", "static", "static_cast", "struct", "switch", "template", "this", "throw",
+    "true", "try", "typedef", "typeid", "typename", "union", "unsigned", "using", "virtual", "void",
+    "volatile", "wchar_t", "while", "xor", "xor_eq",
+};
+static const char *const pbc_types[] = {
+    "int32_t", "int64_t", "protobuf_c_boolean", "size_t", "uint32_t", "uint64_t",
+};
+static const char *const grain_names[] = {
+    "clear", "info", "methods", "on_activate", "on_deactivate", "save", "type",
+};
+/* clang-format on */
+
+static int compare_to_entry(const void *name, const void *at)
+{
+    return strcmp(name, *(const char *const *)at);
+}
+
+#define LIST_HAS(list, name)                                                                       \
+    (bsearch(name, list, sizeof(list) / sizeof *(list), sizeof *(list), compare_to_entry) != NULL)
+
+/* EIO, SIGINT, UINT8_MAX: what <errno.h>, <signal.h> and <stdint.h> keep for themselves. */
+static bool is_reserved_family(const char *name)
+{
+    size_t n = strlen(name);
+    size_t capitals = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (capitals != n || n < 2 || strstr(name, "__") != NULL)
+        return false;
+    return (name[0] == 'E' && name[1] != '_') || strncmp(name, "SIG", 3) == 0 ||
+           ((strncmp(name, "INT", 3) == 0 || strncmp(name, "UINT", 4) == 0) &&
+            (strcmp(name + n - 3, "MAX") == 0 || strcmp(name + n - 3, "MIN") == 0));
+}
+
+bool teffi_is_keyword(const char *name)
+{
+    return LIST_HAS(pbc_keywords, name) || LIST_HAS(keywords, name) || is_reserved_family(name);
+}
+
+bool teffi_is_pbc_type(const char *name)
+{
+    return LIST_HAS(pbc_types, name);
+}
+
+bool teffi_is_taken(const char *name)
+{
+    static const char *const prefixes[] = {"_",      "teff_",       "teffi_",    "TEFF_",
+                                           "Teff__", "protobuf_c_", "ProtobufC", "PROTOBUF_C_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return LIST_HAS(taken, name);
+}
+
+/* ---- names in C ---- */
 
 /* Does a word begin at s[i]? "getURL", "HTTPReply", "Add2Numbers". */
 static bool word_begins(const unsigned char *s, size_t i)
@@ -74,12 +176,19 @@ char *teffi_pbc_upper(teffi_pool *pool, const char *full)
     return out;
 }
 
+char *teffi_slot(teffi_pool *pool, const char *name)
+{
+    char *snake = teffi_snake(pool, name);
+    bool needs = teffi_is_keyword(snake) || LIST_HAS(grain_names, snake);
+    return needs ? teffi_pool_printf(pool, "%s_", snake) : snake;
+}
+
 char *teffi_pbc_field(teffi_pool *pool, const char *name)
 {
     char *out = teffi_pool_printf(pool, "%s", name);
     for (char *s = out; *s; s++)
         *s = (char)tolower((unsigned char)*s);
-    return teffi_is_pbc_keyword(out) ? teffi_pool_printf(pool, "%s_", out) : out;
+    return LIST_HAS(pbc_keywords, out) ? teffi_pool_printf(pool, "%s_", out) : out;
 }
 
 bool teffi_is_identifier(const char *name)

@@ -1,5 +1,5 @@
 /* names.h - how names of a .proto file are written in C, and which ones are reserved there.
- * Way:     model -> [names, reserved] -> check, emit */
+ * Way:     model -> [names] -> check, emit */
 #ifndef TEFFI_CODEGEN_MODEL_NAMES_H
 #define TEFFI_CODEGEN_MODEL_NAMES_H
 
@@ -10,6 +10,10 @@
 
 /* teffi_snake - "words.v1.HTTPReply" -> "words_v1_http_reply". */
 char *teffi_snake(teffi_pool *pool, const char *full);
+
+/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it"; "Delete" -> "delete_", as
+ * protobuf-c does with fields; also if each grain has a function, type or slot of this name already. */
+char *teffi_slot(teffi_pool *pool, const char *name);
 
 /* teffi_pbc_type - protobuf-c's name of a type: "words.HTTPReply" -> "Words__HTTPReply". */
 char *teffi_pbc_type(teffi_pool *pool, const char *full);
@@ -30,14 +34,8 @@ bool teffi_is_identifier(const char *name);
  * compiler, so that nothing in C can bear it? */
 bool teffi_is_keyword(const char *name);
 
-/* teffi_is_pbc_keyword - does protobuf-c put an underscore behind a field of this name? */
-bool teffi_is_pbc_keyword(const char *name);
-
 /* teffi_is_pbc_type - is it a type that the structs of protobuf-c use? */
 bool teffi_is_pbc_type(const char *name);
-
-/* teffi_is_grain_name - does each grain have a function, type or slot of this name already? */
-bool teffi_is_grain_name(const char *name);
 
 /* teffi_is_taken - is a name at file scope one of the C library, of the runtime, or one that
  * generated functions use inside? */
