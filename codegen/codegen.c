@@ -139,8 +139,9 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
-static void emit_lock(teffi_text *out, const teffi_file *file)
+static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
+    (void)model;
     const method_list list =
         sort_methods(out->pool, file->services, file->n_services, compare_full_names);
     teffi_text_printf(
@@ -234,36 +235,33 @@ static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *requ
 
 /* ---- the response ---- */
 
-static void add_output(Protoc__Response *response, const teffi_file *file, const char *end,
-                       teffi_text *content)
-{
-    Protoc__Response__File *f = teffi_pool_alloc(content->pool, sizeof *f);
-    protoc__response__file__init(f);
-    f->name = teffi_pool_printf(content->pool, "%s%s", file->stem, end);
-    teffi_text_wrap(content);
-    f->content = content->data;
-    response->file[response->n_file++] = f;
-}
+/* The files that are made of one, emit_lock()'s last. */
+static const struct {
+    const char *end;
+    void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
+} outputs[] = {
+    {".teff.h", teffi_emit_header}, {".teff.c", teffi_emit_source}, {".teff.lock", emit_lock}};
+
+enum { OUTPUTS = sizeof outputs / sizeof *outputs };
 
 static void emit_file(Protoc__Response *response, const teffi_model *model, teffi_file *file,
                       const parameters *p)
 {
-    teffi_text header = {.pool = model->pool};
-    teffi_text source = {.pool = model->pool};
-    teffi_text lock = {.pool = model->pool};
     for (size_t i = 0; i < file->n_services; i++) {
         teffi_service *s = &file->services[i];
         s->by_id = sort_methods(model->pool, s, 1, compare_ids).methods;
         for (size_t k = 0; s->by_id[k]; k++)
             s->by_id[k]->at = k;
     }
-    teffi_emit_header(&header, model, file);
-    add_output(response, file, ".teff.h", &header);
-    teffi_emit_source(&source, model, file);
-    add_output(response, file, ".teff.c", &source);
-    if (p->emit_lock) {
-        emit_lock(&lock, file);
-        add_output(response, file, ".teff.lock", &lock);
+    for (size_t i = 0; i < OUTPUTS - (p->emit_lock ? 0u : 1u); i++) {
+        Protoc__Response__File *f = teffi_pool_alloc(model->pool, sizeof *f);
+        teffi_text content = {.pool = model->pool};
+        outputs[i].emit(&content, model, file);
+        teffi_text_wrap(&content);
+        protoc__response__file__init(f);
+        f->name = teffi_pool_printf(model->pool, "%s%s", file->stem, outputs[i].end);
+        f->content = content.data;
+        response->file[response->n_file++] = f;
     }
 }
 
@@ -283,7 +281,7 @@ static const char *emit_messages(Protoc__Response *response, const teffi_model *
         return "protoc-gen-c gave no response that can be read";
     if (theirs->error)
         return teffi_pool_printf(model->pool, "protoc-gen-c: %s", theirs->error);
-    response->file = teffi_pool_alloc(model->pool, (theirs->n_file + 3 * model->n_files) *
+    response->file = teffi_pool_alloc(model->pool, (theirs->n_file + OUTPUTS * model->n_files) *
                                                        sizeof *response->file);
     for (size_t i = 0; i < theirs->n_file; i++)
         response->file[response->n_file++] = theirs->file[i];
@@ -293,7 +291,8 @@ static const char *emit_messages(Protoc__Response *response, const teffi_model *
 static void emit_all(Protoc__Response *response, const teffi_model *model,
                      const teffi_codegen_env *env, Protoc__Request *request, const parameters *p)
 {
-    response->file = teffi_pool_alloc(model->pool, 3 * model->n_files * sizeof *response->file);
+    response->file =
+        teffi_pool_alloc(model->pool, OUTPUTS * model->n_files * sizeof *response->file);
     const char *wrong = emit_messages(response, model, env, request);
     if (wrong) {
         response->error = teffi_pool_printf(model->pool, "%s", wrong);

@@ -145,25 +145,25 @@ static void read_grain(teffi_model *model, teffi_service *s)
 static void check_conflicts(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
-    if (o->one_way && !teffi_is_void(m->desc->output_type)) {
-        teffi_problem(model, s->file, find_option(model->pool, &m->path, "one_way"),
-                      "one_way: %s has a response, expected returns (teff.Void)", m->full);
-    }
-    if (o->one_way && m->timeout_ms != 0) {
-        teffi_problem(model, s->file, find_option(model->pool, &m->path, "timeout"),
-                      "timeout: nobody waits for %s, expected no timeout beside one_way", m->full);
-    }
-    if (o->one_way && o->idempotent) {
-        teffi_problem(
-            model, s->file, find_option(model->pool, &m->path, "idempotent"),
-            "idempotent: nobody learns how %s ended, expected no idempotent beside one_way",
-            m->full);
-    }
-    if (o->read_only && o->always_interleave) {
-        teffi_problem(model, s->file, find_option(model->pool, &m->path, "read_only"),
-                      "read_only: %s may run beside anything already, expected read_only or "
-                      "always_interleave",
-                      m->full);
+    const struct {
+        bool wrong;
+        const char *option, *before, *behind; /* before, behind: the method's name */
+    } conflicts[] = {
+        {o->one_way && !teffi_is_void(m->desc->output_type), "one_way", "",
+         " has a response, expected returns (teff.Void)"},
+        {o->one_way && m->timeout_ms != 0, "timeout", "nobody waits for ",
+         ", expected no timeout beside one_way"},
+        {o->one_way && o->idempotent, "idempotent", "nobody learns how ",
+         " ended, expected no idempotent beside one_way"},
+        {o->read_only && o->always_interleave, "read_only", "",
+         " may run beside anything already, expected read_only or always_interleave"},
+    };
+    for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++) {
+        if (conflicts[i].wrong) {
+            teffi_problem(model, s->file, find_option(model->pool, &m->path, conflicts[i].option),
+                          "%s: %s%s%s", conflicts[i].option, conflicts[i].before, m->full,
+                          conflicts[i].behind);
+        }
     }
 }
 
