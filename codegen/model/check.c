@@ -8,11 +8,6 @@
 enum { FILE_ENUMS = 5, FILE_EXTENSIONS = 7, FILE_OPTIONS = 8 };
 enum { MESSAGE_FIELDS = 2, MESSAGE_ENUMS = 4, MESSAGE_EXTENSIONS = 6, MESSAGE_ONEOFS = 8 };
 
-typedef struct checker {
-    teffi_model *model;
-    teffi_map names; /* a scope and a name in it -> symbol */
-} checker;
-
 /* The origin of a generated name. */
 typedef struct symbol {
     const char *owner; /* as the .proto file calls it */
@@ -21,118 +16,120 @@ typedef struct symbol {
 } symbol;
 
 /* Registers a key for an owner; a second owner of it is a problem, of which wrong says the rest. */
-static bool claim_key(checker *c, const char *key, symbol owner, const char *wrong)
+static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
-    symbol *kept = teffi_pool_alloc(c->model->pool, sizeof *kept);
+    symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
     *kept = owner;
-    const symbol *first = teffi_map_put(&c->names, key, kept);
+    const symbol *first = teffi_map_put(&model->claims, key, kept);
     if (first && (owner.file->generate || first->file->generate)) {
-        teffi_problem(c->model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
+        teffi_problem(model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
                       first->owner, first->file->name, teffi_line(first->file, first->path), wrong);
     }
     return !first;
 }
 
 /* Claims a name in a scope ("" = the whole program). */
-static bool claim_name(checker *c, const char *scope, const char *name, symbol owner)
+static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     return claim_key(
-        c, teffi_pool_printf(pool, "%s %s", scope, name), owner,
+        model, teffi_pool_printf(pool, "%s %s", scope, name), owner,
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
 /* in: expected, what must be another one. */
-static void claim_id(checker *c, const char *scope, uint32_t id, symbol owner, const char *expected)
+static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol owner,
+                     const char *expected)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     claim_key(
-        c, teffi_pool_printf(pool, "%s id 0x%08x", scope, id), owner,
+        model, teffi_pool_printf(pool, "%s id 0x%08x", scope, id), owner,
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
 /* Is the name reserved in C, in every scope? */
-static bool name_is_reserved(checker *c, const char *name, symbol owner)
+static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
         return false;
-    teffi_problem(c->model, owner.file, owner.path,
+    teffi_problem(model, owner.file, owner.path,
                   "%s becomes %s, a keyword or macro of C or C++, expected another name",
                   owner.owner, name);
     return true;
 }
 
-static void claim_global(checker *c, const char *name, symbol owner)
+static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
-    if (name_is_reserved(c, name, owner))
+    if (name_is_reserved(model, name, owner))
         return;
     if (owner.file->generate && teffi_is_taken(name)) {
-        teffi_problem(c->model, owner.file, owner.path,
+        teffi_problem(model, owner.file, owner.path,
                       "%s becomes %s, a name of the C library or of teff, expected another name "
                       "or a package",
                       owner.owner, name);
         return;
     }
-    claim_name(c, "", name, owner);
+    claim_name(model, "", name, owner);
 }
 
 /* in: ends, up to NULL. */
-static void claim_globals(checker *c, const char *stem, const char *const *ends, symbol owner)
+static void claim_globals(teffi_model *model, const char *stem, const char *const *ends,
+                          symbol owner)
 {
     for (; *ends; ends++)
-        claim_global(c, teffi_pool_printf(c->model->pool, "%s%s", stem, *ends), owner);
+        claim_global(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
 }
 
-static void check_enum(checker *c, const teffi_file *file, const char *scope, const Protoc__Enum *e,
-                       const teffi_path *path)
+static void check_enum(teffi_model *model, const teffi_file *file, const char *scope,
+                       const Protoc__Enum *e, const teffi_path *path)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     symbol owner = {NULL, file, path};
-    if (!teffi_name_is_valid(c->model, file, path, e->name))
+    if (!teffi_name_is_valid(model, file, path, e->name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", e->name);
     const char *upper = teffi_pbc_upper(pool, owner.owner);
-    claim_global(c, teffi_pbc_type(pool, owner.owner), owner);
+    claim_global(model, teffi_pbc_type(pool, owner.owner), owner);
     for (size_t i = 0; i < e->n_value; i++) {
-        if (!teffi_name_is_valid(c->model, file, path, e->value[i]->name))
+        if (!teffi_name_is_valid(model, file, path, e->value[i]->name))
             return;
-        claim_global(c, teffi_pool_printf(pool, "%s__%s", upper, e->value[i]->name), owner);
+        claim_global(model, teffi_pool_printf(pool, "%s__%s", upper, e->value[i]->name), owner);
     }
 }
 
-static void check_enums(checker *c, const teffi_file *file, const char *scope,
+static void check_enums(teffi_model *model, const teffi_file *file, const char *scope,
                         Protoc__Enum *const *list, size_t n, const teffi_path *up, int32_t field)
 {
     for (size_t i = 0; i < n; i++)
-        check_enum(c, file, scope, list[i], teffi_path_new(c->model->pool, up, field, (int32_t)i));
+        check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
 /* protobuf-c's generator crashes on groups; protoc-gen-teff must not let them through. */
-static bool check_type(checker *c, const teffi_file *file, const Protoc__Field *f,
+static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                        const teffi_path *path)
 {
     bool typed = f->type == PROTOC__FIELD__TYPE__MESSAGE || f->type == PROTOC__FIELD__TYPE__ENUM;
     if (f->type == PROTOC__FIELD__TYPE__GROUP) {
-        teffi_problem(c->model, file, path, "groups are not supported, expected a message field");
+        teffi_problem(model, file, path, "groups are not supported, expected a message field");
     } else if (teffi_is_void(f->type_name)) {
-        teffi_problem(c->model, file, path,
+        teffi_problem(model, file, path,
                       TEFFI_VOID " is for requests and responses, expected another type");
     } else if (f->type < PROTOC__FIELD__TYPE__DOUBLE || f->type > PROTOC__FIELD__TYPE__SINT64 ||
                !teffi_is_identifier(f->name) || typed != (f->type_name != NULL) ||
                (f->type == PROTOC__FIELD__TYPE__MESSAGE &&
-                teffi_find_message(c->model, "", f->type_name) == NULL)) {
-        teffi_problem(c->model, file, path, "malformed request: a field that is none");
+                teffi_find_message(model, "", f->type_name) == NULL)) {
+        teffi_problem(model, file, path, "malformed request: a field that is none");
     } else {
         return true;
     }
     return false;
 }
 
-static void check_extensions(checker *c, const teffi_file *file, Protoc__Field *const *list,
+static void check_extensions(teffi_model *model, const teffi_file *file, Protoc__Field *const *list,
                              size_t n, const teffi_path *up, int32_t field)
 {
     for (size_t i = 0; i < n; i++)
-        check_type(c, file, list[i], &(teffi_path){up, field, (int32_t)i});
+        check_type(model, file, list[i], &(teffi_path){up, field, (int32_t)i});
 }
 
 /* The member that protobuf-c adds for a field: has_ or n_; NULL: none. */
@@ -142,167 +139,168 @@ static const char *name_companion(const teffi_message *m, const Protoc__Field *f
 }
 
 /* Refuses what protobuf-c accepts in a .proto file but writes as C that does not compile. */
-static bool check_written(checker *c, const teffi_message *m, const Protoc__Field *f,
+static bool check_written(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                           const char *name, const teffi_path *path)
 {
     bool real = f->type == PROTOC__FIELD__TYPE__DOUBLE || f->type == PROTOC__FIELD__TYPE__FLOAT;
     const char *initial = real && f->default_value ? f->default_value : "";
     if (teffi_is_pbc_type(name)) {
         teffi_problem(
-            c->model, m->file, path,
+            model, m->file, path,
             "%s.%s becomes %s, a type that protobuf-c's structs use, expected another name",
             m->full, f->name, name);
         return false;
     }
     if (strcmp(initial, "inf") == 0 || strcmp(initial, "-inf") == 0 ||
         strcmp(initial, "nan") == 0) {
-        teffi_problem(c->model, m->file, path,
+        teffi_problem(model, m->file, path,
                       "protobuf-c cannot write the default %s, expected a number", initial);
         return false;
     }
     return true;
 }
 
-static void check_field(checker *c, const teffi_message *m, const Protoc__Field *f,
+static void check_field(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                         const teffi_path *path)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     symbol owner = {f->name, m->file, path};
-    if (!check_type(c, m->file, f, path))
+    if (!check_type(model, m->file, f, path))
         return;
     if (f->has_oneof_index &&
         (f->oneof_index < 0 || (size_t)f->oneof_index >= m->desc->n_oneof_decl))
-        teffi_problem(c->model, m->file, path, "malformed request: a oneof that is none");
+        teffi_problem(model, m->file, path, "malformed request: a oneof that is none");
     if (f->options && f->options->has_pb_c_field) {
-        teffi_problem(c->model, m->file, path,
+        teffi_problem(model, m->file, path,
                       "option (pb_c_field) changes what teff relies on, expected no such option");
     }
     const char *name = teffi_pbc_field(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_written(c, m, f, name, path) && !name_is_reserved(c, name, owner) &&
-        claim_name(c, m->full, name, owner)) {
+    if (check_written(model, m, f, name, path) && !name_is_reserved(model, name, owner) &&
+        claim_name(model, m->full, name, owner)) {
         if (name_companion(m, f))
-            claim_name(c, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
+            claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
                        owner);
         if (teffi_appends(f))
-            claim_global(c, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
+            claim_global(model, teffi_pool_printf(pool, "%s_append_%s", m->c, name), owner);
     }
 }
 
 /* Checks the enum constants for the set member of a oneof. */
-static void check_cases(checker *c, const teffi_message *m, int32_t index, symbol oneof)
+static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     const char *upper = teffi_pbc_upper(pool, oneof.owner);
-    claim_global(c, teffi_pool_printf(pool, "%s__NOT_SET", upper), oneof);
+    claim_global(model, teffi_pool_printf(pool, "%s__NOT_SET", upper), oneof);
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (!f->has_oneof_index || f->oneof_index != index || !teffi_is_identifier(f->name))
             continue;
         symbol owner = {teffi_pool_printf(pool, "%s.%s", m->full, f->name), m->file,
                         teffi_path_new(pool, &m->path, MESSAGE_FIELDS, (int32_t)i)};
-        claim_global(c, teffi_pool_printf(pool, "%s_%s", upper, teffi_pbc_upper(pool, f->name)),
+        claim_global(model, teffi_pool_printf(pool, "%s_%s", upper, teffi_pbc_upper(pool, f->name)),
                      owner);
     }
 }
 
-static void check_oneof(checker *c, const teffi_message *m, int32_t index, const teffi_path *path)
+static void check_oneof(teffi_model *model, const teffi_message *m, int32_t index,
+                        const teffi_path *path)
 {
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     const char *name = m->desc->oneof_decl[index]->name;
     symbol owner = {NULL, m->file, path};
-    if (!teffi_name_is_valid(c->model, m->file, path, name))
+    if (!teffi_name_is_valid(model, m->file, path, name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, name);
-    claim_name(c, m->full, teffi_pool_printf(pool, "%s_case", teffi_pbc_lower(pool, name)), owner);
-    claim_global(c, teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type(pool, name)),
+    claim_name(model, m->full, teffi_pool_printf(pool, "%s_case", teffi_pbc_lower(pool, name)),
+               owner);
+    claim_global(model, teffi_pool_printf(pool, "%s__%sCase", m->pbc, teffi_pbc_type(pool, name)),
                  owner);
-    check_cases(c, m, index, owner);
+    check_cases(model, m, index, owner);
 }
 
-static void check_members(checker *c, const teffi_message *m)
+static void check_members(teffi_model *model, const teffi_message *m)
 {
-    teffi_pool *pool = c->model->pool;
-    claim_name(c, m->full, "base", (symbol){"protobuf-c's base", m->file, &m->path});
-    claim_name(c, m->full, teffi_pool_printf(pool, "%s_with", m->c),
+    teffi_pool *pool = model->pool;
+    claim_name(model, m->full, "base", (symbol){"protobuf-c's base", m->file, &m->path});
+    claim_name(model, m->full, teffi_pool_printf(pool, "%s_with", m->c),
                (symbol){"its type for C++", m->file, &m->path});
     for (int32_t i = 0; (size_t)i < m->desc->n_field; i++)
-        check_field(c, m, m->desc->field[i], teffi_path_new(pool, &m->path, MESSAGE_FIELDS, i));
+        check_field(model, m, m->desc->field[i], teffi_path_new(pool, &m->path, MESSAGE_FIELDS, i));
     for (int32_t i = 0; (size_t)i < m->desc->n_oneof_decl; i++)
-        check_oneof(c, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
+        check_oneof(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
-static void check_message(checker *c, const teffi_message *m)
+static void check_message(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};
     symbol owner = {m->full, m->file, &m->path};
-    claim_globals(c, m->c, ends, owner);
+    claim_globals(model, m->c, ends, owner);
     if (strcmp(m->c, m->pbc) != 0)
-        claim_global(c, m->pbc, owner);
-    claim_global(c, teffi_pool_printf(c->model->pool, "%s__init", m->pbc_lower), owner);
-    check_enums(c, m->file, m->full, m->desc->enum_type, m->desc->n_enum_type, &m->path,
+        claim_global(model, m->pbc, owner);
+    claim_global(model, teffi_pool_printf(model->pool, "%s__init", m->pbc_lower), owner);
+    check_enums(model, m->file, m->full, m->desc->enum_type, m->desc->n_enum_type, &m->path,
                 MESSAGE_ENUMS);
     if (!m->file->generate)
         return;
     if (m->desc->options && m->desc->options->has_pb_c_msg) {
-        teffi_problem(c->model, m->file, &m->path,
+        teffi_problem(model, m->file, &m->path,
                       "option (pb_c_msg) changes what teff relies on, expected no such option");
     }
-    check_extensions(c, m->file, m->desc->extension, m->desc->n_extension, &m->path,
+    check_extensions(model, m->file, m->desc->extension, m->desc->n_extension, &m->path,
                      MESSAGE_EXTENSIONS);
-    check_members(c, m);
+    check_members(model, m);
 }
 
-static void check_method(checker *c, const teffi_service *s, const teffi_method *m)
+static void check_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};
-    teffi_pool *pool = c->model->pool;
+    teffi_pool *pool = model->pool;
     symbol owner = {m->full, s->file, &m->path};
-    if (!claim_name(c, s->full, m->slot, owner))
+    if (!claim_name(model, s->full, m->slot, owner))
         return;
     if (s->file->generate && m->slot[0] == '_') {
-        teffi_problem(c->model, s->file, &m->path,
-                      "%s begins with an underscore, expected a letter", m->full);
+        teffi_problem(model, s->file, &m->path, "%s begins with an underscore, expected a letter",
+                      m->full);
         return;
     }
-    claim_globals(c, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
+    claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
     if (!s->file->generate)
         return; /* its options were not read */
-    claim_id(c, s->full, m->id, owner, "id for one");
+    claim_id(model, s->full, m->id, owner, "id for one");
 }
 
-static void check_grain(checker *c, const teffi_service *s)
+static void check_grain(teffi_model *model, const teffi_service *s)
 {
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};
     symbol owner = {s->full, s->file, &s->path};
-    claim_globals(c, s->c, ends, owner);
-    claim_id(c, "", s->id, owner, "name");
+    claim_globals(model, s->c, ends, owner);
+    claim_id(model, "", s->id, owner, "name");
     for (size_t i = 0; i < s->n_methods; i++)
-        check_method(c, s, &s->methods[i]);
+        check_method(model, s, &s->methods[i]);
 }
 
-static void check_file(checker *c, const teffi_file *file)
+static void check_file(teffi_model *model, const teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
-    check_enums(c, file, file->package, desc->enum_type, desc->n_enum_type, &file->path,
+    check_enums(model, file, file->package, desc->enum_type, desc->n_enum_type, &file->path,
                 FILE_ENUMS);
     for (const teffi_message *m = file->messages; m; m = m->next)
-        check_message(c, m);
+        check_message(model, m);
     for (size_t i = 0; i < file->n_services; i++)
         if (file->services[i].grain)
-            check_grain(c, &file->services[i]);
+            check_grain(model, &file->services[i]);
     if (!file->generate)
         return;
     if (desc->options && desc->options->pb_c_file) {
-        teffi_problem(c->model, file, &(teffi_path){&file->path, FILE_OPTIONS, -1},
+        teffi_problem(model, file, &(teffi_path){&file->path, FILE_OPTIONS, -1},
                       "option (pb_c_file) changes what teff relies on, expected no such option");
     }
-    check_extensions(c, file, desc->extension, desc->n_extension, &file->path, FILE_EXTENSIONS);
+    check_extensions(model, file, desc->extension, desc->n_extension, &file->path, FILE_EXTENSIONS);
 }
 
 void teffi_model_check(teffi_model *model)
 {
-    checker c = {.model = model, .names = {.pool = model->pool}};
     for (size_t i = 0; i < model->n_files; i++)
-        check_file(&c, &model->files[i]);
+        check_file(model, &model->files[i]);
 }

@@ -268,9 +268,7 @@ static void mark_output(teffi_model *model, const char *name)
 
 void teffi_model_load(teffi_model *model, const Protoc__Request *request)
 {
-    model->by_name.pool = model->pool;
-    model->messages.pool = model->pool;
-    model->problems.pool = model->pool;
+    model->by_name.pool = model->messages.pool = model->claims.pool = model->pool;
     model->files = teffi_pool_alloc(model->pool, (request->n_proto_file + 1) * sizeof(teffi_file));
     for (size_t i = 0; i < request->n_proto_file; i++) {
         const char *name = request->proto_file[i]->name;

@@ -86,6 +86,7 @@ typedef struct teffi_model {
     size_t n_files;
     teffi_map by_name;   /* file name -> teffi_file */
     teffi_map messages;  /* full name -> teffi_message */
+    teffi_map claims;    /* check.c: a scope and a name in it -> its owner */
     teffi_text problems; /* a line each: what the response's error will say */
     unsigned n_problems;
 } teffi_model;

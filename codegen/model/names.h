@@ -11,8 +11,8 @@
 /* teffi_snake - "words.v1.HTTPReply" -> "words_v1_http_reply". */
 char *teffi_snake(teffi_pool *pool, const char *full);
 
-/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it". What cannot be a name in C, and what
- * each grain has already, gets an underscore: "Delete" -> "delete_". */
+/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it". What cannot be a name in C, and
+ * what each grain has already, gets an underscore: "Delete" -> "delete_". */
 char *teffi_slot(teffi_pool *pool, const char *name);
 
 /* teffi_pbc_type - protobuf-c's name of a type: "words.HTTPReply" -> "Words__HTTPReply". */
