@@ -103,7 +103,7 @@ static int take_numbers(void *to, int n, char **values, char **names)
     return 0;
 }
 
-/* *numbers: the columns of the last row. */
+/* out: numbers: the columns of the last row; there must be room for those of each row. */
 static int query_numbers(sqlite3 *db, const char *sql, int64_t *numbers)
 {
     return sqlite3_exec(db, sql, take_numbers, numbers, NULL);
