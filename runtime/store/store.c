@@ -92,32 +92,6 @@ static bool check_op_bytes(teffi_store_op *op, const char *what, teffi_bytes byt
     return op->err == TEFF_OK;
 }
 
-static void check_op_row(teffi_store_op *op, const teffi_row *row)
-{
-    if (is_table_name(row->table))
-        (void)check_op_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX);
-    else
-        teffi_store_fail(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
-                         TEFFI_STORE_TABLE_MAX);
-}
-
-static bool check_op_values(teffi_store_op *op)
-{
-    size_t sum = 0;
-    for (size_t i = 0; i < op->n_rows; i++) {
-        const teffi_row *row = &op->rows[i];
-        if (row->remove)
-            continue;
-        if (!check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
-            return false;
-        sum += row->value.len;
-    }
-    if (sum > TEFFI_STORE_BATCH_BYTES_MAX)
-        teffi_store_fail(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d", sum,
-                         TEFFI_STORE_BATCH_BYTES_MAX);
-    return op->err == TEFF_OK;
-}
-
 static bool check_op_distinct(teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -130,15 +104,25 @@ static bool check_op_distinct(teffi_store_op *op)
     return true;
 }
 
-static bool check_op_rows(teffi_store_op *op)
+static bool check_op_rows(teffi_store_op *op, bool writes)
 {
-    size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1;
+    size_t max = op->kind == TEFFI_STORE_BATCH ? TEFFI_STORE_BATCH_MAX : 1, sum = 0;
     if (op->n_rows > max)
         teffi_store_fail(op, TEFF_E_TOO_LARGE, "%zu rows: at most %zu", op->n_rows, max);
     else if (op->n_rows == 0 || !op->rows)
         teffi_store_fail(op, TEFF_E_INVALID, "an operation without rows");
-    for (size_t i = 0; op->err == TEFF_OK && i < op->n_rows; i++)
-        check_op_row(op, &op->rows[i]);
+    for (size_t i = 0; op->err == TEFF_OK && i < op->n_rows; i++) {
+        const teffi_row *row = &op->rows[i];
+        if (!is_table_name(row->table))
+            teffi_store_fail(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
+                             TEFFI_STORE_TABLE_MAX);
+        else if (check_op_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX) && writes &&
+                 !row->remove && check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
+            sum += row->value.len;
+    }
+    if (op->err == TEFF_OK && sum > TEFFI_STORE_BATCH_BYTES_MAX)
+        teffi_store_fail(op, TEFF_E_TOO_LARGE, "values of %zu bytes in a batch: at most %d", sum,
+                         TEFFI_STORE_BATCH_BYTES_MAX);
     return op->err == TEFF_OK;
 }
 
@@ -159,11 +143,9 @@ static bool check_op(teffi_store_op *op)
         teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
     else if (asks && !op->arena)
         teffi_store_fail(op, TEFF_E_INVALID, "a read without an arena");
-    if (op->err != TEFF_OK || !check_op_rows(op))
+    if (op->err != TEFF_OK || !check_op_rows(op, !asks))
         return false;
-    if (asks)
-        return op->kind == TEFFI_STORE_READ || check_op_scan(op);
-    return check_op_values(op) && check_op_distinct(op);
+    return op->kind == TEFFI_STORE_SCAN ? check_op_scan(op) : check_op_distinct(op);
 }
 
 void teffi_store_submit(teffi_store *store, teffi_store_op *op)
