@@ -17,7 +17,6 @@ typedef struct teffi_grains {
     size_t n_types;
     const teffi_group_ops *group_ops;                /* of activations */
     struct teffi_shards *shards;                     /* directory/shard.h */
-    struct teffi_directory *directory;               /* directory/server.h */
     struct teffi_lookups *lookups;                   /* request/locate.h */
     struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */

@@ -106,56 +106,40 @@ static size_t get_parked_size(const teffi_msg *msg)
     return sizeof *msg + TEFFI_MSG_INLINE + msg->raw_len + msg->key_len;
 }
 
-/* relaxed: these limits need no order */
-bool teffi_parked_add(teffi_shards *shards, const teffi_msg *msg)
+bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg)
 {
     size_t bytes = get_parked_size(msg);
-    uint32_t n = atomic_fetch_add_explicit(&shards->parked, 1, memory_order_relaxed);
-    size_t sum = atomic_fetch_add_explicit(&shards->parked_bytes, bytes, memory_order_relaxed);
-    if (n < TEFFI_PARKED_MAX && sum + bytes <= TEFFI_PARKED_BYTES_MAX)
-        return true;
-    teffi_parked_remove(shards, msg);
-    return false;
-}
-
-void teffi_parked_remove(teffi_shards *shards, const teffi_msg *msg)
-{
-    atomic_fetch_sub_explicit(&shards->parked, 1, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&shards->parked_bytes, get_parked_size(msg), memory_order_relaxed);
-}
-
-void teffi_parked_refuse(teffi_node *node, teffi_msg *msg)
-{
-    teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
-                       "too many requests wait for the silo's part of the directory");
-}
-
-static teff_err park_request(teffi_shards *shards, teffi_shard *shard, teffi_msg *msg)
-{
-    if (!teffi_parked_add(shards, msg))
-        return TEFF_E_OVERLOADED;
-    teffi_queue_push(&shard->parked, &msg->link);
-    return TEFF_E_CLOSED;
-}
-
-static void deliver_parked(teffi_grains *grains, teffi_queue *parked)
-{
-    teffi_qnode *n;
-    while ((n = teffi_queue_pop(parked))) {
-        teffi_msg *msg = teffi_container(n, teffi_msg, link);
-        teffi_parked_remove(grains->shards, msg);
-        teffi_node_deliver(grains->node, msg);
+    pthread_mutex_lock(&shards->parked_lock);
+    bool fits = shards->parked.count < TEFFI_PARKED_MAX &&
+                shards->parked_bytes + bytes <= TEFFI_PARKED_BYTES_MAX;
+    if (fits) {
+        teffi_queue_push(&shards->parked, &msg->link);
+        shards->parked_bytes += bytes;
     }
+    pthread_mutex_unlock(&shards->parked_lock);
+    return fits;
+}
+
+void teffi_partitions_deliver(teffi_grains *grains)
+{
+    teffi_shards *shards = grains->shards;
+    teffi_queue parked = {0};
+    teffi_qnode *n;
+    pthread_mutex_lock(&shards->parked_lock);
+    teffi_queue_move(&parked, &shards->parked);
+    shards->parked_bytes = 0;
+    pthread_mutex_unlock(&shards->parked_lock);
+    while ((n = teffi_queue_pop(&parked)))
+        teffi_node_deliver(grains->node, teffi_container(n, teffi_msg, link));
 }
 
 void teffi_partitions_fini(teffi_shards *shards)
 {
     teffi_qnode *n;
-    for (int i = 0; i < TEFFI_PARTITIONS; i++) {
+    for (int i = 0; i < TEFFI_PARTITIONS; i++)
         drop_entries(&shards->at[i]);
-        while ((n = teffi_queue_pop(&shards->at[i].parked)))
-            teffi_msg_free(teffi_container(n, teffi_msg, link));
-    }
+    while ((n = teffi_queue_pop(&shards->parked)))
+        teffi_msg_free(teffi_container(n, teffi_msg, link));
 }
 
 /* ---- registrations ---- */
@@ -169,7 +153,7 @@ teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method, const teff
     if (shard->phase == TEFFI_SERVING)
         err = apply_locked(grains, shard, method, ident, pid, holder);
     else if (shard->phase == TEFFI_LOCKED && msg)
-        err = park_request(grains->shards, shard, msg);
+        err = teffi_partitions_park(grains->shards, msg) ? TEFF_E_CLOSED : TEFF_E_OVERLOADED;
     pthread_mutex_unlock(&shard->lock);
     return err;
 }
@@ -246,9 +230,8 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
 
 /* An owner that missed a view with another owner keeps its entries: that owner never served, since
  * this silo did not respond in that view. out: true: the partition is LOCKED. */
-static bool change_phase(teffi_grains *grains, teffi_shard *shard, bool mine, uint64_t version)
+static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
-    teffi_queue parked = {0};
     pthread_mutex_lock(&shard->lock);
     if (mine && shard->phase == TEFFI_NOT_MINE) {
         shard->phase = TEFFI_LOCKED;
@@ -257,11 +240,9 @@ static bool change_phase(teffi_grains *grains, teffi_shard *shard, bool mine, ui
     if (!mine && shard->phase != TEFFI_NOT_MINE) {
         shard->phase = TEFFI_NOT_MINE;
         drop_entries(shard);
-        teffi_queue_move(&parked, &shard->parked);
     }
     bool locked = shard->phase == TEFFI_LOCKED;
     pthread_mutex_unlock(&shard->lock);
-    deliver_parked(grains, &parked);
     return locked;
 }
 
@@ -271,10 +252,11 @@ bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
     bool locked = false;
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
         bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
-        locked |= change_phase(grains, &shards->at[i], mine, now->version);
+        locked |= change_phase(&shards->at[i], mine, now->version);
     }
     /* release: pairs with wait_if_behind() in server.c, which reads the phases after the version */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
+    teffi_partitions_deliver(grains);
     return locked;
 }
 
@@ -340,16 +322,13 @@ void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t 
 {
     for (unsigned i = 0; i < TEFFI_PARTITIONS; i++) {
         teffi_shard *shard = &grains->shards->at[i];
-        teffi_queue parked = {0};
         if (!teffi_set_has_partition(set, i))
             continue;
         pthread_mutex_lock(&shard->lock);
-        if (shard->phase == TEFFI_LOCKED && shard->since <= version) {
+        if (shard->phase == TEFFI_LOCKED && shard->since <= version)
             shard->phase = TEFFI_SERVING;
-            teffi_queue_move(&parked, &shard->parked);
-        }
         pthread_mutex_unlock(&shard->lock);
-        deliver_parked(grains, &parked);
     }
+    teffi_partitions_deliver(grains);
     teffi_membership_changed(grains->node->membership);
 }

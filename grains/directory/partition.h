@@ -74,18 +74,15 @@ TEFF_MUST_USE teff_err teffi_partition_merge(teffi_grains *grains, const teffi_i
                                              teffi_pid pid, uint64_t version, teffi_pid *loser);
 
 /* teffi_partitions_unlock - make the partitions of set SERVING that were locked by view version or
- * an older one, and deliver their parked requests. */
+ * an older one, and deliver the parked requests. */
 void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t version);
 
-/* ---- requests of other silos that wait, here or in server.c ---- */
+/* ---- requests of other silos that wait until a view is adopted or partitions are served ---- */
 
-/* teffi_parked_add - count a request that will wait. out: false: too many wait.
- * teffi_parked_remove - it waits no more. */
-bool teffi_parked_add(teffi_shards *shards, const teffi_msg *msg);
-void teffi_parked_remove(teffi_shards *shards, const teffi_msg *msg);
-
-/* teffi_parked_refuse - respond OVERLOADED to a request that was not added. Owns msg. */
-void teffi_parked_refuse(teffi_node *node, teffi_msg *msg);
+/* teffi_partitions_park - park a request. out: false: too many are parked, the caller owns msg.
+ * teffi_partitions_deliver - deliver all parked requests again; each may be parked again. */
+bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg);
+void teffi_partitions_deliver(teffi_grains *grains);
 
 /* teffi_partitions_fini - free the entries and the parked requests. */
 void teffi_partitions_fini(teffi_shards *shards);

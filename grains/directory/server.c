@@ -7,19 +7,6 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
-void teffi_directory_init(teffi_directory *dir)
-{
-    pthread_mutex_init(&dir->lock, NULL);
-}
-
-void teffi_directory_fini(teffi_directory *dir)
-{
-    teffi_qnode *n;
-    while ((n = teffi_queue_pop(&dir->behind)))
-        teffi_msg_free(teffi_container(n, teffi_msg, link));
-    pthread_mutex_destroy(&dir->lock);
-}
-
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -33,82 +20,24 @@ static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi
     teffi_node_respond_with(node, msg, &a.base);
 }
 
-static uint64_t read_view(const teffi_msg *msg)
+static void refuse_parked(teffi_node *node, teffi_msg *msg)
 {
-    return msg->method_id == TEFFI_METHOD_RECOVER
-               ? ((const Teff__Cluster__Recover *)msg->body)->view
-               : ((const Teff__Cluster__DirectoryAsk *)msg->body)->view;
+    teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
+                       "too many requests wait for the silo's part of the directory");
 }
 
-static uint64_t find_newest_view(const teffi_queue *behind)
-{
-    uint64_t newest = 0;
-    for (const teffi_qnode *n = behind->head; n; n = n->next) {
-        uint64_t view = read_view(teffi_container(n, const teffi_msg, link));
-        newest = view > newest ? view : newest;
-    }
-    return newest;
-}
-
-/* out: *behind: all requests that wait now; false: none waits, the task ends. */
-static bool take_waiting_requests(teffi_directory *dir, teffi_queue *behind)
-{
-    pthread_mutex_lock(&dir->lock);
-    teffi_queue_move(behind, &dir->behind);
-    dir->catching_up = behind->count > 0;
-    pthread_mutex_unlock(&dir->lock);
-    return behind->count > 0;
-}
-
-/* Adopt the newer view that the senders have seen, then handle their requests. One task for all
- * requests, because system tasks have few stacks. */
-static void catch_up(teff_ctx *ctx, void *arg)
-{
-    teffi_directory *dir = arg;
-    teffi_queue behind = {0};
-    teffi_qnode *n;
-    while (take_waiting_requests(dir, &behind)) {
-        teff_err err = teffi_membership_refresh(ctx, find_newest_view(&behind));
-        while ((n = teffi_queue_pop(&behind))) {
-            teffi_msg *msg = teffi_container(n, teffi_msg, link);
-            teffi_parked_remove(ctx->node->grains->shards, msg);
-            if (err && ctx->node->grains->shards->version < read_view(msg))
-                teffi_node_respond(ctx->node, msg, err, teff_error(ctx));
-            else
-                teffi_directory_handle(ctx->node, msg);
-        }
-    }
-}
-
-static teff_err wait_for_view(teffi_node *node, teffi_msg *msg)
-{
-    teffi_directory *dir = node->grains->directory;
-    teff_err err = TEFF_OK;
-    pthread_mutex_lock(&dir->lock);
-    if (!dir->catching_up)
-        err =
-            teffi_task_start_system(&node->home, catch_up, dir, "directory: catch up with a view");
-    if (!err) {
-        dir->catching_up = true;
-        teffi_queue_push(&dir->behind, &msg->link);
-    }
-    pthread_mutex_unlock(&dir->lock);
-    return err;
-}
-
-/* out: true: msg waits for a view newer than this silo's, or was ended. */
+/* out: true: msg is parked until a newer view is adopted, or was ended. */
 static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;
     /* acquire: pairs with teffi_partitions_view() */
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
-    if (!teffi_parked_add(shards, msg)) {
-        teffi_parked_refuse(node, msg);
-    } else if (wait_for_view(node, msg)) {
-        teffi_parked_remove(shards, msg);
-        teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
-    }
+    teffi_membership_look(node->membership);
+    if (!teffi_partitions_park(shards, msg))
+        refuse_parked(node, msg);
+    else if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
+        teffi_partitions_deliver(node->grains); /* adopted before msg was parked */
     return true;
 }
 
@@ -129,7 +58,7 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
     if (err == TEFF_E_NOMEM)
         teffi_node_respond(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
-        teffi_parked_refuse(node, msg);
+        refuse_parked(node, msg);
     else if (err != TEFF_E_CLOSED)
         respond_holder(node, msg, err, holder);
 }

@@ -72,6 +72,7 @@ bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
 {
     for (int i = 0; i < TEFFI_PARTITIONS; i++)
         pthread_mutex_init(&shards->at[i].lock, NULL);
+    pthread_mutex_init(&shards->parked_lock, NULL);
     return teffi_activation_slab_init(&shards->memory, grains);
 }
 
@@ -82,6 +83,7 @@ void teffi_shards_fini(teffi_shards *shards)
         teffi_index_fini(&shards->at[i].index);
         pthread_mutex_destroy(&shards->at[i].lock);
     }
+    pthread_mutex_destroy(&shards->parked_lock);
 }
 
 void teffi_shard_reclaim(teffi_activation *act)

@@ -24,7 +24,6 @@ typedef struct teffi_shard {
     teffi_part_phase phase;
     uint64_t since;      /* if LOCKED: version of the view that locked it */
     teffi_table entries; /* activations of other silos; an entry overrides the index */
-    teffi_queue parked;  /* other silos' requests that arrived while LOCKED (teffi_msg.link) */
 } teffi_shard;
 
 /* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
@@ -40,9 +39,9 @@ typedef struct teffi_shards {
     _Atomic uint64_t activations; /* number that has not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs */
-    /* other silos' requests that wait for a partition or a view: number and memory */
-    _Atomic uint32_t parked;
-    _Atomic size_t parked_bytes;
+    pthread_mutex_t parked_lock;  /* guards the rest */
+    teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
+    size_t parked_bytes;
 } teffi_shards;
 
 /* teffi_shards_init - in zeroed memory. errs: false: out of memory. */

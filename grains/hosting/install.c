@@ -44,7 +44,6 @@ static const teffi_upcalls upcalls = {
 /* The grains with their parts, in zeroed memory. */
 typedef struct hosted {
     teffi_shards shards;
-    teffi_directory directory;
     teffi_lookups lookups;
     teffi_location_cache location_cache;
     teffi_collector collector;
@@ -67,7 +66,6 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->types = types;
     grains->n_types = n;
     grains->shards = &all->shards;
-    grains->directory = &all->directory;
     grains->lookups = &all->lookups;
     grains->location_cache = &all->location_cache;
     grains->collector = &all->collector;
@@ -87,7 +85,6 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
         free_grains(&all->grains);
         return NULL;
     }
-    teffi_directory_init(&all->directory);
     teffi_lookups_init(&all->lookups);
     teffi_locations_init(&all->location_cache);
     teffi_collector_init(&all->collector, &all->grains);
@@ -114,7 +111,6 @@ void teffi_grains_free(teffi_node *node)
         return;
     teffi_lookups_fini(grains->lookups);
     teffi_locations_fini(grains->location_cache);
-    teffi_directory_fini(grains->directory);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);
     teffi_collector_fini(grains->collector);

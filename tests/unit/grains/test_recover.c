@@ -234,13 +234,13 @@ static void requests_that_wait_are_limited(void **state)
     for (int i = TEFFI_PARKED_MAX; i < ASKS; i++)
         refused += teffi_ctx_await_call(l->ctx[1], calls[i], NULL) == TEFF_E_OVERLOADED;
     assert_int_equal(refused, ASKS - TEFFI_PARKED_MAX);
-    assert_int_equal(grains->shards->parked, TEFFI_PARKED_MAX);
+    assert_int_equal(grains->shards->parked.count, TEFFI_PARKED_MAX);
     assert_true(grains->shards->parked_bytes > 0);
     memset(all, 0xff, sizeof all);
     teffi_partitions_unlock(grains, all, v + 2);
     for (int i = 0; i < TEFFI_PARKED_MAX; i++)
         lab_ok(l->ctx[1], teffi_ctx_await_call(l->ctx[1], calls[i], NULL));
-    assert_int_equal(grains->shards->parked, 0);
+    assert_int_equal(grains->shards->parked.count, 0);
     assert_int_equal(grains->shards->parked_bytes, 0);
     grains->shards->recovering = false;
     free(calls);
