@@ -52,14 +52,7 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
  * out:  true: some partitions are LOCKED and need recovery. */
 bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now);
 
-/* ---- recovery: sets of partitions have a bit for each ---- */
-
-enum { TEFFI_PARTITION_SET_BYTES = TEFFI_PARTITIONS / 8 };
-
-static inline bool teffi_set_has_partition(const uint8_t *set, unsigned partition)
-{
-    return set[partition / 8] & (1u << partition % 8);
-}
+/* ---- recovery ---- */
 
 /* teffi_partitions_locked - are any partitions LOCKED? in: set, NULL: only ask. Else it is filled
  * with them, for a round of recovery, and entries of an earlier round are dropped. */

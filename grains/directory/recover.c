@@ -208,17 +208,6 @@ static bool list_activation(void *arg, teffi_activation *act)
     return l->n < RESPONSE_ENTRIES && l->bytes < RESPONSE_BYTES;
 }
 
-/* The cursor is: partition + 1, 16 bits | 48 bits of teffi_shard_each()'s *at. */
-static uint64_t pack_cursor(unsigned part, uint64_t at)
-{
-    return (uint64_t)(part + 1) << 48 | (at & 0xffffffffffffu);
-}
-
-static unsigned get_cursor_partition(uint64_t cursor)
-{
-    return cursor ? (unsigned)(cursor >> 48) - 1 : 0;
-}
-
 void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
 {
     const Teff__Cluster__Recover *ask = (const Teff__Cluster__Recover *)msg->body;
@@ -229,20 +218,14 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond_with(grains->node, msg, &response.base);
         return;
     }
-    unsigned part = get_cursor_partition(ask->cursor);
-    uint64_t at = ask->cursor & 0xffffffffffffu;
     l.entries = teff_arena_alloc(&msg->arena, 2 * RESPONSE_ENTRIES * sizeof *l.entries);
-    if (!l.entries || ask->partitions.len != TEFFI_PARTITIONS / 8) {
+    if (!l.entries || ask->partitions.len != TEFFI_PARTITION_SET_BYTES) {
         teffi_node_respond(grains->node, msg, TEFF_E_INVALID,
                            "directory: not a set of 256 partitions, or memory is out");
         return;
     }
-    for (; part < TEFFI_PARTITIONS && !response.cursor; part++, at = 0) {
-        if (!teffi_set_has_partition(ask->partitions.data, part))
-            continue;
-        if (!teffi_shard_each(grains, part, &at, list_activation, &l))
-            response.cursor = pack_cursor(part, at);
-    }
+    response.cursor = ask->cursor;
+    (void)teffi_shards_walk(grains, ask->partitions.data, &response.cursor, list_activation, &l);
     response.entries = l.entries;
     response.n_entries = l.n;
     if (l.failed)

@@ -57,11 +57,6 @@ void teffi_activation_slab_fini(teffi_activation_slab *memory)
     teffi_reclaim_fini(&memory->reclaim);
 }
 
-teffi_activation *teffi_activation_take(teffi_activation_slab *memory)
-{
-    return teffi_slab_take(&memory->slab);
-}
-
 void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act)
 {
     if (teffi_slab_put(&memory->slab, act))
@@ -162,7 +157,7 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type || !grains->accepting)
         return TEFF_E_NOT_FOUND;
-    teffi_activation *act = teffi_activation_take(&shards->memory);
+    teffi_activation *act = teffi_slab_take(&shards->memory.slab);
     if (!act)
         return TEFF_E_NOMEM;
     teff_err err =
@@ -241,40 +236,37 @@ bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid 
     return was;
 }
 
-/* *at is: number of the next cell, 32 bits | low 16 bits of index.moves << 32. */
-bool teffi_shard_each(teffi_grains *grains, unsigned n, uint64_t *at,
-                      bool (*visit)(void *arg, teffi_activation *act), void *arg)
+/* A cursor is: partition, 16 bits | low 16 bits of index.moves | number of the next cell. */
+static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
 {
-    teffi_shard *shard = &grains->shards->at[n];
+    return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;
+}
+
+/* out: true: the walk has reached the end of the shard. */
+static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
+                       bool (*visit)(void *arg, teffi_activation *act), void *arg)
+{
+    teffi_shard *shard = &grains->shards->at[part];
     uint32_t slot = 0;
     bool more = true;
     pthread_mutex_lock(&shard->lock);
-    uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed) & 0xffff;
-    uint32_t cell = (*at >> 32) == moves ? (uint32_t)*at : 0;
+    uint32_t moves = atomic_load_explicit(&shard->index.moves, memory_order_relaxed);
+    bool goes_on = *cursor >> 32 == make_cursor(part, moves, 0) >> 32;
+    uint32_t cell = goes_on ? (uint32_t)*cursor : 0;
     while (more && (slot = teffi_index_each(&shard->index, &cell)))
         more = visit(arg, teffi_activation_at(&grains->shards->memory, slot));
-    *at = (uint64_t)moves << 32 | cell;
+    *cursor = make_cursor(part, moves, cell);
     pthread_mutex_unlock(&shard->lock);
     return slot == 0;
 }
 
-/* Reads without the lock. */
-static bool shard_is_unused(const teffi_grains *grains, unsigned n)
-{
-    /* relaxed: only compared with NULL */
-    return !atomic_load_explicit(&grains->shards->at[n].index.now, memory_order_relaxed);
-}
-
-bool teffi_shards_walk(teffi_grains *grains, teffi_walk *walk,
+bool teffi_shards_walk(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {
-    while (walk->part < TEFFI_PARTITIONS) {
-        if (!shard_is_unused(grains, walk->part) &&
-            !teffi_shard_each(grains, walk->part, &walk->at, visit, arg))
+    for (unsigned part = (unsigned)(*cursor >> 48); part < TEFFI_PARTITIONS; part++)
+        if ((!set || teffi_set_has_partition(set, part)) &&
+            !walk_shard(grains, part, cursor, visit, arg))
             return false;
-        walk->part++;
-        walk->at = 0;
-    }
-    walk->part = 0;
+    *cursor = 0;
     return true;
 }

@@ -48,6 +48,14 @@ typedef struct teffi_shards {
 bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains);
 void teffi_shards_fini(teffi_shards *shards);
 
+/* A set of partitions has a bit for each. */
+enum { TEFFI_PARTITION_SET_BYTES = TEFFI_PARTITIONS / 8 };
+
+static inline bool teffi_set_has_partition(const uint8_t *set, unsigned partition)
+{
+    return set[partition / 8] & (1u << partition % 8);
+}
+
 static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t hash)
 {
     return &grains->shards->at[teffi_partition(hash)];
@@ -59,12 +67,10 @@ bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *gra
 /* teffi_activation_slab_fini - also frees what its activations hold. Accepts zeroed memory. */
 void teffi_activation_slab_fini(teffi_activation_slab *memory);
 
-/* teffi_activation_take - take a FREE activation; its slot and last generation are set. out: NULL:
- * out of memory. teffi_activation_put - return one: it is FREE, its group is COMPLETE. */
-teffi_activation *teffi_activation_take(teffi_activation_slab *memory);
+/* teffi_activation_put - return one to the slab: it is FREE, its group is COMPLETE. */
 void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act);
 
-/* teffi_activation_at - the activation of a slot that teffi_activation_take set. */
+/* teffi_activation_at - the activation of a slot that the slab has set. */
 static inline teffi_activation *teffi_activation_at(teffi_activation_slab *memory, uint32_t slot)
 {
     return teffi_slab_at(&memory->slab, slot - TEFFI_SLOT_SYSTEM_END);
@@ -111,22 +117,13 @@ void teffi_shard_reclaim(teffi_activation *act);
  * out: false: it was not registered, so that no user code runs in it. */
 bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
 
-/* teffi_shard_each - visit a shard's activations under its lock; visit must be short.
- * in:   *at, 0 at first. If visit returns false the walk stops; the next call continues from *at,
- *       or from the start if the index was rebuilt meanwhile.
- * out:  true: the walk has reached the end of the shard. */
-bool teffi_shard_each(teffi_grains *grains, unsigned n, uint64_t *at,
-                      bool (*visit)(void *arg, teffi_activation *act), void *arg);
-
-typedef struct teffi_walk { /* zeroed: at the first shard's start */
-    unsigned part;
-    uint64_t at; /* of teffi_shard_each() */
-} teffi_walk;
-
-/* teffi_shards_walk - teffi_shard_each for all shards, from *walk on. May miss an activation that
- * is just being made.
- * out:  true: the walk has reached the end, *walk is zeroed; false: visit returned false. */
-bool teffi_shards_walk(teffi_grains *grains, teffi_walk *walk,
+/* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must
+ * be short. May miss an activation that is just being made.
+ * in:   set, the partitions to visit (teffi_set_has_partition), NULL: all. *cursor, 0 at first. If
+ *       visit returns false the walk stops; the next call continues from *cursor, or from the
+ *       shard's start if its index was rebuilt meanwhile.
+ * out:  true: the walk has reached the end, *cursor is 0; false: visit returned false. */
+bool teffi_shards_walk(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg);
 
 #endif

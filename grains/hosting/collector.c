@@ -43,7 +43,7 @@ static void collect_slice(teffi_timer *timer)
     teffi_collector *collector = teffi_container(timer, teffi_collector, timer);
     teffi_grains *grains = collector->grains;
     slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
-    bool whole = teffi_shards_walk(grains, &collector->walk, end_if_idle, &s);
+    bool whole = teffi_shards_walk(grains, NULL, &collector->cursor, end_if_idle, &s);
     set_collect_timer(collector, whole ? collector->period_ms : SLICE_MS);
 }
 

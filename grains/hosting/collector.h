@@ -13,7 +13,7 @@ typedef struct teffi_collector {
     pthread_mutex_t lock;
     bool stopped; /* guarded by lock */
     uint32_t period_ms;
-    teffi_walk walk; /* timer only: where the round continues */
+    uint64_t cursor; /* timer only: where the round continues */
 } teffi_collector;
 
 /* teffi_collector_init - in zeroed memory. */

@@ -146,11 +146,11 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
 teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
-    teffi_walk walk = {0};
+    uint64_t cursor = 0;
     grains->accepting = false;
     while (count_activations(grains) > 0) {
         unsigned asked = 0;
-        (void)teffi_shards_walk(grains, &walk, ask_activation_to_end, &asked);
+        (void)teffi_shards_walk(grains, NULL, &cursor, ask_activation_to_end, &asked);
         if (teffi_now(grains->node->platform) >= deadline_ns)
             return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
                                   (unsigned long long)count_activations(grains));

@@ -90,8 +90,8 @@ static bool survey_activation(void *arg, teffi_activation *act)
 static void print_grains(teffi_node *node, const teffi_lines *to)
 {
     survey s = {0};
-    teffi_walk walk = {0};
-    (void)teffi_shards_walk(node->grains, &walk, survey_activation, &s);
+    uint64_t cursor = 0;
+    (void)teffi_shards_walk(node->grains, NULL, &cursor, survey_activation, &s);
     teffi_line(to,
                "grains: %llu activations: %llu idle, %llu ready, %llu running; %llu requests wait; "
                "look-ups under way: %s",

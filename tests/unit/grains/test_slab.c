@@ -43,7 +43,7 @@ static int teardown(void **state)
 static void take_many(void)
 {
     for (int i = 0; i < MANY; i++) {
-        taken[i] = teffi_activation_take(&memory);
+        taken[i] = teffi_slab_take(&memory.slab);
         assert_non_null(taken[i]);
         assert_true(taken[i]->slot >= TEFFI_SLOT_SYSTEM_END && taken[i]->slot < TEFFI_PROCESS_BIT);
         assert_ptr_equal(teffi_activation_at(&memory, taken[i]->slot), taken[i]);
