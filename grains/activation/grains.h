@@ -2,7 +2,7 @@
  * parts.
  * Way:     hosting/install makes it and its parts
  * Threads: immutable after start, but for the atomics.
- * Lock order: a look-up's shard, a directory shard, the slab; see ARCHITECTURE. */
+ * Lock order: a directory shard, the slab; see ARCHITECTURE. */
 #ifndef TEFFI_ACTIVATION_GRAINS_H
 #define TEFFI_ACTIVATION_GRAINS_H
 
@@ -17,7 +17,6 @@ typedef struct teffi_grains {
     size_t n_types;
     const teffi_group_ops *group_ops;                /* of activations */
     struct teffi_shards *shards;                     /* directory/shard.h */
-    struct teffi_lookups *lookups;                   /* request/locate.h */
     struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
     struct teffi_collector *collector;               /* hosting/collector.h */

@@ -24,7 +24,10 @@ typedef struct teffi_shard {
     teffi_part_phase phase;
     uint64_t since;      /* if LOCKED: version of the view that locked it */
     teffi_table entries; /* activations of other silos; an entry overrides the index */
+    teffi_table lookups; /* look-ups of grains under way, request/route.c */
 } teffi_shard;
+
+enum { TEFFI_LOOKING = 1024 };
 
 /* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
  * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image. */
@@ -39,7 +42,10 @@ typedef struct teffi_shards {
     _Atomic uint64_t activations; /* number that has not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs */
-    pthread_mutex_t parked_lock;  /* guards the rest */
+    /* Number of look-ups, by bits of the grain's hash; written under the shard's lock with release,
+     * pairs with teffi_lookup_may_be(). Mostly 0, so that one load is enough. */
+    _Atomic uint32_t looking[TEFFI_LOOKING];
+    pthread_mutex_t parked_lock; /* guards the rest */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
     size_t parked_bytes;
 } teffi_shards;

@@ -9,11 +9,9 @@
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
 #include "directory/server.h"
-#include "directory/shard.h"
 #include "hosting/collector.h"
 #include "hosting/life.h"
 #include "request/activation_cache.h"
-#include "request/locate.h"
 #include "request/route.h"
 
 /* ---- upcalls ---- */
@@ -44,7 +42,6 @@ static const teffi_upcalls upcalls = {
 /* The grains with their parts, in zeroed memory. */
 typedef struct hosted {
     teffi_shards shards;
-    teffi_lookups lookups;
     teffi_location_cache location_cache;
     teffi_collector collector;
     teffi_grains grains;
@@ -66,7 +63,6 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->types = types;
     grains->n_types = n;
     grains->shards = &all->shards;
-    grains->lookups = &all->lookups;
     grains->location_cache = &all->location_cache;
     grains->collector = &all->collector;
     grains->activation_cache =
@@ -85,7 +81,6 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
         free_grains(&all->grains);
         return NULL;
     }
-    teffi_lookups_init(&all->lookups);
     teffi_locations_init(&all->location_cache);
     teffi_collector_init(&all->collector, &all->grains);
     return &all->grains;
@@ -109,7 +104,7 @@ void teffi_grains_free(teffi_node *node)
     teffi_grains *grains = node->grains;
     if (!grains)
         return;
-    teffi_lookups_fini(grains->lookups);
+    teffi_lookups_fini(grains);
     teffi_locations_fini(grains->location_cache);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);

@@ -1,12 +1,350 @@
-/* route.c - choose the next step of each request for a grain. */
+/* route.c - choose the next step of each request for a grain; a table of look-ups under way, with
+ * the requests that wait for each.
+ * Threads: look-ups under the shard's lock; only a look-up's own task removes its entry. */
 #include "request/route.h"
 
+#include <stdlib.h>
+#include "activation/type.h"
+#include "call/call.h"
+#include "call/task.h"
 #include "cluster/membership.h"
 #include "directory/client.h"
 #include "directory/location_cache.h"
 #include "directory/partition.h"
+#include "directory/placement.h"
 #include "node/deliver.h"
-#include "request/locate.h"
+
+static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg);
+
+/* ---- to an activation here, or to another silo ---- */
+
+/* End msg with an error of a queue or of the transport. in: full, the text for OVERLOADED. */
+static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, const char *full)
+{
+    static const char *const large = "the request is larger than a frame may be";
+    if (teffi_budget_is_over(grains->node->budget))
+        full = "the silo's messages take more memory than message_bytes_max allows";
+    const char *text = err == TEFF_E_OVERLOADED ? full : err == TEFF_E_TOO_LARGE ? large : NULL;
+    teffi_node_respond(grains->node, msg, err, text);
+}
+
+/* Copies what msg borrows, as it outlives its caller. out: false: no memory, msg was ended. */
+static bool own_routed(teffi_grains *grains, teffi_msg *msg)
+{
+    if (teffi_msg_own(msg))
+        return true;
+    teffi_node_respond(grains->node, msg, TEFF_E_NOMEM, "out of memory for a request");
+    return false;
+}
+
+static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
+{
+    return msg->deadline_ns && teffi_now(grains->node->platform) >= msg->deadline_ns;
+}
+
+/* in: create, make an activation if there is none. out: false: there is none, or the type is not
+ * hosted here; the caller owns msg. */
+static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool create)
+{
+    teff_err err = teffi_shard_push(grains, ident, msg, create);
+    if (err && err != TEFF_E_NOT_FOUND)
+        refuse_routed(grains, msg, err, "the grain's queue is full");
+    return err != TEFF_E_NOT_FOUND;
+}
+
+/* msg surely did not reach silo to: locate it again. */
+static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                      teffi_node_id to)
+{
+    msg->hops--;
+    msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
+    teffi_location_drop(grains->location_cache, ident->hash, to);
+    if (own_routed(grains, msg))
+        locate_again(grains, ident, msg);
+}
+
+/* To another silo, which holds or may hold the grain. */
+static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                         teffi_node_id to)
+{
+    teffi_node *node = grains->node;
+    if (msg->hops++ >= TEFFI_HOPS_MAX) {
+        teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the request was forwarded too often");
+        return;
+    }
+    teff_err err = teffi_relay_begin(node, msg);
+    if (err) {
+        teffi_node_respond(node, msg, err,
+                           "too many requests of the caller's are under way through this silo");
+        return;
+    }
+    msg->to = (teffi_pid){.node = to};
+    if (msg->item.kind == TEFFI_MSG_REQUEST)
+        teffi_call_sign(&node->home, msg);
+    err = node->home.net->ops->send(node->home.net, to, msg);
+    if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE)
+        take_back(grains, ident, msg, to);
+    else if (err)
+        refuse_routed(grains, msg, err,
+                      "more waits for the grain's silo than connection_bytes_max allows");
+}
+
+/* To the silo that holds the grain, or shall activate it (create); it may be this one. */
+static void hand_on(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                    teffi_node_id to, bool create)
+{
+    if (!teffi_node_is(to, grains->node->id)) {
+        /* Cached, so that later requests go there too instead of being placed again. */
+        teffi_location_put(grains->location_cache, ident->hash, to);
+        send_to_silo(grains, ident, msg, to);
+    } else if (!push_here(grains, ident, msg, create)) {
+        locate_again(grains, ident, msg);
+    }
+}
+
+/* To the silo *placed, which activates the grain; chosen if zero. */
+static void send_to_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                          teffi_node_id *placed)
+{
+    if (teffi_node_none(*placed))
+        *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+    if (teffi_node_none(*placed)) {
+        teffi_node_respond(grains->node, msg, TEFF_E_NOT_FOUND,
+                           "no silo of the cluster hosts this grain type");
+        return;
+    }
+    msg->flags |= TEFFI_MSG_PLACED;
+    hand_on(grains, ident, msg, *placed, true);
+}
+
+/* ---- look-ups ---- */
+
+typedef struct lookup { /* the look-up of one grain */
+    teffi_tnode node;   /* in teffi_shard.lookups */
+    teffi_grains *grains;
+    teffi_ident ident;   /* its key is in bytes */
+    teffi_queue waiting; /* requests (teffi_msg.link) */
+    /* latest deadline of the requests; written under the lock; relaxed: it only rises */
+    _Atomic uint64_t until_ns;
+    /* highest msg->tries of requests located again since the last look-up; over 0: pause first */
+    uint8_t tries;
+    uint8_t bytes[];
+} lookup;
+
+static void free_lookup(lookup *entry)
+{
+    teffi_qnode *n;
+    while ((n = teffi_queue_pop(&entry->waiting)))
+        teffi_msg_free(teffi_container(n, teffi_msg, link));
+    free(entry);
+}
+
+void teffi_lookups_fini(teffi_grains *grains)
+{
+    for (int i = 0; i < TEFFI_PARTITIONS; i++) {
+        teffi_table *table = &grains->shards->at[i].lookups;
+        size_t at = 0;
+        teffi_tnode *next = NULL, *node;
+        while ((node = teffi_table_each(table, &at, &next)))
+            free_lookup(teffi_container(node, lookup, node));
+        teffi_table_fini(table);
+    }
+}
+
+/* Shard's lock held. */
+static void change_count(teffi_grains *grains, uint64_t hash, uint32_t more)
+{
+    /* release: pairs with teffi_lookup_may_be() */
+    atomic_fetch_add_explicit(teffi_lookup_count(grains, hash), more, memory_order_release);
+}
+
+static lookup *find_lookup(teffi_shard *shard, const teffi_ident *ident)
+{
+    teffi_tnode *node = teffi_table_first(&shard->lookups, ident->hash);
+    for (; node; node = teffi_table_next(node)) {
+        lookup *entry = teffi_container(node, lookup, node);
+        if (teffi_ident_is(&entry->ident, ident))
+            return entry;
+    }
+    return NULL;
+}
+
+bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    pthread_mutex_lock(&shard->lock);
+    bool waits = find_lookup(shard, ident) != NULL;
+    pthread_mutex_unlock(&shard->lock);
+    return waits;
+}
+
+bool teffi_lookups_any(const teffi_grains *grains)
+{
+    for (uint64_t i = 0; i < TEFFI_LOOKING; i++)
+        if (teffi_lookup_may_be(grains, i << 8))
+            return true;
+    return false;
+}
+
+/* Take the requests that wait, if the directory was asked and none of them was located again: else
+ * all wait for another look-up. out: *tries, entry->tries; false: none waits, the entry was removed
+ * from the table. */
+static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsigned *tries)
+{
+    teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
+    pthread_mutex_lock(&shard->lock);
+    bool any = entry->waiting.count > 0;
+    *tries = entry->tries;
+    entry->tries = 0;
+    if (!any) {
+        teffi_table_del(&shard->lookups, &entry->node);
+        change_count(entry->grains, entry->ident.hash, (uint32_t)-1);
+    } else if (asked && *tries == 0) {
+        teffi_queue_move(waiting, &entry->waiting);
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return any;
+}
+
+typedef struct outcome { /* of a look-up, for all its requests */
+    teff_err err;
+    /* TEFF_OK: the holder's. TEFF_E_NOT_FOUND: where the first request placed the grain, so that
+     * they do not race; zero before */
+    teffi_node_id silo;
+} outcome;
+
+/* If the directory names this silo but no activation is here, its unregistration was lost in a
+ * change of owner: unregister it now. */
+static outcome ask_directory(teff_ctx *ctx, lookup *entry)
+{
+    teffi_grains *grains = entry->grains;
+    teffi_pid holder = {0};
+    if (grains->closed)
+        return (outcome){.err = teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
+                                               "the silo is closing; the call did not run")};
+    teff_err err = teffi_directory_lookup(ctx, &entry->ident, &entry->until_ns, &holder);
+    if (!err && teffi_node_is(holder.node, ctx->node->id) &&
+        !teffi_shard_has(grains, &entry->ident, NULL)) {
+        err = teffi_directory_unregister(ctx, &entry->ident, holder);
+        err = err ? err : TEFF_E_NOT_FOUND;
+    }
+    return (outcome){.err = err, .silo = err ? (teffi_node_id){0} : holder.node};
+}
+
+static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *o)
+{
+    teffi_grains *grains = entry->grains;
+    if (request_is_expired(grains, msg))
+        teffi_node_respond(ctx->node, msg, TEFF_E_TIMEOUT,
+                           "expired before its grain was found; the call did not run");
+    else if (o->err == TEFF_E_TIMEOUT) /* it joined when the look-up was about to end */
+        locate_again(grains, &entry->ident, msg);
+    else if (o->err == TEFF_OK)
+        hand_on(grains, &entry->ident, msg, o->silo, false);
+    else if (o->err == TEFF_E_NOT_FOUND)
+        send_to_place(grains, &entry->ident, msg, &o->silo);
+    else
+        teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
+}
+
+static void look_up(teff_ctx *ctx, void *arg)
+{
+    lookup *entry = arg;
+    teffi_membership *membership = ctx->node->membership;
+    uint64_t seen = membership->follow.changes.count;
+    teffi_queue waiting = {0};
+    teffi_qnode *n;
+    outcome o = {.err = TEFF_OK};
+    unsigned tries;
+    for (bool asked = false; take_waiting(entry, asked, &waiting, &tries); asked = true) {
+        while ((n = teffi_queue_pop(&waiting)))
+            send_located(ctx, entry, teffi_container(n, teffi_msg, link), &o);
+        if (asked && !tries)
+            continue;
+        if (tries)
+            teffi_membership_wait(ctx, seen, tries + 1);
+        seen = membership->follow.changes.count;
+        o = ask_directory(ctx, entry);
+    }
+    free(entry);
+}
+
+static lookup *new_lookup(teffi_grains *grains, const teffi_ident *ident)
+{
+    lookup *entry = calloc(1, sizeof *entry + ident->key_len);
+    if (!entry)
+        return NULL;
+    entry->grains = grains;
+    entry->ident = *ident;
+    entry->ident.key = entry->bytes;
+    memcpy(entry->bytes, ident->key, ident->key_len);
+    return entry;
+}
+
+/* Shard's lock held, here and below. errs: TEFF_E_OVERLOADED. */
+static teff_err add_waiting(lookup *entry, teffi_msg *msg)
+{
+    uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
+    teffi_msg_charge(msg, entry->grains->node->budget);
+    if (entry->waiting.count >= TEFFI_QUEUE_DEFAULT ||
+        teffi_budget_is_over(entry->grains->node->budget))
+        return TEFF_E_OVERLOADED;
+    teffi_queue_push(&entry->waiting, &msg->link);
+    if (entry->tries < msg->tries)
+        entry->tries = msg->tries;
+    if (until_ns > atomic_load_explicit(&entry->until_ns, memory_order_relaxed))
+        atomic_store_explicit(&entry->until_ns, until_ns, memory_order_relaxed);
+    return TEFF_OK;
+}
+
+static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
+                             teffi_msg *msg)
+{
+    lookup *entry = new_lookup(grains, ident);
+    teff_err err = entry ? add_waiting(entry, msg) : TEFF_E_NOMEM;
+    if (!err && !teffi_table_add(&shard->lookups, &entry->node, ident->hash))
+        err = TEFF_E_NOMEM;
+    else if (!err) {
+        err = teffi_task_start(&grains->node->home, look_up, entry, "locate a grain");
+        if (err)
+            teffi_table_del(&shard->lookups, &entry->node);
+    }
+    if (err)
+        free(entry);
+    else
+        change_count(grains, ident->hash, 1);
+    return err;
+}
+
+/* Queue msg behind the requests that wait for the grain; if none waits, begin a look-up if begin.
+ * out: false: none waits and none was begun; the caller owns msg. */
+static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                            bool begin)
+{
+    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
+    pthread_mutex_lock(&shard->lock);
+    lookup *entry = find_lookup(shard, ident);
+    teff_err err = entry   ? add_waiting(entry, msg)
+                   : begin ? begin_lookup(grains, shard, ident, msg)
+                           : TEFF_OK;
+    pthread_mutex_unlock(&shard->lock);
+    if (err)
+        teffi_node_respond(grains->node, msg, err,
+                           "too many requests wait for this grain's place, or their bytes are over "
+                           "message_bytes_max");
+    return entry || begin;
+}
+
+/* Look up the grain of msg again, after a change of the cluster, at most after a pause that grows
+ * with each try (teffi_membership_wait). */
+static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+{
+    if (msg->tries < UINT8_MAX)
+        msg->tries++;
+    (void)wait_for_lookup(grains, ident, msg, true);
+}
+
+/* ---- the next step ---- */
 
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
@@ -14,15 +352,14 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
     if (grains->closed)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
                            "the silo is closing; the call did not run");
-    else if (!teffi_forward_take_back(grains, &ident, msg, to))
-        teffi_locate_again(grains, &ident, msg);
+    else
+        take_back(grains, &ident, msg, to);
 }
 
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
-    if (!teffi_forward_to_holder(grains, &ident, msg, winner))
-        teffi_locate_again(grains, &ident, msg);
+    hand_on(grains, &ident, msg, winner, false);
 }
 
 /* Route by this silo's partitions of the directory if they have the grain; else start a look-up. */
@@ -30,7 +367,6 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
 {
     teffi_pid holder;
     teffi_node_id placed = {0};
-    bool done = true;
     teff_err err = teffi_partition_begin(grains, ident, msg, &placed);
     if (err == TEFF_OK)
         return;
@@ -38,15 +374,13 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         err = teffi_partition_apply(grains, TEFFI_METHOD_LOOKUP, ident, (teffi_pid){0}, &holder,
                                     NULL);
     if (err == TEFF_E_NOT_FOUND)
-        done = teffi_forward_to_place(grains, ident, msg, &placed);
+        send_to_place(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
-        done = teffi_forward_to_holder(grains, ident, msg, holder.node);
+        hand_on(grains, ident, msg, holder.node, false);
     else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE)
-        teffi_locate_msg(grains, ident, msg);
+        (void)wait_for_lookup(grains, ident, msg, true);
     else
-        teffi_forward_refuse(grains, msg, err);
-    if (!done)
-        teffi_locate_again(grains, ident, msg);
+        refuse_routed(grains, msg, err, "the grain's queue is full");
 }
 
 /* The grain is not here. location, if set, is a silo of the view: one that has left the view must
@@ -54,12 +388,10 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
 static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                            teffi_node_id location)
 {
-    if (teffi_node_none(location)) {
-        if (teffi_forward_own(grains, msg))
-            route_by_directory(grains, ident, msg);
-    } else if (!teffi_forward_to_silo(grains, ident, msg, location)) {
-        teffi_locate_again(grains, ident, msg);
-    }
+    if (!teffi_node_none(location))
+        send_to_silo(grains, ident, msg, location);
+    else if (own_routed(grains, msg))
+        route_by_directory(grains, ident, msg);
 }
 
 void teffi_route(teffi_grains *grains, teffi_msg *msg)
@@ -68,7 +400,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     bool placed = msg->flags & TEFFI_MSG_PLACED;
     /* Not checked on the first two hops: a fresh request has hardly expired, and the activation
      * checks again before the turn. */
-    if (msg->hops > 1 && teffi_forward_expired(grains, msg)) {
+    if (msg->hops > 1 && request_is_expired(grains, msg)) {
         teffi_node_respond(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
         return;
     }
@@ -76,10 +408,11 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
         return;
     }
-    if (!placed && teffi_locate_may_wait(grains->lookups, ident.hash) &&
-        teffi_locate_join(grains, &ident, msg))
+    /* Behind earlier requests that wait, to keep their order. */
+    if (!placed && teffi_lookup_may_be(grains, ident.hash) &&
+        wait_for_lookup(grains, &ident, msg, false))
         return;
-    if (teffi_forward_here(grains, &ident, msg, placed))
+    if (push_here(grains, &ident, msg, placed))
         return;
     if (msg->hops && !placed)
         teffi_directory_tell_moved(grains, &ident, msg->src);

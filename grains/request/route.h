@@ -1,12 +1,12 @@
-/* route.h - send a request to its grain's activation here, to another silo (forward.c), or to a
- * look-up.
- * Way:     reference, node (arriving) -> [route] -> shard | forward -> net | locate -> forward
- * Threads: any; never blocks. Each request is handed on or ended with an error. */
+/* route.h - send a request to its grain's activation here or to another silo; look up where the
+ * grain is if that is not known. The requests for one grain share one look-up.
+ * Way:     reference, node (arriving) -> [route] -> shard | net | look-up: directory/client
+ * Threads: any; never blocks; a look-up is a task. Each request is handed on or ended with an
+ *          error. */
 #ifndef TEFFI_REQUEST_ROUTE_H
 #define TEFFI_REQUEST_ROUTE_H
 
-#include "activation/grains.h"
-#include "activation/ident.h"
+#include "directory/shard.h"
 
 /* teffi_route - route a new or received request. Owns msg. */
 void teffi_route(teffi_grains *grains, teffi_msg *msg);
@@ -27,38 +27,30 @@ void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id w
 /* teffi_route_again - route a request again whose activation has ended. Owns msg. */
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
-/* ---- forward.c, for route.c and locate.c ---- */
+/* ---- look-ups ---- */
 
-/* out:  true: msg was handed on, or ended with an error; owns msg.
- *       false: msg could not be forwarded and must be located again; the caller still owns it.
- *
- * teffi_forward_here - to the activation here; with create, make one if there is none. false: there
- *       is none, or the type is not hosted here.
- * teffi_forward_to_silo - to another silo, which holds or may hold the grain.
- * teffi_forward_to_holder - to the silo that holds the grain, which may be this one.
- * teffi_forward_to_place - to the silo *placed, which activates the grain; chosen if zero. */
-TEFF_MUST_USE bool teffi_forward_here(teffi_grains *grains, const teffi_ident *ident,
-                                      teffi_msg *msg, bool create);
-TEFF_MUST_USE bool teffi_forward_to_silo(teffi_grains *grains, const teffi_ident *ident,
-                                         teffi_msg *msg, teffi_node_id to);
-TEFF_MUST_USE bool teffi_forward_to_holder(teffi_grains *grains, const teffi_ident *ident,
-                                           teffi_msg *msg, teffi_node_id holder);
-TEFF_MUST_USE bool teffi_forward_to_place(teffi_grains *grains, const teffi_ident *ident,
-                                          teffi_msg *msg, teffi_node_id *placed);
+/* teffi_lookup_count - the counter for a grain's hash. */
+static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, uint64_t hash)
+{
+    return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];
+}
 
-/* teffi_forward_take_back - undo teffi_forward_to_silo: msg surely did not reach to. out: as
- * above. */
-TEFF_MUST_USE bool teffi_forward_take_back(teffi_grains *grains, const teffi_ident *ident,
-                                           teffi_msg *msg, teffi_node_id to);
+/* teffi_lookup_may_be - may requests for a grain of this hash wait? If false, all that waited
+ * were sent before (acquire: pairs with change_count()). A turn sees the counters that it raised
+ * itself; missing another thread's is harmless, as its requests have no order with ours. */
+static inline bool teffi_lookup_may_be(const teffi_grains *grains, uint64_t hash)
+{
+    return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
+}
 
-/* teffi_forward_own - copy what msg borrows, as it outlives its caller. out: false: no memory, msg
- * was ended with an error. */
-TEFF_MUST_USE bool teffi_forward_own(teffi_grains *grains, teffi_msg *msg);
+/* teffi_lookup_waits - do earlier requests for the grain wait? Exact; takes the shard's lock: call
+ * teffi_lookup_may_be first. */
+bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
 
-/* teffi_forward_refuse - end msg with an error of a queue or of the transport. */
-void teffi_forward_refuse(teffi_grains *grains, teffi_msg *msg, teff_err err);
+/* teffi_lookups_any - is any grain being looked up? */
+bool teffi_lookups_any(const teffi_grains *grains);
 
-/* teffi_forward_expired - has msg's deadline passed? Then it must not run. */
-bool teffi_forward_expired(const teffi_grains *grains, const teffi_msg *msg);
+/* teffi_lookups_fini - free the look-ups and the requests that wait for them. */
+void teffi_lookups_fini(teffi_grains *grains);
 
 #endif

@@ -7,8 +7,7 @@
 #include "base/log.h"
 #include "call/calls.h"
 #include "call/task.h"
-#include "directory/shard.h"
-#include "request/locate.h"
+#include "request/route.h"
 #include "silo/silo.h"
 
 static void print_silo(teff_silo *silo, const teffi_lines *to)
@@ -98,7 +97,7 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
                (unsigned long long)s.n, (unsigned long long)s.in_state[TEFFI_GROUP_IDLE],
                (unsigned long long)s.in_state[TEFFI_GROUP_READY],
                (unsigned long long)s.in_state[TEFFI_GROUP_RUNNING], (unsigned long long)s.queued,
-               teffi_lookups_any(node->grains->lookups) ? "yes" : "no");
+               teffi_lookups_any(node->grains) ? "yes" : "no");
     for (unsigned i = 0; i < s.n_top; i++)
         teffi_line(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s", s.top[i].type,
                    s.top[i].key, s.top[i].slot, teffi_group_state_name(s.top[i].state),

@@ -16,7 +16,7 @@
 #include "hosting/install.h"
 #include "node/node.h"
 #include "process/system.h"
-#include "request/locate.h"
+#include "request/route.h"
 #include "silo/address.h"
 #include "silo/silo.h"
 
@@ -296,8 +296,8 @@ static bool silo_is_quiet(teffi_node *node)
     pthread_mutex_lock(&silo->lock);
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
-    return alone && !teffi_lookups_any(node->grains->lookups) &&
-           teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
+    return alone && !teffi_lookups_any(node->grains) && teffi_calls_relays(&node->home) == 0 &&
+           teffi_calls_pending(&node->home) == 0;
 }
 
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)

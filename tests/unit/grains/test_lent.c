@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "directory/shard.h"
-#include "request/locate.h"
+#include "request/route.h"
 #include "directory/location_cache.h"
 #include "lab.h"
 #include "link/link.h"
@@ -132,7 +132,7 @@ static void what_was_not_sent_is_sent_later(void **state)
         lab_until(is_forgotten(node, other->id));
         teff_call call;
         lab_ok(ctx, lab_relay_fan_async(ctx, fan, plan, NULL, &call));
-        lab_until(teffi_lookups_any(node->grains->lookups));
+        lab_until(teffi_lookups_any(node->grains));
         assert_int_equal(node->home.net->ops->peer_add(node->home.net, other->id,
                                                        teff_silo_address(l->silos[1])),
                          TEFF_OK);

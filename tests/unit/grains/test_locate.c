@@ -13,7 +13,7 @@
 #include "directory/partition.h"
 #include "node/ask.h"
 #include "node/deliver.h"
-#include "request/locate.h"
+#include "request/route.h"
 #include "lab.h"
 #include "store/engine.h"
 
@@ -144,7 +144,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     write_ghost(true);
-    lab_until(!teffi_lookups_any(node->grains->lookups));
+    lab_until(!teffi_lookups_any(node->grains));
     lab_close(l);
     return 0;
 }
@@ -286,7 +286,7 @@ static void a_look_up_that_nobody_waits_for_ends(void **state)
     start_calls(calls, true);
     assert_int_equal(teff_await_all(ctx, calls, CALLS), TEFF_E_TIMEOUT);
     assert_true(in_view(ghost));
-    lab_until(!teffi_lookups_any(node->grains->lookups));
+    lab_until(!teffi_lookups_any(node->grains));
     assert_true(in_view(ghost));
 }
 
