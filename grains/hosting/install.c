@@ -1,5 +1,7 @@
-/* install.c - make, start, end and free the grains of a silo. Sets the node's upcalls, by which
- * runtime/ calls grains/. */
+/* install.c - make, start, end and free the grains of a silo; the collector, which asks activations
+ * to end that got no request for their type's idle time. Sets the node's upcalls, by which runtime/
+ * calls grains/.
+ * Source:  Orleans, "Activation collection" */
 #include "hosting/install.h"
 
 #include <stdio.h>
@@ -9,7 +11,6 @@
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
 #include "directory/server.h"
-#include "hosting/collector.h"
 #include "hosting/life.h"
 #include "request/activation_cache.h"
 #include "request/route.h"
@@ -43,14 +44,23 @@ static const teffi_upcalls upcalls = {
 typedef struct hosted {
     teffi_shards shards;
     teffi_location_cache location_cache;
-    teffi_collector collector;
     teffi_grains grains;
+    pthread_mutex_t collect_lock; /* held while collect_timer is set or cancelled */
+    teffi_timer collect_timer;
+    uint32_t collect_ms;     /* from the end of a round to the next one */
+    uint64_t collect_cursor; /* timer only: where the round continues */
 } hosted;
+
+static hosted *get_hosted(teffi_grains *grains)
+{
+    return teffi_container(grains, hosted, grains);
+}
 
 static void free_grains(teffi_grains *grains)
 {
     free(grains->activation_cache);
-    free(teffi_container(grains, hosted, grains));
+    pthread_mutex_destroy(&get_hosted(grains)->collect_lock);
+    free(get_hosted(grains));
 }
 
 static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, size_t n)
@@ -64,9 +74,9 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->n_types = n;
     grains->shards = &all->shards;
     grains->location_cache = &all->location_cache;
-    grains->collector = &all->collector;
     grains->activation_cache =
         calloc(1, sizeof *grains->activation_cache); /* NULL: runs without this cache */
+    pthread_mutex_init(&all->collect_lock, NULL);
 }
 
 static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_t n)
@@ -82,7 +92,6 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
         return NULL;
     }
     teffi_locations_init(&all->location_cache);
-    teffi_collector_init(&all->collector, &all->grains);
     return &all->grains;
 }
 
@@ -108,16 +117,76 @@ void teffi_grains_free(teffi_node *node)
     teffi_locations_fini(grains->location_cache);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);
-    teffi_collector_fini(grains->collector);
     free_grains(grains);
     node->grains = NULL;
+}
+
+/* ---- the collector ---- */
+
+enum { PERIOD_MIN_MS = 10, PERIOD_MAX_MS = 60000 };
+
+/* A round has slices, so that with millions of idle grains no shard's lock is held for long, and
+ * other groups do not wait in the run queue behind all of them. */
+enum { SLICE_MS = 1, LOOKS_MAX = 1024, ENDS_MAX = 256 };
+
+typedef struct slice {
+    uint32_t now_ms;
+    unsigned looks, ends;
+} slice;
+
+/* A check without the group; handle_nudge() checks again. */
+static bool end_if_idle(void *arg, teffi_activation *act)
+{
+    slice *s = arg;
+    uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
+    s->looks++;
+    if (s->now_ms - used >= teffi_idle_ms(act->type->info)) {
+        teffi_activation_end(act, TEFF_REASON_IDLE);
+        s->ends++;
+    }
+    return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
+}
+
+static void set_collect_timer(hosted *all, uint32_t ms)
+{
+    teffi_grains *grains = &all->grains;
+    teffi_exec *exec = grains->node->home.exec;
+    uint64_t now = teffi_now(grains->node->platform);
+    /* relaxed: readers may see a slightly older time */
+    atomic_store_explicit(&grains->coarse_ms, now / 1000000u, memory_order_relaxed);
+    pthread_mutex_lock(&all->collect_lock);
+    if (!grains->closed)
+        exec->ops->timer_set(exec, &all->collect_timer, now + ms * 1000000ull);
+    pthread_mutex_unlock(&all->collect_lock);
+}
+
+static void collect_slice(teffi_timer *timer)
+{
+    hosted *all = teffi_container(timer, hosted, collect_timer);
+    teffi_grains *grains = &all->grains;
+    slice s = {.now_ms = (uint32_t)atomic_load_explicit(&grains->coarse_ms, memory_order_relaxed)};
+    bool whole = teffi_shards_walk(grains, NULL, &all->collect_cursor, end_if_idle, &s);
+    set_collect_timer(all, whole ? all->collect_ms : SLICE_MS);
+}
+
+/* Starts a round each quarter of the shortest idle time. */
+static void start_collector(hosted *all)
+{
+    const teffi_grains *grains = &all->grains;
+    uint32_t period = PERIOD_MAX_MS;
+    for (size_t i = 0; i < grains->n_types; i++)
+        if (teffi_idle_ms(grains->types[i]->info) / 4 < period)
+            period = teffi_idle_ms(grains->types[i]->info) / 4;
+    all->collect_ms = period < PERIOD_MIN_MS ? PERIOD_MIN_MS : period;
+    all->collect_timer.fire = collect_slice;
+    set_collect_timer(all, all->collect_ms);
 }
 
 /* ---- starting and ending ---- */
 
 void teffi_grains_start(teffi_node *node)
 {
-    teffi_collector_start(node->grains->collector);
+    start_collector(get_hosted(node->grains));
     node->grains->accepting = true;
 }
 
@@ -156,8 +225,12 @@ teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
 
 void teffi_grains_stop(teffi_node *node)
 {
+    hosted *all = get_hosted(node->grains);
+    teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
     teffi_membership_changed(node->membership);
-    teffi_collector_stop(node->grains->collector);
+    pthread_mutex_lock(&all->collect_lock);
+    exec->ops->timer_cancel(exec, &all->collect_timer);
+    pthread_mutex_unlock(&all->collect_lock);
 }
