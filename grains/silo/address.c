@@ -6,6 +6,7 @@
 #include <string.h>
 #include "call/wait.h"
 #include "node/node.h"
+#include "silo/silo.h"
 
 static bool address_starts(const char *address, const char *with)
 {
@@ -38,6 +39,23 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
     if (text)
         snprintf(text, TEFF_TEXT_MAX, "%s: '%.100s'; expected %s", option, value, expected);
     return TEFF_E_INVALID;
+}
+
+teff_err teffi_options_check(const char *cluster, const char *name, const char *const *addresses,
+                             const char *tls_cert, const char *tls_ca,
+                             uint64_t connection_bytes_max, char *text)
+{
+    if (!teffi_cluster_ok(cluster))
+        return teffi_option_refuse(text, "cluster", cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
+    for (int i = 0; i < TEFF_SEEDS_MAX && addresses[i]; i++)
+        if (!teffi_address_ok(addresses[i]))
+            return teffi_option_refuse(text, name, addresses[i], "host:port or [v6]:port");
+    if (!tls_cert != !tls_ca)
+        return teffi_option_refuse(text, "tls_cert, tls_ca", tls_cert ? tls_cert : tls_ca,
+                                   "both or neither");
+    if (connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
+        return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
+    return TEFF_OK;
 }
 
 /* ---- dialling ---- */

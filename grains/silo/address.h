@@ -21,6 +21,14 @@ bool teffi_cluster_ok(const char *cluster);
 teff_err teffi_option_refuse(char *text, const char *option, const char *value,
                              const char *expected);
 
+/* teffi_options_check - check the options that silos and clients have alike.
+ * in:   addresses, up to TEFF_SEEDS_MAX of them, called name. text as above.
+ * errs: TEFF_E_INVALID. */
+TEFF_MUST_USE teff_err teffi_options_check(const char *cluster, const char *name,
+                                           const char *const *addresses, const char *tls_cert,
+                                           const char *tls_ca, uint64_t connection_bytes_max,
+                                           char *text);
+
 /* teffi_dial - connect to a node, and wait for its hello. out: *peer, the hello.
  * errs: TEFF_E_UNREACHABLE, TEFF_E_REFUSED; text in ctx. */
 TEFF_MUST_USE teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer);

@@ -211,21 +211,16 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
 
 /* ---- connecting ---- */
 
-static teff_err check_client_options(const teff_client_options *opt, char *text)
+static teff_err take_client_options(teff_client_options *opt, const teff_client_options *given,
+                                    char *text)
 {
-    if (!teffi_cluster_ok(opt->cluster ? opt->cluster : "dev"))
-        return teffi_option_refuse(text, "cluster", opt->cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
+    if (!teffi_options_take(opt, sizeof *opt, given, "teff_client_options", text))
+        return TEFF_E_INVALID;
+    opt->cluster = opt->cluster ? opt->cluster : "dev";
     if (!opt->gateways[0])
         return teffi_option_refuse(text, "gateways", "none", "at least one host:port");
-    for (int i = 0; i < TEFF_SEEDS_MAX && opt->gateways[i]; i++)
-        if (!teffi_address_ok(opt->gateways[i]))
-            return teffi_option_refuse(text, "gateway", opt->gateways[i], "host:port or [v6]:port");
-    if (!opt->tls_cert != !opt->tls_ca)
-        return teffi_option_refuse(text, "tls_cert, tls_ca",
-                                   opt->tls_cert ? opt->tls_cert : opt->tls_ca, "both or neither");
-    if (opt->connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
-        return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
-    return TEFF_OK;
+    return teffi_options_check(opt->cluster, "gateway", opt->gateways, opt->tls_cert, opt->tls_ca,
+                               opt->connection_bytes_max, text);
 }
 
 static teff_err copy_gateways(teff_client *client, const teff_client_options *opt)
@@ -248,16 +243,8 @@ static teff_err open_client_net(teff_client *client, const teff_client_options *
     node->net_down = on_gateway_down;
     node->upcalls.unsent = on_gateway_unsent;
     teffi_node_target(node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
-    teffi_net_options net = {.self = {.role = TEFFI_ROLE_CLIENT, .node = node->id},
-                             .events = &teffi_node_net_events,
-                             .arg = node,
-                             .exec = node->home.exec,
-                             .budget = node->budget,
-                             .queue_max_bytes = opt->connection_bytes_max,
-                             .tls_cert = opt->tls_cert,
-                             .tls_ca = opt->tls_ca};
-    memcpy(net.self.cluster, node->cluster, sizeof node->cluster);
-    teff_err err = platform->net_new(platform, &net, &node->home.net, text);
+    teff_err err =
+        teffi_silo_net_new(node, opt->connection_bytes_max, opt->tls_cert, opt->tls_ca, text);
     if (!err)
         node->home.net->ops->identify(node->home.net, node->id, "");
     node->open = true;
@@ -269,17 +256,15 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
 {
     teff_client_options taken, *opt = &taken;
     *out = NULL;
-    if (!teffi_options_take(opt, sizeof *opt, given, "teff_client_options", text))
-        return TEFF_E_INVALID;
-    teff_err err = check_client_options(opt, text);
+    teff_err err = take_client_options(opt, given, text);
     teff_client *client = err ? NULL : calloc(1, sizeof *client);
     if (!client)
         return err ? err : TEFF_E_NOMEM;
     client->platform = *platform;
     err = copy_gateways(client, opt);
     if (!err)
-        err = teffi_node_init(&client->node, &client->platform, TEFFI_ROLE_CLIENT,
-                              opt->cluster ? opt->cluster : "dev", WORKERS, NULL);
+        err = teffi_node_init(&client->node, &client->platform, TEFFI_ROLE_CLIENT, opt->cluster,
+                              WORKERS, NULL);
     if (!err && opt->message_bytes_max)
         teffi_budget_init(client->node.budget, opt->message_bytes_max);
     if (!err)
@@ -320,28 +305,16 @@ teff_ctx *teff_client_ctx(teff_client *client)
 
 /* ---- closing ---- */
 
-void teffi_client_leave(teff_ctx *ctx, teff_client *client)
-{
-    client->closing = true;
-    /* acquire, pairs with the release in call/task.c */
-    while (teffi_tasks_running(&client->node.home) > 0)
-        teffi_ctx_sleep(ctx, 1);
-}
-
 void teff_client_free(teff_client *client)
 {
     enum { GOODBYE_MS = 2000 };
     if (!client)
         return;
     if (client->node.home.exec) {
-        teff_ctx *ctx = teff_client_ctx(client);
-        if (client->node.home.net) {
-            client->closing = true;
+        client->closing = true;
+        if (client->node.home.net)
             (void)!client->node.home.net->ops->shutdown(client->node.home.net, GOODBYE_MS);
-        }
-        if (ctx)
-            teffi_client_leave(ctx, client);
-        teff_ctx_free(ctx);
+        teffi_silo_wait_for_tasks(&client->node);
         teffi_node_stop(&client->node);
         teffi_node_free_exec(&client->node);
     }

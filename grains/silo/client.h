@@ -29,7 +29,4 @@ TEFF_MUST_USE teff_err teffi_client_open(const teffi_platform *platform,
 /* teffi_client_join - connect to the first gateway that responds. errs: text in ctx. */
 TEFF_MUST_USE teff_err teffi_client_join(teff_ctx *ctx, teff_client *client);
 
-/* teffi_client_leave - stop looking for gateways, and wait until the client's tasks have ended. */
-void teffi_client_leave(teff_ctx *ctx, teff_client *client);
-
 #endif

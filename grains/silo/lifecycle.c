@@ -109,22 +109,19 @@ static void send_clients_away(teff_silo *silo)
 
 /* ---- open ---- */
 
-static teff_err open_silo_net(teff_silo *silo, char *text)
+teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, const char *tls_cert,
+                            const char *tls_ca, char *text)
 {
-    teffi_node *node = &silo->node;
-    teffi_net_options opt = {.self = {.role = TEFFI_ROLE_SILO},
+    teffi_net_options opt = {.self = {.role = node->role, .node = node->id},
                              .events = &teffi_node_net_events,
                              .arg = node,
                              .exec = node->home.exec,
                              .budget = node->budget,
-                             .queue_max_bytes = silo->opt.connection_bytes_max,
-                             .tls_cert = silo->opt.tls_cert,
-                             .tls_ca = silo->opt.tls_ca};
+                             .queue_max_bytes = queue_max_bytes,
+                             .tls_cert = tls_cert,
+                             .tls_ca = tls_ca};
     snprintf(opt.self.cluster, sizeof opt.self.cluster, "%s", node->cluster);
-    teff_err err = silo->platform.net_new(&silo->platform, &opt, &node->home.net, text);
-    if (!err)
-        err = node->home.net->ops->listen(node->home.net, silo->opt.listen, silo->bound, text);
-    return err;
+    return node->platform->net_new(node->platform, &opt, &node->home.net, text);
 }
 
 teff_err teffi_silo_open(teff_silo *silo, char *text)
@@ -143,7 +140,11 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     }
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
-    err = open_silo_net(silo, text);
+    teffi_net **net = &silo->node.home.net;
+    err = teffi_silo_net_new(&silo->node, silo->opt.connection_bytes_max, silo->opt.tls_cert,
+                             silo->opt.tls_ca, text);
+    if (!err)
+        err = (*net)->ops->listen(*net, silo->opt.listen, silo->bound, text);
     if (!err)
         err = teffi_grains_install(&silo->node, silo->types, silo->n_types, text);
     return err;
@@ -200,7 +201,7 @@ static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, tef
     if (err)
         return err;
     node->seed = teffi_node_word(seed->node);
-    silo->store = node->store = teffi_remote_store_new(node, seed->node);
+    silo->store = node->store = teffi_remote_store_new(node);
     return silo->store ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
@@ -349,11 +350,11 @@ teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns)
 /* ---- close ---- */
 
 /* The loop ends, because tasks wait only for operations with a deadline. */
-static void wait_for_tasks(teff_silo *silo)
+void teffi_silo_wait_for_tasks(teffi_node *node)
 {
-    teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
+    teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* acquire, pairs with the release in call/task.c */
-    while (ctx && teffi_tasks_running(&silo->node.home) > 0)
+    while (ctx && teffi_tasks_running(&node->home) > 0)
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
 }
@@ -373,7 +374,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
         teffi_grains_stop(node);
     if (node->home.net && timeout_ms)
         err = node->home.net->ops->shutdown(node->home.net, timeout_ms);
-    wait_for_tasks(silo);
+    teffi_silo_wait_for_tasks(node);
     if (silo->store) /* before the groups that wait for its last results are freed */
         silo->store->ops->close(silo->store);
     teffi_node_stop(node);

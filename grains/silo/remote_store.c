@@ -120,14 +120,8 @@ void teffi_remote_store_serve(teffi_node *node)
 
 typedef struct remote_store {
     teffi_store store;
-    teffi_node *node;
-    teffi_node_id seed;
+    teffi_node *node; /* its seed has the rows */
 } remote_store;
-
-typedef struct asking {
-    remote_store *remote;
-    teffi_store_op *op;
-} asking;
 
 static teffi_bytes copy_bytes(teff_arena *arena, ProtobufCBinaryData from)
 {
@@ -175,16 +169,17 @@ static uint32_t get_op_timeout_ms(const teffi_store_op *op)
     return ASK_TIMEOUT_MS + (uint32_t)(bytes / BYTES_PER_MS);
 }
 
-static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *op,
+static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
                               const Teff__Cluster__StoreResponse **response)
 {
+    teffi_node_id seed = teffi_node_of_word(ctx->node->seed);
     Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
     ProtobufCMessage *body = NULL;
     fill_ask(ctx, op, &ask);
     if (!ask.rows)
         return TEFF_E_NOMEM;
     teff_err err =
-        teffi_ctx_rpc(ctx, remote->seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
+        teffi_ctx_rpc(ctx, seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
                       get_op_timeout_ms(op), &teff__cluster__store_response__descriptor, &body);
     *response = (const Teff__Cluster__StoreResponse *)body;
     return err;
@@ -192,64 +187,57 @@ static teff_err ask_seed_once(teff_ctx *ctx, const remote_store *remote, const t
 
 /* out: true: the store did the read. A store that refused it as full may still have the write
  *      queued. */
-static bool read_is_done(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *look)
+static bool read_is_done(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;
-    teff_err err = ask_seed_once(ctx, remote, look, &response);
+    teff_err err = ask_seed_once(ctx, look, &response);
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
 /* Wait until a write without a response is not in flight any more, by reading its row: the seed
  * drops what arrives on an old connection, and in its store no read overtakes a write. Writes that
  * do not compare etags need no wait: they are repeated. */
-static void await_write_end(teff_ctx *ctx, const remote_store *remote, const teffi_store_op *op)
+static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
     teffi_row row = {.table = op->rows[0].table, .key = op->rows[0].key};
     const teffi_store_op look = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1};
     if (op->rows[0].any)
         return;
-    while (!read_is_done(ctx, remote, &look) && teffi_now(ctx->node->platform) < until_ns)
+    while (!read_is_done(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 
 static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
-    asking a = *(asking *)arg;
+    teffi_store_op *op = arg;
     const Teff__Cluster__StoreResponse *response = NULL;
-    free(arg);
-    teff_err err = ask_seed_once(ctx, a.remote, a.op, &response);
+    teff_err err = ask_seed_once(ctx, op, &response);
     if (err == TEFF_E_TOO_LARGE) {
-        a.op->err = err;
-        snprintf(a.op->text, sizeof a.op->text, "rows of over %d bytes, to the seed's store",
+        op->err = err;
+        snprintf(op->text, sizeof op->text, "rows of over %d bytes, to the seed's store",
                  TEFFI_FRAME_ROW_MAX);
     } else if (err) {
-        a.op->err = teff_err_unknown(err) && op_writes(a.op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
-        snprintf(a.op->text, sizeof a.op->text, "the seed's store: %s", teff_error(ctx));
-        if (a.op->err == TEFF_E_UNKNOWN)
-            await_write_end(ctx, a.remote, a.op);
+        op->err = teff_err_unknown(err) && op_writes(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
+        snprintf(op->text, sizeof op->text, "the seed's store: %s", teff_error(ctx));
+        if (op->err == TEFF_E_UNKNOWN)
+            await_write_end(ctx, op);
     } else {
-        a.op->err = (teff_err)response->err;
-        snprintf(a.op->text, sizeof a.op->text, "%s", response->text);
-        if (!a.op->err)
-            a.op->err = copy_rows(a.op, response);
+        op->err = (teff_err)response->err;
+        snprintf(op->text, sizeof op->text, "%s", response->text);
+        if (!op->err)
+            op->err = copy_rows(op, response);
     }
-    a.op->done(a.op);
+    op->done(op);
 }
 
 static void submit_remote(teffi_store *store, teffi_store_op *op)
 {
-    remote_store *remote = teffi_container(store, remote_store, store);
-    asking *a = malloc(sizeof *a);
-    teff_err err = TEFF_E_NOMEM;
-    if (a) {
-        *a = (asking){remote, op};
-        err = (op->system ? teffi_task_start_system : teffi_task_start)(
-            &remote->node->home, ask_seed_task, a, "ask the seed's store");
-    }
+    teffi_node *node = teffi_container(store, remote_store, store)->node;
+    teff_err err = (op->system ? teffi_task_start_system : teffi_task_start)(
+        &node->home, ask_seed_task, op, "ask the seed's store");
     if (!err)
         return;
-    free(a);
     op->err = err;
     snprintf(op->text, sizeof op->text, "out of memory");
     op->done(op);
@@ -266,7 +254,7 @@ static void free_remote(teffi_store *store)
     free(teffi_container(store, remote_store, store));
 }
 
-teffi_store *teffi_remote_store_new(teffi_node *node, teffi_node_id seed)
+teffi_store *teffi_remote_store_new(teffi_node *node)
 {
     static const teffi_store_ops ops = {submit_remote, close_remote, free_remote};
     remote_store *remote = calloc(1, sizeof *remote);
@@ -274,6 +262,5 @@ teffi_store *teffi_remote_store_new(teffi_node *node, teffi_node_id seed)
         return NULL;
     remote->store.ops = &ops;
     remote->node = node;
-    remote->seed = seed;
     return &remote->store;
 }

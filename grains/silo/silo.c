@@ -43,27 +43,21 @@ static teff_err check_listen(const teff_silo_options *opt, char *text)
 
 static teff_err check_silo_options(const teff_silo_options *opt, char *text)
 {
-    if (!teffi_cluster_ok(opt->cluster))
-        return teffi_option_refuse(text, "cluster", opt->cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
-    for (int i = 0; i < TEFF_SEEDS_MAX && opt->seeds[i]; i++)
-        if (!teffi_address_ok(opt->seeds[i]))
-            return teffi_option_refuse(text, "seed", opt->seeds[i], "host:port or [v6]:port");
+    teff_err err = teffi_options_check(opt->cluster, "seed", opt->seeds, opt->tls_cert, opt->tls_ca,
+                                       opt->connection_bytes_max, text);
+    if (err)
+        return err;
     const char *addresses = opt->store ? teffi_store_check(opt->store) : NULL;
     if (addresses)
         return teffi_option_refuse(text, "store", opt->store, addresses);
     if (opt->store && opt->seeds[0])
         return teffi_option_refuse(text, "store", opt->store,
                                    "no store beside a seed: the seed's is used");
-    if (!opt->tls_cert != !opt->tls_ca)
-        return teffi_option_refuse(text, "tls_cert, tls_ca",
-                                   opt->tls_cert ? opt->tls_cert : opt->tls_ca, "both or neither");
     if (opt->workers > 1024)
         return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
     if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
-    if (opt->connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
-        return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
-    teff_err err = check_sched(opt, text);
+    err = check_sched(opt, text);
     return err ? err : check_listen(opt, text);
 }
 

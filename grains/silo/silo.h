@@ -71,12 +71,18 @@ teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 
+/* For a client, too: teffi_silo_net_new - make the node's transport. errs: with text.
+ * teffi_silo_wait_for_tasks - until the node's tasks have ended. A client, or a closing silo. */
+TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes,
+                                          const char *tls_cert, const char *tls_ca, char *text);
+void teffi_silo_wait_for_tasks(teffi_node *node);
+
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is
  * one request; nothing is cached. The seed must outlive the silos that use its store.
  * teffi_remote_store_serve - the server: handle requests to TEFFI_SLOT_STORE with node->store.
- * teffi_remote_store_new - the client: a store whose operations are requests to seed. out: NULL:
- * out of memory. */
+ * teffi_remote_store_new - the client: a store whose operations are requests to node->seed. out:
+ * NULL: out of memory. */
 void teffi_remote_store_serve(teffi_node *node);
-teffi_store *teffi_remote_store_new(teffi_node *node, teffi_node_id seed);
+teffi_store *teffi_remote_store_new(teffi_node *node);
 
 #endif
