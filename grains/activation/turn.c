@@ -127,21 +127,18 @@ static teff_err check_response(teffi_turn *turn, const teff_method *method,
     return err ? teffi_name_turn(&turn->ctx, err) : TEFF_OK;
 }
 
-static teff_err explain_no_copy(teffi_turn *turn, const teff_method *method,
-                                const ProtobufCMessage *out)
+/* Copying a message that contains itself ends at the memory limit of arena. */
+static inline teff_err copy_response(teffi_turn *turn, const teff_method *method, teff_arena *arena,
+                                     const ProtobufCMessage *out, ProtobufCMessage **copy)
 {
-    const teff_type_info *info = turn->act->type->info;
-    teff_err err = teffi_rules_why(&turn->ctx, info, method->out, out, "response");
+    const teff_grain_type *type = turn->act->type;
+    teffi_arena_mark before = teffi_arena_here(arena);
+    *copy = teffi_rules_copy(type->info, type->sure_bytes, method->out, arena, out);
+    if (*copy)
+        return TEFF_OK;
+    teffi_arena_back(arena, before);
+    teff_err err = teffi_rules_why(&turn->ctx, type->info, method->out, out, "response");
     return teffi_name_turn(&turn->ctx, err);
-}
-
-static teff_err copy_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
-                              const ProtobufCMessage *out)
-{
-    const teff_type_info *info = turn->act->type->info;
-    response->body =
-        teffi_rules_copy(info, turn->act->type->sure_bytes, method->out, &response->arena, out);
-    return response->body ? TEFF_OK : explain_no_copy(turn, method, out);
 }
 
 static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
@@ -170,7 +167,7 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (!response)
         return; /* out of memory: the call ends at its deadline */
     if (!err && out)
-        err = stays ? copy_response(turn, response, method, out)
+        err = stays ? copy_response(turn, method, &response->arena, out, &response->body)
                     : borrow_response(turn, response, method, out);
     response->err = (uint16_t)err;
     response->borrows = !stays;
@@ -178,21 +175,6 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
         response->text =
             stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
     teffi_node_respond_to(ctx->node, to, response);
-}
-
-/* Copying a message that contains itself ends at the memory limit of the caller's arena. */
-static inline teff_err copy_to_caller(teffi_turn *turn, const teff_method *method,
-                                      const ProtobufCMessage *out)
-{
-    const teff_type_info *info = turn->act->type->info;
-    teffi_in_place *place = turn->place;
-    teff_arena *arena = &place->caller->arena;
-    teffi_arena_mark before = teffi_arena_here(arena);
-    *place->out = teffi_rules_copy(info, turn->act->type->sure_bytes, method->out, arena, out);
-    if (*place->out)
-        return TEFF_OK;
-    teffi_arena_back(arena, before);
-    return explain_no_copy(turn, method, out);
 }
 
 /* Copies the response to the caller, whose turn is suspended beneath this one on the same
@@ -203,7 +185,7 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
     teffi_in_place *place = turn->place;
     size_t packed;
     if (!err && out && place->out)
-        err = copy_to_caller(turn, method, out);
+        err = copy_response(turn, method, &place->caller->arena, out, place->out);
     else if (!err && out && place->kind == TEFFI_MSG_REQUEST)
         err = check_response(turn, method, out, &packed); /* unwanted, but must fail alike when the
                                                            * callee is on another silo */

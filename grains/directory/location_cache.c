@@ -2,26 +2,6 @@
  * Threads: any; if puts and drops race in a line, an entry may be lost or be there twice. */
 #include "directory/location_cache.h"
 
-#include <stdlib.h>
-
-enum { LINE_BYTES = TEFFI_LOCATION_WAYS * sizeof(uint64_t) };
-
-void teffi_locations_init(teffi_location_cache *cache)
-{
-    cache->memory = calloc(TEFFI_LOCATION_LINES + 1, LINE_BYTES); /* untouched pages cost nothing */
-    if (cache->memory)
-        cache->words =
-            (void *)(((uintptr_t)cache->memory + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES);
-    atomic_init(&cache->n_silos, 1); /* number 0: no silo */
-}
-
-void teffi_locations_fini(teffi_location_cache *cache)
-{
-    free(cache->memory);
-    cache->memory = NULL;
-    cache->words = NULL;
-}
-
 /* relaxed, everywhere here: for the reason given in teffi_location_get() */
 static uint64_t load_entry(const _Atomic uint64_t *word)
 {
@@ -39,7 +19,7 @@ static void store_entry(_Atomic uint64_t *word, uint64_t value)
 static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 1; i <= n; i++)
         if (load_entry(&cache->silos[i]) == silo)
             return i;
     return 0;
@@ -48,20 +28,20 @@ static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
 static void add_number(teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed), i = 1;
-    while (i < n && load_entry(&cache->silos[i]))
+    while (i <= n && load_entry(&cache->silos[i]))
         i++;
     if (i == TEFFI_LOCATION_SILOS)
         return;
     store_entry(&cache->silos[i], silo);
-    if (i == n)
-        atomic_store_explicit(&cache->n_silos, n + 1, memory_order_relaxed);
+    if (i > n)
+        atomic_store_explicit(&cache->n_silos, i, memory_order_relaxed);
 }
 
 /* Drop a silo's entries, so that the next silo with this number does not inherit them. An entry
  * that is put at the same time may stay. */
 static void drop_number(teffi_location_cache *cache, uint32_t number)
 {
-    for (size_t i = 0; cache->words && i < (size_t)TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS; i++)
+    for (size_t i = 0; i < TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS; i++)
         if ((uint16_t)load_entry(&cache->words[i]) == number)
             store_entry(&cache->words[i], 0);
 }
@@ -69,7 +49,7 @@ static void drop_number(teffi_location_cache *cache, uint32_t number)
 void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 1; i <= n; i++) {
         uint64_t silo = load_entry(&cache->silos[i]);
         if (!silo || teffi_view_find(view, teffi_node_of_word(silo)))
             continue;
@@ -103,9 +83,9 @@ static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
 {
     uint32_t number = find_number(cache, teffi_node_word(silo));
-    if (!cache->words || !number)
+    if (!number)
         return;
-    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
     for (unsigned i = find_cache_place(line, hash); i > 0; i--)
         store_entry(&line[i], load_entry(&line[i - 1]));
     store_entry(&line[0], teffi_location_tag(hash) | number);
@@ -114,9 +94,9 @@ void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_i
 void teffi_location_drop(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo)
 {
     uint32_t number = find_number(cache, teffi_node_word(silo));
-    if (!cache->words || !number)
+    if (!number)
         return;
-    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
     for (unsigned i = 0; i < TEFFI_LOCATION_WAYS; i++)
         if (load_entry(&line[i]) == (teffi_location_tag(hash) | number))
             store_entry(&line[i], 0);

@@ -16,15 +16,11 @@
 enum { TEFFI_LOCATION_LINES = 1 << 13, TEFFI_LOCATION_WAYS = 8, TEFFI_LOCATION_SILOS = 1024 };
 
 typedef struct teffi_location_cache {
-    _Atomic uint64_t *words; /* lines, aligned, in memory; NULL: no memory, an empty cache */
-    void *memory;
+    _Atomic uint64_t words[TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS];
     /* teffi_node_word by number, of silos in the view; 0: none. Further silos are not cached. */
     _Atomic uint64_t silos[TEFFI_LOCATION_SILOS];
-    _Atomic uint32_t n_silos; /* numbers from here on were never used */
-} teffi_location_cache;
-
-void teffi_locations_init(teffi_location_cache *cache);
-void teffi_locations_fini(teffi_location_cache *cache);
+    _Atomic uint32_t n_silos; /* numbers over this were never used */
+} teffi_location_cache; /* zeroed memory is an empty cache; its untouched pages cost nothing */
 
 /* teffi_locations_view - give numbers to the view's members but self; drop the entries of silos
  * that left the view. */
@@ -35,18 +31,16 @@ static inline uint64_t teffi_location_tag(uint64_t hash)
     return hash >> 16 << 16;
 }
 
-static inline _Atomic uint64_t *teffi_location_line(const teffi_location_cache *cache,
-                                                    uint64_t hash)
+/* teffi_location_line - index of the first word of a hash's line. */
+static inline size_t teffi_location_line(uint64_t hash)
 {
-    return cache->words + hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
+    return hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
 }
 
 /* teffi_location_get - out: the cached silo, a member of the view; zero: not cached. */
 static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache, uint64_t hash)
 {
-    if (!cache->words)
-        return (teffi_node_id){0};
-    _Atomic uint64_t *line = teffi_location_line(cache, hash);
+    const _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
     for (unsigned i = 0; i < TEFFI_LOCATION_WAYS; i++) {
         /* relaxed, here and in the .c file: no other data depends on these words, and a stale or
          * mixed value is only a wrong hint */

@@ -141,8 +141,8 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);
-    const teffi_activation *act = teffi_shard_find_locked(grains, ident);
-    bool has = act && (!pid || teffi_pid_is(teffi_activation_pid(act), *pid));
+    bool has = pid ? teffi_shard_find_pid(grains, ident, *pid) != NULL
+                   : teffi_shard_find_locked(grains, ident) != NULL;
     pthread_mutex_unlock(&shard->lock);
     return has;
 }

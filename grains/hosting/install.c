@@ -44,6 +44,7 @@ static const teffi_upcalls upcalls = {
 typedef struct hosted {
     teffi_shards shards;
     teffi_location_cache location_cache;
+    teffi_activation_cache activation_cache;
     teffi_grains grains;
     pthread_mutex_t collect_lock; /* held while collect_timer is set or cancelled */
     teffi_timer collect_timer;
@@ -58,7 +59,6 @@ static hosted *get_hosted(teffi_grains *grains)
 
 static void free_grains(teffi_grains *grains)
 {
-    free(grains->activation_cache);
     pthread_mutex_destroy(&get_hosted(grains)->collect_lock);
     free(get_hosted(grains));
 }
@@ -74,8 +74,7 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->n_types = n;
     grains->shards = &all->shards;
     grains->location_cache = &all->location_cache;
-    grains->activation_cache =
-        calloc(1, sizeof *grains->activation_cache); /* NULL: runs without this cache */
+    grains->activation_cache = &all->activation_cache;
     pthread_mutex_init(&all->collect_lock, NULL);
 }
 
@@ -91,7 +90,6 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
         free_grains(&all->grains);
         return NULL;
     }
-    teffi_locations_init(&all->location_cache);
     return &all->grains;
 }
 
@@ -114,7 +112,6 @@ void teffi_grains_free(teffi_node *node)
     if (!grains)
         return;
     teffi_lookups_fini(grains);
-    teffi_locations_fini(grains->location_cache);
     teffi_partitions_fini(grains->shards);
     teffi_shards_fini(grains->shards);
     free_grains(grains);

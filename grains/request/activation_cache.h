@@ -31,12 +31,10 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
     return number << 14 | number >> 50; /* the top bits, mixed best, become the index */
 }
 
-/* teffi_activation_cache_get - in: cache, NULL: there was no memory for it. out: NULL: no entry. */
+/* teffi_activation_cache_get - out: NULL: no entry. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {
-    if (!cache)
-        return NULL;
     /* acquire: pairs with teffi_activation_cache_put(), for the activation's memory */
     uint64_t word = atomic_load_explicit(&cache->slots[mark % TEFFI_ACTIVATION_CACHE_SLOTS],
                                          memory_order_acquire);
@@ -50,7 +48,7 @@ static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uin
                                               teffi_activation *act)
 {
     uint64_t address = (uintptr_t)act;
-    if (!cache || address >> TEFFI_ADDRESS_BITS)
+    if (address >> TEFFI_ADDRESS_BITS)
         return;
     uint64_t tag = mark >> TEFFI_ADDRESS_BITS << TEFFI_ADDRESS_BITS;
     /* release: pairs with teffi_activation_cache_get() */

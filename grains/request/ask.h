@@ -42,6 +42,10 @@ static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *
                                 : TEFFI_TIMEOUT_DEFAULT_MS;
 }
 
+/* teffi_ask_deadline - out: the earlier of the call's own deadline and that of the turn's caller;
+ * 0: that has passed. */
+uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method);
+
 /* teffi_direct_ask - run a call in place if possible; the argument out is that of teff_ask, and the
  * response is copied into the caller's memory.
  * out:  false: not possible, nothing was done: queue it. true: if *call is NULL it has ended with

@@ -55,23 +55,18 @@ static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 enum { COARSE_SLACK = 8 };
 
 typedef struct stopwatch {
-    uint64_t from_ns; /* start by the clock; 0: the coarse clock is used */
-    uint32_t from_ms; /* start by the coarse clock; 0: that is not running */
-    uint32_t timeout_ms;
+    uint64_t due_ns;     /* the deadline by the clock; 0: the coarse clock is used */
+    uint32_t from_ms;    /* start by the coarse clock; 0: that is not running */
+    uint32_t timeout_ms; /* by the coarse clock */
 } stopwatch;
 
 /* For short timeouts, or if the coarse clock is not running. */
 __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
                                                         uint32_t *due_ms)
 {
-    watch->from_ns = teffi_now(ask->ctx->node->platform);
-    uint32_t now_ms = (uint32_t)(watch->from_ns / 1000000);
-    uint32_t ms = teffi_timeout_ms(ask->ctx, ask->method);
-    int32_t left_ms = teffi_due_left(ask->ctx->due_ms, now_ms);
-    ms = ms < TEFFI_TIMEOUT_MAX_MS ? ms : TEFFI_TIMEOUT_MAX_MS;
-    watch->timeout_ms = left_ms < (int32_t)ms ? (uint32_t)left_ms : ms;
-    *due_ms = now_ms + watch->timeout_ms;
-    return left_ms > 0;
+    watch->due_ns = teffi_ask_deadline(ask->ctx, ask->method);
+    *due_ms = teffi_due(watch->due_ns);
+    return watch->due_ns != 0;
 }
 
 /* The timeout is the call's own or the rest of its caller's, if that is shorter. out: false: the
@@ -85,7 +80,7 @@ static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t 
     watch->from_ms = now_ms;
     if (ms < TEFFI_EXACT_BELOW_MS || !now_ms)
         return start_exact_watch(watch, ask, due_ms);
-    watch->from_ns = 0;
+    watch->due_ns = 0;
     watch->timeout_ms = (uint32_t)ms;
     *due_ms = now_ms + watch->timeout_ms;
     return true;
@@ -100,15 +95,15 @@ static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
 
 static bool watch_is_late(const stopwatch *watch, uint32_t passed, teffi_exec *exec)
 {
-    if (watch->from_ns)
-        return teffi_now(exec->platform) >= watch->from_ns + watch->timeout_ms * 1000000ull;
+    if (watch->due_ns)
+        return teffi_now(exec->platform) >= watch->due_ns;
     return passed >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
 }
 
 static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
 {
-    if (watch->from_ns)
-        return watch->from_ns + watch->timeout_ms * 1000000ull;
+    if (watch->due_ns)
+        return watch->due_ns;
     uint32_t passed = get_passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
     uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
     return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;

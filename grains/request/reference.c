@@ -17,18 +17,6 @@
 
 enum { CLIENT_RETRY_MS = 20, FEW = 8 };
 
-/* out: the earlier of the call's own deadline and that of the turn's caller; 0: that has passed. */
-static uint64_t get_call_deadline(teff_ctx *ctx, const teff_method *method)
-{
-    uint64_t now_ns = teffi_now(ctx->node->platform);
-    int64_t ms = teffi_timeout_ms(ctx, method);
-    ms = ms > TEFFI_TIMEOUT_MAX_MS ? TEFFI_TIMEOUT_MAX_MS : ms;
-    int32_t left_ms = teffi_due_left(ctx->due_ms, (uint32_t)(now_ns / 1000000));
-    if (ctx->due_ms && left_ms < ms)
-        ms = left_ms;
-    return ms > 0 ? now_ns + (uint64_t)ms * 1000000 : 0;
-}
-
 static const char caller_expired[] =
     "the deadline of this turn's caller has passed; the call did not run";
 
@@ -175,7 +163,7 @@ __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool 
                                                      teff_call *call)
 {
     teffi_msg *msg = NULL;
-    uint64_t deadline = get_call_deadline(ask->ctx, ask->method);
+    uint64_t deadline = teffi_ask_deadline(ask->ctx, ask->method);
     call->impl = NULL;
     if (!deadline)
         return teffi_ask_fail(ask, TEFF_E_TIMEOUT, caller_expired);
@@ -259,7 +247,7 @@ __attribute__((noinline)) static teff_err ask_again(teffi_ask *ask, ProtobufCMes
 {
     const uint64_t pause_ns = CLIENT_RETRY_MS * 1000000ull;
     teff_ctx *ctx = ask->ctx;
-    uint64_t deadline = get_call_deadline(ctx, ask->method);
+    uint64_t deadline = teffi_ask_deadline(ctx, ask->method);
     uint32_t due_ms = ctx->due_ms;
     if (deadline)
         ctx->due_ms = teffi_due(deadline);
@@ -291,7 +279,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     if (!msg)
         return err;
     if (ask->ctx->node->role == TEFFI_ROLE_CLIENT)
-        msg->deadline_ns = get_call_deadline(ask->ctx, ask->method);
+        msg->deadline_ns = teffi_ask_deadline(ask->ctx, ask->method);
     err = dispatch_request(ask, msg);
     if (err) {
         teffi_msg_free(msg);
