@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "activation/name.h"
 #include "memory/pool.h"
 #include "message/codec.h"
 #include "node/ask.h"

@@ -3,7 +3,6 @@
 #include "activation/turn.h"
 
 #include <stdio.h>
-#include "activation/name.h"
 #include "activation/state.h"
 #include "call/ctx.h"
 #include "node/deliver.h"

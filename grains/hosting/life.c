@@ -3,7 +3,6 @@
 #include "hosting/life.h"
 
 #include <stdio.h>
-#include "activation/name.h"
 #include "activation/state.h"
 #include "activation/turn.h"
 #include "call/ctx.h"

@@ -1,7 +1,7 @@
 /* ask.c - the deadline of a call; put method and key into its error text. */
 #include "request/ask.h"
 
-#include "activation/name.h"
+#include "activation/activation.h"
 #include "node/node.h"
 
 teff_err teffi_ask_name(const teffi_ask *ask, teff_err err)

@@ -3,7 +3,6 @@
  * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) -> call -> response
  * Threads: on the context's own turn or thread. */
 #include "activation/grains.h"
-#include "activation/name.h"
 #include "activation/turn.h"
 #include "base/options.h"
 #include "call/call.h"
@@ -122,17 +121,13 @@ static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
     return TEFF_OK;
 }
 
-static const char *get_overload_text(const teffi_node *node)
-{
-    return teffi_budget_is_over(node->budget)
-               ? "the messages here take more memory than message_bytes_max allows"
-               : "more waits for the gateway than connection_bytes_max allows";
-}
-
 static const char *get_send_error_text(const teffi_node *node, teff_err err)
 {
-    return err == TEFF_E_TOO_LARGE     ? "the request is larger than a frame may be"
-           : err == TEFF_E_OVERLOADED  ? get_overload_text(node)
+    if (err == TEFF_E_OVERLOADED && teffi_budget_is_over(node->budget))
+        return "the messages here take more memory than message_bytes_max allows";
+    return err == TEFF_E_TOO_LARGE ? "the request is larger than a frame may be"
+           : err == TEFF_E_OVERLOADED
+               ? "more waits for the gateway than connection_bytes_max allows"
            : err == TEFF_E_UNAVAILABLE ? "no gateway can be reached; the call did not run"
                                        : "the request could not be sent";
 }

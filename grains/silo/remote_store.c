@@ -32,29 +32,26 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-static Teff__Cluster__StoreRow *pack_row(teff_arena *arena, const teffi_row *row, bool value)
-{
-    Teff__Cluster__StoreRow *out = teff_arena_alloc(arena, sizeof *out);
-    if (!out)
-        return NULL;
-    teff__cluster__store_row__init(out);
-    out->table = (char *)(uintptr_t)row->table;
-    out->key = (ProtobufCBinaryData){row->key.len, (uint8_t *)(uintptr_t)row->key.data};
-    if (value)
-        out->value = (ProtobufCBinaryData){row->value.len, (uint8_t *)(uintptr_t)row->value.data};
-    out->etag = row->etag;
-    out->remove = row->remove;
-    out->any = row->any;
-    return out;
-}
-
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
     Teff__Cluster__StoreRow **out = teff_arena_alloc(arena, (n + 1) * sizeof *out);
-    for (size_t i = 0; out && i < n; i++)
-        if (!(out[i] = pack_row(arena, &rows[i], values)))
-            return NULL;
+    Teff__Cluster__StoreRow *all = teff_arena_alloc(arena, (n + 1) * sizeof *all);
+    if (!out || !all)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        const teffi_row *row = &rows[i];
+        Teff__Cluster__StoreRow *to = out[i] = &all[i];
+        teff__cluster__store_row__init(to);
+        to->table = (char *)(uintptr_t)row->table;
+        to->key = (ProtobufCBinaryData){row->key.len, (uint8_t *)(uintptr_t)row->key.data};
+        if (values)
+            to->value =
+                (ProtobufCBinaryData){row->value.len, (uint8_t *)(uintptr_t)row->value.data};
+        to->etag = row->etag;
+        to->remove = row->remove;
+        to->any = row->any;
+    }
     return out;
 }
 
