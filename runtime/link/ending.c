@@ -17,7 +17,7 @@ static void plan_redial(link_peer *peer, bool failed)
     peer->backoff_ms = base;
     uint64_t half_ns = base * 500000ull;
     peer->redial_ns = teffi_conns_now(conns) + half_ns + p->random(p->arg) % half_ns;
-    teffi_link_ticker_ask(&conns->ticker);
+    teffi_conns_ask_scan(conns);
 }
 
 /* conns.lock held. Remove the connection from its peer. out: true: the BYE_ACK was sent again. */

@@ -144,9 +144,9 @@ static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_
     return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
 }
 
-static uint64_t look_at_all(void *arg)
+/* out: ns until the next scan; 0: the link is being freed. */
+static uint64_t look_at_all(teffi_link *link)
 {
-    teffi_link *link = arg;
     uint64_t now_ns = teffi_conns_now(&link->conns);
     teffi_block_age(now_ns);
     look_at_conns(link, now_ns);
@@ -161,19 +161,54 @@ static uint64_t look_at_all(void *arg)
     return ns;
 }
 
-static bool look_at_deferred(void *arg)
+static bool is_asked_soon(const link_ticker *ticker)
 {
-    teffi_link *link = arg;
+    return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
+}
+
+static void run_delayed(teffi_link *link)
+{
+    link_ticker *ticker = &link->conns.ticker;
+    /* seq_cst: work added before this store is found below; a thread that adds work after it loads
+     * false, and requests again */
+    atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
-    return teffi_client_reader_expire(&link->conns, false);
+    if (teffi_client_reader_expire(&link->conns, false))
+        atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
+}
+
+/* Sleep until a scan is requested, at most ns. Meanwhile run delayed writes and reads. The thread
+ * sleeps on a parker, because nng's timers use up to a millisecond of CPU time at each expiry. */
+static void sleep_until_asked(teffi_link *link, uint64_t ns)
+{
+    link_ticker *ticker = &link->conns.ticker;
+    uint64_t now_ns = teffi_conns_now(&link->conns), until_ns = now_ns + ns;
+    bool soon;
+    do {
+        soon = is_asked_soon(ticker);
+        teffi_parker_wait(&ticker->parker, soon ? LINK_SOON_NS : until_ns - now_ns);
+        if (soon)
+            run_delayed(link);
+        now_ns = teffi_conns_now(&link->conns);
+        /* acquire: pairs with teffi_conns_ask_scan() */
+    } while (!atomic_exchange_explicit(&ticker->asked, false, memory_order_acquire) &&
+             (soon || is_asked_soon(ticker)) && now_ns < until_ns);
+}
+
+static void run_ticker(void *arg)
+{
+    for (uint64_t ns; (ns = look_at_all(arg));)
+        sleep_until_asked(arg, ns);
 }
 
 teff_err teffi_link_heartbeat_start(teffi_link *link)
 {
-    link_ticker *ticker = &link->conns.ticker;
     link->looked_ns = teffi_conns_now(&link->conns);
-    ticker->look = look_at_all;
-    ticker->look_soon = look_at_deferred;
-    ticker->arg = link;
-    return teffi_link_ticker_start(ticker);
+    return teffi_thread_start(&link->ticker, "teff-link", run_ticker, link);
+}
+
+void teffi_link_heartbeat_stop(teffi_link *link)
+{
+    teffi_conns_ask_scan(&link->conns);
+    teffi_thread_join(&link->ticker);
 }

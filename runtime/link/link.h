@@ -23,6 +23,7 @@ typedef struct teffi_link {
     uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
     nng_tls_config *tls_dial, *tls_accept;
     nng_aio *accept_aio;
+    teffi_thread ticker; /* set by its start */
 
     _Atomic uint64_t sequence; /* number of the newest dialled connection */
 
@@ -60,8 +61,10 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* teffi_accept_cb - callback of link->accept_aio.
  * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
- * errs: TEFF_E_IO. */
+ * errs: TEFF_E_IO.
+ * teffi_link_heartbeat_stop - wait until it has ended. in: link->freeing is set. */
 void teffi_accept_cb(void *arg);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
+void teffi_link_heartbeat_stop(teffi_link *link);
 
 #endif

@@ -119,7 +119,7 @@ static void free_link(teffi_net *net)
     if (link->listener)
         nng_stream_listener_close(link->listener);
     nng_aio_stop(link->accept_aio);
-    teffi_link_ticker_stop(&link->conns.ticker);
+    teffi_link_heartbeat_stop(link);
     teffi_sender_write_coalesced(&link->conns); /* after this only events send */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);

@@ -37,7 +37,7 @@ bool teffi_client_reader_defer(teffi_conn *conn)
     if (atomic_load_explicit(&r->waiting, memory_order_seq_cst) > 1)
         run_deferred_reads(r, false);
     else
-        teffi_link_ticker_ask_soon(&conn->conns->ticker);
+        teffi_conns_ask_soon(conn->conns);
     return true;
 }
 

@@ -181,12 +181,28 @@ void teffi_conn_free(teffi_conn *conn)
         free_conn_memory(conn);
 }
 
+void teffi_conns_ask_scan(teffi_conns *conns)
+{
+    /* release: pairs with sleep_until_asked() in link/heartbeat.c */
+    atomic_store_explicit(&conns->ticker.asked, true, memory_order_release);
+    teffi_parker_wake(&conns->ticker.parker);
+}
+
+void teffi_conns_ask_soon(teffi_conns *conns)
+{
+    link_ticker *ticker = &conns->ticker;
+    if (atomic_load_explicit(&ticker->asked_soon, memory_order_seq_cst))
+        return;
+    atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
+    teffi_parker_wake(&ticker->parker);
+}
+
 void teffi_conns_init(teffi_conns *conns)
 {
     pthread_mutex_init(&conns->lock, NULL);
     pthread_cond_init(&conns->changed, NULL);
     pthread_mutex_init(&conns->reserve.lock, NULL);
-    conns->counters.platform = conns->ticker.platform = conns->platform;
+    conns->counters.platform = conns->platform;
 }
 
 void teffi_conns_fini(teffi_conns *conns)

@@ -17,7 +17,6 @@
 #include "link/conn/counters.h"
 #include "link/conn/receiver.h"
 #include "link/conn/sender.h"
-#include "link/conn/ticker.h"
 
 typedef enum conn_state {
     CONN_DIALING,  /* no stream yet */
@@ -46,6 +45,15 @@ typedef struct link_event {
 } link_event;
 
 struct link_peer;
+
+/* Requests to the link's own thread (link/heartbeat.c). */
+typedef struct link_ticker {
+    teffi_parker parker;
+    _Atomic bool asked;      /* for a scan now */
+    _Atomic bool asked_soon; /* for delayed writes and reads, within LINK_SOON_NS */
+} link_ticker;
+
+enum { LINK_SOON_NS = 1000000 };
 
 /* Shared by the connections of a link. */
 typedef struct teffi_conns {
@@ -143,6 +151,12 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 {
     return teffi_now(conns->platform);
 }
+
+/* teffi_conns_ask_scan - let the ticker scan now.
+ * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS, after the
+ * caller has added one. */
+void teffi_conns_ask_scan(teffi_conns *conns);
+void teffi_conns_ask_soon(teffi_conns *conns);
 
 /* teffi_conns_on_worker - is this thread a worker of the executor, with a processor? */
 static inline bool teffi_conns_on_worker(const teffi_conns *conns)

@@ -105,7 +105,7 @@ void teffi_reserve_return(teffi_conn *conn)
     bool others_wait = r->waiting.head;
     pthread_mutex_unlock(&r->lock);
     if (others_wait)
-        teffi_link_ticker_ask(&conn->conns->ticker);
+        teffi_conns_ask_scan(conn->conns);
 }
 
 void teffi_reserve_drop(teffi_conn *conn)

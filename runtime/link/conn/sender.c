@@ -219,13 +219,13 @@ static void put_coalesced(teffi_conn *conn)
 {
     (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
     put_by_this_thread = true;
-    teffi_link_ticker_ask_soon(&conn->conns->ticker);
+    teffi_conns_ask_soon(conn->conns);
 }
 
 void teffi_sender_write_coalesced(teffi_conns *conns)
 {
     put_by_this_thread = false;
-    /* seq_cst: on the ticker, this load follows its store of asked_soon in run_look_soon() */
+    /* seq_cst: on the ticker, this load follows its store of asked_soon in run_delayed() */
     if (atomic_load_explicit(&conns->coalesced, memory_order_seq_cst))
         teffi_deferred_run_all(&conns->coalesced);
 }
