@@ -1,7 +1,6 @@
 /* accept.c - the listener and the connections that it accepts. */
 #include <stdio.h>
 #include <string.h>
-#include "link/driver.h"
 #include "link/steps.h"
 
 enum { PENDING_MAX = 1024 }; /* accepted connections in their handshake */

@@ -1,7 +1,6 @@
 /* dial.c - starts dials and handles their success or failure. */
 #include <stdio.h>
 #include <string.h>
-#include "link/driver.h"
 #include "link/steps.h"
 
 static void end_failed_dial(teffi_conn *conn, int rv)

@@ -1,6 +1,4 @@
 /* driver.c - callbacks of a connection, and the events reported to the owner. */
-#include "link/driver.h"
-
 #include "link/steps.h"
 
 static void drain_events(link_peer *peer);

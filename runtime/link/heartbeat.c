@@ -1,7 +1,6 @@
 /* heartbeat.c - scans all connections and peers periodically, on the ticker: sends heartbeats,
  * closes silent peers and late handshakes, redials, and frees connections that have ended. */
 #include "memory/pool.h"
-#include "link/driver.h"
 #include "link/steps.h"
 
 enum {

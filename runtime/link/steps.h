@@ -1,8 +1,11 @@
-/* steps.h - the steps of a connection's life on a link: it begins (dial, accept), greets
- * (handshake), says goodbye (goodbye) and ends (ending).
+/* steps.h - the steps of a connection's life on a link: it begins (dial, accept), is read (driver),
+ * greets (handshake), says goodbye (goodbye) and ends (ending).
  * Way:     next_hop, heartbeat, nng -> [dial, accept] -> driver -> [handshake, goodbye, ending]
  *          -> peers (events), sender
- * Threads: as each function says; peers under conns.lock. */
+ * Threads: as each function says; peers under conns.lock. A connection has at most one reader, which
+ *          holds a reference: the receive callback, the thread that the executor chooses, a waiting
+ *          client thread, or the thread that reports its batch. A connection that waits for memory
+ *          has none. One thread at a time reports a peer's events, without a lock. */
 #ifndef TEFFI_LINK_STEPS_H
 #define TEFFI_LINK_STEPS_H
 
@@ -29,6 +32,23 @@ void teffi_dial_start(teffi_conn *conn);
 /* teffi_accept_retry - accept again after an accept failed (no file descriptor, no memory).
  * runs: the ticker. */
 void teffi_accept_retry(teffi_link *link);
+
+/* ---- driver.c: completed reads and writes, deferred reads, the events reported to the owner ---- */
+
+/* teffi_driver_open - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
+teffi_conn *teffi_driver_open(teffi_link *link, bool dialled);
+
+/* teffi_driver_read - handle the buffered frames, then receive more.
+ * in:   the reader's reference, taken over. */
+void teffi_driver_read(teffi_conn *conn);
+
+/* teffi_driver_end - end the connection and report its end. in: a reference, dropped. */
+void teffi_driver_end(teffi_conn *conn);
+
+/* teffi_driver_sweep - go on with the connections that need not wait for memory any longer.
+ * teffi_driver_reap - free the connections without references. runs: the ticker; link free. */
+void teffi_driver_sweep(teffi_link *link);
+void teffi_driver_reap(teffi_link *link);
 
 /* ---- handshake.c: until the connection is UP, by its reader. See message/hello.h ---- */
 

@@ -2,7 +2,7 @@
  * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
  * through the socket.
  * Way:     nng stream -> [receiver] -> driver
- * Threads: one reader per connection at a time, see driver.h; a conn_reserve by its own lock. */
+ * Threads: one reader per connection at a time, see link/steps.h; a conn_reserve by its own lock. */
 #ifndef TEFFI_LINK_CONN_RECEIVER_H
 #define TEFFI_LINK_CONN_RECEIVER_H
 

@@ -4,7 +4,7 @@
 #include "net_test.h"
 
 #include <string.h>
-#include "link/driver.h"
+#include "link/steps.h"
 
 enum { LONG = 4 * LINK_READ_SHORT, ROUNDS = 300, IN_FLIGHT = 64, THREADS = 2 };
 
