@@ -12,10 +12,10 @@ static bool kill_oldest_pending(teffi_link *link)
     if (link->conns.pending < PENDING_MAX)
         return false;
     for (teffi_conn *c = link->conns.all; c; c = c->next)
-        if (!c->dialled && c->state != CONN_UP && c->liveness.verdict != CONN_LATE)
+        if (!c->dialled && c->state != CONN_UP && !c->liveness.given_up)
             oldest = c;
     if (oldest) {
-        oldest->liveness.verdict = CONN_LATE;
+        oldest->liveness.given_up = true;
         teffi_conn_kill(oldest);
     }
     return oldest;

@@ -5,7 +5,7 @@
 
 static void end_failed_dial(teffi_conn *conn, int rv)
 {
-    bool late = conn->liveness.verdict == CONN_LATE;
+    bool late = conn->liveness.given_up;
     teffi_conn_because(conn, TEFF_E_UNREACHABLE, late ? "no answer in time" : nng_strerror(rv));
     if (rv != NNG_ECLOSED) /* NNG_ECLOSED: closed by this side, not a failure */
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",

@@ -288,6 +288,8 @@ static void report_down(link_peer *peer, teffi_conn *conn)
     const conn_ending *ending = &conn->ending;
     const teffi_hello *remote = &conn->handshake.remote;
     peer->ups -= ending->was_up;
+    if (!ending->was_up)
+        teffi_ending_report_dial(conn);
     if (ending->was_up && (!ending->clean || peer->ups == 0))
         link->events.down(link->arg, remote, ending->clean);
     for (teffi_qnode *at; (at = teffi_queue_pop(&conn->sender.unopened));) {
@@ -298,29 +300,28 @@ static void report_down(link_peer *peer, teffi_conn *conn)
     }
 }
 
-static void report_done(const teffi_conn *conn)
+static void report_up(link_peer *peer, const teffi_conn *conn)
 {
+    const teffi_link *link = peer->owner;
     const conn_handshake *h = &conn->handshake;
-    h->done(h->done_arg, h->done_err, &h->remote, h->done_err ? conn->ending.why_text : "");
+    peer->ups++;
+    link->events.up(link->arg, &h->remote);
+    if (h->done)
+        h->done(h->done_arg, TEFF_OK, &h->remote, "");
 }
 
 static void report_event(link_peer *peer, const link_event *event)
 {
-    const teffi_link *link = peer->owner;
     teffi_conn *conn = event->conn;
     switch (event->kind) {
     case EVENT_BATCH:
         report_batch(conn); /* passes the event's reference on as the reader's */
         return;
     case EVENT_UP:
-        peer->ups++;
-        link->events.up(link->arg, &conn->handshake.remote);
+        report_up(peer, conn);
         break;
     case EVENT_DOWN:
         report_down(peer, conn);
-        break;
-    case EVENT_DONE:
-        report_done(conn);
         break;
     }
     teffi_conn_unref(conn);

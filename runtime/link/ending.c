@@ -64,7 +64,8 @@ void teffi_ending_break(teffi_conn *conn)
 static void post_down(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
-    if (ending->down_posted || (!ending->was_up && !conn->sender.unopened.count))
+    bool reports = ending->was_up || conn->sender.unopened.count || conn->handshake.done;
+    if (ending->down_posted || !reports)
         return;
     ending->down_posted = true;
     teffi_conn_ref(conn);
@@ -88,16 +89,10 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
     pthread_mutex_unlock(&link->conns.lock);
 }
 
-static teff_err ending_reason(const teffi_conn *conn)
-{
-    return conn->ending.why ? conn->ending.why : TEFF_E_UNREACHABLE;
-}
-
 /* conns.lock held. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
-    conn_handshake *h = &conn->handshake;
     bool unsent = has_unsent(conn);
     if (ending->cause != CONN_REPLACED)
         ending->clean = ending->was_up &&
@@ -108,11 +103,6 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
     if (!acknowledged && peer->goodbye == GOODBYE_SAID)
         teffi_goodbye_say(peer);
     post_down(conn, peer);
-    if (h->done && !h->done_posted) {
-        h->done_err = ending_reason(conn);
-        teffi_conn_ref(conn);
-        teffi_peer_post(peer, &conn->done_event, EVENT_DONE, conn);
-    }
 }
 
 /* conns.lock held. */
@@ -129,10 +119,18 @@ static void end_locked(teffi_conn *conn)
         end_for_peer(conn, conn->peer);
 }
 
+void teffi_ending_report_dial(const teffi_conn *conn)
+{
+    const conn_handshake *h = &conn->handshake;
+    const conn_ending *ending = &conn->ending;
+    teff_err err = ending->why ? ending->why : TEFF_E_UNREACHABLE;
+    if (h->done)
+        h->done(h->done_arg, h->not_needed ? TEFF_OK : err, &h->remote, ending->why_text);
+}
+
 bool teffi_ending_begin(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
-    const conn_handshake *h = &conn->handshake;
     if (teffi_sender_close(conn)) {
         teffi_conn_kill(conn); /* makes the write's callback run soon */
         return false;
@@ -142,9 +140,9 @@ bool teffi_ending_begin(teffi_conn *conn)
     end_locked(conn);
     pthread_mutex_unlock(&link->conns.lock);
     teffi_conn_kill(conn);
-    if (h->done && !conn->peer)
-        h->done(h->done_arg, ending_reason(conn), &h->remote, conn->ending.why_text);
+    if (!conn->peer)
+        teffi_ending_report_dial(conn);
     if (hello_taken)
-        link->events.gone(link->arg, &h->remote);
+        link->events.gone(link->arg, &conn->handshake.remote);
     return true;
 }

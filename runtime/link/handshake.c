@@ -196,17 +196,6 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
     return accept_peer(conn);
 }
 
-static void post_done(teffi_conn *conn, link_peer *peer)
-{
-    conn_handshake *h = &conn->handshake;
-    if (!h->done)
-        return;
-    h->done_posted = true;
-    h->done_err = TEFF_OK;
-    teffi_conn_ref(conn);
-    teffi_peer_post(peer, &conn->done_event, EVENT_DONE, conn);
-}
-
 /* conns.lock held. Dialler: make conn the peer's outgoing connection. Messages of the one that it
  * replaces are taken over here, before any new message may be sent.
  * out:  false: the peer has one that is UP, conn is not needed. */
@@ -247,7 +236,7 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
             come_up(conn, peer);
         else
             set_peer(conn, peer);
-        post_done(conn, peer);
+        conn->handshake.not_needed = !up;
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (!up)
@@ -309,7 +298,7 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
  * (NNG_ECRYPTO). A peer that refuses our certificate usually closes before it sends its alert. */
 static const char *handshake_break_text(const teffi_conn *conn, int rv)
 {
-    if (conn->liveness.verdict == CONN_LATE)
+    if (conn->liveness.given_up)
         return "no answer in time";
     if (rv == NNG_ECLOSED || rv == NNG_ECANCELED)
         return "closed by this side";

@@ -31,12 +31,12 @@ static conn_need need_of(const teffi_conn *conn, uint64_t now_ns, bool judge)
     uint64_t beat_ns = teffi_link_of(conn)->heartbeat_ms * 1000000ull;
     uint64_t silent_ns = SILENT_HEARTBEATS * beat_ns;
     if (conn->state != CONN_UP)
-        return judge && now_ns > conn->handshake.deadline_ns && l->verdict != CONN_LATE
-                   ? NEED_KILL_LATE
-                   : NEED_NONE;
-    if (judge && (is_older(l->receiving_since_ns, now_ns, silent_ns) ||
-                  is_older(l->writing_since_ns, now_ns, silent_ns) ||
-                  is_older(l->partial_since_ns, now_ns, PARTIAL_HEARTBEATS * beat_ns)))
+        return judge && now_ns > conn->handshake.deadline_ns && !l->given_up ? NEED_KILL_LATE
+                                                                             : NEED_NONE;
+    if (judge && !l->given_up &&
+        (is_older(l->receiving_since_ns, now_ns, silent_ns) ||
+         is_older(l->writing_since_ns, now_ns, silent_ns) ||
+         is_older(l->partial_since_ns, now_ns, PARTIAL_HEARTBEATS * beat_ns)))
         return NEED_KILL_SILENT;
     if (teffi_inbound_is_overdue(&conn->receiver.inbound, now_ns))
         return NEED_TAKE_BACK;
@@ -49,15 +49,13 @@ static void serve_need(teffi_conn *conn, conn_need need)
     link_counters *counters = &link->conns.counters;
     switch (need) {
     case NEED_KILL_LATE:
-        conn->liveness.verdict = CONN_LATE;
+        conn->liveness.given_up = true;
         teffi_counters_note(counters, LINK_HELLO_TIMEOUTS, "%s: no handshake in %u ms, closed",
                             conn->target, link->hello_timeout_ms);
         teffi_conn_kill(conn);
         break;
     case NEED_KILL_SILENT:
-        if (conn->liveness.verdict == CONN_SILENT)
-            break; /* killed by an earlier scan, not ended yet */
-        conn->liveness.verdict = CONN_SILENT;
+        conn->liveness.given_up = true;
         teffi_counters_note(
             counters, LINK_SILENT, "node %08x: silent for %u heartbeats of %u ms, closed",
             conn->handshake.remote.node.silo, SILENT_HEARTBEATS, link->heartbeat_ms);

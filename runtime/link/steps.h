@@ -81,6 +81,10 @@ void teffi_goodbye_acknowledged(teffi_conn *conn);
  *       the write in flight ends it (teffi_sender_complete). */
 bool teffi_ending_begin(teffi_conn *conn);
 
+/* teffi_ending_report_dial - report the end of a dial to an address, if it is one that has not come
+ * up. */
+void teffi_ending_report_dial(const teffi_conn *conn);
+
 /* teffi_ending_break - conns.lock held; kill the connection because the other one of its pair
  * broke.
  * in:   peer->in or peer->out, may be NULL. */

@@ -26,16 +26,13 @@ typedef enum conn_state {
     CONN_ENDED,
 } conn_state;
 
-/* Why this side gave the connection up. CONN_LATE: its handshake took too long. */
-typedef enum conn_verdict { CONN_ALIVE, CONN_LATE, CONN_SILENT } conn_verdict;
-
 typedef enum conn_cause {
     CONN_OWN_CAUSE,
     CONN_WITH_OTHER, /* the other connection of its pair broke */
     CONN_REPLACED,   /* a newer connection replaced it: messages it still receives are dropped */
 } conn_cause;
 
-typedef enum link_event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN, EVENT_DONE } link_event_kind;
+typedef enum link_event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN } link_event_kind;
 
 /* An event for the owner; queued at its peer, holds a reference of its connection. */
 typedef struct link_event {
@@ -90,11 +87,10 @@ typedef struct conn_handshake { /* owner: the reader */
     uint64_t sequence;
     uint64_t deadline_ns;
     uint8_t nonce[TEFFI_NONCE_BYTES];
-    /* only of a dial to an address */
+    /* only of a dial to an address; reported with the up event, or else with the down event */
     void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
     void *done_arg;
-    bool done_posted;
-    teff_err done_err;
+    bool not_needed; /* ends because its peer has an outgoing connection that is UP */
 } conn_handshake;
 
 typedef struct conn_liveness { /* 0 = none */
@@ -102,7 +98,7 @@ typedef struct conn_liveness { /* 0 = none */
     _Atomic uint64_t partial_since_ns; /* when the incomplete frame began, or last made progress */
     _Atomic uint64_t writing_since_ns;
     _Atomic uint64_t wrote_ns; /* when the last completed write began */
-    _Atomic conn_verdict verdict;
+    _Atomic bool given_up;     /* killed: its handshake was late, or its peer silent */
 } conn_liveness;
 
 typedef struct conn_ending { /* guarded by conns->lock, unless noted */
@@ -144,7 +140,7 @@ struct teffi_conn {
     conn_sender sender;
     conn_receiver receiver;
     conn_ending ending;
-    link_event up_event, batch_event, down_event, done_event;
+    link_event up_event, batch_event, down_event;
 };
 
 static inline uint64_t teffi_conns_now(const teffi_conns *conns)
