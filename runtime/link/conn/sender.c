@@ -2,25 +2,17 @@
  * otherwise after that write. So a busy link writes many frames at a time. */
 #include "link/conn/sender.h"
 
-#include <string.h>
 #include "link/conn/connection.h"
 
 enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
 
 static _Thread_local bool put_by_this_thread; /* coalesced frames, since this thread last wrote */
 
-static void swap_buffers(write_buffer *a, write_buffer *b)
-{
-    write_buffer t = *a;
-    *a = *b;
-    *b = t;
-}
-
 /* conn->lock held; called after each change of the buffers. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    size_t now = s->control.total + s->pending.total + s->in_flight.total + s->unopened_bytes;
+    size_t now = s->pending.total + s->in_flight.total + s->unopened_bytes;
     teffi_budget_add(conn->conns->budget, (int64_t)now - (int64_t)s->counted_bytes);
     s->counted_bytes = now;
 }
@@ -29,18 +21,14 @@ static void update_budget(teffi_conn *conn)
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    if (s->flight != FLIGHT_NONE || s->closing == SENDER_CLOSED || !s->stream)
+    if (s->flight != FLIGHT_NONE || s->closing == SENDER_CLOSED || !s->stream || !s->pending.total)
         return false;
-    if (s->control.total) {
-        swap_buffers(&s->control, &s->in_flight);
-    } else if (s->open && s->pending.total) {
-        swap_buffers(&s->pending, &s->in_flight);
-        s->urgent = false;
-        teffi_counters_add(&conn->conns->counters, LINK_FRAMES_OUT, s->pending_frames);
-        s->pending_frames = 0;
-    } else {
-        return false;
-    }
+    write_buffer written = s->in_flight;
+    s->in_flight = s->pending;
+    s->pending = written;
+    s->urgent = false;
+    teffi_counters_add(&conn->conns->counters, LINK_FRAMES_OUT, s->pending_frames);
+    s->pending_frames = 0;
     s->written = (write_position){0};
     s->flight = FLIGHT_WRITING;
     return true;
@@ -58,7 +46,7 @@ static bool begin_next_flight(teffi_conn *conn)
     const conn_sender *s = &conn->sender;
     bool kept =
         (s->deferred || s->coalesced) && !s->urgent && !s->finished && s->closing == SENDER_STAYS;
-    if (kept && !s->control.total && s->pending.total < LINK_FLUSH_BYTES)
+    if (kept && s->pending.total < LINK_FLUSH_BYTES)
         return false;
     return begin_flight(conn);
 }
@@ -250,7 +238,6 @@ void teffi_sender_fini(teffi_conn *conn)
     conn_sender *s = &conn->sender;
     nng_aio_free(s->aio);
     nng_aio_free(s->now_aio);
-    teffi_write_buffer_fini(&s->control);
     teffi_write_buffer_fini(&s->pending);
     teffi_write_buffer_fini(&s->in_flight);
     for (teffi_qnode *q; (q = teffi_queue_pop(&s->unopened));)
@@ -261,9 +248,10 @@ void teffi_sender_fini(teffi_conn *conn)
 
 /* ---- control frames ---- */
 
-static void append_control(conn_sender *s, write_buffer *to, uint8_t kind, const uint8_t *payload,
-                           size_t len)
+/* conn->lock held. */
+static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload, size_t len)
 {
+    write_buffer *to = &s->pending;
     size_t size = TEFFI_FRAME_HEAD + len;
     if (s->closing == SENDER_CLOSED)
         return;
@@ -278,7 +266,7 @@ static void append_control(conn_sender *s, write_buffer *to, uint8_t kind, const
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len)
 {
     pthread_mutex_lock(&conn->lock);
-    append_control(&conn->sender, &conn->sender.control, kind, payload, len);
+    append_control(&conn->sender, kind, payload, len);
     update_budget(conn);
     teffi_conn_ref(conn);
     write_and_unlock(conn);
@@ -288,7 +276,10 @@ void teffi_sender_finish(teffi_conn *conn, uint8_t kind)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
-    append_control(s, &s->pending, kind, NULL, 0);
+    if (s->open)
+        append_control(s, kind, NULL, 0);
+    else
+        s->goodbyes |= 1u << kind;
     s->finished = true;
     bool put = !s->coalesced;
     s->coalesced = true;
@@ -363,7 +354,7 @@ _Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is writt
  * are copied only if the socket does not take them. */
 static bool writes_at_once(const conn_sender *s)
 {
-    return s->now_aio && s->stream && s->open && s->flight == FLIGHT_NONE && !s->control.total;
+    return s->now_aio && s->stream && s->flight == FLIGHT_NONE;
 }
 
 /* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
@@ -530,23 +521,18 @@ static bool append_oldest_unopened(teffi_conn *conn)
     return true;
 }
 
-/* conn->lock held. A goodbye appended during the handshake is moved after the messages. */
+/* conn->lock held. */
 static void append_unopened_frames(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    write_buffer goodbye = s->pending;
-    s->pending = (write_buffer){0};
     while (s->unopened.count && append_oldest_unopened(conn))
         ;
-    bool whole = !s->unopened.count && teffi_write_buffer_reserve(&s->pending, goodbye.len + 1);
-    if (whole && goodbye.len) {
-        memcpy(s->pending.data + s->pending.len, goodbye.data, goodbye.len);
-        teffi_write_buffer_add(&s->pending, goodbye.len);
-    }
-    if (!whole && s->closing == SENDER_STAYS)
-        s->closing = SENDER_LINGERS; /* without these messages the connection is useless */
     s->unopened_bytes = 0;
-    teffi_write_buffer_fini(&goodbye);
+    for (uint8_t kind = TEFFI_FRAME_BYE; kind <= TEFFI_FRAME_BYE_ACK && !s->unopened.count; kind++)
+        if (s->goodbyes & 1u << kind)
+            append_control(s, kind, NULL, 0);
+    if (s->unopened.count && s->closing == SENDER_STAYS)
+        s->closing = SENDER_LINGERS; /* without these messages the connection is useless */
 }
 
 void teffi_sender_open(teffi_conn *conn)
@@ -563,11 +549,10 @@ void teffi_sender_steal(teffi_conn *from, teffi_conn *to)
 {
     conn_sender *f = &from->sender, *t = &to->sender;
     pthread_mutex_lock(&from->lock);
-    write_buffer pending = f->pending;
     teffi_queue unopened = f->unopened;
     size_t bytes = f->unopened_bytes;
     bool finished = f->finished;
-    f->pending = (write_buffer){0};
+    uint32_t goodbyes = f->goodbyes;
     f->unopened = (teffi_queue){0};
     f->unopened_bytes = 0;
     f->closing = SENDER_CLOSED;
@@ -575,11 +560,10 @@ void teffi_sender_steal(teffi_conn *from, teffi_conn *to)
     update_budget(from);
     pthread_mutex_unlock(&from->lock);
     pthread_mutex_lock(&to->lock);
-    swap_buffers(&pending, &t->pending); /* `to` is not open, so its pending is empty */
     t->unopened = unopened;
     t->unopened_bytes = bytes;
     t->finished = finished;
+    t->goodbyes |= goodbyes;
     update_budget(to);
     pthread_mutex_unlock(&to->lock);
-    teffi_write_buffer_fini(&pending);
 }

@@ -40,15 +40,15 @@ typedef enum sender_closing {
 
 typedef struct conn_sender {
     nng_stream *stream;
-    write_buffer control; /* handshake frames and heartbeats: written first, also before open */
-    write_buffer pending; /* borrows nothing while the lock is free */
-    uint64_t pending_frames;
-    teffi_queue unopened; /* messages accepted before open; no part of them was sent */
+    write_buffer pending;    /* frames; before open those of the handshake */
+    uint64_t pending_frames; /* messages in pending, not counted yet */
+    teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
-    size_t counted_bytes; /* bytes of the three buffers and unopened, as counted in the budget */
+    size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
     uint64_t pending_ns;  /* clock used for the pending frames, see clock_for(); 0: not read yet */
-    bool open;            /* the handshake is over: pending may be written, unopened is empty */
-    bool finished;        /* a goodbye was appended: no frame may follow */
+    bool open;            /* the handshake is over: messages go to pending, unopened is empty */
+    bool finished;        /* a goodbye was appended: no message may follow */
+    uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
     bool peer_left;       /* the peer left the cluster: no request for a grain may follow */
     bool deferred;        /* the executor has write_deferred, which holds a reference */
     bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
@@ -79,7 +79,7 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
  * in:   size, body_len, from teffi_frame_size(). */
 teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
 
-/* teffi_sender_control - append a control frame, ahead of pending frames, and write it. */
+/* teffi_sender_control - append a control frame and write all pending frames. */
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);
 
 /* teffi_sender_open - the handshake is over: encode the unopened messages and write them. */
@@ -97,7 +97,7 @@ void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
 void teffi_sender_write_own(struct teffi_conns *conns);
 
-/* teffi_sender_steal - move pending frames and unopened messages to another connection, which is
+/* teffi_sender_steal - move unopened messages and goodbyes to another connection, which is
  * not open yet. */
 void teffi_sender_steal(teffi_conn *from, teffi_conn *to);
 
