@@ -24,7 +24,7 @@ static void plan_redial(link_peer *peer, bool failed)
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
-    teffi_link_route_close(conn);
+    teffi_conn_carry(conn, 0);
     if (peer->in == conn)
         peer->in = NULL;
     if (peer->out != conn)

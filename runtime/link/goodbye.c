@@ -21,13 +21,20 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
     teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
 }
 
+/* conns.lock held. */
+static void stop_carrying(link_peer *peer)
+{
+    teffi_conn_carry(peer->in, 0);
+    teffi_conn_carry(peer->out, 0);
+}
+
 void teffi_goodbye_heard(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     link_peer *peer = conn->peer;
     pthread_mutex_lock(&link->conns.lock);
     peer->bye_heard = true;
-    teffi_link_routes_close(peer);
+    stop_carrying(peer);
     peer->redial_ns = 0;
     teffi_goodbye_acknowledge(peer->out ? peer->out : conn);
     pthread_mutex_unlock(&link->conns.lock);
@@ -68,7 +75,7 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
     link_peer *peer = teffi_peer_find(link, id);
     if (peer) {
         peer->known = false;
-        teffi_link_routes_close(peer);
+        stop_carrying(peer);
         peer->redial_ns = 0;
         if (clean) {
             want_goodbye(peer);
@@ -110,7 +117,7 @@ static void begin_leaving(teffi_link *link)
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = true;
     for (teffi_conn *c = link->conns.all; c; c = c->next) {
-        teffi_link_route_close(c);
+        teffi_conn_carry(c, 0);
         if (c->peer)
             want_goodbye(c->peer);
         else if (c->dialled)

@@ -137,7 +137,7 @@ static void replace_incoming(link_peer *peer, teffi_conn *conn)
     peer->bye_heard = false;
     if (old) {
         teffi_ending_replace(old);
-        teffi_link_route_close(old);
+        teffi_conn_carry(old, 0);
         teffi_ending_break(peer->out);
     }
 }

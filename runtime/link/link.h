@@ -11,11 +11,13 @@
 #include "link/net.h"
 #include "link/peers.h"
 
+enum { LINK_ROUTES = 4096 };
+
 typedef struct teffi_link {
     teffi_net net; /* first: the net is the link */
     teffi_conns conns;
-    link_peers peers; /* guarded by conns.lock */
-    link_route_cache routes;
+    link_peers peers;                        /* guarded by conns.lock */
+    teffi_conn *_Atomic routes[LINK_ROUTES]; /* next_hop.c */
     /* immutable after init */
     teffi_net_events events;
     void *arg;

@@ -1,5 +1,25 @@
-/* next_hop.c - takes the connection of the route cache, or else the peer's; dials if needed. */
+/* next_hop.c - takes the connection of the route cache, or else the peer's; dials if needed.
+ *
+ * A route is the connection that last carried messages to a node with this hash. It is written under
+ * conns.lock and read without it. Connections in the cache are type-stable while the link lives: a
+ * stale route still points to a valid conn->lock, and `carries`, checked under it, does not match.
+ * While it matches, the connection is UP and listed, so a reference may be taken under conn->lock. */
 #include "link/steps.h"
+
+static teffi_conn *_Atomic *route_to(teffi_link *link, uint64_t node)
+{
+    return &link->routes[teffi_siphash_word(&link->secret, node) % LINK_ROUTES];
+}
+
+/* conns.lock held. */
+static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
+{
+    if (conn->state != CONN_UP)
+        return;
+    teffi_conn_carry(conn, node);
+    /* release: publishes the connection and its lock, pairs with send_cached() */
+    atomic_store_explicit(route_to(link, node), conn, memory_order_release);
+}
 
 /* conns.lock held. Find or create the connection that carries messages to a node.
  * out:  *dial: it was created, the caller calls teffi_dial_start(). */
@@ -30,7 +50,7 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
     teff_err err = find_conn(link, to, &conn, &dial);
     if (!err) {
         teffi_conn_ref(conn);
-        teffi_link_route_open(conn, teffi_node_word(to));
+        set_route(link, teffi_node_word(to), conn);
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (err)
@@ -47,7 +67,8 @@ static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff
 {
     size_t size, body_len;
     uint64_t node = teffi_node_word(to);
-    teffi_conn *conn = teffi_link_route_find(link, node);
+    /* acquire: pairs with set_route() */
+    teffi_conn *conn = atomic_load_explicit(route_to(link, node), memory_order_acquire);
     if (!conn)
         return false;
     *err = teffi_frame_size(msg, link->conns.frame_max_bytes, &size, &body_len);

@@ -1,6 +1,5 @@
-/* peers.h - the nodes that a link knows: their connections, unreported events, and the cache of the
- * connections that carry messages to them. A node has one record, from its first
- * connection or peer_add until nothing needs it.
+/* peers.h - the nodes that a link knows: their connections and unreported events. A node has one
+ * record, from its first connection or peer_add until nothing needs it.
  * Way:     next_hop, handshake, ending -> [peers] -> driver
  * Threads: guarded by conns.lock, except references; events by the peer's own lock.
  * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ACKNOWLEDGED */
@@ -90,34 +89,5 @@ void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, t
 bool teffi_peer_begin_drain(link_peer *peer);
 link_event *teffi_peer_next_event(link_peer *peer);
 bool teffi_peer_is_quiet(link_peer *peer);
-
-/* ---- route_cache.c: finds the connection to a node without conns.lock. Entries are written under
- * conns.lock and read without it. Cached connections are type-stable while the link lives: a stale
- * entry still points to a valid conn->lock, and `carries`, checked under it, no longer matches.
- * While it matches, the connection is UP and listed, so a reference may be taken under conn->lock.
- * ---- */
-
-enum { LINK_ROUTE_LINES = 512, LINK_ROUTES_IN_LINE = 4 };
-
-typedef struct link_route {
-    _Atomic uint64_t node; /* 0: none */
-    teffi_conn *_Atomic conn;
-} link_route;
-
-typedef struct link_route_cache {
-    link_route lines[LINK_ROUTE_LINES][LINK_ROUTES_IN_LINE];
-} link_route_cache;
-
-/* teffi_link_route_find - look up a node. in: node, of teffi_node_word(). out: NULL: not cached;
- * otherwise the caller locks the connection and checks that `carries` equals node. */
-teffi_conn *teffi_link_route_find(struct teffi_link *link, uint64_t node);
-
-/* teffi_link_route_open - conns.lock held; add an entry for the node, if conn is UP. */
-void teffi_link_route_open(teffi_conn *conn, uint64_t node);
-
-/* teffi_link_route_close - conns.lock held; invalidate the connection's entry. NULL allowed.
- * teffi_link_routes_close - the same for both connections of a peer. */
-void teffi_link_route_close(teffi_conn *conn);
-void teffi_link_routes_close(link_peer *peer);
 
 #endif

@@ -93,6 +93,16 @@ void teffi_conn_unlist(teffi_conn *conn)
         conn->next->prev = conn->prev;
 }
 
+void teffi_conn_carry(teffi_conn *conn, uint64_t node)
+{
+    if (!conn || conn->carries == node)
+        return;
+    pthread_mutex_lock(&conn->lock);
+    conn->carries = node;
+    conn->keeps_memory = true;
+    pthread_mutex_unlock(&conn->lock);
+}
+
 unsigned *teffi_conns_accepted(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;

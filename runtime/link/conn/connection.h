@@ -110,7 +110,7 @@ typedef struct conn_ending { /* guarded by conns->lock, unless noted */
 } conn_ending;
 
 struct teffi_conn {
-    /* Not reset when the memory is reused for another connection (type-stable: peers.h). */
+    /* Not reset when the memory is reused for another connection (type-stable: next_hop.c). */
     pthread_mutex_t lock;
     /* The node whose messages it carries, 0 = none. Written under both locks: lock, conns->lock. */
     uint64_t carries;
@@ -171,6 +171,10 @@ void teffi_conn_unref(teffi_conn *conn);
  * teffi_conn_unlist - conns->lock held; remove it; the caller drops that reference. */
 void teffi_conn_list(teffi_conn *conn);
 void teffi_conn_unlist(teffi_conn *conn);
+
+/* teffi_conn_carry - conns->lock held; the node whose messages conn carries from now on; 0: none.
+ * in:   conn, may be NULL. */
+void teffi_conn_carry(teffi_conn *conn, uint64_t node);
 
 /* teffi_conns_accepted - conns->lock held; the counter (pending, silos_up or clients_up) that
  * counts this accepted connection in its present state. */

@@ -1,4 +1,4 @@
-/* test_route_cache.c - the connection that carries messages to a node is found without the link's
+/* test_next_hop.c - the connection that carries messages to a node is found without the link's
  * lock: what changes it is seen by the next message, and none goes astray. */
 #include "net_test.h"
 
