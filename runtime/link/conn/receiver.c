@@ -22,7 +22,8 @@ void teffi_receiver_fini(teffi_conn *conn)
     nng_aio_free(conn->receiver.aio);
     nng_aio_free(conn->receiver.now_aio);
     teffi_read_buffer_fini(&conn->receiver.buffer);
-    teffi_reserve_drop(conn);
+    teffi_reserve_buffer(conn);
+    teffi_reserve_return(conn);
 }
 
 /* ---- reads ---- */

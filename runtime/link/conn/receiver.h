@@ -2,7 +2,7 @@
  * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
  * through the socket.
  * Way:     nng stream -> [receiver] -> driver
- * Threads: one reader per connection at a time, see link/steps.h; a conn_reserve by its own lock. */
+ * Threads: one reader of a connection at a time, see steps.h; a conn_reserve by its own lock. */
 #ifndef TEFFI_LINK_CONN_RECEIVER_H
 #define TEFFI_LINK_CONN_RECEIVER_H
 
@@ -118,10 +118,8 @@ bool teffi_reserve_wait(teffi_conn *conn);
  * buffer if there are too many. runs: the reader, after the buffer has changed. */
 void teffi_reserve_buffer(teffi_conn *conn);
 
-/* teffi_reserve_return - release the reservation: the frame is complete.
- * teffi_reserve_drop - the same, and the spare bytes: the buffer was freed. */
+/* teffi_reserve_return - release the reservation: the frame is complete, or will never be. */
 void teffi_reserve_return(teffi_conn *conn);
-void teffi_reserve_drop(teffi_conn *conn);
 
 /* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
  * reserved now. out: ready: these (receiver.waiting), to be resumed, each with its reference. */

@@ -108,18 +108,6 @@ void teffi_reserve_return(teffi_conn *conn)
         teffi_conns_ask_scan(conn->conns);
 }
 
-void teffi_reserve_drop(teffi_conn *conn)
-{
-    conn_reserve *r = &conn->conns->reserve;
-    if (conn->receiver.spare_bytes) {
-        pthread_mutex_lock(&r->lock);
-        r->spare_bytes -= conn->receiver.spare_bytes;
-        conn->receiver.spare_bytes = 0;
-        pthread_mutex_unlock(&r->lock);
-    }
-    teffi_reserve_return(conn);
-}
-
 /* A connection without a receive in flight gets no callback when it is killed. */
 void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
 {
