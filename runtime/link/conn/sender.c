@@ -21,7 +21,7 @@ static void update_budget(teffi_conn *conn)
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    if (s->flight != FLIGHT_NONE || s->closing == SENDER_CLOSED || !s->stream || !s->pending.total)
+    if (s->writing || s->closing == SENDER_CLOSED || !s->stream || !s->pending.total)
         return false;
     write_buffer written = s->in_flight;
     s->in_flight = s->pending;
@@ -30,14 +30,14 @@ static bool begin_flight(teffi_conn *conn)
     teffi_counters_add(&conn->conns->counters, LINK_FRAMES_OUT, s->pending_frames);
     s->pending_frames = 0;
     s->written = (write_position){0};
-    s->flight = FLIGHT_WRITING;
+    s->writing = true;
     return true;
 }
 
 /* conn->lock held. Does the connection linger, and is everything written? */
 static bool is_drained(const conn_sender *s)
 {
-    return s->closing == SENDER_LINGERS && s->flight == FLIGHT_NONE;
+    return s->closing == SENDER_LINGERS && !s->writing;
 }
 
 /* conn->lock held, after a write. Frames kept for a deferred or coalesced write stay pending. */
@@ -57,10 +57,12 @@ static bool end_flight(teffi_conn *conn, bool torn)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
-    if (!torn)
+    if (torn)
+        s->closing = SENDER_CLOSED;
+    else
         teffi_write_buffer_reset(&s->in_flight, (size_t)2 * LINK_WRITE_MAX);
     update_budget(conn);
-    s->flight = torn ? FLIGHT_TORN : FLIGHT_NONE;
+    s->writing = false;
     conn->liveness.writing_since_ns = 0;
     bool next = begin_next_flight(conn);
     bool kill = torn || is_drained(s);
@@ -165,7 +167,7 @@ static void write_and_unlock(teffi_conn *conn)
 bool teffi_sender_complete(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    if (s->flight != FLIGHT_WRITING) /* the callback of nng_sleep_aio() in end_flight() */
+    if (!s->writing) /* the callback of nng_sleep_aio() in end_flight() */
         return true;
     if (nng_aio_result(s->aio) != 0) {
         (void)end_flight(conn, true);
@@ -304,7 +306,7 @@ bool teffi_sender_close(teffi_conn *conn)
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
     s->closing = SENDER_CLOSED;
-    s->ends_conn = s->flight == FLIGHT_WRITING;
+    s->ends_conn = s->writing;
     bool ends = s->ends_conn;
     pthread_mutex_unlock(&conn->lock);
     return ends;
@@ -314,8 +316,7 @@ bool teffi_sender_has_unsent(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     pthread_mutex_lock(&conn->lock);
-    s->closing = SENDER_CLOSED;
-    bool unsent = s->pending.total || s->flight != FLIGHT_NONE || s->unopened.count;
+    bool unsent = s->pending.total || s->in_flight.total || s->unopened.count;
     pthread_mutex_unlock(&conn->lock);
     return unsent;
 }
@@ -354,7 +355,7 @@ _Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is writt
  * are copied only if the socket does not take them. */
 static bool writes_at_once(const conn_sender *s)
 {
-    return s->now_aio && s->stream && s->flight == FLIGHT_NONE;
+    return s->now_aio && s->stream && !s->writing;
 }
 
 /* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
@@ -454,7 +455,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return DEFER;
     }
     s->urgent |= msg->awaited;
-    if (s->flight != FLIGHT_NONE || (s->coalesced && !msg->awaited))
+    if (s->writing || (s->coalesced && !msg->awaited))
         return LEAVE_PENDING; /* written with the next flight */
     if (more_may_follow(conn, msg)) {
         s->coalesced = true;

@@ -4,7 +4,7 @@
  *
  * Way:     next_hop, handshake, goodbye -> [sender] -> nng stream
  * Threads: guarded by conn->lock, unless noted; in_flight is owned by the thread or aio that set
- *          flight. Frames of a worker are written when it is otherwise idle (deferred), those of
+ *          writing. Frames of a worker are written when it is otherwise idle (deferred), those of
  *          other threads when they wait or within a millisecond (coalesced). */
 #ifndef TEFFI_LINK_CONN_SENDER_H
 #define TEFFI_LINK_CONN_SENDER_H
@@ -26,16 +26,10 @@ enum {
     LINK_COALESCE_NS = 1000000,   /* a frame sent this soon after a write is kept for coalescing */
 };
 
-typedef enum sender_flight {
-    FLIGHT_NONE,
-    FLIGHT_WRITING,
-    FLIGHT_TORN, /* a write failed, perhaps in the middle of a frame: nothing more is written */
-} sender_flight;
-
 typedef enum sender_closing {
     SENDER_STAYS,
     SENDER_LINGERS, /* the connection is closed once everything is written */
-    SENDER_CLOSED,  /* nothing more is written */
+    SENDER_CLOSED,  /* nothing more is written: it was killed, or a write has failed */
 } sender_closing;
 
 typedef struct conn_sender {
@@ -54,11 +48,11 @@ typedef struct conn_sender {
     bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
     bool urgent;          /* a thread is about to wait for the response to a pending frame */
     bool ends_conn;       /* the reader has ended: end the connection after the write in flight */
-    sender_flight flight;
+    bool writing;         /* a write is in flight */
     sender_closing closing;
     teffi_deferred write_deferred, write_coalesced;
 
-    write_buffer in_flight;
+    write_buffer in_flight; /* empty, unless a write is in flight or has failed */
     write_position written; /* how much of in_flight is written */
 
     /* immutable after init */
@@ -108,7 +102,8 @@ void teffi_sender_linger(teffi_conn *conn);
  * connection, because only then it is known what was written. */
 bool teffi_sender_close(teffi_conn *conn);
 
-/* teffi_sender_has_unsent - close the sender. out: true: a frame or message was not written. */
+/* teffi_sender_has_unsent - in: the sender is closed. out: true: a frame or message was not
+ * written. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
 /* teffi_sender_complete - a write has ended. runs: the callback of aio.
