@@ -73,7 +73,6 @@ teffi_conn *teffi_dial_peer(link_peer *peer)
     teffi_hello *remote = &conn->handshake.remote;
     teffi_peer_ref(peer);
     conn->peer = peer;
-    conn->handshake.expects_node = true;
     remote->node = peer->id;
     remote->role = TEFFI_ROLE_SILO;
     memcpy(remote->address, peer->address, sizeof remote->address);

@@ -60,18 +60,6 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
-/* out: false: the peer's hello does not match ours and was refused; the caller returns *result. */
-static bool hello_matches(teffi_conn *conn, const teffi_greeting *peer, const teffi_hello *self,
-                          bool *result)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_mismatch why = teffi_hello_check(self, &peer->hello, text);
-    if (why == TEFFI_MATCHES)
-        return true;
-    *result = refuse_peer(conn, refusals[why], text);
-    return false;
-}
-
 /* conns.lock held. A connection that replaces another always has room.
  * out:  why other connections keep this one out, counted by *which; NULL: it is not. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
@@ -108,9 +96,9 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_greeting own = own_greeting(conn);
     char text[TEFF_TEXT_MAX];
     link_counter which;
-    bool result;
-    if (!hello_matches(conn, peer, &own.hello, &result))
-        return result;
+    teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
+    if (mismatch)
+        return refuse_peer(conn, refusals[mismatch], text);
     pthread_mutex_lock(&link->conns.lock);
     const char *conflict = find_conflict(link, &peer->hello, peer->sequence, &which);
     pthread_mutex_unlock(&link->conns.lock);
@@ -202,7 +190,7 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
 static bool become_outgoing(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
-    if (!conn->handshake.expects_node) /* otherwise a peer that was removed since stays removed */
+    if (!conn->peer) /* otherwise a peer that was removed since stays removed */
         teffi_peer_know(peer, peer->known ? peer->address : conn->handshake.remote.address);
     peer->dial_failed = false;
     peer->backoff_ms = 0;
@@ -250,15 +238,15 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
 static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_hello self = own_hello(conn);
-    bool result;
+    char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
         return teffi_receiver_malformed(conn, "the answer is of another connection");
-    if (!hello_matches(conn, peer, &self, &result))
-        return result;
+    teffi_mismatch mismatch = teffi_hello_check(&self, &peer->hello, text);
+    if (mismatch)
+        return refuse_peer(conn, refusals[mismatch], text);
     if (peer->hello.role != TEFFI_ROLE_SILO)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "only silos are dialled");
-    if (conn->handshake.expects_node &&
-        !teffi_node_is(conn->handshake.remote.node, peer->hello.node))
+    if (conn->peer && !teffi_node_is(conn->peer->id, peer->hello.node))
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node answers at this address");
     conn->handshake.remote = peer->hello;
     return establish_conn(conn, peer->nonce);

@@ -1,9 +1,10 @@
 /* next_hop.c - takes the connection of the route cache, or else the peer's; dials if needed.
  *
- * A route is the connection that last carried messages to a node with this hash. It is written under
- * conns.lock and read without it. Connections in the cache are type-stable while the link lives: a
- * stale route still points to a valid conn->lock, and `carries`, checked under it, does not match.
- * While it matches, the connection is UP and listed, so a reference may be taken under conn->lock. */
+ * A route is the connection that last carried messages to a node with this hash. Routes are written
+ * under conns.lock and read without it. Connections in the cache are type-stable while the link
+ * lives: a stale route points to a valid conn->lock, and `carries`, checked under it, does not
+ * match. While it matches, the connection is UP and listed, so a reference may be taken under
+ * conn->lock. */
 #include "link/steps.h"
 
 static teffi_conn *_Atomic *route_to(teffi_link *link, uint64_t node)

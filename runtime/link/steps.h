@@ -2,10 +2,10 @@
  * greets (handshake), says goodbye (goodbye) and ends (ending).
  * Way:     next_hop, heartbeat, nng -> [dial, accept] -> driver -> [handshake, goodbye, ending]
  *          -> peers (events), sender
- * Threads: as each function says; peers under conns.lock. A connection has at most one reader, which
- *          holds a reference: the receive callback, the thread that the executor chooses, a waiting
- *          client thread, or the thread that reports its batch. A connection that waits for memory
- *          has none. One thread at a time reports a peer's events, without a lock. */
+ * Threads: as each function says; peers under conns.lock. A connection has at most one reader,
+ *          which holds a reference: the receive callback, the thread that the executor chooses, a
+ *          waiting client thread, or the thread that reports its batch. A connection that waits for
+ *          memory has none. One thread at a time reports a peer's events, without a lock. */
 #ifndef TEFFI_LINK_STEPS_H
 #define TEFFI_LINK_STEPS_H
 
@@ -33,7 +33,7 @@ void teffi_dial_start(teffi_conn *conn);
  * runs: the ticker. */
 void teffi_accept_retry(teffi_link *link);
 
-/* ---- driver.c: completed reads and writes, deferred reads, the events reported to the owner ---- */
+/* ---- driver.c: completed reads and writes, deferred reads, events reported to the owner ---- */
 
 /* teffi_driver_open - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
 teffi_conn *teffi_driver_open(teffi_link *link, bool dialled);

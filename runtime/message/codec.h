@@ -35,7 +35,7 @@ size_t teffi_packed_size(const ProtobufCMessage *msg);
 /* ---- encode.c: the same bytes as protobuf-c in less time. Two exceptions: -0.0 is written, and
  * so is a NULL string in a oneof, as an empty one, so that decoding yields a copy ---- */
 
-/* teffi_pack - as protobuf_c_message_pack(). in: size, from teffi_packed_size() or teffi_check(). */
+/* teffi_pack - as protobuf_c_message_pack(). in: size, of teffi_packed_size() or teffi_check(). */
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
 
 /* teffi_pack_segment - find the longest bytes or string field of msg itself (not of nested

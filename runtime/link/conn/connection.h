@@ -81,9 +81,8 @@ typedef struct teffi_conns {
 } teffi_conns;
 
 typedef struct conn_handshake { /* owner: the reader */
-    teffi_hello remote;         /* the peer's hello; if expects_node, its node is set before */
-    bool expects_node;          /* dialled for a known peer: another node is refused */
-    bool refused;               /* REFUSE was sent; frames that still arrive are skipped */
+    teffi_hello remote; /* the peer's hello; if dialled for a peer, its node is set before */
+    bool refused;       /* REFUSE was sent; frames that still arrive are skipped */
     uint64_t sequence;
     uint64_t deadline_ns;
     uint8_t nonce[TEFFI_NONCE_BYTES];
