@@ -39,7 +39,6 @@ bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *gra
     teffi_activation *image = calloc(IMAGE_ENTRIES, sizeof *image);
     for (int i = 0; image && i < IMAGE_ENTRIES; i++)
         teffi_activation_init(&image[i], grains);
-    teffi_reclaim_init(&memory->reclaim, &memory->slab);
     bool ok =
         image && teffi_slab_init(&memory->slab, &activation_type, grains, image, IMAGE_ENTRIES);
     free(image);
@@ -54,13 +53,11 @@ static void discard_entry(void *entry)
 void teffi_activation_slab_fini(teffi_activation_slab *memory)
 {
     teffi_slab_fini(&memory->slab, discard_entry);
-    teffi_reclaim_fini(&memory->reclaim);
 }
 
 void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act)
 {
-    if (teffi_slab_put(&memory->slab, act))
-        teffi_reclaim_soon(&memory->reclaim, act->grains->node->home.exec);
+    teffi_slab_put(&memory->slab, act);
 }
 
 bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)

@@ -33,7 +33,6 @@ enum { TEFFI_LOOKING = 1024 };
  * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image. */
 typedef struct teffi_activation_slab {
     teffi_slab slab;
-    teffi_reclaim reclaim;
 } teffi_activation_slab;
 
 typedef struct teffi_shards {

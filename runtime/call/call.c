@@ -96,13 +96,6 @@ void teffi_call_discard(void *entry)
     teffi_msg_free(call->reply); /* set if the call's turn was dropped */
 }
 
-static void put_entry(teffi_call *call)
-{
-    teffi_home *home = call->home;
-    if (teffi_slab_put(&home->calls.slab, call))
-        teffi_reclaim_soon(&home->calls.reclaim, home->exec);
-}
-
 /* ---- matches ---- */
 
 teffi_call_match teffi_call_match_sent(teffi_node_id to)
@@ -352,7 +345,7 @@ void teffi_call_release(teffi_call *call)
     teffi_bug_if(word_is_pending(load_word(call)));
     teffi_msg_free(call->reply);
     call->reply = NULL;
-    put_entry(call);
+    teffi_slab_put(&call->home->calls.slab, call);
 }
 
 /* Has the context received the signal? A thread's call_arrive clears wait->arrive. */

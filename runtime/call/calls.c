@@ -76,14 +76,12 @@ static void fire_sweep(teffi_timer *timer)
 void teffi_calls_init(teffi_home *home)
 {
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0); /* no image */
-    teffi_reclaim_init(&home->calls.reclaim, &home->calls.slab);
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
 }
 
 void teffi_calls_fini(teffi_home *home)
 {
     pthread_mutex_destroy(&home->calls.deadlines.lock);
-    teffi_reclaim_fini(&home->calls.reclaim);
     teffi_slab_fini(&home->calls.slab, teffi_call_discard);
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/siphash.h"
 #include "call/deadline.h"
-#include "call/reclaim.h"
 #include "link/net.h"
 
 typedef struct teffi_call teffi_call;
@@ -19,7 +18,6 @@ enum { TEFFI_RELAY_SHARES = 1024 };
 /* The pending calls of a node (call.h, calls.h). */
 typedef struct teffi_calls {
     teffi_slab slab; /* of teffi_call; a block's mark is its earliest deadline */
-    teffi_reclaim reclaim;
     teffi_deadlines deadlines;
     _Atomic uint32_t relays; /* number of relays, until their outcome was sent on */
     /* the same, by a keyed hash of the origin node */

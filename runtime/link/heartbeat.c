@@ -1,6 +1,7 @@
 /* heartbeat.c - scans all connections and peers periodically, on the ticker: sends heartbeats,
  * closes silent peers and late handshakes, redials, and frees connections that have ended. */
 #include "memory/pool.h"
+#include "memory/slab.h"
 #include "link/steps.h"
 
 enum {
@@ -146,6 +147,7 @@ static uint64_t look_at_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
     teffi_block_age(now_ns);
+    teffi_slab_age(now_ns);
     look_at_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);

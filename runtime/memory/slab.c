@@ -1,6 +1,5 @@
-/* slab.c - segments that double, lists of blocks by state, free entries by thread, reclaiming.
- * Threads: see slab.h. Reclaiming takes the lock for one batch or block at a time, and releases it
- *          before it walks cold memory or makes a system call. */
+/* slab.c - segments that double, lists of blocks by state, free entries by thread, aging.
+ * Threads: see slab.h. The list of slabs has a lock, held while they age. */
 #include "memory/slab.h"
 
 #include <stdlib.h>
@@ -103,6 +102,8 @@ static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_sla
     }
     slab->n[from]--;
     slab->n[to]++;
+    if (slab->n[TEFFI_SLAB_FREE] < slab->low)
+        slab->low = slab->n[TEFFI_SLAB_FREE];
     atomic_store_explicit(&block->state, to, memory_order_relaxed);
 }
 
@@ -199,26 +200,12 @@ static void *take_decommitted(teffi_slab *slab)
     return begin_entries(slab, block);
 }
 
-static void *take_shared_batch(teffi_slab *slab)
-{
-    void *batch = slab->batches;
-    if (!batch)
-        return NULL;
-    slab->batches = link_of(slab, batch)->next_batch;
-    slab->n_batches--;
-    if (slab->n_batches < slab->low)
-        slab->low = slab->n_batches;
-    return batch;
-}
-
 /* Takes entries that already hold memory first, new ones last.
  * out: a list of *n entries, 1 .. BATCH; NULL: none. */
 static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 {
-    void *list = take_shared_batch(slab);
-    *n = list ? BATCH : 0;
-    if (list)
-        return list;
+    void *list = NULL;
+    *n = 0;
     while (slab->list[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
         list = take_of_block(slab, slab->list[TEFFI_SLAB_PARTLY_FREE], list, n);
     if (list)
@@ -230,27 +217,27 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     return list;
 }
 
-/* Are more batches free than TEFFI_SLAB_KEEPS, or may the entries of a few batches keep many blocks
- * from being decommitted? */
-static bool has_many_batches(const teffi_slab *slab)
+static void give_to_block(teffi_slab *slab, teffi_slab_use use)
 {
-    return slab->n_batches > TEFFI_SLAB_KEEPS ||
-           (slab->n_batches && slab->n[TEFFI_SLAB_PARTLY_FREE] > TEFFI_SLAB_KEEPS);
+    teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
+    uint32_t passed = use.generation - block->begun; /* generations wrap around */
+    block->free |= UINT64_C(1) << use.slot % TEFFI_SLAB_BLOCK;
+    if (passed > block->passed)
+        block->passed = passed;
+    update_block_state(slab, block);
 }
 
-/* out: true: reclaiming must be started. */
-static bool put_slab_batch(teffi_slab *slab, void *batch)
+/* The lock is not held: entries are read before it is taken. */
+static void put_slab_batch(teffi_slab *slab, void *batch)
 {
-    link_of(slab, batch)->next_batch = slab->batches;
-    slab->batches = batch;
-    slab->n_batches++;
-    if (slab->reclaims || slab->keeps_all || !has_many_batches(slab))
-        return false;
-    slab->reclaims = true;
-    slab->low = slab->n_batches;
-    slab->spare = 0;
-    slab->looked_ns = 0;
-    return true;
+    teffi_slab_use uses[BATCH];
+    unsigned n = 0;
+    for (void *entry = batch; entry; entry = link_of(slab, entry)->next)
+        uses[n++] = slab->type->last_use(entry);
+    pthread_mutex_lock(&slab->lock);
+    for (unsigned i = 0; i < n; i++)
+        give_to_block(slab, uses[i]);
+    pthread_mutex_unlock(&slab->lock);
 }
 
 /* ---- a thread's lists ---- */
@@ -287,18 +274,13 @@ static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab
 }
 
 /* Called when own->free is a complete batch. */
-static __attribute__((noinline)) bool flush_lists(teffi_slab *slab, teffi_slab_lists *own)
+static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_lists *own)
 {
-    bool reclaim = false;
-    if (own->full) {
-        pthread_mutex_lock(&slab->lock);
-        reclaim = put_slab_batch(slab, own->full);
-        pthread_mutex_unlock(&slab->lock);
-    }
+    if (own->full)
+        put_slab_batch(slab, own->full);
     own->full = own->free;
     own->free = NULL;
     own->n = 0;
-    return reclaim;
 }
 
 static inline void *take_of_lists(teffi_slab *slab, teffi_slab_lists *own)
@@ -307,12 +289,11 @@ static inline void *take_of_lists(teffi_slab *slab, teffi_slab_lists *own)
     return entry ? entry : refill_lists(slab, own);
 }
 
-/* out: as teffi_slab_put(). */
-static inline bool put_to_lists(teffi_slab *slab, teffi_slab_lists *own, void *entry)
+static inline void put_to_lists(teffi_slab *slab, teffi_slab_lists *own, void *entry)
 {
-    bool reclaim = own->n == BATCH && flush_lists(slab, own);
+    if (own->n == BATCH)
+        flush_lists(slab, own);
     push_entry(slab, own, entry);
-    return reclaim;
 }
 
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
@@ -323,12 +304,11 @@ static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
     return entry;
 }
 
-static __attribute__((noinline)) bool put_without_index(teffi_slab *slab, void *entry)
+static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *entry)
 {
     pthread_mutex_lock(&slab->lists_lock);
-    bool reclaim = put_to_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES], entry);
+    put_to_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES], entry);
     pthread_mutex_unlock(&slab->lists_lock);
-    return reclaim;
 }
 
 void *teffi_slab_take(teffi_slab *slab)
@@ -338,54 +318,19 @@ void *teffi_slab_take(teffi_slab *slab)
                                     : take_without_index(slab);
 }
 
-bool teffi_slab_put(teffi_slab *slab, void *entry)
+void teffi_slab_put(teffi_slab *slab, void *entry)
 {
     unsigned n = teffi_thread_index();
-    return n < TEFFI_THREAD_INDEXES ? put_to_lists(slab, &slab->lists[n], entry)
-                                    : put_without_index(slab, entry);
+    if (n < TEFFI_THREAD_INDEXES)
+        put_to_lists(slab, &slab->lists[n], entry);
+    else
+        put_without_index(slab, entry);
 }
 
-/* ---- reclaim: return batches to their blocks ---- */
+/* ---- aging ---- */
 
-/* out: a batch that stayed unused; NULL: there are no more. */
-static void *take_spare_batch(teffi_slab *slab)
-{
-    void *batch = NULL;
-    pthread_mutex_lock(&slab->lock);
-    if (slab->spare > slab->low)
-        slab->spare = slab->low;
-    if (slab->spare) {
-        batch = take_shared_batch(slab);
-        slab->spare--;
-    }
-    pthread_mutex_unlock(&slab->lock);
-    return batch;
-}
-
-static void give_to_block(teffi_slab *slab, teffi_slab_use use)
-{
-    teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
-    uint32_t passed = use.generation - block->begun; /* generations wrap around */
-    block->free |= UINT64_C(1) << use.slot % TEFFI_SLAB_BLOCK;
-    if (passed > block->passed)
-        block->passed = passed;
-    update_block_state(slab, block);
-}
-
-static bool return_batch(teffi_slab *slab)
-{
-    teffi_slab_use uses[BATCH];
-    unsigned n = 0;
-    for (void *entry = take_spare_batch(slab); entry; entry = link_of(slab, entry)->next)
-        uses[n++] = slab->type->last_use(entry);
-    pthread_mutex_lock(&slab->lock);
-    for (unsigned i = 0; i < n; i++)
-        give_to_block(slab, uses[i]);
-    pthread_mutex_unlock(&slab->lock);
-    return n > 0;
-}
-
-/* ---- reclaim: decommit free blocks ---- */
+static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
+static teffi_slab *slabs; /* guarded by slabs_lock */
 
 /* The block is IN_USE during the system call, so no thread takes its entries. A late write to its
  * mark does no harm. out: false: there are no more to decommit. */
@@ -393,9 +338,10 @@ static bool decommit_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;
     pthread_mutex_lock(&slab->lock);
-    if (!slab->keeps_all && slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS) {
+    if (!slab->keeps_all && slab->spare && slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS) {
         block = slab->list[TEFFI_SLAB_FREE];
         set_block_state(slab, block, TEFFI_SLAB_IN_USE);
+        slab->spare--;
     }
     pthread_mutex_unlock(&slab->lock);
     if (!block)
@@ -409,42 +355,45 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
-/* ---- reclaim: slices ---- */
-
-static void begin_slice(teffi_slab *slab, uint64_t now_ns)
+static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);
     if (now_ns - slab->looked_ns >= age_ns) {
         slab->spare = slab->low;
         slab->looked_ns = now_ns;
-        slab->low = slab->n_batches;
+        slab->low = slab->n[TEFFI_SLAB_FREE];
     }
     pthread_mutex_unlock(&slab->lock);
 }
 
-static uint64_t end_slice(teffi_slab *slab, uint64_t now_ns)
+void teffi_slab_age(uint64_t now_ns)
 {
-    uint64_t next_ns = 0;
-    pthread_mutex_lock(&slab->lock);
-    if (!slab->keeps_all && (slab->spare || slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS))
-        next_ns = now_ns; /* at the next tick of the timer wheel, after the timers that are due */
-    else if (!slab->keeps_all && has_many_batches(slab))
-        next_ns = slab->looked_ns + age_ns;
-    slab->reclaims = next_ns > 0;
-    pthread_mutex_unlock(&slab->lock);
-    return next_ns;
+    if (pthread_mutex_trylock(&slabs_lock) != 0)
+        return; /* another thread does it */
+    for (teffi_slab *slab = slabs; slab; slab = slab->older) {
+        count_spare_blocks(slab, now_ns);
+        for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_block(slab); i++)
+            continue;
+    }
+    pthread_mutex_unlock(&slabs_lock);
 }
 
-uint64_t teffi_slab_reclaim(teffi_slab *slab, const teffi_platform *platform)
+static void list_slab(teffi_slab *slab)
 {
-    uint64_t from = teffi_now(platform), until = from + TEFFI_SLAB_SLICE_US * UINT64_C(1000);
-    begin_slice(slab, from);
-    for (int i = 0; i < TEFFI_SLAB_SLICE && return_batch(slab); i++)
-        if (teffi_now(platform) >= until)
-            break;
-    for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_block(slab); i++)
-        continue;
-    return end_slice(slab, teffi_now(platform));
+    pthread_mutex_lock(&slabs_lock);
+    slab->older = slabs;
+    slabs = slab;
+    pthread_mutex_unlock(&slabs_lock);
+}
+
+static void unlist_slab(const teffi_slab *slab)
+{
+    teffi_slab **at = &slabs;
+    pthread_mutex_lock(&slabs_lock);
+    while (*at != slab)
+        at = &(*at)->older;
+    *at = slab->older;
+    pthread_mutex_unlock(&slabs_lock);
 }
 
 /* ---- */
@@ -457,6 +406,8 @@ bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner,
     slab->owner = owner;
     pthread_mutex_init(&slab->lock, NULL);
     pthread_mutex_init(&slab->lists_lock, NULL);
+    slab->keeps_all = type->stays;
+    list_slab(slab);
     return teffi_pages_init(&slab->pages, image, image_entries * type->bytes);
 }
 
@@ -464,6 +415,7 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
 {
     if (!slab->type)
         return;
+    unlist_slab(slab);
     uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
     for (uint32_t no = 0; (no = teffi_slab_committed(slab, no)) < end; no++)
         for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)

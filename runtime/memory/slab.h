@@ -1,9 +1,8 @@
 /* slab.h - type-stable entries of one type: found by slot, never unmapped while the slab lives,
  * decommitted in blocks of 64 after a peak.
- * Way:     take: own list -> own batch -> shared batches -> blocks -> os/pages; put: the reverse
+ * Way:     take: own list -> own batch -> blocks -> os/pages; put: the reverse
  * States:  of a block: IN_USE <-> PARTLY_FREE <-> FREE -decommit-> DECOMMITTED -> IN_USE
- * Threads: take, put, at, and the walk over blocks: any. A thread's lists are its own; shared
- *          batches and the states of blocks are guarded by the lock.
+ * Threads: any. A thread's lists are its own; the states of blocks are guarded by the lock.
  * Source:  Bonwick and Adams, "Magazines and Vmem" (2001)
  *
  * Rules: a late reader finds a free entry as in the image (zeros if there is none) or as its last
@@ -21,21 +20,19 @@
 #include <stdint.h>
 #include "base/thread_index.h"
 #include "os/pages.h"
-#include "os/platform.h"
 
 enum {
-    TEFFI_SLAB_BLOCK = 64,     /* entries of a block, and of a batch */
-    TEFFI_SLAB_FIRST = 1024,   /* entries of the first segment; each next has twice */
-    TEFFI_SLAB_SEGMENTS = 20,  /* 1 G entries */
-    TEFFI_SLAB_KEEPS = 16,     /* free batches, and free blocks, that are not reclaimed */
-    TEFFI_SLAB_AGE_MS = 100,   /* batches unused for this long are reclaimed */
-    TEFFI_SLAB_SLICE = 64,     /* most batches, and most blocks, of one call of reclaim */
-    TEFFI_SLAB_SLICE_US = 500, /* most time for the batches of one call */
+    TEFFI_SLAB_BLOCK = 64,    /* entries of a block, and of a batch */
+    TEFFI_SLAB_FIRST = 1024,  /* entries of the first segment; each next has twice */
+    TEFFI_SLAB_SEGMENTS = 20, /* 1 G entries */
+    TEFFI_SLAB_KEEPS = 16,    /* free blocks that are not decommitted */
+    TEFFI_SLAB_AGE_MS = 100,  /* blocks free for this long are decommitted */
+    TEFFI_SLAB_SLICE = 1024,  /* most blocks decommitted by one call of teffi_slab_age() */
 };
 
 /* In an entry while it is free. */
 typedef struct teffi_slab_link {
-    void *next, *next_batch; /* next_batch: only in the first entry of a shared batch */
+    void *next;
 } teffi_slab_link;
 
 typedef struct teffi_slab_use {
@@ -45,6 +42,7 @@ typedef struct teffi_slab_use {
 typedef struct teffi_slab_type {
     size_t bytes; /* of an entry; blocks are decommitted only if 64 entries are whole pages */
     size_t link;  /* offset of the teffi_slab_link, read only by the owner of the entry */
+    bool stays;   /* blocks are never decommitted */
     uint32_t entries_max; /* rounded up to whole blocks */
     /* Make a free entry from one that is as in the image; it continues from generation. */
     void (*begin)(void *entry, uint32_t slot, uint32_t generation, void *owner);
@@ -81,17 +79,15 @@ typedef struct teffi_slab {
     _Atomic uint32_t used; /* entries ever made; release: pairs with teffi_slab_at() */
     /* guarded by lock */
     pthread_mutex_t lock;
-    void *batches; /* shared */
-    uint32_t n_batches;
-    uint32_t low;                      /* the fewest shared batches since looked_ns */
-    uint32_t spare;                    /* batches still to be returned to their blocks */
+    uint32_t low;                      /* the fewest FREE blocks since looked_ns */
+    uint32_t spare;                    /* blocks still to be decommitted */
     uint64_t looked_ns;                /* begin of the present period of TEFFI_SLAB_AGE_MS */
-    bool reclaims;                     /* put has requested reclaiming, which has not ended */
-    bool keeps_all;                    /* pages cannot be decommitted */
+    bool keeps_all;                    /* type->stays, or pages cannot be decommitted */
     uint32_t n[TEFFI_SLAB_IN_USE + 1]; /* blocks in each state */
     teffi_slab_block *list[TEFFI_SLAB_STATES];
     pthread_mutex_t lists_lock; /* taken before lock; guards the last element of lists */
     teffi_slab_lists lists[TEFFI_THREAD_INDEXES + 1]; /* last: for threads without an index */
+    struct teffi_slab *older; /* of the slabs of this process; guarded by slab.c's lock of them */
 } teffi_slab;
 
 /* teffi_slab_init - in: type, borrowed. image, copied: NULL, or the initial contents of
@@ -106,16 +102,13 @@ bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner,
 void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
 
 /* teffi_slab_take - take a free entry. out: NULL: entries_max are in use, or no memory.
- * teffi_slab_put - free an entry. out: true: the caller has teffi_slab_reclaim() called in
- *       TEFFI_SLAB_AGE_MS, because many entries are free. */
+ * teffi_slab_put - free an entry. */
 void *teffi_slab_take(teffi_slab *slab);
-bool teffi_slab_put(teffi_slab *slab, void *entry);
+void teffi_slab_put(teffi_slab *slab, void *entry);
 
-/* teffi_slab_reclaim - do one slice of reclaiming: return batches that stayed unused for
- * TEFFI_SLAB_AGE_MS to their blocks, and decommit free blocks except TEFFI_SLAB_KEEPS of them.
- * out:  when to call it again (mono_ns); 0: when teffi_slab_put() returns true. One thread at a
- *       time. */
-uint64_t teffi_slab_reclaim(teffi_slab *slab, const teffi_platform *platform);
+/* teffi_slab_age - in each slab of this process, decommit a slice of the blocks that stayed free
+ * for TEFFI_SLAB_AGE_MS, except TEFFI_SLAB_KEEPS of them. Call it at each tick. */
+void teffi_slab_age(uint64_t now_ns);
 
 /* teffi_slab_segment_of - the segment of a slot; segment n begins at slot
  * TEFFI_SLAB_FIRST * (2^n - 1). */

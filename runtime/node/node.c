@@ -84,7 +84,6 @@ void teffi_node_stop(teffi_node *node)
      * memory after both. */
     if (node->home.exec->ops->stop)
         node->home.exec->ops->stop(node->home.exec);
-    teffi_reclaim_stop(&node->home.calls.reclaim);
     if (node->home.net)
         node->home.net->ops->free(node->home.net);
     node->home.net = NULL;

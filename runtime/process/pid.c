@@ -34,17 +34,25 @@ teff_err teffi_process_find(teff_process_system *system, teff_pid pid, teff_proc
 static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teff_process *p = entry;
-    (void)generation; /* 0: slots are never reclaimed */
+    (void)generation; /* 0: slots are never decommitted */
     p->system = owner;
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* Slots are never reclaimed: the generation of a free slot tells an ended process from an unknown
+/* Slots are never decommitted: the generation of a free slot tells an ended process from an unknown
  * PID, and its group refuses late items. */
+static teffi_slab_use get_slot_use(const void *entry)
+{
+    const teff_process *p = entry;
+    return (teffi_slab_use){p->slot & ~TEFFI_PROCESS_BIT, 0};
+}
+
 static const teffi_slab_type process_type = {.bytes = sizeof(teff_process),
                                              .link = offsetof(teff_process, free),
                                              .entries_max = TEFFI_PROCESS_BIT / 2,
-                                             .begin = begin_slot};
+                                             .stays = true,
+                                             .begin = begin_slot,
+                                             .last_use = get_slot_use};
 
 bool teffi_slots_init(teff_process_system *system)
 {
@@ -100,7 +108,7 @@ teff_err teffi_slot_take(teff_process_system *system, teff_process **process)
 
 void teffi_slot_give(teff_process_system *system, teff_process *p)
 {
-    (void)teffi_slab_put(&system->slab, p);
+    teffi_slab_put(&system->slab, p);
     count_slot_given(system);
 }
 

@@ -16,7 +16,7 @@ typedef struct thing {
     uint64_t word; /* FREE_WORD in the image */
     uint32_t slot, generation;
     teffi_slab_link link;
-    char more[160];
+    char more[168];
 } thing;
 
 _Static_assert(sizeof(thing) * BLOCK % PAGE == 0, "blocks are whole pages");
@@ -45,18 +45,15 @@ static const teffi_slab_type type = {.bytes = sizeof(thing),
                                      .last_use = last_use};
 
 static teffi_slab slab;
-static bool reclaims; /* put has said so */
 
 static int setup(void **state)
 {
-    reclaims = false;
     return !teffi_slab_init(&slab, &type, &slab, NULL, 0);
 }
 
 static int setup_image(void **state)
 {
     static thing image[IMAGE];
-    reclaims = false;
     for (int i = 0; i < IMAGE; i++)
         image[i].word = FREE_WORD;
     return !teffi_slab_init(&slab, &type, &slab, image, IMAGE);
@@ -72,33 +69,14 @@ static int teardown(void **state)
 
 static uint64_t now_ns = 1000000000;
 
-static uint64_t mono_ns(void *arg)
+static void settle(void)
 {
-    return now_ns;
-}
-
-/* out: slices. */
-static int settle(void)
-{
-    const teffi_platform platform = {.mono_ns = mono_ns};
-    int slices = 0;
-    for (uint64_t next = now_ns; reclaims && next; slices++) {
-        assert_true(slices < 60000);
-        now_ns = next;
-        next = teffi_slab_reclaim(&slab, &platform);
-    }
-    reclaims = false;
-    return slices;
+    enum { PERIODS = 2, SLICES = PEAK / BLOCK / TEFFI_SLAB_SLICE + 1 };
+    for (int i = 0; i < PERIODS + SLICES; i++)
+        teffi_slab_age(now_ns += TEFFI_SLAB_AGE_MS * UINT64_C(1000000));
 }
 
 /* ---- entries ---- */
-
-static void put(thing *t)
-{
-    bool said = teffi_slab_put(&slab, t);
-    assert_false(said && reclaims);
-    reclaims |= said;
-}
 
 static thing **take(int n)
 {
@@ -114,7 +92,7 @@ static thing **take(int n)
 static void put_all(thing **got, int from, int n)
 {
     for (int i = from; i < n; i++)
-        put(got[i]);
+        teffi_slab_put(&slab, got[i]);
 }
 
 static void shuffle(thing **got, int n)
@@ -183,7 +161,7 @@ static void there_are_as_many_as_may_be(void **state)
 {
     free(take(1 << 20));
     assert_null(teffi_slab_take(&slab));
-    put(teffi_slab_at(&slab, 5));
+    teffi_slab_put(&slab, teffi_slab_at(&slab, 5));
     assert_ptr_equal(teffi_slab_take(&slab), teffi_slab_at(&slab, 5));
 }
 
@@ -193,7 +171,7 @@ static void what_was_put_last_comes_first(void **state)
         thing **got = take(1000);
         put_all(got, 0, 1000);
         assert_ptr_equal(teffi_slab_take(&slab), got[999]);
-        put(got[999]);
+        teffi_slab_put(&slab, got[999]);
         free(got);
     }
     assert_int_equal(used(), 1024);
@@ -207,7 +185,7 @@ static void in_any_order(void **state)
         thing **got = take(PEAK);
         shuffle(got, PEAK);
         put_all(got, 0, PEAK);
-        (void)settle();
+        settle();
         gone_but(STAY + OWN);
         free(got);
     }
@@ -222,7 +200,7 @@ static void free_entries_of_blocks_are_used_again(void **state)
     thing **got = take(PEAK);
     shuffle(got, PEAK);
     put_all(got, KEPT, PEAK);
-    (void)settle();
+    settle();
     for (int i = 0; i < KEPT; i++)
         seen[got[i]->slot] = true;
     thing **again = take(PEAK - KEPT);
@@ -233,7 +211,7 @@ static void free_entries_of_blocks_are_used_again(void **state)
     assert_true(used() <= PEAK + BLOCK);
     put_all(got, 0, KEPT);
     put_all(again, 0, PEAK - KEPT);
-    (void)settle();
+    settle();
     gone_but(STAY + OWN);
     free(got);
     free(again);
@@ -249,7 +227,7 @@ static void a_decommitted_block_is_as_the_image(void **state)
         *teffi_slab_mark(&slab, got[i]->slot / BLOCK) = 1;
     }
     put_all(got, 0, PEAK);
-    (void)settle();
+    settle();
     gone_but(STAY);
     for (int i = 0; i < PEAK; i++) {
         uint32_t block = (uint32_t)i / BLOCK;
@@ -277,7 +255,7 @@ static void an_image_without_a_file_is_kept(void **state)
         for (int i = 0; i < PEAK; i++)
             assert_int_equal(got[i]->word, FREE_WORD);
         put_all(got, 0, PEAK);
-        (void)settle();
+        settle();
         free(got);
     }
     assert_true(teffi_slab_blocks(&slab) - slab.n[TEFFI_SLAB_DECOMMITTED] >= PEAK / BLOCK);
@@ -304,7 +282,7 @@ static unsigned go_on(uint32_t further)
     }
     put_all(got, 0, MANY);
     free(got);
-    (void)settle();
+    settle();
     for (uint32_t b = 0; b < MANY / BLOCK; b++)
         gone += !is_committed(b);
     return gone;
@@ -329,7 +307,7 @@ static void generations_continue(void **state)
         put_all(got, 0, MANY);
         free(got);
     }
-    (void)settle();
+    settle();
     assert_int_equal(go_on(0x80000000u), 0);
 }
 
@@ -357,7 +335,7 @@ static void *use(void *arg)
         (void)pthread_barrier_wait(&all);
         for (int i = 0; i < EACH; i++) {
             holders[got[i]->slot]--;
-            (void)teffi_slab_put(&slab, got[i]);
+            teffi_slab_put(&slab, got[i]);
         }
         (void)pthread_barrier_wait(&all);
     }
@@ -379,7 +357,7 @@ static void more_threads_than_lanes(void **state)
     (void)pthread_barrier_destroy(&all);
 }
 
-/* One thread takes, another puts: batches go round. */
+/* One thread takes, another puts: entries go round. */
 enum { ROUND_TRIPS = 200000, WINDOW = 256 };
 
 static thing *_Atomic window[WINDOW];
@@ -390,7 +368,7 @@ static void *put_what_comes(void *arg)
         thing *t;
         while (!(t = atomic_exchange(&window[i % WINDOW], NULL)))
             teffi_thread_yield();
-        (void)teffi_slab_put(&slab, t);
+        teffi_slab_put(&slab, t);
     }
     return NULL;
 }
