@@ -10,12 +10,6 @@ void teffi_bug(const char *file, int line, const char *what)
     abort();
 }
 
-void teffi_fatal(const char *why)
-{
-    fprintf(stderr, "teff: %s\n", why);
-    abort();
-}
-
 void teffi_fatal_in(const char *who, const char *rule)
 {
     fprintf(stderr, "teff: %s: %s\n", who, rule);

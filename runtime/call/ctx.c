@@ -50,17 +50,16 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     return err;
 }
 
-static _Noreturn void stop_process(teff_ctx *ctx, teff_err err)
+static _Noreturn void stop_process(const teff_ctx *ctx)
 {
     const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
-    (void)teffi_ctx_fail(ctx, err, "%s: %s", doing, teff_error(ctx));
-    teffi_fatal(teff_error(ctx));
+    teffi_fatal_in(doing, teff_error(ctx));
 }
 
 void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
-        stop_process(ctx, err);
+        stop_process(ctx);
     teffi_blocking_end_all();
     teffi_joins_wait();
     ctx->home->turn_exits(ctx, err);

@@ -81,11 +81,6 @@ void teffi_bug(const char *file, int line, const char *what)
     explore_fail("bug at %s:%d: %s", file, line, what);
 }
 
-void teffi_fatal(const char *why)
-{
-    explore_fail("%s", why);
-}
-
 void teffi_fatal_in(const char *who, const char *rule)
 {
     explore_fail("%s: %s", who, rule);

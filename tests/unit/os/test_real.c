@@ -114,7 +114,7 @@ static void log_before_and_after(const teffi_platform *p)
 static void end_at_once(const teffi_platform *p)
 {
     teff_log_to(&handler);
-    teffi_fatal("the last words");
+    teffi_fatal_in("somebody", "the last words");
 }
 
 static void a_handler_gets_the_lines(void **state)
@@ -132,7 +132,7 @@ static void without_a_handler_they_go_to_stderr(void **state)
 
 static void last_words_go_to_stderr(void **state)
 {
-    assert_non_null(strstr(said(end_at_once, SIGABRT), "teff: the last words\n"));
+    assert_non_null(strstr(said(end_at_once, SIGABRT), "teff: somebody: the last words\n"));
 }
 
 enum { THREADS = 4, LINES = 2000 };
