@@ -1,8 +1,8 @@
 /* join.h - a silo in its cluster's table: chooses its id {silo, incarnation}, joins, writes its
  * heartbeat, exchanges views, leaves.
- * Way:     silo/lifecycle -> [identity -> join -> heartbeat, tell] -> change, follow
+ * Way:     silo/lifecycle -> [join -> heartbeat, tell] -> change, follow
  *          the handshake -> [check_peer]
- * Threads: identify, check_row, join, leaving, left: the silo's start and stop, one context at a
+ * Threads: identify, join, leaving, left: the silo's start and stop, one context at a
  *          time; push_view: also a system task; handle: where system targets run; the rest: any. */
 #ifndef TEFFI_CLUSTER_JOIN_H
 #define TEFFI_CLUSTER_JOIN_H
@@ -11,19 +11,13 @@
 
 /* teffi_membership_identify - choose an incarnation above the table's last one for address.
  * in:   node->id: the id used on the connection to a remote store's server, or none.
- * out:  node->id and node->address are set. errs: the store's; TEFF_E_REFUSED as check_row. */
+ * out:  node->id and node->address are set. errs: the store's; TEFF_E_REFUSED: a live silo with
+ *       another address has the same id. */
 TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *address);
 
-/* teffi_identity_check_row - may this silo replace the row with its id? A dead silo's row: always.
- * errs: TEFF_E_REFUSED: a live silo with another address has the same id. */
-TEFF_MUST_USE teff_err teffi_identity_check_row(teff_ctx *ctx, const teffi_member_row *before);
-
-/* teffi_identity_check_peer - the same check of a connecting peer, against the view. errs: with
- * text. */
+/* teffi_identity_check_peer - does a member of the view have a connecting peer's silo id, but
+ * another address? errs: TEFF_E_REFUSED, text. */
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
-
-/* teffi_identity_is_stale - is the last heartbeat of the row's silo long ago? */
-bool teffi_identity_is_stale(teff_ctx *ctx, const teffi_member_row *row);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, push it to the other
  * silos, start the heartbeat. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */

@@ -1,6 +1,6 @@
 /* membership.h - a silo's membership: its state, grouped by the source file that owns it; adopt the
  * views that the table describes, and wait for changes.
- * Way:     silo/lifecycle -> identity -> join -> heartbeat, follow -> node->upcalls.view
+ * Way:     silo/lifecycle -> join -> heartbeat, follow -> node->upcalls.view
  * Threads: any. Views are adopted one at a time; versions only rise.
  * Source:  Orleans' MembershipTableManager */
 #ifndef TEFFI_CLUSTER_MEMBERSHIP_H
