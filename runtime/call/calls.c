@@ -1,7 +1,7 @@
 /* calls.c - visits the pending calls of a node, and sweeps the blocks with passed deadlines. */
 #include "call/calls.h"
 
-enum { CLOCK_EVERY = 64, SLICE_US = 500 }; /* CLOCK_EVERY: blocks between two clock reads */
+enum { SLICE_US = 500 };
 
 static const teffi_call_match any_pending = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING, 0, UINT64_MAX};
 
@@ -12,8 +12,8 @@ static teffi_call *block_calls(teffi_slab *slab, uint32_t block)
 
 /* ---- the sweep ---- */
 
-/* out: the earliest deadline that has not passed; *ended grows by the number of calls ended. */
-static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns, unsigned *ended)
+/* out: the earliest deadline that has not passed. */
+static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
 {
     teffi_call_match late = any_pending;
     uint64_t least = UINT64_MAX;
@@ -23,27 +23,23 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns, unsigned *ende
         if (deadline_ns > now_ns)
             least = deadline_ns < least ? deadline_ns : least;
         else
-            *ended +=
-                teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
+            (void)teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
     }
     return least;
 }
 
-/* out: the earliest deadline of the block's calls, or an earlier time. */
-static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns, unsigned *ended)
+/* out: the earliest deadline of the block's calls. */
+static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
 {
     _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
-    /* seq_cst, here and below: see deadline.h */
-    uint64_t earliest = atomic_load_explicit(mark, memory_order_seq_cst);
-    if (earliest > now_ns)
-        return earliest;
+    /* seq_cst: see deadline.h */
     atomic_store_explicit(mark, UINT64_MAX, memory_order_seq_cst);
-    uint64_t least = sweep_entries(block_calls(slab, block), now_ns, ended);
+    uint64_t least = sweep_entries(block_calls(slab, block), now_ns);
     (void)teffi_deadline_lower(mark, least);
     return least;
 }
 
-/* Sweeps blocks from deadlines->at on, for at most SLICE_US. out: true: no block is left. */
+/* Sweeps due blocks from deadlines->at on, for at most SLICE_US. out: true: no block is left. */
 static bool sweep_slice(teffi_home *home)
 {
     const teffi_platform *platform = home->exec->platform;
@@ -51,14 +47,16 @@ static bool sweep_slice(teffi_home *home)
     uint64_t from = teffi_now(platform), now = from;
     teffi_slab *slab = &home->calls.slab;
     uint32_t n = teffi_slab_blocks(slab);
-    for (unsigned ended = 0, passed = 0; deadlines->at < n; deadlines->at++) {
-        if (ended >= TEFFI_SLAB_BLOCK || passed++ >= CLOCK_EVERY) {
+    for (; deadlines->at < n; deadlines->at++) {
+        /* seq_cst: see deadline.h */
+        uint64_t least =
+            atomic_load_explicit(teffi_slab_mark(slab, deadlines->at), memory_order_seq_cst);
+        if (least <= now) {
             now = teffi_now(platform);
             if (now - from >= SLICE_US * 1000u)
                 return false;
-            ended = passed = 0;
+            least = sweep_block(slab, deadlines->at, now);
         }
-        uint64_t least = sweep_block(slab, deadlines->at, now, &ended);
         deadlines->least_ns = least < deadlines->least_ns ? least : deadlines->least_ns;
     }
     return true;
