@@ -24,7 +24,7 @@ void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)
     asked->key_kind = (uint8_t)ask->type->key_kind;
     asked->key_len = (uint8_t)(len < TEFFI_CALL_KEY_MAX ? len : TEFFI_CALL_KEY_MAX);
     memcpy(asked->key, ask->bytes, sizeof asked->key); /* a constant size compiles to a few moves */
-    teffi_call_expect_asked(call, out ? out->desc : NULL);
+    teffi_call_expect(call, out ? out->desc : NULL, TEFFI_CALL_HAS_ASKED);
 }
 
 teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err)

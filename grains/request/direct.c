@@ -228,7 +228,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
     if (v->keeps)
         teffi_ask_keep(call, ask);
     else
-        teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL);
+        teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
     request->call_slot = call->slot;
     request->call_generation = call->generation;
     request->deadline_ns = deadline;

@@ -139,7 +139,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     if (!call)
         return NULL;
     if (msg->awaited)
-        teffi_call_expect(call, ask->method->out ? ask->method->out->desc : NULL);
+        teffi_call_expect(call, ask->method->out ? ask->method->out->desc : NULL, 0);
     else
         teffi_ask_keep(call, ask);
     msg->call_slot = call->slot;

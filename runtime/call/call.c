@@ -299,7 +299,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     if (!call)
         return NULL;
     teffi_wait_init(&call->wait, ctx, reply_arrived);
-    teffi_call_expect(call, NULL);
+    teffi_call_expect(call, NULL, 0);
     set_pending(call, TEFFI_CALL_PENDING, deadline_ns);
     return call;
 }

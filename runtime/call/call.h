@@ -79,16 +79,12 @@ _Static_assert(offsetof(teffi_call, asked) == 128 && sizeof(teffi_call) == 192,
                "three cache lines; a block of 64 calls is whole pages");
 
 /* teffi_call_expect - set the type of the response's body (NULL: no body).
- * teffi_call_expect_asked - the same; the caller has filled in call->asked.
+ * in:   asked: 0; TEFFI_CALL_HAS_ASKED: the caller has filled in call->asked.
  * runs: on the caller's thread, before the request is sent. */
-static inline void teffi_call_expect(teffi_call *call, const ProtobufCMessageDescriptor *desc)
+static inline void teffi_call_expect(teffi_call *call, const ProtobufCMessageDescriptor *desc,
+                                     unsigned asked)
 {
-    atomic_store_explicit(&call->out, (uintptr_t)desc, memory_order_relaxed);
-}
-
-static inline void teffi_call_expect_asked(teffi_call *call, const ProtobufCMessageDescriptor *desc)
-{
-    atomic_store_explicit(&call->out, (uintptr_t)desc | TEFFI_CALL_HAS_ASKED, memory_order_relaxed);
+    atomic_store_explicit(&call->out, (uintptr_t)desc | asked, memory_order_relaxed);
 }
 
 /* teffi_call_asked - the call's method and key; NULL: not recorded. */

@@ -1,7 +1,6 @@
 /* ask.c - requests to system targets and store operations, awaited by a context. */
 #include "node/ask.h"
 
-#include "message/codec.h"
 #include "node/deliver.h"
 
 typedef struct store_wait {
@@ -46,15 +45,10 @@ static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, ui
     msg->flags = slot == TEFFI_SLOT_STORE ? TEFFI_MSG_ROW : 0;
     msg->system = is_system_request(ctx, slot);
     msg->method_id = method;
-    msg->raw_len = teffi_packed_size(body);
-    uint8_t *raw = teff_arena_alloc(&msg->arena, msg->raw_len);
-    if (!raw) {
-        teffi_msg_free(msg);
-        return NULL;
-    }
-    teffi_pack(body, msg->raw_len, raw);
-    msg->raw = raw;
-    return msg;
+    if (teffi_node_pack(msg, body))
+        return msg;
+    teffi_msg_free(msg);
+    return NULL;
 }
 
 teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
@@ -69,7 +63,7 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
         teffi_msg_free(msg);
         return NULL;
     }
-    teffi_call_expect(call, desc);
+    teffi_call_expect(call, desc, 0);
     msg->call_slot = call->slot;
     msg->call_generation = call->generation;
     msg->deadline_ns = deadline;

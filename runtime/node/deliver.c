@@ -83,6 +83,18 @@ teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
 
 /* ---- respond ---- */
 
+bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body)
+{
+    size_t n = teffi_packed_size(body);
+    uint8_t *raw = teff_arena_alloc(&msg->arena, n);
+    if (!raw)
+        return false;
+    teffi_pack(body, n, raw);
+    msg->raw = raw;
+    msg->raw_len = n;
+    return true;
+}
+
 teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
 {
     bool awaits = request->item.kind == TEFFI_MSG_REQUEST;
@@ -167,13 +179,8 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
 {
     teffi_msg *response = teffi_node_response(node, request);
     if (response) {
-        response->raw_len = teffi_packed_size(body);
-        uint8_t *raw = teff_arena_alloc(&response->arena, response->raw_len + 1);
-        if (raw)
-            teffi_pack(body, response->raw_len, raw);
-        else
+        if (!teffi_node_pack(response, body))
             response->err = TEFF_E_NOMEM;
-        response->raw = raw;
         teffi_node_respond_to(node, request->src, response);
     }
     teffi_msg_free(request);

@@ -7,6 +7,9 @@
 #include "call/call.h"
 #include "node/node.h"
 
+/* teffi_node_pack - give a message a body, packed. out: false: no memory. */
+bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body);
+
 /* teffi_node_drop - free an undeliverable message and count it in node->dropped. Owns msg. */
 void teffi_node_drop(teffi_node *node, teffi_msg *msg);
 
@@ -49,12 +52,9 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
 teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request);
 void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
-/* A relay is the pending call of a request that this node forwards for another: for a client whose
- * gateway it is, or for a silo with an outdated location cache. Its response is sent on. When the
- * link to the next node breaks, the relay ends at once with "may have run".
- * States: as call.h. A relay ends with the response, the link, its deadline, or its origin. */
-
-/* 192 bytes each. deliver.c divides them among origin nodes (source: Choudhury and Hahne, "Dynamic
+/* A relay (call.h) serves a client whose gateway this node is, or a silo with an outdated location
+ * cache. It ends with the response, the link to the next node, its deadline, or its origin.
+ * 192 bytes each. deliver.c divides them among origin nodes (source: Choudhury and Hahne, "Dynamic
  * queue length thresholds", 1998). */
 enum { TEFFI_RELAYS_MAX = 256 * 1024 };
 
