@@ -298,17 +298,16 @@ static inline void put_to_lists(teffi_slab *slab, teffi_slab_lists *own, void *e
 
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 {
-    pthread_mutex_lock(&slab->lists_lock);
-    void *entry = take_of_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES]);
-    pthread_mutex_unlock(&slab->lists_lock);
+    teffi_slab_lists own = {0};
+    void *entry = refill_lists(slab, &own);
+    put_slab_batch(slab, own.free);
     return entry;
 }
 
 static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *entry)
 {
-    pthread_mutex_lock(&slab->lists_lock);
-    put_to_lists(slab, &slab->lists[TEFFI_THREAD_INDEXES], entry);
-    pthread_mutex_unlock(&slab->lists_lock);
+    link_of(slab, entry)->next = NULL;
+    put_slab_batch(slab, entry);
 }
 
 void *teffi_slab_take(teffi_slab *slab)
@@ -405,7 +404,6 @@ bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner,
     slab->type = type;
     slab->owner = owner;
     pthread_mutex_init(&slab->lock, NULL);
-    pthread_mutex_init(&slab->lists_lock, NULL);
     slab->keeps_all = type->stays;
     list_slab(slab);
     return teffi_pages_init(&slab->pages, image, image_entries * type->bytes);
@@ -425,7 +423,6 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
         free(slab->blocks[s]);
     }
     teffi_pages_fini(&slab->pages);
-    pthread_mutex_destroy(&slab->lists_lock);
     pthread_mutex_destroy(&slab->lock);
     slab->type = NULL;
 }

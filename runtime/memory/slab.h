@@ -85,8 +85,7 @@ typedef struct teffi_slab {
     bool keeps_all;                    /* type->stays, or pages cannot be decommitted */
     uint32_t n[TEFFI_SLAB_IN_USE + 1]; /* blocks in each state */
     teffi_slab_block *list[TEFFI_SLAB_STATES];
-    pthread_mutex_t lists_lock; /* taken before lock; guards the last element of lists */
-    teffi_slab_lists lists[TEFFI_THREAD_INDEXES + 1]; /* last: for threads without an index */
+    teffi_slab_lists lists[TEFFI_THREAD_INDEXES]; /* a thread without an index has none */
     struct teffi_slab *older; /* of the slabs of this process; guarded by slab.c's lock of them */
 } teffi_slab;
 
