@@ -146,7 +146,7 @@ static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_
 static uint64_t look_at_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
-    teffi_block_age(now_ns);
+    (void)teffi_block_age(now_ns);
     teffi_slab_age(now_ns);
     look_at_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);

@@ -117,7 +117,7 @@ static node *take_unneeded_blocks(void)
     return gone;
 }
 
-void teffi_block_age(uint64_t now_ns)
+size_t teffi_block_age(uint64_t now_ns)
 {
     node *gone = NULL;
     pthread_mutex_lock(&lock);
@@ -125,17 +125,11 @@ void teffi_block_age(uint64_t now_ns)
         aged_ns = now_ns;
         gone = take_unneeded_blocks();
     }
+    size_t bytes = kept;
     pthread_mutex_unlock(&lock);
     for (node *next; gone; gone = next) {
         next = gone->next;
         free(gone);
     }
-}
-
-size_t teffi_block_kept(void)
-{
-    pthread_mutex_lock(&lock);
-    size_t bytes = kept;
-    pthread_mutex_unlock(&lock);
     return bytes;
 }

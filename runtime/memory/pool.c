@@ -173,15 +173,6 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
     return more;
 }
 
-size_t teffi_pool_kept(void)
-{
-    size_t bytes = 0;
-    for (unsigned class = 0; class < CLASSES; class ++)
-        bytes += (size_t)atomic_load_explicit(&depots[class].n_batches, memory_order_relaxed) *
-                 batch_of[class] * bytes_of[class];
-    return bytes;
-}
-
 /* ---- a thread's lists ---- */
 
 static void give_caches_back(void *arg)

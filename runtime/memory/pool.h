@@ -23,9 +23,6 @@ void teffi_pool_put(void *memory, size_t n);
  *       soon. */
 bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes);
 
-/* teffi_pool_kept - bytes in the depots. Each thread holds up to two more batches of each size. */
-size_t teffi_pool_kept(void);
-
 /* ---- block.c: blocks for messages with large bodies. The heap would return their pages to the
  * system at each free, and fresh pages cost more than copying the body. One lock, held for a few
  * steps ---- */
@@ -46,10 +43,7 @@ void *teffi_block_get(size_t n);
 void teffi_block_put(void *memory, size_t n);
 
 /* teffi_block_age - free to the heap the blocks that stayed unused for half a second. Call it at
- * each tick. */
-void teffi_block_age(uint64_t now_ns);
-
-/* teffi_block_kept - bytes of the free blocks kept. */
-size_t teffi_block_kept(void);
+ * each tick. out: bytes of the free blocks kept. */
+size_t teffi_block_age(uint64_t now_ns);
 
 #endif
