@@ -13,8 +13,7 @@
 extern "C" {
 #endif
 
-/* The steps of a deep copy that generated code shares. Each replaces the pointer or list in place
- * with a copy in the arena.
+/* Each replaces the pointer or list in place with a copy in the arena.
  * teff_copy_check - record in the arena if n bytes of text are not UTF-8: a message with such a
  * text is not sent.
  * in:   arena; text, n bytes; copy, a shallow copy whose pointers still point to the source.

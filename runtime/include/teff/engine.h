@@ -187,7 +187,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_engine_add(teff_engine *engine, uint32_t sc
                                                 const teff_component_type *type, void *user,
                                                 teff_component_id *id);
 
-/* teff_engine_remove - ask a component to end, without waiting until it has.
+/* teff_engine_remove - ask a component to end.
  * in:   id, of teff_engine_add.
  * runs: any thread. Does not wait.
  * errs: TEFF_E_NOT_FOUND, TEFF_E_CLOSED: it has ended. */

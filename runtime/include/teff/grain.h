@@ -95,12 +95,10 @@ TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
 TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
 
 /* teff_ctx_reset - free all responses and allocations of a thread's context; abandon its calls.
- * in:   ctx, a thread's; on a turn's context it does nothing.
- * runs: on ctx's thread. */
+ * in:   ctx; a turn's is left unchanged. runs: on ctx's thread. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);
 
-/* teff_ctx_free - end a thread's context. in: ctx, may be NULL.
- * runs: on ctx's thread. */
+/* teff_ctx_free - end a thread's context. in: ctx, may be NULL. runs: on ctx's thread. */
 TEFF_API void teff_ctx_free(teff_ctx *ctx);
 
 /* The reason why an activation ends. */
@@ -161,8 +159,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_await_any(teff_ctx *ctx, const teff_call *c
                                                size_t *index);
 
 /* teff_call_ended - has a call ended?
- * in:   call, begun on ctx.
- * out:  true: <method>_await will not wait, or the call is none.
+ * in:   call, begun on ctx, or none.
+ * out:  true: <method>_await will not wait.
  * runs: in ctx's turn or thread; does not wait. In a turn the value changes only while it waits. */
 TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
 
@@ -187,8 +185,7 @@ TEFF_API teff_cancel *teff_cancel_new(void);
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);
 
-/* teff_cancel_free - free it. in: cancel, may be NULL; no pending call may use it.
- * runs: any thread. */
+/* teff_cancel_free - in: cancel, may be NULL; no pending call may use it. runs: any thread. */
 TEFF_API void teff_cancel_free(teff_cancel *cancel);
 
 /* teff_drop - release a call and its response, to save memory in a long turn; *call becomes none. A

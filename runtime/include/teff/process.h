@@ -103,23 +103,17 @@ typedef struct teff_process_ops {
 /* ---- decisions of a step; the last one counts ------------------------------------------- */
 
 /* teff_step_done - end the process. Pending commands are abandoned.
+ * teff_step_continue - step again without an event, after other READY groups have run.
+ * teff_step_block - wait for a completion, a timer or a cancel; messages stay in the mailbox. If no
+ * command or timer is pending: as teff_step_idle.
+ * teff_step_idle - wait for any event.
  * in:   out, the step's argument.
- * out:  TEFF_OK, for a return statement; so do the next three.
+ * out:  TEFF_OK, for a return statement.
  * runs: inside the step.
  * errs: none. */
 TEFF_API teff_err teff_step_done(teff_step *out);
-
-/* teff_step_continue - step again without an event, after other READY groups have run.
- * in, runs, errs: as teff_step_done. */
 TEFF_API teff_err teff_step_continue(teff_step *out);
-
-/* teff_step_block - wait for a completion, a timer or a cancel; messages stay in the mailbox. If no
- * command or timer is pending: as teff_step_idle.
- * in, runs, errs: as teff_step_done. */
 TEFF_API teff_err teff_step_block(teff_step *out);
-
-/* teff_step_idle - wait for any event.
- * in, runs, errs: as teff_step_done. */
 TEFF_API teff_err teff_step_idle(teff_step *out);
 
 /* teff_step_upgrade - replace the process's functions and object in place: the PID, the mailbox,
@@ -162,8 +156,7 @@ TEFF_API teff_process_system *teff_process_system_of(const teff_process *me);
 TEFF_API TEFF_MUST_USE teff_err teff_process_timer(teff_process *me, uint32_t ms, uint64_t tag);
 
 /* teff_process_command - issue a command at once.
- * in, errs: as teff_step_command.
- * runs: inside any function of the process. */
+ * in, errs: as teff_step_command. runs: inside any function of the process. */
 TEFF_API TEFF_MUST_USE teff_err teff_process_command(teff_process *me, uint32_t command,
                                                      uint64_t tag, const void *data, size_t len);
 

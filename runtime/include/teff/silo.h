@@ -109,25 +109,21 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
  * runs: any thread. */
 TEFF_API uint32_t teff_silo_members(const teff_silo *silo);
 
-/* teff_silo_scale - change the number of workers. A removed worker ends its current turn; its queue
- * and timers move to the others.
- * in:   n, 1 to teff_sched_options.workers_max (default: the number at the start).
+/* teff_silo_scale - change the number of workers.
+ * in:   as teff_process_system_scale.
  * runs: any thread, but not concurrently with teff_silo_start or _stop.
- * errs: TEFF_E_INVALID, TEFF_E_CLOSED (not running), TEFF_E_IO (a thread could not start). */
+ * errs: as teff_process_system_scale; TEFF_E_CLOSED (not running). */
 TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
 
 /* teff_silo_sched - the scheduler's counters since the start.
- * in:   all, may be NULL; workers, of max elements.
- * out:  *all, if not NULL; workers[0..max); returns the number of elements written. While the silo
- *       does not run: 0 and zeroes.
+ * in, out: as teff_process_sched. While the silo does not run: 0 and zeroes.
  * runs: any thread, but not concurrently with teff_silo_start or _stop. */
 TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
                                 teff_sched_worker *workers, size_t max);
 
-/* teff_silo_dump - report the silo's current activity as lines of text: workers, their turns and
- * run times, processors, queues, timers, the grains with the longest queues, pending calls.
- * in:   fn(arg, line), for example teff_line_print with a FILE *.
- * runs: any thread, without stopping workers. fn runs on the calling thread. */
+/* teff_silo_dump - as teff_process_system_dump, but with pending calls and the grains with the
+ * longest queues instead of processes.
+ * in, runs: as teff_process_system_dump. */
 TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 
 /* teff_silo_main - a whole silo program: options, start, wait for SIGTERM or SIGINT, clean leave.
@@ -194,12 +190,11 @@ typedef struct teff_client_options {      /* zeroed, except size and gateways = 
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);
 
-/* teff_client_ctx - a context for the calling thread; teff_ctx_free frees it. If only one thread of
- * the client waits, it reads the connection itself; after a large read it defers the next read
- * until it waits again, for at most three milliseconds.
+/* teff_client_ctx - as teff_silo_ctx. If only one thread of the client waits, it reads the
+ * connection itself; after a large read it defers the next read until it waits again, for at most
+ * three milliseconds.
  * in:   client, connected; it must outlive the context.
- * out:  NULL: out of memory.
- * runs: any thread; the context is for one thread at a time. */
+ * out, runs: as teff_silo_ctx. */
 TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
 
 /* teff_client_free - disconnect and free a client.
