@@ -121,36 +121,27 @@ static void depot_put(unsigned class, node *batch)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* d->lock held. in: look: a period has ended. out: a list of batches that stayed unused for a
- * period, at most AGE_SLICE. */
-static node *take_aged_batches(depot *d, bool look)
+/* ---- aging ---- */
+
+static void count_spare_batches(depot *d)
 {
-    node *spare = NULL;
-    unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed);
-    if (look) {
-        d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
-        d->low = n;
-    }
-    unsigned most = d->spare < d->low ? d->spare : d->low;
-    for (unsigned i = 0; i < AGE_SLICE && i < most; i++) {
-        node *batch = take_depot_batch(d);
-        batch->next_batch = spare;
-        spare = batch;
-        d->spare--;
-    }
-    return spare;
+    pthread_mutex_lock(&d->lock);
+    d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
+    d->low = atomic_load_explicit(&d->n_batches, memory_order_relaxed);
+    pthread_mutex_unlock(&d->lock);
 }
 
-/* out: the freed bytes. */
-static size_t free_batches(node *batch, unsigned class)
+/* out: NULL: no more batches are spare. */
+static node *take_spare_batch(depot *d)
 {
-    size_t n = 0;
-    for (; batch; n++) {
-        node *next = batch->next_batch;
-        free_pool_batch(batch, class);
-        batch = next;
+    node *batch = NULL;
+    pthread_mutex_lock(&d->lock);
+    if (d->spare && atomic_load_explicit(&d->n_batches, memory_order_relaxed) > AGE_KEEPS) {
+        batch = take_depot_batch(d);
+        d->spare--;
     }
-    return n * batch_of[class] * bytes_of[class];
+    pthread_mutex_unlock(&d->lock);
+    return batch;
 }
 
 bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
@@ -164,10 +155,13 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
         depot *d = &depots[class];
         if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
             continue;
-        pthread_mutex_lock(&d->lock);
-        node *spare = take_aged_batches(d, look);
-        pthread_mutex_unlock(&d->lock);
-        *gone_bytes += free_batches(spare, class);
+        if (look)
+            count_spare_batches(d);
+        node *batch;
+        for (int i = 0; i < AGE_SLICE && (batch = take_spare_batch(d)); i++) {
+            free_pool_batch(batch, class);
+            *gone_bytes += (size_t)batch_of[class] * bytes_of[class];
+        }
         more |= atomic_load_explicit(&d->n_batches, memory_order_relaxed) > AGE_KEEPS;
     }
     return more;
