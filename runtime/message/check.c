@@ -12,7 +12,6 @@ enum { FIELDS_STOP_FACTOR = 8 };
 
 typedef struct checker {
     size_t fields, fields_stop, memory;
-    bool checks; /* false: only the size counts */
     unsigned depth;
     teff_err err;            /* the first broken rule; limits are compared after the walk */
     const char *why;         /* text of err; NULL: nested too deep */
@@ -25,7 +24,7 @@ static size_t checked_message_size(checker *c, teffi_message_desc *desc,
 
 static void note_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
 {
-    if (c->err || !c->checks)
+    if (c->err)
         return;
     c->err = err;
     c->field = field;
@@ -41,8 +40,7 @@ static bool is_over(const checker *c)
 static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
-    if (c->checks && field->type == PROTOBUF_C_TYPE_STRING &&
-        !teffi_utf8_valid(bytes.data, bytes.len))
+    if (field->type == PROTOBUF_C_TYPE_STRING && !teffi_utf8_valid(bytes.data, bytes.len))
         note_error(c, TEFF_E_MALFORMED, field, "is not UTF-8");
     c->memory += bytes.len + 1;
     return bytes.len;
@@ -54,7 +52,7 @@ static size_t checked_nested_size(checker *c, teffi_field_desc *field, const Pro
         note_error(c, TEFF_E_MALFORMED, field, "is NULL");
     else if (c->depth == TEFF_DEPTH_MAX)
         note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* NULL: too deep */
-    return !msg || is_over(c) ? 0 : checked_message_size(c, field->descriptor, msg);
+    return is_over(c) ? 0 : checked_message_size(c, field->descriptor, msg);
 }
 
 /* out: size of a value, without its tag. */
@@ -147,7 +145,7 @@ static teff_err too_large(const char *what, const char *verb, size_t n, const ch
 teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMessage *msg,
                      const teffi_limits *limits, const char *what, size_t *packed, char *text)
 {
-    checker c = {.fields_stop = limits->fields * FIELDS_STOP_FACTOR, .checks = true};
+    checker c = {.fields_stop = limits->fields * FIELDS_STOP_FACTOR};
     *packed = checked_message_size(&c, desc, msg);
     if (c.err)
         return describe_error(&c, what, text);
@@ -160,10 +158,4 @@ teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMess
     if (c.memory > limits->memory)
         return too_large(what, "takes", c.memory, "bytes unpacked", limits->memory, text);
     return TEFF_OK;
-}
-
-size_t teffi_packed_size(const ProtobufCMessage *msg)
-{
-    checker c = {.fields_stop = SIZE_MAX};
-    return checked_message_size(&c, msg->descriptor, msg);
 }

@@ -29,13 +29,13 @@ TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
                                    const ProtobufCMessage *msg, const teffi_limits *limits,
                                    const char *what, size_t *packed, char *text);
 
-/* teffi_packed_size - as protobuf_c_message_get_packed_size(), for teffi_pack(). */
-size_t teffi_packed_size(const ProtobufCMessage *msg);
-
 /* ---- encode.c: the same bytes as protobuf-c in less time. Two exceptions: -0.0 is written, and
  * so is a NULL string in a oneof, as an empty one, so that decoding yields a copy ---- */
 
-/* teffi_pack - as protobuf_c_message_pack(). in: size, of teffi_packed_size() or teffi_check(). */
+/* teffi_packed_size - as protobuf_c_message_get_packed_size(). */
+size_t teffi_packed_size(const ProtobufCMessage *msg);
+
+/* teffi_pack - as protobuf_c_message_pack(). in: size, from teffi_packed_size(). */
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
 
 /* teffi_pack_segment - find the longest bytes or string field of msg itself (not of nested

@@ -26,6 +26,62 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
     return put_varint(end, (uint64_t)id << 3 | wire);
 }
 
+/* ---- sizes ---- */
+
+static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
+
+/* out: size of one value, without its tag. A nested message is taken to be of its field's type. */
+static size_t value_size(teffi_field_desc *field, const void *slot)
+{
+    if (teffi_wire_of(field->type) != TEFFI_BYTES)
+        return teffi_number_size(field->type, slot);
+    size_t n;
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+        const ProtobufCMessage *m = *(ProtobufCMessage *const *)slot;
+        n = m ? message_size(field->descriptor, m) : 0;
+    } else {
+        n = teffi_bytes_of(field->type, slot).len;
+    }
+    return teffi_varint_size(n) + n;
+}
+
+static size_t list_size(teffi_field_desc *field, const uint8_t *m)
+{
+    size_t n = teffi_list_len(field, m);
+    size_t size = 0, step = teffi_element_size(field->type);
+    if (!n)
+        return 0;
+    const uint8_t *at = teffi_list_first(field, m);
+    for (size_t i = 0; i < n; i++, at += step)
+        size += value_size(field, at);
+    if (field->flags & PROTOBUF_C_FIELD_FLAG_PACKED)
+        return teffi_tag_size(field->id) + teffi_varint_size(size) + size;
+    return size + n * teffi_tag_size(field->id);
+}
+
+static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg)
+{
+    const uint8_t *m = (const uint8_t *)msg;
+    size_t size = 0;
+    for (unsigned i = 0; i < desc->n_fields; i++) {
+        teffi_field_desc *field = &desc->fields[i];
+        if (teffi_is_plain(field) && field->type != PROTOBUF_C_TYPE_MESSAGE)
+            size += teffi_plain_size(field, m + field->offset);
+        else if (field->label == PROTOBUF_C_LABEL_REPEATED)
+            size += list_size(field, m);
+        else if (teffi_is_there(field, m))
+            size += teffi_tag_size(field->id) + value_size(field, m + field->offset);
+    }
+    for (unsigned i = 0; i < msg->n_unknown_fields; i++)
+        size += teffi_tag_size(msg->unknown_fields[i].tag) + msg->unknown_fields[i].len;
+    return size;
+}
+
+size_t teffi_packed_size(const ProtobufCMessage *msg)
+{
+    return message_size(msg->descriptor, msg);
+}
+
 /* ---- one value, without its tag ---- */
 
 static uint8_t *put_message(uint8_t *end, teffi_message_desc *desc, const ProtobufCMessage *msg);

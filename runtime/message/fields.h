@@ -152,10 +152,12 @@ static inline bool teffi_is_plain(teffi_field_desc *field)
     return field->label == PROTOBUF_C_LABEL_NONE && !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
-/* out: packed size of a plain number with its tag; 0: zero, not written. */
+/* out: packed size of a plain number, string or bytes with its tag; 0: zero or empty, not
+ *      written. */
 static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
 {
     uint64_t v;
+    size_t n;
     switch (field->type) {
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_INT64:
@@ -164,6 +166,12 @@ static inline size_t teffi_plain_size(teffi_field_desc *field, const void *slot)
     case PROTOBUF_C_TYPE_UINT32:
         v = teffi_load32(slot);
         return v ? teffi_tag_size(field->id) + teffi_varint_size(v) : 0;
+    case PROTOBUF_C_TYPE_STRING:
+        n = teffi_bytes_of(PROTOBUF_C_TYPE_STRING, slot).len;
+        return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
+    case PROTOBUF_C_TYPE_BYTES:
+        n = teffi_bytes_of(PROTOBUF_C_TYPE_BYTES, slot).len;
+        return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
     default:
         if (teffi_is_zero(field->type, slot))
             return 0;
