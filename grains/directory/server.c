@@ -26,6 +26,23 @@ static void refuse_parked(teffi_node *node, teffi_msg *msg)
                        "too many requests wait for the silo's part of the directory");
 }
 
+/* catching_up becomes false before the refresh begins: a later request gets a later refresh. */
+static void catch_up(teff_ctx *ctx, void *arg)
+{
+    teffi_shards *shards = arg;
+    shards->catching_up = false;
+    (void)!teffi_membership_refresh(ctx, 0);
+}
+
+/* One task for all requests, because system tasks have few stacks. */
+static void start_catching_up(teffi_node *node)
+{
+    teffi_shards *shards = node->grains->shards;
+    if (!atomic_exchange(&shards->catching_up, true) &&
+        teffi_task_start_system(&node->home, catch_up, shards, "directory: catch up with a view"))
+        shards->catching_up = false;
+}
+
 /* out: true: msg is parked until a newer view is adopted, or was ended. */
 static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
@@ -33,7 +50,7 @@ static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
     /* acquire: pairs with teffi_partitions_view() */
     if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         return false;
-    teffi_membership_look(node->membership);
+    start_catching_up(node);
     if (!teffi_partitions_park(shards, msg))
         refuse_parked(node, msg);
     else if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)

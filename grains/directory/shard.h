@@ -41,6 +41,7 @@ typedef struct teffi_shards {
     _Atomic uint64_t activations; /* number that has not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs */
+    _Atomic bool catching_up;     /* the task that adopts a newer view is queued */
     /* Number of look-ups, by bits of the grain's hash; written under the shard's lock with release,
      * pairs with teffi_lookup_may_be(). Mostly 0, so that one load is enough. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
