@@ -53,7 +53,7 @@ void teffi_blocking_begin(teffi_exec *exec)
 /* idle_lock held. */
 static bool take_processor(teffi_worker *w)
 {
-    teffi_processor *p = teffi_processor_take_free(w->sched);
+    teffi_processor *p = teffi_processor_find_free(w->sched);
     if (!p)
         p = teffi_idle_lend(w->sched);
     if (p)
@@ -90,7 +90,7 @@ static bool unblock_worker(teffi_worker *w)
     pthread_mutex_unlock(&sched->idle_lock);
     if (waits) {
         teffi_back_off_end(sched);
-        (void)teffi_wait_for_processor(w);
+        teffi_wait_for_processor(w);
     }
     return !yields;
 }

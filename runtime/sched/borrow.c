@@ -57,7 +57,7 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     if (sched->waiting.head)
         return teffi_processor_assign_waiting(sched, p);
     if (!w) /* all other threads run long turns, without a processor */
-        return teffi_processor_staff_or_free(sched, p);
+        return teffi_processor_staff(sched, p);
     teffi_worker_list_remove(&sched->spare, w);
     teffi_processor_assign(p, w);
     if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral)) {

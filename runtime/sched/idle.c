@@ -86,7 +86,7 @@ static void wake_one_locked(teffi_sched *sched)
         teffi_idle_remove(w, TEFFI_WORKER_RUNNING, true);
         teffi_counter_add(&w->processor->counters.wakes, 1);
     } else {
-        w = teffi_processor_staff_or_free(sched, teffi_idle_lend(sched));
+        w = teffi_processor_staff(sched, teffi_idle_lend(sched));
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (w)
@@ -165,7 +165,7 @@ static uint64_t spare_timeout_ns(teffi_worker *w)
     return is_limited ? SPARE_NS : UINT64_MAX;
 }
 
-static bool wait_for_processor_locked(teffi_worker *w)
+static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     uint64_t timeout_ns = spare_timeout_ns(w);
@@ -181,33 +181,30 @@ static bool wait_for_processor_locked(teffi_worker *w)
             break;
         timeout_ns = spare_timeout_ns(w);
     }
-    return w->processor != NULL;
 }
 
-bool teffi_wait_for_processor(teffi_worker *w)
+void teffi_wait_for_processor(teffi_worker *w)
 {
     pthread_mutex_lock(&w->sched->idle_lock);
-    bool got = wait_for_processor_locked(w);
+    wait_for_processor_locked(w);
     pthread_mutex_unlock(&w->sched->idle_lock);
-    return got;
 }
 
-bool teffi_regain_processor(teffi_worker *w)
+void teffi_regain_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
     bool ends = sched->stopping || w->state == TEFFI_WORKER_ENDED;
-    teffi_processor *p = ends ? NULL : teffi_processor_take_free(sched);
+    teffi_processor *p = ends ? NULL : teffi_processor_find_free(sched);
     if (p) {
         teffi_set_running(w, p);
     } else if (!ends) {
         if (w->state == TEFFI_WORKER_LOST)
             teffi_worker_list_remove(&sched->lost, w);
         teffi_worker_make_spare(w);
+        wait_for_processor_locked(w);
     }
-    bool got = p || (!ends && wait_for_processor_locked(w));
     pthread_mutex_unlock(&sched->idle_lock);
-    return got;
 }
 
 void teffi_give_processor_to_waiter(teffi_worker *w)
@@ -220,7 +217,7 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_make_spare(w);
         teffi_parker_wake(&next->parker);
-        (void)wait_for_processor_locked(w);
+        wait_for_processor_locked(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
 }
@@ -274,7 +271,7 @@ void teffi_park(teffi_worker *w)
      * may have relied on this one. */
     if (found)
         teffi_wake_one(sched);
-    (void)teffi_wait_for_processor(w);
+    teffi_wait_for_processor(w);
 }
 
 /* ---- back-off ---- */

@@ -28,16 +28,15 @@ void teffi_search_end(teffi_worker *w);
 /* teffi_park - sleep until there may be work, a timer is due, or the scheduler stops. */
 void teffi_park(teffi_worker *w);
 
-/* teffi_wait_for_processor - sleep, without a processor, until one is assigned.
- * out:  false: the scheduler stops, or the thread ends because it was spare for long. */
-bool teffi_wait_for_processor(teffi_worker *w);
+/* teffi_wait_for_processor - sleep, without a processor, until one is assigned, the scheduler stops,
+ * or the thread shall end because it was spare for long. */
+void teffi_wait_for_processor(teffi_worker *w);
 
 /* teffi_give_processor_to_waiter - give the processor to a waiting worker, if there is one. */
 void teffi_give_processor_to_waiter(teffi_worker *w);
 
-/* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns.
- * out:  as teffi_wait_for_processor. */
-bool teffi_regain_processor(teffi_worker *w);
+/* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns. */
+void teffi_regain_processor(teffi_worker *w);
 
 /* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, the clock. The worker
  * counts neither as searching nor as idle, and looks at each queue before it parks: so no wake-up

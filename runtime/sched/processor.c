@@ -107,29 +107,11 @@ teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
     return w;
 }
 
-teffi_worker *teffi_processor_staff_or_free(teffi_sched *sched, teffi_processor *p)
+teffi_processor *teffi_processor_find_free(teffi_sched *sched)
 {
-    teffi_worker *w = teffi_processor_staff(sched, p);
-    if (!w && teffi_processor_is_active(sched, p)) {
-        p->next_free = sched->free_processors;
-        sched->free_processors = p;
-    }
-    return w;
-}
-
-teffi_processor *teffi_processor_take_free(teffi_sched *sched)
-{
-    teffi_processor *p = sched->free_processors;
-    if (p)
-        sched->free_processors = p->next_free;
-    return p;
-}
-
-void teffi_processor_unlist(teffi_sched *sched, teffi_processor *p)
-{
-    teffi_processor **at = &sched->free_processors;
-    while (*at && *at != p)
-        at = &(*at)->next_free;
-    if (*at)
-        *at = p->next_free;
+    uint32_t active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+    for (uint32_t i = 0; i < active; i++)
+        if (!sched->processors[i].worker)
+            return &sched->processors[i];
+    return NULL;
 }

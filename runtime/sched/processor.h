@@ -50,8 +50,7 @@ struct teffi_processor {
     teffi_backoff backoff;
     teffi_counters counters;
     /* guarded by idle_lock */
-    teffi_worker *worker; /* that holds it; NULL: none, and only thieves take its groups */
-    teffi_processor *next_free;
+    teffi_worker *worker; /* that holds it; NULL: it is free, and only thieves take its groups */
     /* the monitor's */
     uint64_t seen_run;    /* runs at the last tick */
     unsigned seen_ticks;  /* in a row with that value */
@@ -130,12 +129,8 @@ teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor
  * out:  the worker; the caller wakes it. NULL: no thread; the processor is unchanged. */
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_processor_staff_or_free - as staff; without a thread p goes to the free list. */
-teffi_worker *teffi_processor_staff_or_free(teffi_sched *sched, teffi_processor *p);
-
-/* teffi_processor_take_free - take one off the free list; NULL: it is empty.
- * teffi_processor_unlist - take p off the free list, if it is there. */
-teffi_processor *teffi_processor_take_free(teffi_sched *sched);
-void teffi_processor_unlist(teffi_sched *sched, teffi_processor *p);
+/* teffi_processor_find_free - an active processor that no worker holds, because no thread could be
+ * started for it; NULL: there is none. */
+teffi_processor *teffi_processor_find_free(teffi_sched *sched);
 
 #endif

@@ -248,38 +248,37 @@ static void call_thread_hook(const teffi_worker *w, void (*hook)(void *arg, uint
         hook(w->sched->hooks.arg, w->number);
 }
 
-/* Call fn, which may sleep, between the hooks pause and resume. out: false: the thread ends. */
-static bool pause_loop(teffi_worker *w, bool (*fn)(teffi_worker *w))
+/* Call fn, which may sleep, between the hooks pause and resume. */
+static void pause_loop(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
     call_thread_hook(w, w->sched->hooks.pause);
-    bool goes_on = fn(w);
+    fn(w);
     call_thread_hook(w, w->sched->hooks.resume);
-    return goes_on;
 }
 
-static bool give_processor_and_go_on(teffi_worker *w)
+static void leave_or_park(teffi_worker *w)
 {
-    teffi_give_processor_to_waiter(w);
-    return true;
-}
-
-static bool leave_or_park(teffi_worker *w)
-{
-    if (!teffi_scale_leave(w))
+    if (teffi_processor_is_active(w->sched, w->processor))
         teffi_park(w);
-    return true;
+    else
+        teffi_scale_leave(w);
 }
 
 /* out: false: the thread ends. */
 static bool run_pass(teffi_worker *w)
 {
-    if (!w->processor && !pause_loop(w, teffi_regain_processor))
+    if (!w->processor)
+        pause_loop(w, teffi_regain_processor);
+    uint32_t attention = atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
+    if (!w->processor || attention & TEFFI_ATTEND_STOP)
         return false;
-    if (atomic_load_explicit(&w->sched->attention, memory_order_relaxed))
-        return !teffi_sched_is_stopping(w->sched) && pause_loop(w, give_processor_and_go_on);
+    if (attention) {
+        pause_loop(w, teffi_give_processor_to_waiter);
+        return true;
+    }
     if (teffi_find_check_clock(w) && !teffi_processor_is_active(w->sched, w->processor)) {
         teffi_submit_end_pass(w);
-        (void)pause_loop(w, teffi_scale_leave);
+        pause_loop(w, teffi_scale_leave);
         return true;
     }
     teffi_group *group = teffi_find(w, true);
@@ -289,7 +288,7 @@ static bool run_pass(teffi_worker *w)
     }
     if (w->processor && teffi_deferral_exists(&w->processor->deferral))
         return true;
-    (void)pause_loop(w, leave_or_park);
+    pause_loop(w, leave_or_park);
     if (w->processor)
         teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     return true;

@@ -39,12 +39,10 @@ void teffi_scale_clear(teffi_sched *sched, teffi_processor *p)
         teffi_wake_one(sched);
 }
 
-bool teffi_scale_leave(teffi_worker *w)
+void teffi_scale_leave(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     teffi_processor *p = w->processor;
-    if (teffi_processor_is_active(sched, p))
-        return false;
     if (w->searching)
         teffi_search_end(w);
     pthread_mutex_lock(&sched->idle_lock);
@@ -59,19 +57,18 @@ bool teffi_scale_leave(teffi_worker *w)
         teffi_runqueue_push(&sched->queue, group);
     if (leaves) {
         teffi_scale_clear(sched, p);
-        (void)teffi_wait_for_processor(w);
+        teffi_wait_for_processor(w);
     }
-    return leaves;
 }
 
 /* Take the processor from an idle worker; a running one leaves it in teffi_scale_leave. idle_lock
  * held. */
-static void vacate_processor(teffi_sched *sched, teffi_processor *p)
+static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
-    if (!w) {
-        teffi_processor_unlist(sched, p);
-    } else if (w->state == TEFFI_WORKER_PARKED) {
+    if (!w)
+        return;
+    if (w->state == TEFFI_WORKER_PARKED) {
         teffi_idle_remove(w, TEFFI_WORKER_SPARE, false);
         teffi_worker_make_spare(w);
         (void)teffi_processor_release(w);
@@ -88,7 +85,7 @@ static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
     pthread_mutex_lock(&sched->idle_lock);
     bool unused = !teffi_processor_is_active(sched, p);
     if (unused)
-        vacate_processor(sched, p);
+        vacate_processor(p);
     pthread_mutex_unlock(&sched->idle_lock);
     if (unused)
         teffi_scale_clear(sched, p);
@@ -101,9 +98,8 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
     if (wanted && !p->worker) { /* else its worker has not left it yet, and keeps it */
-        teffi_processor_unlist(sched, p);
         teffi_monitor_wake(sched);
-        w = teffi_processor_staff_or_free(sched, p);
+        w = teffi_processor_staff(sched, p);
     }
     bool ok = !wanted || p->worker;
     pthread_mutex_unlock(&sched->idle_lock);

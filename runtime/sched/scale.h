@@ -19,8 +19,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
  * the timers to an active processor. Any thread, no lock held. */
 void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_leave - if the worker's processor is not active, leave it and sleep until another one
- * is assigned. out: false: it is active. */
-bool teffi_scale_leave(teffi_worker *w);
+/* teffi_scale_leave - leave the worker's processor, unless it is active again, and sleep until
+ * another one is assigned. */
+void teffi_scale_leave(teffi_worker *w);
 
 #endif

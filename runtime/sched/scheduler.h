@@ -50,7 +50,6 @@ struct teffi_sched {
     pthread_mutex_t idle_lock;
     teffi_worker_list idle, waiting, spare, lost;
     teffi_worker *ended, *vacant; /* linked by next only */
-    teffi_processor *free_processors;
     teffi_worker **workers; /* never freed before the scheduler, also without a thread */
     unsigned n_workers, workers_room, n_parked;
     bool stopping, monitor_asleep, refused_once;

@@ -359,9 +359,8 @@ static void test_processors_retaken_all_the_time(void **state)
     unsigned held = 0;
     for (unsigned i = 0; i < real->n_workers; i++)
         held += real->workers[i]->processor != NULL;
-    for (teffi_processor *processor = real->free_processors; processor;
-         processor = processor->next_free)
-        held++;
+    for (unsigned i = 0; i < real->n_processors; i++)
+        held += !real->processors[i].worker;
     assert_int_equal(held, real->n_processors);
     pthread_mutex_unlock(&real->idle_lock);
     exec->ops->free(exec);
