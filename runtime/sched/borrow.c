@@ -21,11 +21,8 @@ static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
 
 void teffi_borrow_init(teffi_sched *sched)
 {
-    teffi_worker *w = &sched->borrower;
-    w->sched = sched;
-    w->number = UINT32_MAX;
-    w->state = TEFFI_WORKER_SPARE;
-    atomic_init(&w->using_processor, 1);
+    teffi_worker_init(&sched->borrower, sched, UINT32_MAX);
+    sched->borrower.state = TEFFI_WORKER_SPARE;
     teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
 }
 

@@ -54,8 +54,9 @@ static void free_scheduler(teffi_sched *sched)
     teffi_processors_fini(sched);
     free(sched->levels);
     free(sched->priorities);
-    teffi_system_free(sched);
+    teffi_fiber_pool_free(sched->exec.system_fibers);
     teffi_fiber_pool_free(sched->exec.fibers);
+    teffi_runqueue_fini(&sched->system_queue);
     teffi_runqueue_fini(&sched->queue);
     pthread_mutex_destroy(&sched->idle_lock);
     free(sched);
@@ -69,7 +70,7 @@ static void wake_all_to_stop(teffi_sched *sched)
     for (unsigned i = 0; i < sched->n_workers; i++)
         teffi_parker_wake(&sched->workers[i]->parker);
     teffi_parker_wake(&sched->borrower.parker);
-    teffi_system_wake(sched);
+    teffi_parker_wake(&sched->system.parker);
     teffi_parker_wake(&sched->monitor_parker);
     pthread_mutex_unlock(&sched->idle_lock);
 }
@@ -83,7 +84,8 @@ static void stop_scheduler(teffi_exec *exec)
     wake_all_to_stop(sched);
     teffi_thread_join(&sched->monitor); /* first: it joins workers' threads */
     teffi_workers_join_all(sched);
-    teffi_system_join(sched);
+    if (teffi_sched_has_system(sched))
+        teffi_thread_join(&sched->system.thread);
     teffi_borrow_stop(sched);
     for (unsigned i = 0; i < sched->n_processors; i++)
         (void)teffi_deferral_run(&sched->processors[i].deferral);
@@ -167,8 +169,10 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
         sched->hooks = *opt->hooks;
     sched->worker_main = teffi_worker_main;
     teffi_borrow_init(sched);
+    teffi_worker_init(&sched->system, sched, UINT32_MAX);
     pthread_mutex_init(&sched->idle_lock, NULL);
     teffi_runqueue_init(&sched->queue);
+    teffi_runqueue_init(&sched->system_queue);
     sched->exec.fibers = teffi_fiber_pool_new(0, opt->stacks_max);
     if (sched->exec.fibers && init_policy(sched, opt) && teffi_processors_init(sched, n))
         return sched;

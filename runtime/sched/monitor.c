@@ -7,7 +7,6 @@
 #include "sched/preempt.h"
 #include "sched/report.h"
 #include "sched/retake.h"
-#include "sched/system.h"
 
 #define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
@@ -156,7 +155,7 @@ static void end_slices(teffi_sched *sched)
 static bool reclaim_memory(teffi_sched *sched, uint64_t now)
 {
     bool stacks = teffi_fiber_pool_reclaim(sched->exec.fibers, now);
-    if (teffi_sched_system(sched))
+    if (teffi_sched_has_system(sched))
         stacks |= teffi_fiber_pool_reclaim(sched->exec.system_fibers, now);
     bool objects = teffi_pool_age(now, &sched->reclaimed_bytes);
     if (!objects && sched->reclaimed_bytes >= HEAP_BYTES) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
-#include "sched/system.h"
 
 enum { CHECKS = 8 };            /* of a turn in the time of turn_warn_ms */
 enum { CHECK_EVERY_MAX = 100 }; /* ms, since dumps report how long a turn was seen */
@@ -129,16 +128,14 @@ static void add_worker(snapshot *shot, worker_copy s)
 
 static void take_snapshot(teffi_sched *sched, snapshot *shot)
 {
-    teffi_system *system = teffi_sched_system(sched);
     pthread_mutex_lock(&sched->idle_lock);
     shot->threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed) + sched->borrowed;
     for (unsigned i = 0; i < sched->n_workers; i++)
         add_worker(shot, copy_worker(sched->workers[i], shot->now_ns));
     if (sched->borrowed)
         add_worker(shot, copy_worker(&sched->borrower, shot->now_ns));
-    if (system && atomic_load_explicit(&system->worker.running, memory_order_relaxed) &&
-        shot->n < shot->room)
-        shot->workers[shot->n++] = copy_worker(&system->worker, shot->now_ns);
+    if (atomic_load_explicit(&sched->system.running, memory_order_relaxed) && shot->n < shot->room)
+        shot->workers[shot->n++] = copy_worker(&sched->system, shot->now_ns);
     pthread_mutex_unlock(&sched->idle_lock);
 }
 
@@ -193,7 +190,6 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
     enum { BLOCKED_MAX = 256 }; /* turns in blocking calls, beside one worker a processor */
     teffi_sched *sched = teffi_sched_of(exec);
     const teffi_lines to = {fn, arg};
-    teffi_system *system = teffi_sched_system(sched);
     snapshot shot = {.now_ns = teffi_now(exec->platform),
                      .room = sched->n_processors + BLOCKED_MAX};
     shot.workers = calloc(shot.room, sizeof *shot.workers);
@@ -211,7 +207,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         shot.by_state[TEFFI_WORKER_PARKED],
         shot.by_state[TEFFI_WORKER_BLOCKED] + shot.by_state[TEFFI_WORKER_OUT],
         shot.by_state[TEFFI_WORKER_WAITING], shot.by_state[TEFFI_WORKER_SPARE],
-        teffi_runqueue_count(&sched->queue), system ? teffi_runqueue_count(&system->queue) : 0,
+        teffi_runqueue_count(&sched->queue), teffi_runqueue_count(&sched->system_queue),
         teffi_group_state_name(teffi_group_state_of(&exec->null)));
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
@@ -242,14 +238,13 @@ static bool turn_is_long(teffi_worker *w, uint64_t now_ns, seen_run *out)
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
 {
     unsigned n = 0;
-    teffi_system *system = teffi_sched_system(sched);
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
         n += turn_is_long(sched->workers[i], now_ns, &out[n]);
     if (n < REPORTS_MAX)
         n += turn_is_long(&sched->borrower, now_ns, &out[n]);
-    if (n < REPORTS_MAX && system)
-        n += turn_is_long(&system->worker, now_ns, &out[n]);
+    if (n < REPORTS_MAX)
+        n += turn_is_long(&sched->system, now_ns, &out[n]);
     pthread_mutex_unlock(&sched->idle_lock);
     return n;
 }

@@ -11,8 +11,6 @@
 #include "sched/queue/runqueue.h"
 #include "sched/worker.h"
 
-typedef struct teffi_system teffi_system;
-
 /* idle_word: searching workers, and idle ones from bit 16 on. */
 enum {
     TEFFI_SEARCHING = 1,
@@ -43,9 +41,10 @@ struct teffi_sched {
     _Atomic uint32_t n_backing_off;           /* workers */
     _Atomic uint32_t n_threads;               /* of workers; written under idle_lock */
     _Atomic uint32_t n_active;    /* the first n_active processors are in use; as n_threads */
-    teffi_system *_Atomic system; /* NULL until ops->system; release: what it points to */
+    _Atomic bool has_system;      /* after ops->system; release: exec.system_fibers */
     const char *_Atomic refusal;  /* why a thread was refused, until the monitor has logged it */
     teffi_runqueue queue;         /* the global one */
+    teffi_runqueue system_queue;  /* of the system thread */
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
     teffi_worker_list idle, waiting, spare, lost;
@@ -57,6 +56,7 @@ struct teffi_sched {
     teffi_parker borrower_left;         /* wakes the thread that stops the scheduler */
     _Alignas(64) teffi_worker borrower; /* the worker that a borrowing thread acts as */
     teffi_inbound_queue inbound;
+    teffi_worker system; /* the system thread; it never holds a processor */
     /* the monitor's */
     teffi_thread monitor;
     teffi_parker monitor_parker;
@@ -70,11 +70,11 @@ static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
     return (teffi_sched *)(void *)exec;
 }
 
-/* teffi_sched_system - the system thread; NULL: system groups run on workers. */
-static inline teffi_system *teffi_sched_system(teffi_sched *sched)
+/* teffi_sched_has_system - is there a system thread? Else system groups run on workers. */
+static inline bool teffi_sched_has_system(const teffi_sched *sched)
 {
     /* acquire: pairs with teffi_system_start */
-    return atomic_load_explicit(&sched->system, memory_order_acquire);
+    return atomic_load_explicit(&sched->has_system, memory_order_acquire);
 }
 
 /* teffi_processor_is_active - is it one of the first n_active? A hint without idle_lock. */

@@ -1,7 +1,6 @@
 /* system.c - a thread for system groups. */
 #include "sched/system.h"
 
-#include <stdlib.h>
 #include "base/bug.h"
 #include "sched/report.h"
 
@@ -11,25 +10,16 @@ enum { ITEMS_MAX = 256 };    /* of one group in a run */
 
 bool teffi_system_submit(teffi_sched *sched, teffi_group *group)
 {
-    teffi_system *system = teffi_sched_system(sched);
-    if (!system)
+    if (!teffi_sched_has_system(sched))
         return false;
-    teffi_runqueue_push(&system->queue, group);
-    if (teffi_worker_self() != &system->worker) /* it checks the queue before it sleeps */
-        teffi_parker_wake(&system->worker.parker);
+    teffi_runqueue_push(&sched->system_queue, group);
+    if (teffi_worker_self() != &sched->system) /* it checks the queue before it sleeps */
+        teffi_parker_wake(&sched->system.parker);
     return true;
 }
 
-void teffi_system_wake(teffi_sched *sched)
+static void run_system_group(teffi_worker *w, teffi_group *group)
 {
-    teffi_system *system = teffi_sched_system(sched);
-    if (system)
-        teffi_parker_wake(&system->worker.parker);
-}
-
-static void run_system_group(teffi_system *system, teffi_group *group)
-{
-    teffi_worker *w = &system->worker;
     /* relaxed: only this thread writes; the monitor compares values */
     uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed) + 1;
     uint64_t until_ns = teffi_now(w->sched->exec.platform) + QUANTUM_NS;
@@ -41,73 +31,41 @@ static void run_system_group(teffi_system *system, teffi_group *group)
     teffi_watch_run_ended(w, run);
     teffi_bug_if(w->after_yield || w->run_first); /* no system turn forks */
     if (again)
-        teffi_runqueue_push(&system->queue, group);
+        teffi_runqueue_push(&w->sched->system_queue, group);
 }
 
 static void system_main(void *arg)
 {
-    teffi_system *system = arg;
-    teffi_sched *sched = system->worker.sched;
+    teffi_worker *w = arg;
+    teffi_sched *sched = w->sched;
     teffi_group *group;
-    teffi_worker_become(&system->worker);
+    teffi_worker_become(w);
     (void)teffi_fiber_thread_enter(sched->exec.system_fibers);
     while (!teffi_sched_is_stopping(sched))
-        if (teffi_runqueue_pop(&system->queue, &group, 1))
-            run_system_group(system, group);
+        if (teffi_runqueue_pop(&sched->system_queue, &group, 1))
+            run_system_group(w, group);
         else
-            teffi_parker_wait(&system->worker.parker, UINT64_MAX);
+            teffi_parker_wait(&w->parker, UINT64_MAX);
     teffi_fiber_thread_leave();
     teffi_worker_become(NULL);
-}
-
-static teffi_system *new_system_thread(teffi_sched *sched)
-{
-    teffi_system *system = calloc(1, sizeof *system);
-    sched->exec.system_fibers = system ? teffi_fiber_pool_new(0, STACKS_MAX) : NULL;
-    if (!sched->exec.system_fibers) {
-        free(system);
-        return NULL;
-    }
-    teffi_fiber_pool_reserve(sched->exec.system_fibers);
-    teffi_runqueue_init(&system->queue);
-    system->worker.sched = sched;
-    system->worker.number = UINT32_MAX;
-    atomic_init(&system->worker.using_processor, 1);
-    return system;
-}
-
-static void free_system_thread(teffi_sched *sched, teffi_system *system)
-{
-    teffi_fiber_pool_free(sched->exec.system_fibers);
-    sched->exec.system_fibers = NULL;
-    teffi_runqueue_fini(&system->queue);
-    free(system);
 }
 
 teff_err teffi_system_start(teffi_exec *exec)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    teffi_bug_if(teffi_sched_system(sched));
-    teffi_system *system = new_system_thread(sched);
-    if (!system)
+    teffi_bug_if(exec->system_fibers != NULL);
+    teffi_fiber_pool *fibers = teffi_fiber_pool_new(0, STACKS_MAX);
+    if (!fibers)
         return TEFF_E_NOMEM;
-    teff_err err = teffi_thread_start(&system->worker.thread, "teff-system", system_main, system);
-    if (err)
-        free_system_thread(sched, system);
-    else /* release: also system_fibers, for the monitor */
-        atomic_store_explicit(&sched->system, system, memory_order_release);
+    teffi_fiber_pool_reserve(fibers);
+    exec->system_fibers = fibers;
+    teff_err err =
+        teffi_thread_start(&sched->system.thread, "teff-system", system_main, &sched->system);
+    if (err) {
+        exec->system_fibers = NULL;
+        teffi_fiber_pool_free(fibers);
+    } else { /* release: also system_fibers, for the monitor */
+        atomic_store_explicit(&sched->has_system, true, memory_order_release);
+    }
     return err;
-}
-
-void teffi_system_join(teffi_sched *sched)
-{
-    if (teffi_sched_system(sched))
-        teffi_thread_join(&teffi_sched_system(sched)->worker.thread);
-}
-
-void teffi_system_free(teffi_sched *sched)
-{
-    if (teffi_sched_system(sched))
-        free_system_thread(sched, teffi_sched_system(sched));
-    atomic_store_explicit(&sched->system, NULL, memory_order_relaxed);
 }

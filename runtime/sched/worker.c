@@ -71,15 +71,20 @@ static bool has_room_for_worker(teffi_sched *sched)
     return true;
 }
 
+void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number)
+{
+    w->sched = sched;
+    w->number = number;
+    atomic_init(&w->using_processor, 1);
+}
+
 /* Without a thread. Workers are freed with the scheduler only: they are read without a lock. */
 static teffi_worker *worker_new(teffi_sched *sched)
 {
     teffi_worker *w = has_room_for_worker(sched) ? calloc(1, sizeof *w) : NULL;
     if (!w)
         return NULL;
-    w->sched = sched;
-    w->number = sched->n_workers;
-    atomic_init(&w->using_processor, 1);
+    teffi_worker_init(w, sched, sched->n_workers);
     sched->workers[sched->n_workers++] = w;
     return w;
 }

@@ -143,6 +143,9 @@ void teffi_worker_make_spare(teffi_worker *w);
 
 /* ---- threads ---- */
 
+/* teffi_worker_init - without a thread. in: w, zeroed. */
+void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
+
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.
  * out:  NULL: at the limit of threads, or the system refused; teffi_refusal_log logs why. */
 teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool searching);

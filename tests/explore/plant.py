@@ -143,12 +143,12 @@ PLANTS = {
                     "    (void)count_down(arg);"),
     # A system group is queued, and its thread sleeps on.
     "system-asleep": ("sched/system.c",
-                      "    if (teffi_worker_self() != &system->worker) "
+                      "    if (teffi_worker_self() != &sched->system) "
                       "/* it checks the queue before it sleeps */\n"
-                      "        teffi_parker_wake(&system->worker.parker);\n", ""),
+                      "        teffi_parker_wake(&sched->system.parker);\n", ""),
     # A system group that has used up its share is left to nobody.
     "system-dropped": ("sched/system.c",
-                       "    if (again)\n        teffi_runqueue_push(&system->queue, group);\n",
+                       "    if (again)\n        teffi_runqueue_push(&w->sched->system_queue, group);\n",
                        "    (void)again;\n"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group/group.c", "    *at = rest;", "    (void)rest;"),

@@ -620,8 +620,7 @@ static void look_for_lost(void)
 {
     if (!exec || sched()->stopping)
         return;
-    teffi_system *system = teffi_sched_system(sched());
-    bool work = system && !system->worker.running && teffi_runqueue_count(&system->queue);
+    bool work = !sched()->system.running && teffi_runqueue_count(&sched()->system_queue);
     work |= sched()->n_parked && teffi_runqueue_count(&sched()->queue);
     for (unsigned i = 0; sched()->n_parked && i < sched()->n_processors; i++) {
         teffi_processor *p = &sched()->processors[i];
