@@ -65,51 +65,32 @@ teffi_cell *teffi_own_cell(teff_process_system *system)
     return &system->cells[exec->ops->worker ? exec->ops->worker(exec) : 0];
 }
 
-static void count_slot_taken(teff_process_system *system)
-{
-    /* relaxed, as in count_slot_given: the numbers are used for a limit only */
-    atomic_fetch_add_explicit(&teffi_own_cell(system)->taken, 1, memory_order_relaxed);
-}
-
-/* Under the lock two spawns cannot both take the last slot. Slots that are freed meanwhile do no
+/* Under the lock two spawns cannot both take the last slot. Processes that end meanwhile do no
  * harm. */
-static bool count_slot_taken_exactly(teff_process_system *system)
+static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)
 {
-    uint64_t used = 0;
     pthread_mutex_lock(&system->lock);
-    for (uint32_t i = 0; i < system->n_cells; i++)
-        used += atomic_load_explicit(&system->cells[i].taken, memory_order_relaxed) -
-                atomic_load_explicit(&system->cells[i].given, memory_order_relaxed);
-    bool has_room = used < system->opt.processes_max;
+    bool has_room = teffi_processes_alive(system) < system->opt.processes_max;
     if (has_room)
-        count_slot_taken(system);
+        atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     pthread_mutex_unlock(&system->lock);
     return has_room;
 }
 
-static void count_slot_given(teff_process_system *system)
+teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
+                         teff_process **process)
 {
-    atomic_fetch_add_explicit(&teffi_own_cell(system)->given, 1, memory_order_relaxed);
-}
-
-teff_err teffi_slot_take(teff_process_system *system, teff_process **process)
-{
-    /* While the slab has no more slots than processes_max, the limit cannot be exceeded. */
+    /* While the slab has no more slots than processes_max, the limit cannot be exceeded. relaxed:
+     * the process ends, and the spawn is over, after this */
     if (teffi_slab_blocks(&system->slab) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
-        count_slot_taken(system);
-    else if (!count_slot_taken_exactly(system))
+        atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
+    else if (!count_spawn_if_room(system, spawned))
         return TEFF_E_OVERLOADED;
     *process = teffi_slab_take(&system->slab);
     if (*process)
         return TEFF_OK;
-    count_slot_given(system);
+    atomic_fetch_sub_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     return TEFF_E_NOMEM;
-}
-
-void teffi_slot_give(teff_process_system *system, teff_process *p)
-{
-    teffi_slab_put(&system->slab, p);
-    count_slot_given(system);
 }
 
 uint32_t teffi_processes_alive(teff_process_system *system)

@@ -80,7 +80,6 @@ typedef struct teffi_cell {
     /* atomic additions: after a retake two threads may use one worker's cell */
     _Atomic uint64_t spawned; /* TEFFI_SPAWNED for each spawn, plus 1 while it is in progress */
     _Atomic uint64_t ended;
-    _Atomic uint64_t taken, given; /* slots; relaxed */
 } teffi_cell;
 
 /* The unit in teffi_cell.spawned; fewer threads than this spawn at once. The number of spawns wraps

@@ -15,16 +15,16 @@ TEFF_MUST_USE teff_err teffi_process_find(teff_process_system *system, teff_pid 
                                           teff_process **process);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - take a free slot, from this thread's list if possible. errs: TEFF_E_OVERLOADED,
- * TEFF_E_NOMEM. teffi_slot_give - free it. */
+ * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in *spawned,
+ * a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
 bool teffi_slots_init(teff_process_system *system);
-TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, teff_process **process);
-void teffi_slot_give(teff_process_system *system, teff_process *process);
+TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
+                                       teff_process **process);
 
 /* teffi_own_cell - the counters of this thread's worker; cell 0 on other threads. */
 teffi_cell *teffi_own_cell(teff_process_system *system);
 
-/* teffi_processes_alive - how many, with spawns in progress. acquire: the stores of ended ones. */
+/* teffi_processes_alive - how many. acquire: the stores of ended ones. */
 uint32_t teffi_processes_alive(teff_process_system *system);
 
 /* teffi_stripe - the lock over signals, commands and the generation of a slot. */

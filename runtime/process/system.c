@@ -190,18 +190,16 @@ teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops 
     teff_process *p;
     _Atomic uint64_t *spawned = &teffi_own_cell(system)->spawned;
     /* seq_cst: either stop sees this spawn and waits for it, or this spawn sees `stopping` */
-    atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED + 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(spawned, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
                        ? TEFF_E_CLOSED
-                       : teffi_slot_take(system, &p);
+                       : teffi_slot_take(system, spawned, &p);
     if (!err) {
         init_life(p, ops, self, start);
         publish_process(p, pid);
     }
-    atomic_fetch_sub_explicit(spawned, 1 + (err ? TEFFI_SPAWNED : 0), memory_order_seq_cst);
+    atomic_fetch_sub_explicit(spawned, 1, memory_order_seq_cst);
     if (err)
         teffi_start_free(start);
-    if (err == TEFF_E_CLOSED)
-        teffi_stoppers_wake(system); /* they may have counted this spawn as alive */
     return err;
 }

@@ -24,7 +24,7 @@ typedef struct teffi_stopper {
     struct teffi_stopper *next;
 } teffi_stopper;
 
-/* teffi_stoppers_wake - a process has ended, or a spawn was refused, while the system stops. */
+/* teffi_stoppers_wake - a process has ended while the system stops. */
 void teffi_stoppers_wake(teff_process_system *system);
 
 #endif

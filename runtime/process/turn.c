@@ -251,7 +251,7 @@ static void end_process(teffi_group *group)
 {
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
-    teffi_slot_give(system, p);
+    teffi_slab_put(&system->slab, p);
     /* seq_cst: the last action of this life; either stop counts it, or `stopping` is seen here */
     atomic_fetch_add_explicit(&teffi_own_cell(system)->ended, 1, memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))
