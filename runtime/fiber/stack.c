@@ -2,8 +2,8 @@
  * Way:     fiber_new -> [cache of this thread -> shared list -> a decommitted stack -> a new one]
  * Threads: the shared part is guarded by the pool's lock; each thread has its own cache.
  *
- * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its number is recorded,
- * in its region's gone[]. */
+ * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its address is recorded,
+ * in the pool's gone[]. */
 #include "fiber/stack.h"
 
 #include <pthread.h>
@@ -37,10 +37,7 @@ typedef struct region {
     struct region *next;
     char *base;
     size_t bytes;
-    unsigned mapped_guards;   /* guards that are mappings of their own, unmapped with the region */
-    struct region *next_gone; /* of regions with decommitted stacks */
-    unsigned n_gone;
-    unsigned gone[]; /* the numbers of decommitted stacks */
+    unsigned mapped_guards; /* guards that are mappings of their own, unmapped with the region */
 } region;
 
 struct teffi_fiber_pool {
@@ -52,11 +49,12 @@ struct teffi_fiber_pool {
     _Atomic size_t n_free; /* relaxed: a hint to readers without the lock */
     size_t least, spare;   /* minimum of n_free since looked_ns; how many to decommit */
     uint64_t looked_ns;    /* when spare was computed last */
-    region *gone;          /* regions with decommitted stacks */
-    size_t made;           /* stacks ever handed out */
-    region *regions;       /* newest first */
-    size_t region_stacks;  /* capacity of the newest region */
-    size_t region_used;    /* stacks made in the newest region */
+    char **gone;           /* low of each decommitted stack; with room for all stacks */
+    size_t n_gone;
+    size_t made;          /* stacks ever handed out */
+    region *regions;      /* newest first */
+    size_t region_stacks; /* capacity of the newest region */
+    size_t region_used;   /* stacks made in the newest region */
 };
 
 TEFFI_LOCAL teffi_stacks teffi_own_stacks;
@@ -100,7 +98,11 @@ static bool add_region(teffi_fiber_pool *pool)
         n = REGION_MAX;
     if (n > pool->max - pool->made)
         n = pool->max - pool->made;
-    region *r = calloc(1, sizeof *r + n * sizeof r->gone[0]);
+    char **gone = realloc(pool->gone, (pool->made + n) * sizeof *gone);
+    if (!gone)
+        return false;
+    pool->gone = gone;
+    region *r = calloc(1, sizeof *r);
     if (!r)
         return false;
     r->bytes = n * stack_stride(pool);
@@ -119,22 +121,25 @@ static bool add_region(teffi_fiber_pool *pool)
     return true;
 }
 
-static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, const region *r, size_t i)
+static char *low_of(const teffi_fiber_pool *pool, const region *r, size_t i)
 {
-    char *low = r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
-    size_t room = (sizeof(teffi_fiber) + 63) / 64 * 64 + i % COLOURS * COLOUR_BYTES;
+    return r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
+}
+
+static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
+{
+    size_t colour = (uintptr_t)low / stack_stride(pool) % COLOURS;
+    size_t room = (sizeof(teffi_fiber) + 63) / 64 * 64 + colour * COLOUR_BYTES;
     return (teffi_fiber *)(void *)(low + pool->stack_bytes - room);
 }
 
 _Static_assert(offsetof(teffi_fiber, control) == 0, "teffi_switch_first reads it at offset 0");
 
-static teffi_fiber *stack_at(teffi_fiber_pool *pool, region *r, size_t i)
+static teffi_fiber *stack_at(teffi_fiber_pool *pool, char *low)
 {
-    char *low = r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
-    teffi_fiber *fiber = fiber_at(pool, r, i);
+    teffi_fiber *fiber = fiber_at(pool, low);
     fiber->control = pool->control;
     fiber->pool = pool;
-    fiber->region_of = r;
     fiber->low = low;
     fiber->high = low + pool->stack_bytes;
     return fiber;
@@ -147,31 +152,22 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
         return NULL;
     if (pool->region_used == pool->region_stacks && !add_region(pool))
         return NULL;
-    size_t i = pool->region_used;
     region *r = pool->regions;
-    if (!teffi_guard_install(r->base + i * stack_stride(pool), TEFFI_GUARD_BYTES, pool->reserved,
+    char *low = low_of(pool, r, pool->region_used);
+    if (!teffi_guard_install(low - TEFFI_GUARD_BYTES, TEFFI_GUARD_BYTES, pool->reserved,
                              &r->mapped_guards))
         return NULL; /* without a guard an overflow would write into the stack below */
-    teffi_fiber *fiber = stack_at(pool, r, i);
+    teffi_fiber *fiber = stack_at(pool, low);
     teffi_san_register(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
 }
 
-static teffi_fiber *take_decommitted_stack(teffi_fiber_pool *pool)
-{
-    region *r = pool->gone;
-    unsigned i = r->gone[--r->n_gone];
-    if (!r->n_gone)
-        pool->gone = r->next_gone;
-    return stack_at(pool, r, i);
-}
-
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
 {
     for (size_t i = 0; i < used; i++)
-        teffi_san_unregister(fiber_at(pool, r, i));
+        teffi_san_unregister(fiber_at(pool, low_of(pool, r, i)));
     munmap(r->base, r->bytes);
     teffi_guards_unmapped(r->mapped_guards);
     free(r);
@@ -189,6 +185,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
         used = pool->regions ? pool->regions->bytes / stack_stride(pool) : 0;
     }
     pthread_mutex_destroy(&pool->lock);
+    free(pool->gone);
     free(pool);
 }
 
@@ -214,7 +211,7 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
         pool->free = fiber->next;
         set_free_count(pool, count_of_free(pool) - 1);
     } else {
-        fiber = pool->gone ? take_decommitted_stack(pool) : new_stack(pool);
+        fiber = pool->n_gone ? stack_at(pool, pool->gone[--pool->n_gone]) : new_stack(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     return fiber;
@@ -298,26 +295,15 @@ static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns
     return spare;
 }
 
-/* out: the stack's region, and *i, its number in the region. The teffi_fiber is gone. */
-static region *decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber, unsigned *i)
+/* The teffi_fiber is gone afterwards. */
+static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
 {
-    region *r = fiber->region_of;
     char *low = fiber->low;
-    *i = (unsigned)((size_t)(low - r->base) / stack_stride(pool));
     teffi_san_unregister(fiber);
     if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it then stays committed */
         memset(fiber, 0, sizeof *fiber);
-    return r;
-}
-
-static void note_decommitted(teffi_fiber_pool *pool, region *r, unsigned i)
-{
     pthread_mutex_lock(&pool->lock);
-    if (!r->n_gone) {
-        r->next_gone = pool->gone;
-        pool->gone = r;
-    }
-    r->gone[r->n_gone++] = i;
+    pool->gone[pool->n_gone++] = low;
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -330,9 +316,7 @@ bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns)
     pthread_mutex_unlock(&pool->lock);
     while (spare) {
         teffi_fiber *next = spare->next;
-        unsigned i;
-        region *r = decommit_stack(pool, spare, &i);
-        note_decommitted(pool, r, i);
+        decommit_stack(pool, spare);
         spare = next;
     }
     return count_of_free(pool) > KEPT_FREE;

@@ -13,13 +13,12 @@ enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may skip
 
 /* Is at the top of its own stack, in a page that the turn touches anyway. */
 struct teffi_fiber {
-    uint64_t control;         /* immutable: initial floating-point control words; must be first */
-    teffi_fiber *next;        /* while free: the pool's or cache's list */
-    teffi_fiber_pool *pool;   /* immutable, like low and high */
-    struct region *region_of; /* immutable, for stack.c */
-    char *low, *high;         /* the usable stack; the guard is below low */
-    void *sp;                 /* while suspended: stack pointer; the fiber itself: not begun */
-    void *back;               /* while running: the resumer's stack pointer */
+    uint64_t control;       /* immutable: initial floating-point control words; must be first */
+    teffi_fiber *next;      /* while free: the pool's or cache's list */
+    teffi_fiber_pool *pool; /* immutable, like low and high */
+    char *low, *high;       /* the usable stack; the guard is below low */
+    void *sp;               /* while suspended: stack pointer; the fiber itself: not begun */
+    void *back;             /* while running: the resumer's stack pointer */
     void (*fn)(void *arg);
     void *arg;
     const char *label;
