@@ -16,7 +16,8 @@ void teffi_component_poke(teff_component *w)
 
 void teffi_sleepers_poke(teff_engine *engine)
 {
-    for (teff_component *w = engine->sleepers; w; w = w->next_asleep)
+    teff_component *w;
+    LIST_FOREACH (w, &engine->sleepers, sleeper)
         teffi_component_poke(w);
 }
 
@@ -25,24 +26,16 @@ void teffi_sleepers_add(teff_component *w)
     if (w->asleep)
         return;
     w->asleep = true;
-    w->prev_asleep = NULL;
-    w->next_asleep = w->engine->sleepers;
-    if (w->next_asleep)
-        w->next_asleep->prev_asleep = w;
-    w->engine->sleepers = w;
+    LIST_INSERT_HEAD(&w->engine->sleepers, w, sleeper);
 }
 
 void teffi_sleepers_remove(teff_component *w)
 {
-    teff_engine *engine = w->engine;
-    pthread_mutex_lock(&engine->lock);
-    if (w->asleep) {
-        *(w->prev_asleep ? &w->prev_asleep->next_asleep : &engine->sleepers) = w->next_asleep;
-        if (w->next_asleep)
-            w->next_asleep->prev_asleep = w->prev_asleep;
-        w->asleep = false;
-    }
-    pthread_mutex_unlock(&engine->lock);
+    pthread_mutex_lock(&w->engine->lock);
+    if (w->asleep)
+        LIST_REMOVE(w, sleeper);
+    w->asleep = false;
+    pthread_mutex_unlock(&w->engine->lock);
 }
 
 void teff_engine_notify(teff_engine *engine)
@@ -75,8 +68,9 @@ static bool holds_conflict(const teffi_hold *a, const teffi_hold *b)
 
 static bool is_any_held(const teffi_claim *claim)
 {
+    teffi_hold *h;
     for (uint32_t i = 0; i < claim->n; i++)
-        for (teffi_hold *h = claim->holds[i].instance->held; h; h = h->next)
+        LIST_FOREACH (h, &claim->holds[i].instance->held, link)
             if (holds_conflict(h, &claim->holds[i]))
                 return true;
     return false;
@@ -97,9 +91,10 @@ static bool may_grant(teff_engine *engine, const teffi_claim *claim)
         return false;
     if (claim->component->n_granted)
         return true;
-    for (teffi_claim *older = engine->first_waiter; older && older != claim; older = older->next)
-        if (claims_conflict(older, claim))
-            return false;
+    teffi_claim *older;
+    TAILQ_FOREACH (older, &engine->waiters, link)
+        if (older == claim || claims_conflict(older, claim))
+            return older == claim;
     return true;
 }
 
@@ -110,40 +105,28 @@ static void grant_claim(teffi_claim *claim)
     claim->component->waiting = NULL;
     for (uint32_t i = 0; i < claim->n; i++) {
         teffi_hold *h = &claim->holds[i];
-        h->prev = NULL;
-        h->next = h->instance->held;
-        if (h->next)
-            h->next->prev = h;
-        h->instance->held = h;
+        LIST_INSERT_HEAD(&h->instance->held, h, link);
     }
 }
 
 static void release_claim(teffi_claim *claim)
 {
     claim->component->n_granted--;
-    for (uint32_t i = 0; i < claim->n; i++) {
-        teffi_hold *h = &claim->holds[i];
-        *(h->prev ? &h->prev->next : &h->instance->held) = h->next;
-        if (h->next)
-            h->next->prev = h->prev;
-    }
+    for (uint32_t i = 0; i < claim->n; i++)
+        LIST_REMOVE(&claim->holds[i], link);
 }
 
 static void waiters_append(teff_engine *engine, teffi_claim *claim)
 {
     claim->state = TEFFI_CLAIM_WAITING;
     claim->component->waiting = claim;
-    claim->next = NULL;
-    claim->prev = engine->last_waiter;
-    *(claim->prev ? &claim->prev->next : &engine->first_waiter) = claim;
-    engine->last_waiter = claim;
+    TAILQ_INSERT_TAIL(&engine->waiters, claim, link);
 }
 
 static void waiters_remove(teff_engine *engine, teffi_claim *claim)
 {
     claim->component->waiting = NULL;
-    *(claim->prev ? &claim->prev->next : &engine->first_waiter) = claim->next;
-    *(claim->next ? &claim->next->prev : &engine->last_waiter) = claim->prev;
+    TAILQ_REMOVE(&engine->waiters, claim, link);
 }
 
 static bool has_retired_data(const teffi_claim *claim)
@@ -158,8 +141,9 @@ static bool has_retired_data(const teffi_claim *claim)
 static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
                                 const teff_component *target)
 {
+    teffi_hold *h;
     for (uint32_t i = 0; i < claim->n; i++)
-        for (teffi_hold *h = claim->holds[i].instance->held; h; h = h->next) {
+        LIST_FOREACH (h, &claim->holds[i].instance->held, link) {
             if (!holds_conflict(h, &claim->holds[i]))
                 continue;
             teff_component *holder = h->claim->component;
@@ -202,8 +186,8 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w)
 static void grant_waiters(teff_engine *engine)
 {
     teffi_claim *next;
-    for (teffi_claim *claim = engine->first_waiter; claim; claim = next) {
-        next = claim->next;
+    for (teffi_claim *claim = TAILQ_FIRST(&engine->waiters); claim; claim = next) {
+        next = TAILQ_NEXT(claim, link);
         if (!may_grant(engine, claim))
             continue;
         waiters_remove(engine, claim);
@@ -230,8 +214,8 @@ void teffi_claim_end(teffi_claim *claim)
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
 {
     teffi_claim *next;
-    for (teffi_claim *claim = engine->first_waiter; claim; claim = next) {
-        next = claim->next;
+    for (teffi_claim *claim = TAILQ_FIRST(&engine->waiters); claim; claim = next) {
+        next = TAILQ_NEXT(claim, link);
         for (uint32_t i = 0; i < claim->n; i++)
             if (claim->holds[i].instance == instance && claim->state == TEFFI_CLAIM_WAITING) {
                 waiters_remove(engine, claim);
@@ -245,9 +229,10 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
 bool teffi_claim_is_held(teff_component *w, teffi_instance *instance, teff_access access)
 {
     bool held = false;
+    teffi_hold *h;
     pthread_mutex_lock(&w->engine->lock);
-    for (teffi_hold *h = instance->held; h && !held; h = h->next)
-        held = h->claim->component == w && h->access >= access;
+    LIST_FOREACH (h, &instance->held, link)
+        held |= h->claim->component == w && h->access >= access;
     pthread_mutex_unlock(&w->engine->lock);
     return held;
 }

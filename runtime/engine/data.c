@@ -56,20 +56,13 @@ static void bound_add(teffi_instance *instance, teff_component *w, size_t i)
     teffi_bound *b = &w->bound[i];
     instance->refs++;
     b->component = w;
-    b->prev = NULL;
-    b->next = instance->bound;
-    if (b->next)
-        b->next->prev = b;
-    instance->bound = b;
+    LIST_INSERT_HEAD(&instance->bound, b, link);
 }
 
-static void bound_remove(teffi_instance *instance, teffi_bound *b)
+static void bound_remove(teffi_bound *b)
 {
-    if (!b->component)
-        return;
-    *(b->prev ? &b->prev->next : &instance->bound) = b->next;
-    if (b->next)
-        b->next->prev = b->prev;
+    if (b->component)
+        LIST_REMOVE(b, link);
     b->component = NULL;
 }
 
@@ -88,10 +81,11 @@ teffi_instance *teffi_instance_bind(teff_component *w, size_t at, bool any)
 bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance)
 {
     pthread_mutex_lock(&engine->lock);
-    bool unheld = instance->held == NULL;
+    bool unheld = LIST_EMPTY(&instance->held);
     instance->gone = true;
     teffi_claims_close(engine, instance);
-    for (teffi_bound *b = instance->bound; b; b = b->next)
+    teffi_bound *b;
+    LIST_FOREACH (b, &instance->bound, link)
         (void)teff_process_cancel(b->component->scheduler->system, b->component->pid);
     teffi_sleepers_poke(engine);
     pthread_mutex_unlock(&engine->lock);
@@ -104,7 +98,7 @@ void teffi_instance_drop(teff_component *w, size_t i)
     teffi_instance *instance = w->data[i];
     w->data[i] = NULL;
     pthread_mutex_lock(&engine->lock);
-    bound_remove(instance, &w->bound[i]);
+    bound_remove(&w->bound[i]);
     bool last = --instance->refs == 0;
     for (teffi_instance **at = &engine->instances; last && *at; at = &(*at)->next)
         if (*at == instance) {

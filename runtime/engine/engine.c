@@ -31,8 +31,9 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
 {
     const teffi_task_msg *task = event->data;
     bool listed = false;
+    teff_component *w;
     pthread_mutex_lock(&s->lock);
-    for (teff_component *w = s->components; w; w = w->next) {
+    LIST_FOREACH (w, &s->components, link) {
         if (!type_lists_task(w->type, task->type))
             continue;
         listed = true;
@@ -172,6 +173,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
     if (!e)
         return TEFF_E_NOMEM;
     e->opt = filled;
+    TAILQ_INIT(&e->waiters);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->broadcast_lock, NULL);
     e->schedulers = calloc(filled.schedulers, sizeof *e->schedulers);
@@ -199,7 +201,8 @@ static bool holds_its_thread(const teff_component_type *type)
 /* scheduler.lock held. A component that holds its thread is the only one of its scheduler. */
 static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_type *type)
 {
-    return !s->components || (!holds_its_thread(type) && !holds_its_thread(s->components->type));
+    const teff_component *first = LIST_FIRST(&s->components);
+    return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
 static const teff_process_ops *ops_for_type(const teff_component_type *type)
@@ -220,10 +223,7 @@ static teff_err start_component(teff_component *w, teff_component_id *id)
         err = teff_process_spawn(s->system, ops_for_type(w->type), w, NULL, NULL, 0, &w->pid);
     if (!err) {
         w->listed = true;
-        w->next = s->components;
-        if (w->next)
-            w->next->prev = w;
-        s->components = w;
+        LIST_INSERT_HEAD(&s->components, w, link);
         if (id)
             *id = teff_component_id_of(w);
         atomic_fetch_add_explicit(&w->engine->components, 1, memory_order_relaxed);
@@ -277,10 +277,11 @@ void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats)
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;
+    teff_component *w;
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
         pthread_mutex_lock(&s->lock);
-        for (teff_component *w = s->components; w; w = w->next)
+        LIST_FOREACH (w, &s->components, link)
             n += teff_process_cancel(s->system, w->pid) == TEFF_OK;
         pthread_mutex_unlock(&s->lock);
     }

@@ -4,6 +4,7 @@
 #ifndef TEFFI_ENGINE_ENGINE_H
 #define TEFFI_ENGINE_ENGINE_H
 
+#include <sys/queue.h>
 #include <teff/engine.h>
 #include "process/process.h"
 
@@ -16,22 +17,22 @@ typedef struct teffi_instance { /* data of one owner, or local to one component 
     /* guarded by engine.lock */
     bool ready, gone; /* published; retired. Its memory stays until refs is 0 */
     uint32_t refs;
-    struct teffi_hold *held;
-    struct teffi_bound *bound;   /* components to cancel when it is retired */
-    struct teffi_instance *next; /* engine.instances */
+    LIST_HEAD(, teffi_hold) held;
+    LIST_HEAD(, teffi_bound) bound; /* components to cancel when it is retired */
+    struct teffi_instance *next;    /* engine.instances */
     _Alignas(16) unsigned char bytes[];
 } teffi_instance;
 
 typedef struct teffi_bound {   /* a component's use of another's data; guarded by engine.lock */
     teff_component *component; /* NULL: not in the list */
-    struct teffi_bound *prev, *next;
+    LIST_ENTRY(teffi_bound) link;
 } teffi_bound;
 
 typedef struct teffi_hold {
     teffi_instance *instance;
     teff_access access;
     teffi_claim *claim;
-    struct teffi_hold *prev, *next; /* instance.held */
+    LIST_ENTRY(teffi_hold) link; /* instance.held */
 } teffi_hold;
 
 typedef enum teffi_claim_state {
@@ -49,7 +50,7 @@ struct teffi_claim {
     teffi_hold holds[TEFF_NEEDS_MAX];
     /* guarded by engine.lock */
     teffi_claim_state state;
-    teffi_claim *prev, *next; /* engine.waiters, oldest first */
+    TAILQ_ENTRY(teffi_claim) link; /* engine.waiters, oldest first */
 };
 
 /* The phases of a component, in this order: set-up, RUN, take-down. */
@@ -86,10 +87,10 @@ struct teff_component {
     teffi_claim *waiting; /* the claim that waits; NULL: none */
     uint32_t search;      /* the last search for cycles that has visited it */
     bool asleep;          /* it is in engine.sleepers */
-    teff_component *prev_asleep, *next_asleep;
+    LIST_ENTRY(teff_component) sleeper;
     /* guarded by scheduler.lock */
     bool listed;
-    teff_component *prev, *next;
+    LIST_ENTRY(teff_component) link;
     teffi_bound *bound;     /* indexed as data */
     teffi_instance *data[]; /* its turn's; indexed as type->data; NULL: not bound */
 };
@@ -102,7 +103,7 @@ struct teffi_scheduler {
     teff_pid dispatcher; /* its mailbox is the scheduler's queue of broadcast tasks */
     /* guarded by lock */
     pthread_mutex_t lock;
-    teff_component *components;
+    LIST_HEAD(, teff_component) components;
 };
 
 struct teff_engine {
@@ -119,9 +120,10 @@ struct teff_engine {
     /* guarded by lock */
     pthread_mutex_t lock;
     teffi_instance *instances;
-    teffi_claim *first_waiter, *last_waiter;
-    teff_component *sleepers; /* components that wait for unpublished data or a condition */
-    uint32_t search;          /* number of the last search for cycles among claims */
+    TAILQ_HEAD(, teffi_claim) waiters;
+    LIST_HEAD(, teff_component)
+    sleepers;        /* components that wait for unpublished data or a condition */
+    uint32_t search; /* number of the last search for cycles among claims */
 };
 
 typedef struct teffi_task_msg { /* the data of a broadcast message */

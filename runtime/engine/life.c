@@ -162,12 +162,9 @@ static void unlist_component(teff_component *w)
 {
     teffi_scheduler *s = w->scheduler;
     pthread_mutex_lock(&s->lock);
-    if (w->listed) {
-        *(w->prev ? &w->prev->next : &s->components) = w->next;
-        if (w->next)
-            w->next->prev = w->prev;
-        w->listed = false;
-    }
+    if (w->listed)
+        LIST_REMOVE(w, link);
+    w->listed = false;
     pthread_mutex_unlock(&s->lock);
 }
 

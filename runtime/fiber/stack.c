@@ -2,8 +2,8 @@
  * Way:     fiber_new -> [cache of this thread -> shared list -> a decommitted stack -> a new one]
  * Threads: the shared part is guarded by the pool's lock; each thread has its own cache.
  *
- * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its address is recorded,
- * in the pool's gone[]. */
+ * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its address is
+ * recorded, in the pool's gone[]. */
 #include "fiber/stack.h"
 
 #include <pthread.h>

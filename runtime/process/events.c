@@ -56,7 +56,7 @@ static void append_event(teff_process *p, teffi_event *event)
     } else if (event->item.kind == TEFFI_ITEM_TIMER) {
         teffi_timer_event *timer = teffi_container(event, teffi_timer_event, e);
         muted = timer->muted;
-        teffi_timer_event_arrived(p, timer);
+        LIST_REMOVE(timer, link);
     }
     if (muted)
         teffi_event_free(p, event);

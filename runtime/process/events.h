@@ -6,6 +6,7 @@
 #ifndef TEFFI_PROCESS_EVENTS_H
 #define TEFFI_PROCESS_EVENTS_H
 
+#include <sys/queue.h>
 #include <teff/process.h>
 #include "base/queue.h"
 #include "group/exec.h"
@@ -105,15 +106,11 @@ typedef struct teffi_timer_event {
     teffi_timer timer;
     teff_process *process;
     bool muted; /* cancelled while it fired: its event is not given to the process */
-    struct teffi_timer_event *prev, *next; /* process.timers */
+    LIST_ENTRY(teffi_timer_event) link; /* process.timers */
 } teffi_timer_event;
 
 /* teffi_timer_event_set - start a timer. out: NULL when memory is out. */
 teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uint64_t tag);
-
-/* teffi_timer_event_arrived - remove a timer that has fired or was cancelled from
- * process.timers. */
-void teffi_timer_event_arrived(teff_process *p, teffi_timer_event *timer);
 
 /* teffi_timer_event_cancel - the process will not get its event, even if it is firing. */
 void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);

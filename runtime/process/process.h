@@ -64,7 +64,7 @@ struct teff_process {
     struct teffi_waiting *wait;
     teffi_item again, signal;
     teffi_events urgent, mail; /* taken off the group, not handled yet */
-    struct teffi_timer_event *timers;
+    LIST_HEAD(, teffi_timer_event) timers;
     uint64_t serial;
     uint8_t n_uncounted; /* events handled and not added to the counters yet */
     bool again_queued, cancel, poked, forced, over, gone;

@@ -15,8 +15,8 @@ TEFF_MUST_USE teff_err teffi_process_find(teff_process_system *system, teff_pid 
                                           teff_process **process);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in *spawned,
- * a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
+ * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in
+ * *spawned, a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
 bool teffi_slots_init(teff_process_system *system);
 TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                                        teff_process **process);

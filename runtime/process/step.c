@@ -181,7 +181,7 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
     if (!out->decided)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
-    if (out->status == TEFFI_STATUS_BLOCK && !p->n_commands && !p->timers)
+    if (out->status == TEFFI_STATUS_BLOCK && !p->n_commands && LIST_EMPTY(&p->timers))
         out->status = TEFFI_STATUS_IDLE;
     p->status = (uint8_t)out->status;
     if (!p->over && out->status == TEFFI_STATUS_START)

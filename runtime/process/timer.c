@@ -31,26 +31,16 @@ teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uin
     t->e.event = (teff_event){.kind = TEFF_EVENT_TIMER, .tag = tag};
     t->timer.fire = push_fired;
     t->process = p;
-    t->next = p->timers;
-    if (p->timers)
-        p->timers->prev = t;
-    p->timers = t;
+    LIST_INSERT_HEAD(&p->timers, t, link);
     exec->ops->timer_set(exec, &t->timer, teffi_now(exec->platform) + delay_ns);
     return t;
-}
-
-void teffi_timer_event_arrived(teff_process *p, teffi_timer_event *t)
-{
-    *(t->prev ? &t->prev->next : &p->timers) = t->next;
-    if (t->next)
-        t->next->prev = t->prev;
 }
 
 void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
 {
     teffi_exec *exec = p->system->exec;
     if (exec->ops->timer_cancel(exec, &t->timer)) {
-        teffi_timer_event_arrived(p, t);
+        LIST_REMOVE(t, link);
         teffi_pool_put(t, sizeof *t);
     } else {
         t->muted = true; /* it is firing, or its event is queued */
@@ -60,10 +50,10 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
 void teffi_timer_events_drop(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
-    teffi_timer_event *t = p->timers;
-    p->timers = NULL;
+    teffi_timer_event *t = LIST_FIRST(&p->timers);
+    LIST_INIT(&p->timers);
     while (t) {
-        teffi_timer_event *next = t->next;
+        teffi_timer_event *next = LIST_NEXT(t, link);
         /* A timer that is firing is not freed here: its event arrives, and is freed as stale. */
         if (exec->ops->timer_cancel(exec, &t->timer))
             teffi_pool_put(t, sizeof *t);

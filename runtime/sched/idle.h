@@ -28,8 +28,8 @@ void teffi_search_end(teffi_worker *w);
 /* teffi_park - sleep until there may be work, a timer is due, or the scheduler stops. */
 void teffi_park(teffi_worker *w);
 
-/* teffi_wait_for_processor - sleep, without a processor, until one is assigned, the scheduler stops,
- * or the thread shall end because it was spare for long. */
+/* teffi_wait_for_processor - sleep, without a processor, until one is assigned, the scheduler
+ * stops, or the thread shall end because it was spare for long. */
 void teffi_wait_for_processor(teffi_worker *w);
 
 /* teffi_give_processor_to_waiter - give the processor to a waiting worker, if there is one. */

@@ -148,7 +148,8 @@ PLANTS = {
                       "        teffi_parker_wake(&sched->system.parker);\n", ""),
     # A system group that has used up its share is left to nobody.
     "system-dropped": ("sched/system.c",
-                       "    if (again)\n        teffi_runqueue_push(&w->sched->system_queue, group);\n",
+                       "    if (again)\n"
+                       "        teffi_runqueue_push(&w->sched->system_queue, group);\n",
                        "    (void)again;\n"),
     # What came before a group completed is dropped.
     "dropped-rest": ("group/group.c", "    *at = rest;", "    (void)rest;"),
