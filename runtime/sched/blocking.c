@@ -24,7 +24,7 @@ static void block_worker(teffi_worker *w)
     (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
     /* Once stopping is set, waiting workers have returned without a processor: assign none. */
-    if (sched->stopping || !sched->waiting.head) {
+    if (sched->stopping || TAILQ_EMPTY(&sched->waiting)) {
         teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
     } else {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
@@ -65,9 +65,9 @@ static void queue_for_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     if (w->state == TEFFI_WORKER_LOST)
-        teffi_worker_list_remove(&sched->lost, w);
+        TAILQ_REMOVE(&sched->lost, w, link);
     w->state = TEFFI_WORKER_WAITING;
-    teffi_worker_list_push_last(&sched->waiting, w);
+    TAILQ_INSERT_TAIL(&sched->waiting, w, link);
     /* seq_cst: before teffi_back_off_end's load */
     atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
 }

@@ -33,7 +33,7 @@ static bool borrow_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *lender = sched->idle.head;
+    teffi_worker *lender = TAILQ_FIRST(&sched->idle);
     bool may =
         !sched->stopping && !sched->borrowed && lender && lender->state == TEFFI_WORKER_PARKED;
     if (may) {
@@ -50,12 +50,12 @@ static bool borrow_processor(teffi_worker *w)
  * worker that has p now stays parked. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
-    teffi_worker *w = sched->spare.head;
-    if (sched->waiting.head)
+    teffi_worker *w = TAILQ_FIRST(&sched->spare);
+    if (!TAILQ_EMPTY(&sched->waiting))
         return teffi_processor_assign_waiting(sched, p);
     if (!w) /* all other threads run long turns, without a processor */
         return teffi_processor_staff(sched, p);
-    teffi_worker_list_remove(&sched->spare, w);
+    TAILQ_REMOVE(&sched->spare, w, link);
     teffi_processor_assign(p, w);
     if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral)) {
         w->state = TEFFI_WORKER_RUNNING;
@@ -75,7 +75,7 @@ static void return_processor(teffi_worker *w)
     bool parked = false;
     pthread_mutex_lock(&sched->idle_lock);
     if (w->state == TEFFI_WORKER_LOST)
-        teffi_worker_list_remove(&sched->lost, w);
+        TAILQ_REMOVE(&sched->lost, w, link);
     teffi_processor *p = w->processor ? teffi_processor_release(w) : NULL;
     w->state = TEFFI_WORKER_SPARE;
     sched->borrowed = false;

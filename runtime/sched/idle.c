@@ -25,10 +25,10 @@ void teffi_idle_add(teffi_worker *w, teffi_worker_state state)
     teffi_sched *sched = w->sched;
     w->state = state;
     if (state == TEFFI_WORKER_PARKED) { /* first: to wake it is cheaper than a hand-over */
-        teffi_worker_list_push_first(&sched->idle, w);
+        TAILQ_INSERT_HEAD(&sched->idle, w, link);
         sched->n_parked++;
     } else {
-        teffi_worker_list_push_last(&sched->idle, w);
+        TAILQ_INSERT_TAIL(&sched->idle, w, link);
     }
     uint32_t change = TEFFI_IDLE - (w->searching ? TEFFI_SEARCHING : 0u);
     w->searching = false;
@@ -38,7 +38,7 @@ void teffi_idle_add(teffi_worker *w, teffi_worker_state state)
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching)
 {
     teffi_sched *sched = w->sched;
-    teffi_worker_list_remove(&sched->idle, w);
+    TAILQ_REMOVE(&sched->idle, w, link);
     if (w->state == TEFFI_WORKER_PARKED)
         sched->n_parked--;
     w->state = state;
@@ -50,7 +50,7 @@ void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching
 
 teffi_processor *teffi_idle_lend(teffi_sched *sched)
 {
-    teffi_worker *w = sched->idle.head;
+    teffi_worker *w = TAILQ_FIRST(&sched->idle);
     if (!w)
         return NULL;
     bool parked = w->state == TEFFI_WORKER_PARKED;
@@ -63,7 +63,7 @@ teffi_processor *teffi_idle_lend(teffi_sched *sched)
 void teffi_set_running(teffi_worker *w, teffi_processor *p)
 {
     if (w->state == TEFFI_WORKER_LOST)
-        teffi_worker_list_remove(&w->sched->lost, w);
+        TAILQ_REMOVE(&w->sched->lost, w, link);
     w->state = TEFFI_WORKER_RUNNING;
     teffi_processor_assign(p, w);
 }
@@ -78,7 +78,7 @@ static bool none_needs_waking(uint32_t word)
 static void wake_one_locked(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *w = sched->idle.head;
+    teffi_worker *w = TAILQ_FIRST(&sched->idle);
     if (sched->stopping ||
         none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
         w = NULL;
@@ -148,10 +148,9 @@ static bool retire_spare(teffi_worker *w)
     if (w->state != TEFFI_WORKER_SPARE || !has_surplus_threads(sched) ||
         teffi_now(sched->exec.platform) < w->sleeps_until_ns)
         return false;
-    teffi_worker_list_remove(&sched->spare, w);
+    TAILQ_REMOVE(&sched->spare, w, link);
     w->state = TEFFI_WORKER_ENDED;
-    w->next = sched->ended;
-    sched->ended = w;
+    TAILQ_INSERT_HEAD(&sched->ended, w, link);
     atomic_fetch_sub_explicit(&sched->n_threads, 1, memory_order_relaxed);
     teffi_monitor_wake(sched); /* the monitor joins the thread */
     return true;
@@ -200,7 +199,7 @@ void teffi_regain_processor(teffi_worker *w)
         teffi_set_running(w, p);
     } else if (!ends) {
         if (w->state == TEFFI_WORKER_LOST)
-            teffi_worker_list_remove(&sched->lost, w);
+            TAILQ_REMOVE(&sched->lost, w, link);
         teffi_worker_make_spare(w);
         wait_for_processor_locked(w);
     }
@@ -213,7 +212,7 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
     if (w->searching)
         teffi_search_end(w);
     pthread_mutex_lock(&sched->idle_lock);
-    if (sched->waiting.head && !sched->stopping) {
+    if (!TAILQ_EMPTY(&sched->waiting) && !sched->stopping) {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_make_spare(w);
         teffi_parker_wake(&next->parker);
@@ -251,7 +250,8 @@ void teffi_park(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    if (sched->stopping || sched->waiting.head || !teffi_processor_is_active(sched, w->processor)) {
+    if (sched->stopping || !TAILQ_EMPTY(&sched->waiting) ||
+        !teffi_processor_is_active(sched, w->processor)) {
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)
             teffi_search_end(w);

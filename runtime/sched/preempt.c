@@ -104,9 +104,11 @@ bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p)
 
 void teffi_preempt_lost(teffi_sched *sched)
 {
+    teffi_worker *w;
     pthread_mutex_lock(&sched->idle_lock);
-    for (teffi_worker *w = sched->lost.head; w && !sched->stopping; w = w->next)
-        interrupt_if_allowed(w);
+    TAILQ_FOREACH (w, &sched->lost, link)
+        if (!sched->stopping)
+            interrupt_if_allowed(w);
     pthread_mutex_unlock(&sched->idle_lock);
 }
 

@@ -80,9 +80,9 @@ teffi_processor *teffi_processor_release(teffi_worker *w)
 
 teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = sched->waiting.head;
-    teffi_worker_list_remove(&sched->waiting, w);
-    if (!sched->waiting.head)
+    teffi_worker *w = TAILQ_FIRST(&sched->waiting);
+    TAILQ_REMOVE(&sched->waiting, w, link);
+    if (TAILQ_EMPTY(&sched->waiting))
         atomic_fetch_and_explicit(&sched->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
                                   memory_order_relaxed);
     w->state = TEFFI_WORKER_RUNNING;
@@ -92,10 +92,10 @@ teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor
 
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = sched->spare.head;
+    teffi_worker *w = TAILQ_FIRST(&sched->spare);
     atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if (w) {
-        teffi_worker_list_remove(&sched->spare, w);
+        TAILQ_REMOVE(&sched->spare, w, link);
         w->state = TEFFI_WORKER_RUNNING;
         w->searching = true;
         teffi_processor_assign(p, w);

@@ -40,15 +40,14 @@ struct teffi_sched {
     _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
     _Atomic uint32_t n_backing_off;           /* workers */
     _Atomic uint32_t n_threads;               /* of workers; written under idle_lock */
-    _Atomic uint32_t n_active;    /* the first n_active processors are in use; as n_threads */
-    _Atomic bool has_system;      /* after ops->system; release: exec.system_fibers */
-    const char *_Atomic refusal;  /* why a thread was refused, until the monitor has logged it */
-    teffi_runqueue queue;         /* the global one */
-    teffi_runqueue system_queue;  /* of the system thread */
+    _Atomic uint32_t n_active;   /* the first n_active processors are in use; as n_threads */
+    _Atomic bool has_system;     /* after ops->system; release: exec.system_fibers */
+    const char *_Atomic refusal; /* why a thread was refused, until the monitor has logged it */
+    teffi_runqueue queue;        /* the global one */
+    teffi_runqueue system_queue; /* of the system thread */
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
-    teffi_worker_list idle, waiting, spare, lost;
-    teffi_worker *ended, *vacant; /* linked by next only */
+    teffi_worker_list idle, waiting, spare, lost, ended, vacant;
     teffi_worker **workers; /* never freed before the scheduler, also without a thread */
     unsigned n_workers, workers_room, n_parked;
     bool stopping, monitor_asleep, refused_once;

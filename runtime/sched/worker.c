@@ -27,33 +27,10 @@ void teffi_turn_fatal(const teffi_worker *w, const char *rule)
 
 /* ---- lists ---- */
 
-void teffi_worker_list_push_first(teffi_worker_list *list, teffi_worker *w)
-{
-    w->prev = NULL;
-    w->next = list->head;
-    *(list->head ? &list->head->prev : &list->tail) = w;
-    list->head = w;
-}
-
-void teffi_worker_list_push_last(teffi_worker_list *list, teffi_worker *w)
-{
-    w->next = NULL;
-    w->prev = list->tail;
-    *(list->tail ? &list->tail->next : &list->head) = w;
-    list->tail = w;
-}
-
-void teffi_worker_list_remove(teffi_worker_list *list, teffi_worker *w)
-{
-    *(w->prev ? &w->prev->next : &list->head) = w->next;
-    *(w->next ? &w->next->prev : &list->tail) = w->prev;
-    w->prev = w->next = NULL;
-}
-
 void teffi_worker_make_spare(teffi_worker *w)
 {
     w->state = TEFFI_WORKER_SPARE;
-    teffi_worker_list_push_first(&w->sched->spare, w);
+    TAILQ_INSERT_HEAD(&w->sched->spare, w, link);
 }
 
 /* ---- threads ---- */
@@ -91,17 +68,16 @@ static teffi_worker *worker_new(teffi_sched *sched)
 
 static teffi_worker *worker_take_vacant(teffi_sched *sched)
 {
-    teffi_worker *w = sched->vacant;
+    teffi_worker *w = TAILQ_FIRST(&sched->vacant);
     if (w)
-        sched->vacant = w->next;
+        TAILQ_REMOVE(&sched->vacant, w, link);
     return w;
 }
 
 static void worker_make_vacant(teffi_worker *w)
 {
     w->state = TEFFI_WORKER_VACANT;
-    w->next = w->sched->vacant;
-    w->sched->vacant = w;
+    TAILQ_INSERT_HEAD(&w->sched->vacant, w, link);
 }
 
 static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
@@ -137,9 +113,8 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
 void teffi_workers_join_ended(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    while (sched->ended) {
-        teffi_worker *w = sched->ended;
-        sched->ended = w->next;
+    for (teffi_worker *w; (w = TAILQ_FIRST(&sched->ended));) {
+        TAILQ_REMOVE(&sched->ended, w, link);
         pthread_mutex_unlock(&sched->idle_lock);
         teffi_thread_join(&w->thread); /* a user's hook in it may need the lock */
         pthread_mutex_lock(&sched->idle_lock);

@@ -7,6 +7,7 @@
 #ifndef TEFFI_SCHED_WORKER_H
 #define TEFFI_SCHED_WORKER_H
 
+#include <sys/queue.h>
 #include "base/local.h"
 #include "fiber/fiber.h"
 #include "group/warn.h"
@@ -82,8 +83,8 @@ struct teffi_worker {
     /* guarded by idle_lock */
     teffi_thread thread;
     teffi_worker_state state;
-    teffi_worker *prev, *next; /* links in the list of its state */
-    uint64_t sleeps_until_ns;  /* while PARKED or SPARE */
+    TAILQ_ENTRY(teffi_worker) link; /* in the list of its state */
+    uint64_t sleeps_until_ns;       /* while PARKED or SPARE */
     teffi_watched watched;
 };
 
@@ -130,13 +131,7 @@ void teffi_worker_become(teffi_worker *w);
 
 /* ---- lists; idle_lock held ---- */
 
-typedef struct teffi_worker_list {
-    teffi_worker *head, *tail;
-} teffi_worker_list;
-
-void teffi_worker_list_push_first(teffi_worker_list *list, teffi_worker *w);
-void teffi_worker_list_push_last(teffi_worker_list *list, teffi_worker *w);
-void teffi_worker_list_remove(teffi_worker_list *list, teffi_worker *w);
+typedef TAILQ_HEAD(teffi_worker_list, teffi_worker) teffi_worker_list;
 
 /* teffi_worker_make_spare - in: w, in no list, without a processor. */
 void teffi_worker_make_spare(teffi_worker *w);

@@ -177,8 +177,9 @@ static uint64_t skipping_clock(void *arg)
 /* Its time is over, and it looks. */
 static void wake_spares(teffi_sched *real)
 {
+    teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    for (teffi_worker *w = real->spare.head; w; w = w->next)
+    TAILQ_FOREACH (w, &real->spare, link)
         teffi_parker_wake(&w->parker);
     pthread_mutex_unlock(&real->idle_lock);
 }
@@ -187,8 +188,9 @@ static void wake_spares(teffi_sched *real)
 static bool all_spare_are_gone(teffi_sched *real)
 {
     unsigned vacant = 0;
+    teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    for (teffi_worker *w = real->vacant; w; w = w->next)
+    TAILQ_FOREACH (w, &real->vacant, link)
         vacant++;
     bool gone = vacant == real->n_workers - real->n_processors;
     pthread_mutex_unlock(&real->idle_lock);
