@@ -15,7 +15,7 @@
 #include "call/wait.h"
 #include "hosting/install.h"
 #include "node/node.h"
-#include "process/system.h"
+#include "process/process.h"
 #include "request/route.h"
 #include "silo/address.h"
 #include "silo/silo.h"

@@ -7,7 +7,7 @@
  *   little-endian. A cancel is the same, without data. */
 #include <string.h>
 #include "process/send.h"
-#include "process/system.h"
+#include "process/process.h"
 #include "silo/silo.h"
 
 typedef struct __attribute__((packed)) event_head { /* meson.build allows little-endian only */

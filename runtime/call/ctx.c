@@ -7,7 +7,7 @@
 #include "base/bug.h"
 #include "group/closure.h"
 #include "fork/fork.h"
-#include "sched/blocking.h"
+#include "sched/exec.h"
 
 void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
 {

@@ -3,7 +3,7 @@
  * task inside a task holds the outer one's data. Its claim may overtake, since the older claim may
  * wait for that data; a cycle among such claims is detected before it closes.
  * Threads: under engine.lock. */
-#include "engine/data.h"
+#include "engine/engine.h"
 
 #include "process/send.h"
 

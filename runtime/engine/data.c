@@ -1,6 +1,6 @@
 /* data.c - instances of data: published by owners, bound by users, freed with the last reference.
  * Threads: under engine.lock. */
-#include "engine/data.h"
+#include "engine/engine.h"
 
 #include <stdlib.h>
 

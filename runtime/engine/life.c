@@ -5,7 +5,6 @@
 #include "engine/engine.h"
 
 #include <stdlib.h>
-#include "engine/data.h"
 #include "process/turn.h"
 
 typedef void hook(teff_component *w, void *data);

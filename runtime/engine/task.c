@@ -1,7 +1,6 @@
 /* task.c - run a task: claim its data, call it, release; functions for a component's own use. */
 #include "engine/engine.h"
 
-#include "engine/data.h"
 #include "process/turn.h"
 
 /* out: w's instance of the type, *kind: how w uses it; NULL: it does not. */

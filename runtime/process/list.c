@@ -1,6 +1,6 @@
 /* list.c - counters of processes and workers, the list of processes, and both as lines of text.
  * Counters are read one by one while they change. */
-#include "process/system.h"
+#include "process/process.h"
 
 #include <string.h>
 #include "base/log.h"

@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include "memory/pool.h"
-#include "process/system.h"
 
 /* ---- the arguments of init, copied by spawn and upgrade ---- */
 

@@ -1,6 +1,6 @@
 /* stop.c - stop a system: cancel all processes, wait, kill the rest. Workers run until the executor
  * is freed, so a process may still use commands while it cleans up. */
-#include "process/system.h"
+#include "process/process.h"
 
 #include "process/send.h"
 

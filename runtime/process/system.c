@@ -1,5 +1,5 @@
 /* system.c - systems of processes: options, memory, spawn. */
-#include "process/system.h"
+#include "process/process.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include "base/bug.h"
 #include "memory/pool.h"
-#include "process/system.h"
 #include "process/send.h"
 
 static teff_process *process_of(teffi_group *group)

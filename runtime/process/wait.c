@@ -4,8 +4,6 @@
  * and sleeps until an item is pushed. */
 #include "process/turn.h"
 
-#include "process/system.h"
-
 void teffi_process_push_again(teff_process *p)
 {
     if (p->again_queued)

@@ -1,5 +1,11 @@
-/* blocking.c - blocking regions: the worker hands its processor over, and gets one back after. */
-#include "sched/blocking.h"
+/* blocking.c - while a worker's thread blocks in a call, another worker may use its processor.
+ * Way:     a turn -> [blocking] -> a waiting worker | the idle list, from which wake_one takes it
+ * States:  RUNNING -begin-> BLOCKED (keeps its processor until another worker needs it) -> OUT
+ *          -end-> RUNNING with a free or an idle worker's processor; else the turn yields, or if it
+ *          cannot, the worker is WAITING
+ * Threads: the turn's own.
+ * Source:  Go's entersyscall, exitsyscall, handoffp */
+#include "sched/exec.h"
 
 #include <teff/sched.h>
 #include "sched/idle.h"

@@ -5,7 +5,6 @@
  * borrower returns the processor, a spare worker becomes PARKED with it, without being woken. */
 #include "sched/borrow.h"
 
-#include "sched/find.h"
 #include "sched/idle.h"
 #include "sched/preempt.h"
 #include "sched/retake.h"

@@ -7,16 +7,13 @@
 #include "base/options.h"
 #include "group/closure.h"
 #include "os/cpus.h"
-#include "sched/blocking.h"
 #include "sched/borrow.h"
-#include "sched/monitor.h"
 #include "sched/preempt.h"
 #include "sched/report.h"
 #include "sched/retake.h"
 #include "sched/run.h"
 #include "sched/scale.h"
 #include "sched/submit.h"
-#include "sched/system.h"
 
 enum { TAKE_MAX = 16 }; /* groups from the global queue at once */
 

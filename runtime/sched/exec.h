@@ -20,4 +20,11 @@ bool teffi_sched_take(teff_sched_options *to, teff_sched_hooks *hooks,
 TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
                                            const teff_sched_options *opt, teffi_exec **exec);
 
+/* teffi_blocking_begin, teffi_blocking_end - exec ops (blocking.c). */
+void teffi_blocking_begin(teffi_exec *exec);
+void teffi_blocking_end(teffi_exec *exec);
+
+/* teffi_blocking_end_all - end all open regions, for a turn that is abandoned in its middle. */
+void teffi_blocking_end_all(void);
+
 #endif

@@ -1,5 +1,9 @@
-/* monitor.c - the monitor's tick; it retakes processors by the protocol of retake.h. */
-#include "sched/monitor.h"
+/* monitor.c - a thread that serves processors whose worker is in a long turn: their LIFO slots and
+ * timers; it preempts such turns, retakes processors by the protocol of retake.h, reclaims memory.
+ * Way:     every 2.5 ms while a worker runs -> [monitor] -> wake_one, wheel_fire, preempt, retake
+ * Threads: its own. When all workers have been parked for a while and nothing is left to reclaim,
+ *          it sleeps until a worker wakes it.
+ * Source:  Go's sysmon (proc.go) */
 
 #include "memory/pool.h"
 #include "os/pages.h"

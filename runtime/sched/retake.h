@@ -64,4 +64,14 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
     return was;
 }
 
+/* ---- monitor.c ---- */
+
+/* teffi_monitor_main - what the monitor's thread runs. in: sched, a teffi_sched. */
+void teffi_monitor_main(void *sched);
+
+/* teffi_retake_processor - give p to another worker if its worker is still in that run.
+ * At most as many turns run without a processor as there are active processors, two at least.
+ * out:  false: p was not retaken: try again at the next tick. */
+bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run);
+
 #endif

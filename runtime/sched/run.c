@@ -4,7 +4,6 @@
 
 #include "base/queue.h"
 #include "fiber/exceptions.h"
-#include "sched/find.h"
 #include "sched/idle.h"
 #include "sched/preempt.h"
 #include "sched/report.h"

@@ -1,11 +1,11 @@
-/* run.h - a worker's thread: find a group, run it (quantum, hooks, policy, requeue), park.
+/* run.h - a worker's thread: find a group (find.c), run it (quantum, hooks, policy, requeue), park.
  * Way:     worker (start), borrow -> [run] -> teffi_group_run -> the group's handle
  * Threads: the worker's own, with a processor. */
 #ifndef TEFFI_SCHED_RUN_H
 #define TEFFI_SCHED_RUN_H
 
 #include "group/direct.h"
-#include "sched/worker.h"
+#include "sched/scheduler.h"
 
 /* teffi_worker_main - what a worker's thread runs. in: worker, a teffi_worker. */
 void teffi_worker_main(void *worker);
@@ -20,5 +20,26 @@ bool teffi_run_nested(teffi_exec *exec);
 
 /* teffi_direct_by_worker - exec op: turns in place, on the scheduler's workers (direct.c). */
 extern const teffi_direct_ops teffi_direct_by_worker;
+
+/* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
+ * in:   patient: the worker may back off before it searches.
+ * out:  NULL: none; the worker parks, unless work was deferred again. */
+teffi_group *teffi_find(teffi_worker *w, bool patient);
+
+/* teffi_find_near - as teffi_find, without back-off and search. If the queues are empty and work is
+ * deferred, try to steal once, then run the deferred work. */
+teffi_group *teffi_find_near(teffi_worker *w);
+
+/* teffi_find_check_clock - before a pick: every 16 picks, fire timers and run old deferred work.
+ * out:  true: the clock was read. */
+static inline bool teffi_find_check_clock(teffi_worker *w)
+{
+    enum { CLOCK_EVERY = 16 }; /* picks */
+    if (w->processor->tick % CLOCK_EVERY != 0)
+        return false;
+    teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
+    teffi_deferral_run_if_old(&w->processor->deferral, w->processor->now_ns);
+    return true;
+}
 
 #endif

@@ -4,7 +4,6 @@
 #include "sched/idle.h"
 #include "sched/retake.h"
 #include "sched/scale.h"
-#include "sched/system.h"
 
 /* out: this thread's worker, if it is one of this scheduler's and not in a blocking region. For
  * functions that are called through pointers (never inlined) and do not suspend. */

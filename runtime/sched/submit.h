@@ -28,4 +28,10 @@ void teffi_submit_stealable(teffi_worker *w, teffi_group *group);
  * runs: on w's thread. */
 void teffi_submit_last(teffi_worker *w, teffi_group *group);
 
+/* teffi_system_start - exec op system: start the system thread (system.c). runs: the owner. */
+teff_err teffi_system_start(teffi_exec *exec);
+
+/* teffi_system_submit - queue a READY system group. out: false: there is no system thread. */
+bool teffi_system_submit(teffi_sched *sched, teffi_group *group);
+
 #endif

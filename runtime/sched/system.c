@@ -1,5 +1,6 @@
-/* system.c - a thread for system groups. */
-#include "sched/system.h"
+/* system.c - a thread for system groups, so that no turn of a user's delays them. It never holds a
+ * processor: what its turns make READY goes to the global queue, their timers to any wheel. */
+#include "sched/submit.h"
 
 #include "base/bug.h"
 #include "sched/report.h"

@@ -12,11 +12,10 @@
 #include "group/closure.h"
 #include "fork/fork.h"
 #include "group/direct.h"
-#include "sched/blocking.h"
 #include "sched/borrow.h"
 #include "sched/exec.h"
 #include "sched/scheduler.h"
-#include "sched/system.h"
+#include "sched/submit.h"
 
 #define QUIET_NS 60000000u
 

@@ -2,7 +2,7 @@
  * elsewhere take the route, and memory of ended lives refuses what comes late. */
 #include "processes.h"
 #include "process/send.h"
-#include "process/system.h"
+#include "process/process.h"
 
 static struct {
     latch got, ended;

@@ -1,7 +1,7 @@
 /* test_stop.c - a stop sends cancel events and waits until all processes have ended. Clean-up may
  * be asynchronous; what has not ended by the deadline is forced, and the report names it. */
 #include "process/send.h"
-#include "process/system.h"
+#include "process/process.h"
 #include "sched/exec.h"
 #include "processes.h"
 

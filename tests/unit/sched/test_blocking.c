@@ -1,7 +1,7 @@
 /* test_blocking.c - processors and threads: a blocking region hands its processor over, the monitor
  * retakes it from a turn that takes too long, and the number of threads has a limit.
  * Source:  Go src/runtime/proc.go: handoffp, retake, sysmon */
-#include "sched/monitor.h"
+#include "sched/retake.h"
 #include "fiber_jobs.h"
 
 static latch inside, done, gate_open;

@@ -1,7 +1,7 @@
 /* test_watch.c - warnings about long turns, late items and long queues, by a clock that is set by
  * hand, so that nothing depends on how fast the machine is. */
 #include "hand_clock.h"
-#include "process/system.h"
+#include "process/process.h"
 #include "sched/scheduler.h"
 
 static world w;
