@@ -6,6 +6,7 @@
  *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
  *   little-endian. A cancel is the same, without data. */
 #include <string.h>
+#include "call/process_ctx.h"
 #include "process/send.h"
 #include "process/process.h"
 #include "silo/silo.h"
@@ -86,6 +87,7 @@ static teff_err make_processes(teff_silo *silo, const teff_process_options *opt)
                                        .arg = node,
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
+    system->calls = teffi_process_calls_of(&node->home);
     silo->processes = system;
     teffi_node_processes(node, deliver_event, system);
     return TEFF_OK;

@@ -21,6 +21,8 @@ struct teff_ctx {
     teffi_fiber *fiber; /* the turn's; NULL: a thread's context */
     teffi_group *group; /* the turn's; NULL: a thread's context */
     void *owner;        /* grains: the turn */
+    /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
+    void (*suspend)(teff_ctx *ctx);
     teff_arena arena;
     teffi_call *calls;           /* started, not released; newest first */
     uint32_t n_calls;            /* calls ever begun; wraps around */

@@ -110,7 +110,7 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group)
+    if (!ctx->group || ctx->suspend)
         teffi_ctx_fini(ctx);
 }
 

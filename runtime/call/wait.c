@@ -74,6 +74,10 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
         return false;
     teff_ctx *ctx = wait->ctx;
     wait->awaited = false;
+    if (ctx->suspend) { /* several items may arrive before the process is resumed */
+        ctx->waiting -= ctx->waiting > 0;
+        return false;
+    }
     if (--ctx->waiting > 0)
         return false;
     *ctx_out = ctx;
@@ -82,7 +86,10 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
 
 static void suspend_turn(teff_ctx *ctx)
 {
-    teffi_fiber_suspend(ctx->fiber);
+    if (ctx->suspend)
+        ctx->suspend(ctx);
+    else
+        teffi_fiber_suspend(ctx->fiber);
     if (ctx->doomed)
         teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }

@@ -56,6 +56,7 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     fiber->arg = arg;
     fiber->label = NULL;
     fiber->joins = NULL;
+    fiber->local = NULL;
     fiber->ended = false;
     fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
@@ -133,6 +134,11 @@ bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at)
 __attribute__((noinline)) void **teffi_fiber_joins(void)
 {
     return &current->joins;
+}
+
+void **teffi_fiber_local(teffi_fiber *fiber)
+{
+    return &fiber->local;
 }
 
 void teffi_fiber_label(teffi_fiber *fiber, const char *text)

@@ -75,4 +75,7 @@ const char *teffi_fiber_doing(const teffi_fiber *fiber);
  * the fiber begins. Used by fork/fork.c only. */
 void **teffi_fiber_joins(void);
 
+/* teffi_fiber_local - a pointer for whoever made the fiber; NULL when the fiber begins. */
+void **teffi_fiber_local(teffi_fiber *fiber);
+
 #endif

@@ -23,6 +23,7 @@ struct teffi_fiber {
     void *arg;
     const char *label;
     void *joins;                 /* for fork/fork.c, see teffi_fiber_joins */
+    void *local;                 /* the owner's, see teffi_fiber_local */
     teffi_exceptions exceptions; /* while suspended */
     bool ended;
     _Atomic bool region;    /* atomic: also read by a signal handler on the same thread */

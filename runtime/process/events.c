@@ -72,6 +72,8 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
         p->again_queued = false;
     } else if (item->kind == TEFFI_ITEM_SIGNAL) {
         take_signals(p);
+    } else if (item->kind > TEFFI_ITEM_RETURNED) {
+        p->system->calls.take_item(item);
     } else if (is_stale(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
         teffi_event_free(p, teffi_event_of(item));

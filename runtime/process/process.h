@@ -94,12 +94,20 @@ typedef struct teffi_pid_route {
     uint32_t silo, incarnation; /* of this system's own PIDs */
 } teffi_pid_route;
 
+/* How processes call grains (call/process_ctx.c). */
+typedef struct teffi_process_calls {
+    void (*take_item)(teffi_item *item);   /* an item of a process's group that is no event */
+    void (*end_ctx)(struct teff_ctx *ctx); /* the process ends; runs on its fiber */
+    struct teffi_home *home;
+} teffi_process_calls;
+
 struct teff_process_system {
     /* immutable after init */
     teff_process_options opt; /* defaults filled in */
     teffi_exec *exec;
     teffi_platform *own_platform; /* NULL: executor and platform belong to the caller */
-    teffi_pid_route route;        /* set by the owner before the first spawn */
+    teffi_pid_route route;        /* set by the owner before the first spawn, as calls */
+    teffi_process_calls calls;    /* home is NULL: the system belongs to no silo */
     struct {
         teff_command_fn *fn;
         void *arg;

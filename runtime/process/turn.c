@@ -63,12 +63,14 @@ static void run_unit(teff_process *p)
 static void run_fiber(void *arg)
 {
     teff_process *p = arg;
-    for (;;) {
-        run_unit(p);
-        if (p->over || !(ops_of(p)->flags & TEFF_PROCESS_FIBER))
-            return;
+    run_unit(p);
+    while (!p->over && ops_of(p)->flags & TEFF_PROCESS_FIBER) {
         teffi_fiber_suspend(p->fiber);
+        run_unit(p);
     }
+    struct teff_ctx *ctx = *teffi_fiber_local(p->fiber);
+    if (ctx)
+        p->system->calls.end_ctx(ctx);
 }
 
 static void resume_fiber(teff_process *p)

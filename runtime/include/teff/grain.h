@@ -27,8 +27,9 @@ typedef struct teff_uuid {
 
 /* ---- contexts --------------------------------------------------------------------------- */
 
-/* The caller: a turn of a grain (self->ctx), or a thread outside (teff_silo_ctx, teff_client_ctx).
- * Calls on a turn's context suspend the turn; calls on a thread's context block the thread. */
+/* The caller: a turn of a grain (self->ctx), a process (teff_process_ctx), or a thread outside
+ * (teff_silo_ctx, teff_client_ctx). Calls on a turn's or process's context suspend the turn or the
+ * process; calls on a thread's context block the thread. */
 typedef struct teff_ctx teff_ctx;
 
 /* teff_error - the text of the last error on this context.
@@ -94,8 +95,9 @@ typedef struct teff_mark {
 TEFF_API teff_mark teff_ctx_mark(teff_ctx *ctx);
 TEFF_API void teff_ctx_forget(teff_ctx *ctx, teff_mark mark);
 
-/* teff_ctx_reset - free all responses and allocations of a thread's context; abandon its calls.
- * in:   ctx; a turn's is left unchanged. runs: on ctx's thread. */
+/* teff_ctx_reset - free all responses and allocations of a thread's or process's context; abandon
+ * its calls.
+ * in:   ctx; a turn's is left unchanged. runs: on ctx's thread, in ctx's process. */
 TEFF_API void teff_ctx_reset(teff_ctx *ctx);
 
 /* teff_ctx_free - end a thread's context. in: ctx, may be NULL. runs: on ctx's thread. */

@@ -72,6 +72,7 @@ typedef struct teff_event {
 typedef struct teff_process teff_process;               /* a process, for its own functions */
 typedef struct teff_process_system teff_process_system; /* runs processes */
 typedef struct teff_step teff_step;                     /* the decision of one step */
+typedef struct teff_ctx teff_ctx;                       /* calls grains: teff/grain.h */
 
 enum { TEFF_PROCESS_FIBER = 1 /* the process runs on a fiber */ };
 
@@ -186,6 +187,16 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_sleep(teff_process *me, uint32_t ms
 /* teff_process_yield - let other READY groups run first.
  * in:   me. runs, errs: as teff_process_receive. */
 TEFF_API TEFF_MUST_USE teff_err teff_process_yield(teff_process *me);
+
+/* teff_process_ctx - the context with which this process calls grains. A call suspends the process;
+ * its thread runs other groups, and the process's own events stay queued. Responses and teff_alloc
+ * of the context are kept until teff_ctx_reset or the end of the process.
+ * in:   me, of a silo's system (teff_silo_processes), with TEFF_PROCESS_FIBER.
+ * out:  borrowed, always the same one, valid until the process ends. NULL: no fiber, a system
+ *       without a silo, or out of memory.
+ * runs: inside any function of the process but close. When the system is stopped by force, calls
+ *       end with TEFF_E_CLOSED. */
+TEFF_API teff_ctx *teff_process_ctx(teff_process *me);
 
 /* ---- commands --------------------------------------------------------------------------- */
 

@@ -1,0 +1,80 @@
+/* process_ctx.c - contexts of processes. The context begins with the first teff_process_ctx and ends
+ * with the process; the process's fiber has the pointer to it. */
+#include "call/process_ctx.h"
+
+#include <stdlib.h>
+#include "call/ctx.h"
+#include "group/closure.h"
+#include "process/turn.h"
+
+typedef struct process_ctx {
+    teff_ctx ctx;
+    teff_process *process;
+} process_ctx;
+
+static bool calls_have_ended(teff_process *p, teffi_waiting *w)
+{
+    const teff_ctx *ctx = w->arg;
+    (void)p;
+    return ctx->waiting == 0;
+}
+
+/* The ends of the calls arrive as items, like every other. */
+static void fail_calls(teff_ctx *ctx)
+{
+    for (teffi_call *call = ctx->calls; call; call = call->next)
+        if (!call->wait.done)
+            (void)teffi_call_fail(call, TEFF_E_CLOSED,
+                                  "its process was ended by force; the call may have run");
+}
+
+static void suspend_process(teff_ctx *ctx)
+{
+    teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;
+    teffi_waiting w = {.ready = calls_have_ended, .arg = ctx, .blocked = true};
+    p->wait = &w;
+    while (ctx->waiting > 0) {
+        if (p->forced)
+            fail_calls(ctx);
+        teffi_fiber_suspend(p->fiber);
+    }
+    p->wait = NULL;
+}
+
+teff_ctx *teff_process_ctx(teff_process *me)
+{
+    teffi_home *home = me->system->calls.home;
+    if (!home || !me->fiber)
+        return NULL;
+    void **local = teffi_fiber_local(me->fiber);
+    if (*local)
+        return *local;
+    process_ctx *c = malloc(sizeof *c);
+    if (!c)
+        return NULL;
+    teffi_ctx_init(&c->ctx, home, &me->group);
+    c->ctx.fiber = me->fiber;
+    c->ctx.suspend = suspend_process;
+    c->process = me;
+    return *local = &c->ctx;
+}
+
+static void end_ctx(teff_ctx *ctx)
+{
+    teffi_ctx_fini(ctx);
+    free(teffi_container(ctx, process_ctx, ctx));
+}
+
+static void take_item(teffi_item *item)
+{
+    teff_ctx *ctx;
+    if (item->kind == TEFFI_ITEM_CLOSURE)
+        teffi_closure_arrived(item);
+    else
+        (void)teffi_wait_arrived(item, &ctx);
+}
+
+teffi_process_calls teffi_process_calls_of(teffi_home *home)
+{
+    return (teffi_process_calls){.take_item = take_item, .end_ctx = end_ctx, .home = home};
+}
