@@ -1,8 +1,7 @@
-/* ask.c - the deadline of a call; put method and key into its error text. */
+/* ask.c - put method and key of a call into its error text. */
 #include "request/ask.h"
 
 #include "activation/activation.h"
-#include "node/node.h"
 
 teff_err teffi_ask_name(const teffi_ask *ask, teff_err err)
 {
@@ -33,14 +32,4 @@ teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err
     return asked ? teffi_name_bytes(ctx, asked->method, (teff_key_kind)asked->key_kind, asked->key,
                                     asked->key_len, err)
                  : err;
-}
-
-uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method)
-{
-    uint64_t now_ns = teffi_now(ctx->node->platform);
-    int64_t ms = teffi_timeout_ms(ctx, method);
-    int32_t left_ms = teffi_due_left(ctx->due_ms, (uint32_t)(now_ns / 1000000));
-    ms = ms > TEFFI_TIMEOUT_MAX_MS ? TEFFI_TIMEOUT_MAX_MS : ms;
-    ms = left_ms < ms ? left_ms : ms;
-    return ms > 0 ? now_ns + (uint64_t)ms * 1000000 : 0;
 }

@@ -9,8 +9,6 @@
 #include "call/call.h"
 #include "call/ctx.h"
 
-enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
-
 typedef struct teffi_ask { /* checked arguments of teff_ask */
     teff_ctx *ctx;
     const teff_type_info *type;
@@ -42,9 +40,11 @@ static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *
                                 : TEFFI_TIMEOUT_DEFAULT_MS;
 }
 
-/* teffi_ask_deadline - out: the earlier of the call's own deadline and that of the turn's caller;
- * 0: that has passed. */
-uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method);
+/* teffi_ask_deadline - teffi_ctx_deadline of a call of method. */
+static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method)
+{
+    return teffi_ctx_deadline(ctx, teffi_timeout_ms(ctx, method));
+}
 
 /* teffi_direct_ask - run a call in place if possible; the argument out is that of teff_ask, and the
  * response is copied into the caller's memory.

@@ -16,9 +16,6 @@
 
 enum { CLIENT_RETRY_MS = 20, FEW = 8 };
 
-static const char caller_expired[] =
-    "the deadline of this turn's caller has passed; the call did not run";
-
 enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
 
 /* Is the request small in fields, of the method's type and without nested messages? Then it can be
@@ -161,7 +158,7 @@ __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool 
     uint64_t deadline = teffi_ask_deadline(ask->ctx, ask->method);
     call->impl = NULL;
     if (!deadline)
-        return teffi_ask_fail(ask, TEFF_E_TIMEOUT, caller_expired);
+        return teffi_ask_fail(ask, TEFF_E_TIMEOUT, teffi_ctx_late_text);
     teff_err err = make_request(ask, TEFFI_MSG_REQUEST, &msg);
     if (!msg)
         return err;

@@ -14,6 +14,21 @@ void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
     ctx->timeout_ms = ms;
 }
 
+const char teffi_ctx_late_text[] =
+    "the deadline of this turn's caller has passed; the call did not run";
+
+uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t timeout_ms)
+{
+    uint64_t now_ns = teffi_now(ctx->home->exec->platform);
+    if (!timeout_ms)
+        timeout_ms = ctx->timeout_ms ? ctx->timeout_ms : TEFFI_TIMEOUT_DEFAULT_MS;
+    int64_t ms = timeout_ms < TEFFI_TIMEOUT_MAX_MS ? timeout_ms : TEFFI_TIMEOUT_MAX_MS;
+    int32_t left_ms = teffi_due_left(ctx->due_ms, (uint32_t)(now_ns / 1000000));
+    if (ctx->due_ms && left_ms < ms)
+        ms = left_ms;
+    return ms > 0 ? now_ns + (uint64_t)ms * 1000000 : 0;
+}
+
 const char *teff_error(const teff_ctx *ctx)
 {
     return ctx->text ? ctx->text : "";

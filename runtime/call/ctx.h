@@ -78,6 +78,14 @@ static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
     return teffi_now(exec->platform) >= deadline_ns;
 }
 
+/* teffi_ctx_deadline - the deadline of a call of ctx: its timeout from now, or the deadline of the
+ * turn's own caller if that is earlier.
+ * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
+ * out:  monotonic nanoseconds; 0: the caller's has passed, see teffi_ctx_late_text. */
+enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
+uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
+extern const char teffi_ctx_late_text[];
+
 /* teffi_ctx_fail - record an error's text where it began. out: err. */
 teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -24,7 +24,7 @@ static void fail_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = ctx->calls; call; call = call->next)
         if (!call->wait.done)
-            (void)teffi_call_fail(call, TEFF_E_CLOSED,
+            (void)teffi_call_fail(call, TEFF_E_CANCELLED,
                                   "its process was ended by force; the call may have run");
 }
 

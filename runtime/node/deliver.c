@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "message/codec.h"
+#include "node/pid.h"
 
 /* relaxed: a statistics counter */
 static void count_dropped(teffi_node *node)
@@ -28,16 +29,26 @@ static void deliver_to_target(teffi_node *node, teffi_msg *msg)
         teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "no such system target");
 }
 
+static const char *get_process_error_text(teff_err err)
+{
+    return err == TEFF_E_NOT_FOUND     ? "there never was such a process"
+           : err == TEFF_E_CLOSED      ? "it has ended"
+           : err == TEFF_E_OVERLOADED  ? "its mailbox is full"
+           : err == TEFF_E_UNAVAILABLE ? "its silo has no processes"
+           : err == TEFF_E_REFUSED     ? "only silos may send to it"
+                                       : "it could not be delivered";
+}
+
 /* Clients may not send to processes. */
 static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 {
-    void *arg = atomic_load_explicit(&node->processes_arg, memory_order_acquire);
-    teff_err err = TEFF_E_NOT_FOUND;
-    bool from_silo = !(msg->src.silo & TEFFI_CLIENT_BIT);
-    if (arg && from_silo && msg->item.kind == TEFFI_MSG_ONEWAY &&
-        teffi_node_is(msg->to.node, node->id))
-        err = node->processes(arg, msg);
-    teffi_node_respond(node, msg, err, "no such process");
+    teff_err err = TEFF_E_REFUSED;
+    if (!(msg->src.silo & TEFFI_CLIENT_BIT) && teffi_node_is(msg->to.node, node->id))
+        err = teffi_pid_deliver(node, msg);
+    if (err)
+        teffi_node_respond(node, msg, err, get_process_error_text(err));
+    else
+        teffi_msg_free(msg); /* the process responds, if it is a request */
 }
 
 void teffi_node_end_call(teffi_node *node, teffi_msg *response)

@@ -149,11 +149,3 @@ void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle)
     target->node = node;
     target->handle = handle;
 }
-
-/* ---- processes ---- */
-
-void teffi_node_processes(teffi_node *node, teffi_process_fn *deliver, void *arg)
-{
-    node->processes = deliver;
-    atomic_store_explicit(&node->processes_arg, arg, memory_order_release);
-}

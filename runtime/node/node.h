@@ -28,10 +28,6 @@ typedef struct teffi_upcalls {
 /* Handles a message to a system target, one at a time, on a worker's stack. Owns msg. */
 typedef void teffi_target_fn(teffi_node *node, teffi_msg *msg);
 
-/* Delivers a message from another silo to a process. msg is borrowed. Must not block.
- * errs: the message was not delivered. */
-typedef teff_err teffi_process_fn(void *arg, const teffi_msg *msg);
-
 typedef struct teffi_target {
     teffi_group group;
     teffi_node *node;
@@ -62,8 +58,8 @@ struct teffi_node {
     struct teffi_membership *membership;
     struct teffi_grains *grains; /* opaque here */
     teffi_target targets[TEFFI_SLOT_SYSTEM_END];
-    teffi_process_fn *processes; /* messages to PIDs of processes; set before processes_arg */
-    void *_Atomic processes_arg; /* NULL: no processes. release: pairs with deliver_to_process */
+    /* of this silo's PIDs; NULL: none. Set once, with release (pid.h) */
+    struct teff_process_system *_Atomic processes;
     /* these have their own locks */
     teffi_home home;
     /* guarded by lock */
@@ -98,9 +94,6 @@ void teffi_node_fini(teffi_node *node);
 
 /* teffi_node_target - install the handler of a system slot. Before messages can arrive. */
 void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
-
-/* teffi_node_processes - install the delivery to processes. Once. in: arg, not NULL. */
-void teffi_node_processes(teffi_node *node, teffi_process_fn *deliver, void *arg);
 
 /* teffi_target_name - the name of an installed target, for reports. */
 const char *teffi_target_name(const teffi_target *target);

@@ -44,6 +44,14 @@ static bool is_stale(const teff_process *p, const teffi_event *event)
            event->generation != atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
+/* The event is not handled. Only a message can be a request. */
+static void refuse_event(teff_process *p, teffi_event *event)
+{
+    if (event->item.kind == TEFFI_ITEM_MESSAGE)
+        teffi_process_refuse(p->system, &event->event, TEFF_E_CLOSED);
+    teffi_event_free(p, event);
+}
+
 static void append_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
@@ -76,7 +84,7 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
         p->system->calls.take_item(item);
     } else if (is_stale(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
-        teffi_event_free(p, teffi_event_of(item));
+        refuse_event(p, teffi_event_of(item));
     } else {
         append_event(p, teffi_event_of(item));
     }
@@ -108,9 +116,11 @@ void teffi_events_free(teff_process *p, teffi_events *list)
 
 void teffi_process_end_life(teff_process *p)
 {
+    teffi_event *event;
     teffi_timer_events_drop(p);
     teffi_events_free(p, &p->urgent);
-    teffi_events_free(p, &p->mail);
+    while ((event = teffi_events_pop(&p->mail)))
+        refuse_event(p, event);
     pthread_mutex_lock(teffi_stripe(p));
     teffi_command *commands = p->commands;
     p->commands = NULL;

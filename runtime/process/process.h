@@ -90,6 +90,9 @@ typedef struct teffi_pid_route {
     /* Send a message or a cancel to a process of another silo. errs: as teff_process_send. NULL:
      * other silos cannot be reached. */
     teff_err (*send)(void *arg, teff_pid to, const teff_event *message);
+    /* Respond to a request, wherever it comes from. errs: as teff_pid_respond. */
+    teff_err (*respond)(void *arg, const teff_event *request, teff_err err, const void *data,
+                        size_t len);
     void *arg;
     uint32_t silo, incarnation; /* of this system's own PIDs */
 } teffi_pid_route;

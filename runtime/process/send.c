@@ -65,7 +65,6 @@ static teffi_event *message_event_new(const teff_event *from, uint32_t generatio
     event->item.kind = TEFFI_ITEM_MESSAGE;
     event->generation = generation;
     event->event = *from;
-    event->event.kind = TEFF_EVENT_MESSAGE;
     event->event.err = TEFF_OK;
     event->event.data = from->len ? event + 1 : NULL;
     if (from->len)
@@ -110,22 +109,41 @@ static bool is_own_pid(const teff_process_system *system, teff_pid pid)
 teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
 {
     const teffi_pid_route *route = &system->route;
-    (void)teff_yield();
-    if (is_own_pid(system, to))
-        return teffi_process_send_here(system, to, message);
-    if (!route->send)
-        return TEFF_E_UNAVAILABLE;
     teff_event event = *message;
     event.kind = TEFF_EVENT_MESSAGE;
-    return route->send(route->arg, to, &event);
+    (void)teff_yield();
+    if (is_own_pid(system, to))
+        return teffi_process_send_here(system, to, &event);
+    return route->send ? route->send(route->arg, to, &event) : TEFF_E_UNAVAILABLE;
 }
 
 teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const teff_event *event)
 {
     if (event->kind == TEFF_EVENT_CANCEL)
         return teff_process_cancel(system, pid);
-    return event->kind == TEFF_EVENT_MESSAGE ? teffi_process_send_here(system, pid, event)
-                                             : TEFF_E_INVALID;
+    return event->kind == TEFF_EVENT_MESSAGE || event->kind == TEFF_EVENT_REQUEST
+               ? teffi_process_send_here(system, pid, event)
+               : TEFF_E_INVALID;
+}
+
+/* ---- responses ---- */
+
+teff_err teff_pid_respond(teff_process_system *system, const teff_event *request, teff_err err,
+                          const void *data, size_t len)
+{
+    const teffi_pid_route *route = &system->route;
+    if (request->kind != TEFF_EVENT_REQUEST || !route->respond)
+        return TEFF_E_INVALID;
+    (void)teff_yield();
+    return route->respond(route->arg, request, teffi_err_fits(err) ? err : TEFF_E_FAILED, data,
+                          len);
+}
+
+void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err)
+{
+    static const char why[] = "the process ended, or was evicted, before it took the request";
+    if (event->kind == TEFF_EVENT_REQUEST)
+        (void)system->route.respond(system->route.arg, event, err, why, sizeof why - 1);
 }
 
 /* ---- signals ---- */

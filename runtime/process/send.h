@@ -53,14 +53,17 @@ static inline void teffi_mailbox_release(teff_process *p, size_t len)
 uint64_t teffi_mailbox_load(const teff_process *p);
 
 /* teffi_process_send_here - teff_process_send to a process of this system, without yielding: for
- * callers that hold a lock. */
+ * callers that hold a lock. in: message, of kind MESSAGE or REQUEST. */
 TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
                                                const teff_event *message);
 
-/* teffi_process_deliver - an event from outside to a process of this system: a message with all its
- * fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID for the other kinds. */
+/* teffi_process_deliver - an event from outside to a process of this system: a message or request
+ * with all its fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID for the other kinds. */
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
+
+/* teffi_process_refuse - a message will not be handled: if it is a request, respond with err. */
+void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err);
 
 /* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_find. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);

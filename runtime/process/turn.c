@@ -179,6 +179,11 @@ static void return_to_sender(teff_process *p, teffi_event *event)
     teff_pid own = teffi_process_pid_of(p, event->generation);
     teff_process *sender = NULL;
     atomic_fetch_add_explicit(&system->evicted, 1, memory_order_relaxed);
+    if (event->event.kind == TEFF_EVENT_REQUEST) {
+        teffi_process_refuse(system, &event->event, TEFF_E_OVERLOADED);
+        teffi_event_free(p, event);
+        return;
+    }
     teffi_mailbox_release(p, event->event.len);
     event->item.kind = TEFFI_ITEM_RETURNED;
     event->generation = to.generation;

@@ -55,7 +55,10 @@ typedef enum teff_event_kind {
     TEFF_EVENT_CANCEL = 4,   /* a request to end; the process may clean up first */
     /* A message that this process sent was refused by an evicted receiver: its tag and data, err;
      * from is the receiver. Only with teff_sched_options.waiting_max. */
-    TEFF_EVENT_RETURNED = 5
+    TEFF_EVENT_RETURNED = 5,
+    /* A message whose sender waits for a response (teff_pid_ask): tag and data are set by the
+     * sender; from and call name the waiting call, for teff_pid_respond. */
+    TEFF_EVENT_REQUEST = 6
 } teff_event_kind;
 
 typedef struct teff_event {
@@ -65,6 +68,7 @@ typedef struct teff_event {
     const void *data; /* len bytes, aligned to 16; NULL if len is 0 */
     size_t len;
     teff_pid from; /* TEFF_EVENT_MESSAGE: where to send a response; zeroed: unknown */
+    uint64_t call; /* TEFF_EVENT_REQUEST: with from, the call that waits */
 } teff_event;
 
 /* ---- the functions of a process --------------------------------------------------------- */
@@ -195,7 +199,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_yield(teff_process *me);
  * out:  borrowed, always the same one, valid until the process ends. NULL: no fiber, a system
  *       without a silo, or out of memory.
  * runs: inside any function of the process but close. When the system is stopped by force, calls
- *       end with TEFF_E_CLOSED. */
+ *       end as TEFF_E_CANCELLED. */
 TEFF_API teff_ctx *teff_process_ctx(teff_process *me);
 
 /* ---- commands --------------------------------------------------------------------------- */
@@ -295,6 +299,18 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_send(teff_process_system *system, t
  * runs: any thread. Never blocks.
  * errs: TEFF_E_NOT_FOUND, TEFF_E_CLOSED; to another silo all errors of teff_process_send. */
 TEFF_API teff_err teff_process_cancel(teff_process_system *system, teff_pid pid);
+
+/* teff_pid_respond - respond to a request, once; a second response, or one after the deadline, is
+ * dropped. A request that its process does not respond to ends at its deadline; one that is still
+ * queued when its process ends, as TEFF_E_CLOSED.
+ * in:   system, of the process. request, its from and call: a copy may be kept. err, TEFF_OK or the
+ *       request's error; data, copied: the response's, or with err its text (UTF-8, cut at 511
+ *       bytes).
+ * runs: any thread. Never blocks.
+ * errs: TEFF_E_UNAVAILABLE: the caller's silo is not connected; TEFF_E_TOO_LARGE: over a frame's
+ *       size; TEFF_E_OVERLOADED; TEFF_E_NOMEM; TEFF_E_INVALID: not a request. */
+TEFF_API teff_err teff_pid_respond(teff_process_system *system, const teff_event *request,
+                                   teff_err err, const void *data, size_t len);
 
 /* ---- inspection ------------------------------------------------------------------------- */
 

@@ -218,7 +218,7 @@ static void call_twice(teff_process *me, teff_ctx *ctx)
     lab_number *out;
     latch_hit(&t.reached);
     t.err = lab_turns_write(ctx, "held", lab_step(.hold = true), &out);
-    t.well = TEFF_E_CLOSED == lab_turns_write(ctx, "held", lab_step(.hold = true), &out);
+    t.well = TEFF_E_CANCELLED == lab_turns_write(ctx, "held", lab_step(.hold = true), &out);
 }
 
 static void a_stop_by_force_ends_its_calls(void **state)
@@ -230,7 +230,7 @@ static void a_stop_by_force_ends_its_calls(void **state)
     assert_int_equal(teff_process_system_stop(t.system, 1, &report), TEFF_E_TIMEOUT);
     assert_int_equal(report.forced, 1);
     assert_int_equal(report.stuck, 0);
-    assert_int_equal(t.err, TEFF_E_CLOSED);
+    assert_int_equal(t.err, TEFF_E_CANCELLED);
     assert_int_equal(t.well, 1);
     t.lab->record.gate = true;
 }

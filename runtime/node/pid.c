@@ -1,0 +1,313 @@
+/* pid.c - events and requests to PIDs, and their responses. */
+#include "node/pid.h"
+
+#include <string.h>
+#include <teff/pid.h>
+#include "base/options.h"
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "call/process_ctx.h"
+#include "node/deliver.h"
+#include "process/send.h"
+
+typedef struct __attribute__((packed)) event_head { /* meson.build allows little-endian only */
+    uint8_t kind;
+    uint64_t tag;
+    uint32_t silo, incarnation, slot, generation;
+} event_head;
+
+/* ---- send ---- */
+
+static bool pack_event(teffi_msg *msg, const teff_event *event)
+{
+    const teff_pid from = event->from;
+    const event_head head = {(uint8_t)event->kind, event->tag, from.silo,
+                             from.incarnation,     from.slot,  from.generation};
+    uint8_t *body = teff_arena_alloc(&msg->arena, sizeof head + event->len);
+    if (!body)
+        return false;
+    memcpy(body, &head, sizeof head);
+    if (event->len)
+        memcpy(body + sizeof head, event->data, event->len);
+    msg->raw = body;
+    msg->raw_len = sizeof head + event->len;
+    return true;
+}
+
+static teffi_msg *new_event_msg(const teffi_node *node, uint32_t kind, teff_pid to,
+                                const teff_event *event)
+{
+    teffi_msg *msg = teffi_msg_new(kind);
+    if (!msg)
+        return NULL;
+    msg->src = node->id;
+    msg->to = (teffi_pid){{to.silo, to.incarnation}, to.slot, to.generation};
+    if (pack_event(msg, event))
+        return msg;
+    teffi_msg_free(msg);
+    return NULL;
+}
+
+static bool is_of_silo(teff_pid pid)
+{
+    return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
+}
+
+/* Owns msg. errs: TEFF_E_UNAVAILABLE: the link to that node is down; it was not sent. */
+static teff_err send_msg(teffi_node *node, teffi_msg *msg)
+{
+    teff_err err = teffi_node_send(node, msg->to.node, msg);
+    if (err)
+        teffi_msg_free(msg);
+    return err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE ? TEFF_E_UNAVAILABLE : err;
+}
+
+/* teffi_pid_route.send */
+static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
+{
+    if (!is_of_silo(to))
+        return TEFF_E_NOT_FOUND;
+    teffi_msg *msg = new_event_msg(arg, TEFFI_MSG_ONEWAY, to, event);
+    return msg ? send_msg(arg, msg) : TEFF_E_NOMEM;
+}
+
+/* ---- respond ---- */
+
+static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t len)
+{
+    msg->err = (uint16_t)err;
+    if (err)
+        len = len < TEFF_TEXT_MAX ? len : TEFF_TEXT_MAX - 1;
+    const char *copy = len ? teff_arena_copy(&msg->arena, data, len) : NULL;
+    if (err) {
+        msg->text = copy;
+    } else {
+        msg->raw = (const uint8_t *)copy;
+        msg->raw_len = len;
+    }
+    return copy || !len;
+}
+
+/* teffi_pid_route.respond */
+static teff_err send_response(void *arg, const teff_event *request, teff_err err, const void *data,
+                              size_t len)
+{
+    teffi_node *node = arg;
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
+    if (!msg)
+        return TEFF_E_NOMEM;
+    msg->src = node->id;
+    msg->to.node = (teffi_node_id){request->from.silo, request->from.incarnation};
+    msg->call_slot = request->from.slot;
+    msg->call_generation = request->from.generation;
+    msg->call_cookie = request->call;
+    if (fill_response(msg, err, data, len))
+        return send_msg(node, msg);
+    teffi_msg_free(msg);
+    return TEFF_E_NOMEM;
+}
+
+/* ---- receive ---- */
+
+teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg)
+{
+    event_head head;
+    /* acquire: pairs with teffi_pid_attach */
+    teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
+    bool is_request = msg->item.kind == TEFFI_MSG_REQUEST;
+    if (!system)
+        return TEFF_E_UNAVAILABLE;
+    if (msg->raw_len < sizeof head)
+        return TEFF_E_MALFORMED;
+    memcpy(&head, msg->raw, sizeof head);
+    if (is_request != (head.kind == TEFF_EVENT_REQUEST))
+        return TEFF_E_MALFORMED;
+    teff_event event = {.kind = (teff_event_kind)head.kind,
+                        .tag = head.tag,
+                        .from = {head.silo, head.incarnation, head.slot, head.generation},
+                        .len = msg->raw_len - sizeof head};
+    event.data = event.len ? msg->raw + sizeof head : NULL;
+    if (is_request) {
+        event.from =
+            (teff_pid){msg->src.silo, msg->src.incarnation, msg->call_slot, msg->call_generation};
+        event.call = msg->call_cookie;
+    }
+    teff_pid to = {msg->to.node.silo, msg->to.node.incarnation, msg->to.slot, msg->to.generation};
+    return teffi_process_deliver(system, to, &event);
+}
+
+void teffi_pid_attach(teffi_node *node, teff_process_system *system)
+{
+    system->route = ((teffi_pid_route){.send = send_event,
+                                       .respond = send_response,
+                                       .arg = node,
+                                       .silo = node->id.silo,
+                                       .incarnation = node->id.incarnation});
+    system->calls = teffi_process_calls_of(&node->home);
+    atomic_store_explicit(&node->processes, system, memory_order_release);
+}
+
+/* ---- requests ---- */
+
+typedef struct asked_pid { /* in the call's asked.key, for its error text and response */
+    teff_pid to;
+    uint64_t tag;
+} asked_pid;
+
+_Static_assert(sizeof(asked_pid) <= TEFFI_CALL_KEY_MAX, "it fits in place of a key");
+
+/* out: a call, which may have ended already; NULL: out of memory. */
+static teffi_call *start_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
+                                 uint64_t deadline_ns)
+{
+    const asked_pid asked = {to, event->tag};
+    teffi_msg *msg = new_event_msg(ctx->node, TEFFI_MSG_REQUEST, to, event);
+    teffi_call *call = msg ? teffi_ctx_call(ctx, deadline_ns) : NULL;
+    if (!call) {
+        teffi_msg_free(msg);
+        return NULL;
+    }
+    memcpy(call->asked.key, &asked, sizeof asked);
+    msg->call_slot = call->slot;
+    msg->call_generation = call->generation;
+    msg->deadline_ns = deadline_ns;
+    teffi_call_sign(ctx->home, msg);
+    teff_err err = send_msg(ctx->node, msg);
+    if (err)
+        (void)teffi_call_fail(call, err, "the request could not be sent to its silo");
+    return call;
+}
+
+static teff_err check_target(teff_ctx *ctx, teff_pid to)
+{
+    if (ctx->node->role == TEFFI_ROLE_CLIENT)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "a client cannot send to processes");
+    if (!is_of_silo(to))
+        return teffi_ctx_fail(ctx, TEFF_E_NOT_FOUND, "process %u.%u belongs to no silo",
+                              to.slot & ~TEFFI_PROCESS_BIT, to.generation);
+    return TEFF_OK;
+}
+
+static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
+                            const teff_call_options *opt, teff_call *call)
+{
+    teff_err err = check_target(ctx, to);
+    if (err)
+        return err;
+    if (opt->cancel && teffi_cancel_is_fired(opt->cancel))
+        return teffi_ctx_fail(ctx, TEFF_E_CANCELLED,
+                              "cancelled before it began; the request was not sent");
+    uint64_t deadline_ns = teffi_ctx_deadline(ctx, opt->timeout_ms);
+    if (!deadline_ns)
+        return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
+    call->impl = start_request(ctx, to, event, deadline_ns);
+    if (!call->impl)
+        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
+    err = opt->cancel ? teffi_cancel_add(opt->cancel, call->impl) : TEFF_OK;
+    if (err)
+        (void)teffi_call_fail(call->impl, err, "it could not be cancelled later; it may have run");
+    return TEFF_OK;
+}
+
+/* Keeps the node from closing until leave_node(). */
+static bool enter_node(teff_ctx *ctx)
+{
+    if (!ctx->group && !teffi_home_enter(ctx->home)) {
+        (void)teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
+        return false;
+    }
+    (void)teff_yield();
+    return true;
+}
+
+static teff_err leave_node(const teff_ctx *ctx, teff_err err)
+{
+    if (!ctx->group)
+        teffi_home_exit(ctx->home);
+    return err;
+}
+
+teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data, size_t len,
+                            const teff_call_options *options, teff_call *call)
+{
+    const teff_event event = {.kind = TEFF_EVENT_REQUEST, .tag = tag, .data = data, .len = len};
+    char text[TEFF_TEXT_MAX];
+    teff_call_options opt;
+    call->impl = NULL;
+    if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", text);
+    return enter_node(ctx) ? leave_node(ctx, ask_in_node(ctx, to, &event, &opt, call))
+                           : TEFF_E_CLOSED;
+}
+
+/* The runtime's texts get the process as prefix; a process's own is left as it is. */
+static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
+                             teff_err err)
+{
+    if (!teffi_call_unnamed(call))
+        return err;
+    const char *text = teff_error(ctx);
+    return teffi_ctx_fail(ctx, err, "process %u.%u of silo %08x: %s",
+                          asked->to.slot & ~TEFFI_PROCESS_BIT, asked->to.generation, asked->to.silo,
+                          text[0] ? text : teff_err_name(err));
+}
+
+/* The copy is aligned, as the data of events is, and outlives the call. */
+static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
+                              teff_event *response)
+{
+    const teffi_msg *reply = call->reply;
+    size_t len = reply ? reply->raw_len : 0;
+    const void *data = len ? memcpy(teff_alloc(ctx, len), reply->raw, len) : NULL;
+    *response = (teff_event){.kind = TEFF_EVENT_COMPLETE,
+                             .tag = asked->tag,
+                             .data = data,
+                             .len = len,
+                             .from = asked->to};
+    return TEFF_OK;
+}
+
+teff_err teff_pid_ask_await(teff_ctx *ctx, teff_call *call, teff_event *response)
+{
+    asked_pid asked;
+    if (!call->impl)
+        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "the request was not started");
+    memcpy(&asked, call->impl->asked.key, sizeof asked);
+    teff_err err = teffi_ctx_await_call(ctx, call->impl, NULL);
+    if (err)
+        err = fail_request(ctx, call->impl, &asked, err);
+    else if (response)
+        err = take_response(ctx, call->impl, &asked, response);
+    teff_drop(ctx, call);
+    return err;
+}
+
+teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data, size_t len,
+                      teff_event *response)
+{
+    teff_call call;
+    teff_err err = teff_pid_ask_async(ctx, to, tag, data, len, NULL, &call);
+    return err ? err : teff_pid_ask_await(ctx, &call, response);
+}
+
+static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *message)
+{
+    teffi_node *node = ctx->node;
+    teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
+    teff_err err = check_target(ctx, to);
+    if (err)
+        return err;
+    teff_event event = *message;
+    event.kind = TEFF_EVENT_MESSAGE;
+    if (!teffi_node_is((teffi_node_id){to.silo, to.incarnation}, node->id))
+        err = send_event(node, to, &event);
+    else
+        err = system ? teffi_process_send_here(system, to, &event) : TEFF_E_NOT_FOUND;
+    return err ? teffi_ctx_fail(ctx, err, "the message could not be sent: %s", teff_err_name(err))
+               : TEFF_OK;
+}
+
+teff_err teff_pid_send(teff_ctx *ctx, teff_pid to, const teff_event *message)
+{
+    return enter_node(ctx) ? leave_node(ctx, send_in_node(ctx, to, message)) : TEFF_E_CLOSED;
+}

@@ -1,0 +1,24 @@
+/* pid.h - what is sent to a PID: events of processes, and requests that wait for a response.
+ * Way:     teff_pid_*, teff_process_send -> [pid: pack] -> deliver | net ===> deliver -> [pid:
+ *          unpack] -> process/send
+ * Threads: any; only teff_pid_ask and _await wait.
+ *
+ *   An event is a message to the process's slot, with this body:
+ *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
+ *   little-endian. A cancel is the same, without data. It is a one-way, or, of kind REQUEST, a
+ *   request: its from is not used, since the response goes to the call that the message names. */
+#ifndef TEFFI_NODE_PID_H
+#define TEFFI_NODE_PID_H
+
+#include "node/node.h"
+#include "process/process.h"
+
+/* teffi_pid_attach - let a silo's process system use the node: give it a route, and give it the
+ * events that arrive for its PIDs. Once, before the first spawn. */
+void teffi_pid_attach(teffi_node *node, teff_process_system *system);
+
+/* teffi_pid_deliver - an event for a process of this node has arrived. in: msg, borrowed. Does not
+ * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes. */
+teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg);
+
+#endif
