@@ -319,23 +319,7 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
     return TEFF_OK;
 }
 
-/* ---- the public calls: enter_node() keeps the node from closing until leave_node() ---- */
-
-static bool enter_node(teff_ctx *ctx)
-{
-    if (ctx->group) {
-        (void)teff_yield();
-        return true;
-    }
-    return teffi_home_enter(ctx->home);
-}
-
-static teff_err leave_node(teff_ctx *ctx, teff_err err)
-{
-    if (!ctx->group)
-        teffi_home_exit(ctx->home);
-    return err;
-}
+/* ---- the public calls ---- */
 
 static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
 {
@@ -403,24 +387,25 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
                         const teff_call_options *options, teff_call *call)
 {
     call->impl = NULL;
-    if (!enter_node(ctx))
+    if (!teffi_ctx_enter(ctx))
         return fail_closed(ctx, key, method);
-    return leave_node(ctx, options ? start_with_options(ctx, type, key, method, in, options, call)
-                                   : start_grain(ctx, type, key, method, in, NULL, call));
+    return teffi_ctx_leave(ctx, options
+                                    ? start_with_options(ctx, type, key, method, in, options, call)
+                                    : start_grain(ctx, type, key, method, in, NULL, call));
 }
 
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                   const teff_method *method, const ProtobufCMessage *in, ProtobufCMessage **out)
 {
-    return enter_node(ctx) ? leave_node(ctx, ask_grain(ctx, type, key, method, in, out))
-                           : fail_closed(ctx, key, method);
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_grain(ctx, type, key, method, in, out))
+                                : fail_closed(ctx, key, method);
 }
 
 teff_err teff_send(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
                    const teff_method *method, const ProtobufCMessage *in)
 {
-    return enter_node(ctx) ? leave_node(ctx, send_grain(ctx, type, key, method, in))
-                           : fail_closed(ctx, key, method);
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_grain(ctx, type, key, method, in))
+                                : fail_closed(ctx, key, method);
 }
 
 void teff_deactivate(teff_ctx *ctx)

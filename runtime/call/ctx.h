@@ -86,6 +86,24 @@ enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
+/* teffi_ctx_enter, _leave - around a public function that uses the node: a turn yields if its slice
+ * is over; a thread keeps the node from closing until leave.
+ * out:  enter: false: the node is closed; do not call leave. leave: err. */
+static inline bool teffi_ctx_enter(teff_ctx *ctx)
+{
+    if (!ctx->group)
+        return teffi_home_enter(ctx->home);
+    (void)teff_yield();
+    return true;
+}
+
+static inline teff_err teffi_ctx_leave(const teff_ctx *ctx, teff_err err)
+{
+    if (!ctx->group)
+        teffi_home_exit(ctx->home);
+    return err;
+}
+
 /* teffi_ctx_fail - record an error's text where it began. out: err. */
 teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

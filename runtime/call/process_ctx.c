@@ -1,5 +1,5 @@
-/* process_ctx.c - contexts of processes. The context begins with the first teff_process_ctx and ends
- * with the process; the process's fiber has the pointer to it. */
+/* process_ctx.c - contexts of processes. A context begins with the first teff_process_ctx and ends
+ * with its process. The process's fiber has the pointer to it. */
 #include "call/process_ctx.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #include "node/pid.h"
 
 #include <string.h>
-#include <teff/pid.h>
 #include "base/options.h"
 #include "call/calls.h"
 #include "call/ctx.h"
@@ -10,19 +9,13 @@
 #include "node/deliver.h"
 #include "process/send.h"
 
-typedef struct __attribute__((packed)) event_head { /* meson.build allows little-endian only */
-    uint8_t kind;
-    uint64_t tag;
-    uint32_t silo, incarnation, slot, generation;
-} event_head;
-
 /* ---- send ---- */
 
 static bool pack_event(teffi_msg *msg, const teff_event *event)
 {
     const teff_pid from = event->from;
-    const event_head head = {(uint8_t)event->kind, event->tag, from.silo,
-                             from.incarnation,     from.slot,  from.generation};
+    const teffi_event_head head = {(uint8_t)event->kind, event->tag, from.silo,
+                                   from.incarnation,     from.slot,  from.generation};
     uint8_t *body = teff_arena_alloc(&msg->arena, sizeof head + event->len);
     if (!body)
         return false;
@@ -89,8 +82,8 @@ static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t
 }
 
 /* teffi_pid_route.respond */
-static teff_err send_response(void *arg, const teff_event *request, teff_err err, const void *data,
-                              size_t len)
+static teff_err send_pid_response(void *arg, const teff_event *request, teff_err err,
+                                  const void *data, size_t len)
 {
     teffi_node *node = arg;
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
@@ -107,39 +100,12 @@ static teff_err send_response(void *arg, const teff_event *request, teff_err err
     return TEFF_E_NOMEM;
 }
 
-/* ---- receive ---- */
-
-teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg)
-{
-    event_head head;
-    /* acquire: pairs with teffi_pid_attach */
-    teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
-    bool is_request = msg->item.kind == TEFFI_MSG_REQUEST;
-    if (!system)
-        return TEFF_E_UNAVAILABLE;
-    if (msg->raw_len < sizeof head)
-        return TEFF_E_MALFORMED;
-    memcpy(&head, msg->raw, sizeof head);
-    if (is_request != (head.kind == TEFF_EVENT_REQUEST))
-        return TEFF_E_MALFORMED;
-    teff_event event = {.kind = (teff_event_kind)head.kind,
-                        .tag = head.tag,
-                        .from = {head.silo, head.incarnation, head.slot, head.generation},
-                        .len = msg->raw_len - sizeof head};
-    event.data = event.len ? msg->raw + sizeof head : NULL;
-    if (is_request) {
-        event.from =
-            (teff_pid){msg->src.silo, msg->src.incarnation, msg->call_slot, msg->call_generation};
-        event.call = msg->call_cookie;
-    }
-    teff_pid to = {msg->to.node.silo, msg->to.node.incarnation, msg->to.slot, msg->to.generation};
-    return teffi_process_deliver(system, to, &event);
-}
+/* ---- the system ---- */
 
 void teffi_pid_attach(teffi_node *node, teff_process_system *system)
 {
     system->route = ((teffi_pid_route){.send = send_event,
-                                       .respond = send_response,
+                                       .respond = send_pid_response,
                                        .arg = node,
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
@@ -157,8 +123,8 @@ typedef struct asked_pid { /* in the call's asked.key, for its error text and re
 _Static_assert(sizeof(asked_pid) <= TEFFI_CALL_KEY_MAX, "it fits in place of a key");
 
 /* out: a call, which may have ended already; NULL: out of memory. */
-static teffi_call *start_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
-                                 uint64_t deadline_ns)
+static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
+                                     uint64_t deadline_ns)
 {
     const asked_pid asked = {to, event->tag};
     teffi_msg *msg = new_event_msg(ctx->node, TEFFI_MSG_REQUEST, to, event);
@@ -200,7 +166,7 @@ static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
     uint64_t deadline_ns = teffi_ctx_deadline(ctx, opt->timeout_ms);
     if (!deadline_ns)
         return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
-    call->impl = start_request(ctx, to, event, deadline_ns);
+    call->impl = start_pid_request(ctx, to, event, deadline_ns);
     if (!call->impl)
         return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
     err = opt->cancel ? teffi_cancel_add(opt->cancel, call->impl) : TEFF_OK;
@@ -209,22 +175,9 @@ static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
     return TEFF_OK;
 }
 
-/* Keeps the node from closing until leave_node(). */
-static bool enter_node(teff_ctx *ctx)
+static teff_err fail_closed_node(teff_ctx *ctx)
 {
-    if (!ctx->group && !teffi_home_enter(ctx->home)) {
-        (void)teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
-        return false;
-    }
-    (void)teff_yield();
-    return true;
-}
-
-static teff_err leave_node(const teff_ctx *ctx, teff_err err)
-{
-    if (!ctx->group)
-        teffi_home_exit(ctx->home);
-    return err;
+    return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
 }
 
 teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data, size_t len,
@@ -236,8 +189,8 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
     call->impl = NULL;
     if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
         return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", text);
-    return enter_node(ctx) ? leave_node(ctx, ask_in_node(ctx, to, &event, &opt, call))
-                           : TEFF_E_CLOSED;
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_in_node(ctx, to, &event, &opt, call))
+                                : fail_closed_node(ctx);
 }
 
 /* The runtime's texts get the process as prefix; a process's own is left as it is. */
@@ -309,5 +262,6 @@ static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *messa
 
 teff_err teff_pid_send(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
-    return enter_node(ctx) ? leave_node(ctx, send_in_node(ctx, to, message)) : TEFF_E_CLOSED;
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_in_node(ctx, to, message))
+                                : fail_closed_node(ctx);
 }

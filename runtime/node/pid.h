@@ -1,6 +1,6 @@
 /* pid.h - what is sent to a PID: events of processes, and requests that wait for a response.
- * Way:     teff_pid_*, teff_process_send -> [pid: pack] -> deliver | net ===> deliver -> [pid:
- *          unpack] -> process/send
+ * Way:     teff_pid_*, teff_process_send -> [pid] -> deliver | net ===> deliver -> [pid_receive]
+ *          -> process/send
  * Threads: any; only teff_pid_ask and _await wait.
  *
  *   An event is a message to the process's slot, with this body:
@@ -10,8 +10,16 @@
 #ifndef TEFFI_NODE_PID_H
 #define TEFFI_NODE_PID_H
 
+#include <teff/pid.h>
 #include "node/node.h"
 #include "process/process.h"
+
+typedef struct __attribute__((packed))
+teffi_event_head { /* meson.build allows little-endian only */
+    uint8_t kind;
+    uint64_t tag;
+    uint32_t silo, incarnation, slot, generation;
+} teffi_event_head;
 
 /* teffi_pid_attach - let a silo's process system use the node: give it a route, and give it the
  * events that arrive for its PIDs. Once, before the first spawn. */

@@ -58,7 +58,7 @@ TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff
                                                const teff_event *message);
 
 /* teffi_process_deliver - an event from outside to a process of this system: a message or request
- * with all its fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID for the other kinds. */
+ * with all its fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID: another kind. */
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
 

@@ -1,4 +1,4 @@
-/* pid.h - requests and messages to processes, from any context: a grain's turn, a process, a thread.
+/* pid.h - requests and messages to processes, from any context: a turn, a process, a thread.
  * Way:     methods, processes, threads -> [pid] -> runtime/node/pid
  * Threads: as teff/grain.h: a teff_ctx belongs to one turn or one thread.
  * Source:  Erlang's gen_server: call and cast */
