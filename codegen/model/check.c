@@ -62,7 +62,8 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
     if (name_is_reserved(model, name, owner))
         return;
-    if (owner.file->generate && teffi_is_taken(name)) {
+    bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0; /* teff's names are its own */
+    if (owner.file->generate && !is_own && teffi_is_taken(name)) {
         teffi_problem(model, owner.file, owner.path,
                       "%s becomes %s, a name of the C library or of teff, expected another name "
                       "or a package",

@@ -8,6 +8,7 @@
 #include "model/text.h"
 
 #define TEFFI_OPTIONS_FILE "teff/grain.proto"
+#define TEFFI_PROCESS_FILE "teff/process.proto"
 #define TEFFI_VOID "teff.Void"
 #define TEFFI_PROBLEMS_MAX 20 /* are printed; further ones are only counted */
 

@@ -12,6 +12,18 @@
 extern "C" {
 #endif
 
+/* A PID in a message: a field of type teff.ProcessId (teff/process.proto).
+ * teff_pid_of_message - the PID in it; zeroed if message is NULL. in: message, evaluated often.
+ * teff_pid_fields - for a new message:
+ *     out->worker = teff_process_id_keep(ctx, teff_process_id(teff_pid_fields(pid))); */
+#define teff_pid_of_message(message)                                                               \
+    ((message) ? (teff_pid){(message)->silo, (message)->incarnation, (message)->slot,              \
+                            (message)->generation}                                                 \
+               : (teff_pid){0, 0, 0, 0})
+#define teff_pid_fields(pid)                                                                       \
+    .silo = (pid).silo, .incarnation = (pid).incarnation, .slot = (pid).slot,                      \
+    .generation = (pid).generation
+
 /* teff_pid_ask - send a process a request and wait for its response: from a grain's turn, a process
  * (teff_process_ctx) or a thread (teff_silo_ctx). A process gets it as TEFF_EVENT_REQUEST, in order
  * with the messages of the same sender.
