@@ -382,8 +382,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
     teffi_membership_free(node->membership);
     node->membership = NULL;
     teffi_node_free_exec(node);
-    teffi_process_system_drop(silo->processes);
-    silo->processes = NULL;
+    teffi_silo_drop_processes(silo);
     drop_store(silo);
     return err;
 }

@@ -1,6 +1,8 @@
-/* processes.c - the process system of a silo; its PIDs are valid in the whole cluster.
- * Way:     teff_silo_processes -> [processes] -> node/pid
- * Threads: any; under silo->lock. */
+/* processes.c - the process system and the engines of a silo, on its executor.
+ * Way:     teff_silo_processes, _engine -> [processes] -> node/pid, engine
+ * Threads: any; lists under silo->lock. */
+#include "call/process_ctx.h"
+#include "engine/engine.h"
 #include "node/pid.h"
 #include "process/process.h"
 #include "silo/silo.h"
@@ -27,16 +29,64 @@ teff_err teff_silo_processes(teff_silo *silo, const teff_process_options *opt,
     return err;
 }
 
+/* ---- engines ---- */
+
+static void list_engine(teff_silo *silo, teff_engine *engine)
+{
+    pthread_mutex_lock(&silo->lock);
+    engine->next = silo->engines;
+    silo->engines = engine;
+    pthread_mutex_unlock(&silo->lock);
+}
+
+teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_engine **engine)
+{
+    const teffi_process_calls calls = teffi_process_calls_of(&silo->node.home);
+    *engine = NULL;
+    if (silo->phase != TEFFI_SILO_SERVING)
+        return TEFF_E_CLOSED;
+    teff_err err = teffi_engine_on(silo->node.home.exec, &calls, opt, engine);
+    if (*engine)
+        list_engine(silo, *engine); /* also after an error: it is freed after the executor */
+    if (!err)
+        return TEFF_OK;
+    if (*engine)
+        (void)teff_engine_stop(*engine, 0, NULL);
+    *engine = NULL;
+    return err;
+}
+
+/* ---- the end ---- */
+
+static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
+{
+    if (!report->forced)
+        return TEFF_OK;
+    teffi_logf(&silo->platform.log, TEFF_LOG_WARN,
+               "silo %s: %u of %u %s did not end by themselves, the first: %s", silo->node.address,
+               report->forced, report->told, what, report->n_named ? report->named[0].name : "?");
+    return TEFF_E_TIMEOUT;
+}
+
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms)
 {
     teff_stop_report report;
-    if (!silo->processes)
-        return TEFF_OK;
-    teff_err err = teff_process_system_stop(silo->processes, timeout_ms, &report);
-    if (err)
-        teffi_logf(&silo->platform.log, TEFF_LOG_WARN,
-                   "silo %s: %u of %u processes did not end by themselves, the first: %s",
-                   silo->node.address, report.forced, report.told,
-                   report.n_named ? report.named[0].name : "?");
+    teff_err err = TEFF_OK;
+    for (teff_engine *engine = silo->engines; engine; engine = engine->next)
+        if (teff_engine_stop(engine, timeout_ms, &report))
+            err = log_forced(silo, "components", &report);
+    if (silo->processes && teff_process_system_stop(silo->processes, timeout_ms, &report))
+        err = log_forced(silo, "processes", &report);
     return err;
+}
+
+void teffi_silo_drop_processes(teff_silo *silo)
+{
+    while (silo->engines) {
+        teff_engine *engine = silo->engines;
+        silo->engines = engine->next;
+        teffi_engine_drop(engine);
+    }
+    teffi_process_system_drop(silo->processes);
+    silo->processes = NULL;
 }

@@ -32,6 +32,7 @@ struct teff_silo {
     size_t n_types;
     teffi_store *store;                /* its own or a remote store; also node.store */
     teff_process_system *processes;    /* written under lock; NULL: none */
+    struct teff_engine *engines;       /* guarded by lock; through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1]; /* address that it listens on */
     pthread_mutex_t lock;              /* guards phase and clients */
     teffi_silo_phase phase;
@@ -63,10 +64,13 @@ TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t
 /* teffi_silo_host - as teff_silo_host. out: on an error, text of TEFF_TEXT_MAX bytes. */
 TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, char *text);
 
-/* teffi_silo_stop_processes - stop the process system; the first step of stopping. Called by a
- * thread.
+/* teffi_silo_stop_processes - stop engines and the process system; the first step of stopping.
+ * Called by a thread.
  * errs: TEFF_E_TIMEOUT: some processes were forced to end; the log names the first. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
+
+/* teffi_silo_drop_processes - free engines and the process system, after the executor. */
+void teffi_silo_drop_processes(teff_silo *silo);
 
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/options.h"
 #include "process/send.h"
+#include "process/system.h"
 
 enum { SCHEDULERS_MAX = 256, QUEUE_MAX = 10000, STOP_MS = 10000 };
 
@@ -94,7 +95,8 @@ teff_err teff_engine_broadcast(teff_engine *engine, const teff_task_type *type, 
     if (type->size)
         memcpy(msg->bytes, task, type->size);
     pthread_mutex_lock(&engine->broadcast_lock);
-    teff_err err = send_to_all(engine, &(teff_event){.data = msg, .len = len});
+    const teff_event event = {.kind = TEFF_EVENT_MESSAGE, .data = msg, .len = len};
+    teff_err err = send_to_all(engine, &event);
     pthread_mutex_unlock(&engine->broadcast_lock);
     free(msg);
     return err;
@@ -121,20 +123,24 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
                                 .arg = s};
     s->engine = engine;
     s->index = index;
-    teff_err err = teff_process_system_new(&opt, &s->system);
+    teff_err err = engine->exec ? teffi_process_system_on(engine->exec, &opt, &s->system)
+                                : teff_process_system_new(&opt, &s->system);
     if (err)
         return err;
+    s->system->calls = engine->calls;
     pthread_mutex_init(&s->lock, NULL);
     return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
 }
 
-static void engine_fini(teff_engine *engine)
+void teffi_engine_drop(teff_engine *engine)
 {
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
-        teff_process_system_free(s->system);
-        if (s->system)
-            pthread_mutex_destroy(&s->lock);
+        if (engine->exec)
+            teffi_process_system_drop(s->system);
+        else
+            teff_process_system_free(s->system);
+        pthread_mutex_destroy(&s->lock);
     }
     while (engine->instances) { /* left by components that were forced to end without a turn */
         teffi_instance *next = engine->instances->next;
@@ -159,9 +165,11 @@ static teff_err take_engine_options(teff_engine_options *to, const teff_engine_o
     return TEFF_E_INVALID;
 }
 
-teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
+teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
+                         const teff_engine_options *opt, teff_engine **engine)
 {
     teff_engine_options filled;
+    *engine = NULL;
     if (take_engine_options(&filled, opt))
         return TEFF_E_INVALID;
     filled.schedulers = filled.schedulers ? filled.schedulers : 1;
@@ -174,21 +182,33 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
         return TEFF_E_NOMEM;
     e->opt = filled;
     TAILQ_INIT(&e->waiters);
+    e->exec = exec;
+    e->calls = *calls;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->broadcast_lock, NULL);
     e->schedulers = calloc(filled.schedulers, sizeof *e->schedulers);
     teff_err err = e->schedulers ? TEFF_OK : TEFF_E_NOMEM;
     while (!err && e->n_schedulers < filled.schedulers) {
-        err = scheduler_init(&e->schedulers[e->n_schedulers], e, e->n_schedulers);
-        e->n_schedulers++;
+        teffi_scheduler *s = &e->schedulers[e->n_schedulers];
+        err = scheduler_init(s, e, e->n_schedulers);
+        e->n_schedulers += s->system != NULL;
     }
-    if (err) {
-        engine_fini(e);
+    if (err && !e->n_schedulers) {
+        teffi_engine_drop(e);
         return err;
     }
     e->opt.sched = NULL; /* the schedulers have copies; the caller keeps it */
     *engine = e;
-    return TEFF_OK;
+    return err;
+}
+
+teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
+{
+    const teffi_process_calls none = {0};
+    teff_err err = teffi_engine_on(NULL, &none, opt, engine);
+    if (err && *engine)
+        teffi_engine_drop(*engine);
+    return err;
 }
 
 /* ---- components ---- */
@@ -321,5 +341,5 @@ void teff_engine_free(teff_engine *engine)
         return;
     if (!atomic_load_explicit(&engine->stopping, memory_order_relaxed))
         (void)teff_engine_stop(engine, 0, NULL);
-    engine_fini(engine);
+    teffi_engine_drop(engine);
 }

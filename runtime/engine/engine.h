@@ -111,6 +111,9 @@ struct teff_engine {
     teff_engine_options opt;
     uint32_t n_schedulers;
     teffi_scheduler *schedulers;
+    teffi_exec *exec;          /* of a silo; NULL: each scheduler has its own */
+    teffi_process_calls calls; /* of the silo */
+    teff_engine *next;         /* the silo's engines */
     /* atomic */
     _Atomic bool stopping;
     _Atomic uint64_t broadcasts, given, dropped, refused;
@@ -130,6 +133,15 @@ typedef struct teffi_task_msg { /* the data of a broadcast message */
     const teff_task_type *type;
     _Alignas(16) unsigned char bytes[];
 } teffi_task_msg;
+
+/* teffi_engine_on - an engine on the caller's executor (NULL: as teff_engine_new).
+ * in:   calls, of its components; opt: with exec, threads and sched are ignored.
+ * out:  *engine, also on an error that came after its parts had begun to run: the caller stops it,
+ *       and drops it. errs: as teff_engine_new.
+ * teffi_engine_drop - free a stopped engine, after the executor it was given. */
+TEFF_MUST_USE teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
+                                       const teff_engine_options *opt, teff_engine **engine);
+void teffi_engine_drop(teff_engine *engine);
 
 /* The operations of a component's process (life.c): with steps, a run function, a fiber. */
 extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,

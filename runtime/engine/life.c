@@ -288,6 +288,11 @@ static void close_component(void *self)
     free(w);
 }
 
+teff_ctx *teff_component_ctx(teff_component *w)
+{
+    return teff_process_ctx(w->me);
+}
+
 const teff_process_ops teffi_component_step_ops = {.name = "component",
                                                    .step_max = 1,
                                                    .init = init_component,

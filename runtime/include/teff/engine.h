@@ -115,6 +115,14 @@ TEFF_API void *teff_component_user(teff_component *w);
 TEFF_API teff_engine *teff_component_engine(teff_component *w);
 TEFF_API teff_component_id teff_component_id_of(teff_component *w);
 
+/* teff_component_ctx - the context with which this component's tasks call grains and ask processes,
+ * see teff_process_ctx.
+ * in:   w, of an engine of a silo (teff_silo_engine), with TEFF_COMPONENT_FIBER.
+ * out:  borrowed, valid until the component ends. NULL: no fiber, no silo, or out of memory.
+ * runs: inside any function of the component. A call suspends the component, which keeps the data
+ *       that its task has locked. */
+TEFF_API teff_ctx *teff_component_ctx(teff_component *w);
+
 /* teff_component_data - data that the component uses. It need not be locked: the caller must know
  * whether it may access it.
  * in:   type, of one of the component's uses.

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <teff/engine.h>
 #include <teff/error.h>
 #include <teff/grain.h>
 #include <teff/log.h>
@@ -102,6 +103,16 @@ TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
 TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
                                                     const teff_process_options *opt,
                                                     teff_process_system **system);
+
+/* teff_silo_engine - make an engine (teff/engine.h) whose components run on this silo's workers and
+ * may call grains (teff_component_ctx). A silo may have several.
+ * in:   silo, serving; opt as for teff_engine_new; threads and sched are ignored.
+ * out:  *engine, owned by the silo: do not free it; teff_engine_stop may be called. Stopping the
+ *       silo stops it first. On an error NULL.
+ * runs: a thread outside.
+ * errs: TEFF_E_CLOSED (not serving), TEFF_E_INVALID, TEFF_E_NOMEM. */
+TEFF_API TEFF_MUST_USE teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt,
+                                                 teff_engine **engine);
 
 /* teff_silo_members - the number of silos in this silo's view of the cluster, including itself.
  * in:   silo, borrowed.

@@ -70,7 +70,7 @@ static teff_err keeper_get(pids_keeper *self, pids_who *out)
 static teff_err keeper_ask(pids_keeper *self, const pids_number *in, pids_number *out)
 {
     teff_pid to = teff_pid_of_message(self->state->process);
-    t.well += teff_pid_is(to, t.to);
+    t.well += teff_pid_is(to, t.to) ? 1 : 0;
     ask_in_turns(self->ctx);
     return TEFF_OK;
 }
@@ -115,7 +115,7 @@ static void ask_in_turns(teff_ctx *ctx)
     char text[32];
     for (int i = 0; i < MANY; i++) {
         snprintf(text, sizeof text, "request %d", i);
-        t.well += echoes(ctx, t.to, text, strlen(text) * (i % 4 > 0));
+        t.well += echoes(ctx, t.to, text, i % 4 ? strlen(text) : 0);
     }
     t.well += echoes(ctx, t.to, memset(large, 7, sizeof large), sizeof large);
     teff_err err = teff_pid_ask(ctx, t.to, FAIL, NULL, 0, NULL);

@@ -1,0 +1,188 @@
+/* test_engine.c - engines on a silo's executor: components call grains, keep locked data meanwhile,
+ * and end with the silo. */
+#include <teff/engine.h>
+#include "../process/processes.h"
+#include "lab.h"
+
+enum { WORKERS = 2, COMPONENTS = 8, TASKS = 50 };
+
+static struct {
+    lab *lab;
+    teff_engine *engine;
+    latch ended, over;
+    _Atomic unsigned well, without;
+    _Atomic teff_err err;
+    int64_t sum, overlaps; /* of the score, at its end */
+} t;
+
+/* ---- data that one component owns and the others change ---- */
+
+typedef struct score {
+    int64_t sum, inside, overlaps;
+} score;
+
+static void keep_score(teff_component *w, void *data)
+{
+    const score *s = data;
+    t.sum = s->sum;
+    t.overlaps = s->overlaps;
+}
+
+static const teff_data_type score_type = {
+    .name = "score", .size = sizeof(score), .fini = keep_score};
+
+typedef struct deed {
+    int64_t n;
+    bool hold;
+} deed;
+
+/* The score is locked during the call. */
+static void run_deed(teff_component *w, void *task, void *const *data)
+{
+    score *s = data[0];
+    const deed *d = task;
+    lab_number *out;
+    teff_ctx *ctx = teff_component_ctx(w);
+    s->overlaps += s->inside++ > 0;
+    t.without += !ctx;
+    t.err = ctx ? lab_turns_write(ctx, "one",
+                                  lab_step(.seq = d->n, .suspend = true, .hold = d->hold), &out)
+                : TEFF_OK;
+    if (ctx && !t.err) {
+        s->sum += out->n;
+        t.well++;
+        teff_ctx_reset(ctx);
+    }
+    s->inside--;
+}
+
+static void deed_over(void *task, int ran)
+{
+    latch_hit(&t.over);
+}
+
+static const teff_task_type deed_task = {.name = "deed",
+                                         .size = sizeof(deed),
+                                         .run = run_deed,
+                                         .over = deed_over,
+                                         .n_needs = 1,
+                                         .needs = {{&score_type, TEFF_WRITE}}};
+static const teff_task_type nothing_task = {.name = "nothing"};
+static const teff_task_type *const deeds[] = {&deed_task}, *const nothing[] = {&nothing_task};
+static const teff_data_use owns[] = {{&score_type, TEFF_DATA_OWNER}};
+static const teff_data_use shares[] = {{&score_type, TEFF_DATA_SHARE}};
+static const teff_component_type owner = {
+    .name = "owner", .data = owns, .n_data = 1, .tasks = nothing, .n_tasks = 1};
+static const teff_component_type doer = {.name = "doer",
+                                         .flags = TEFF_COMPONENT_FIBER,
+                                         .data = shares,
+                                         .n_data = 1,
+                                         .tasks = deeds,
+                                         .n_tasks = 1};
+static const teff_component_type plain_doer = {
+    .name = "plain doer", .data = shares, .n_data = 1, .tasks = deeds, .n_tasks = 1};
+
+static void on_end(void *arg, teff_component_id id)
+{
+    latch_hit(&t.ended);
+}
+
+static void begin(uint32_t schedulers)
+{
+    memset(&t, 0, sizeof t);
+    t.lab = lab_open(2);
+    teff_engine_options opt = {.size = sizeof opt, .schedulers = schedulers, .ended = on_end};
+    assert_int_equal(teff_silo_scale(t.lab->silos[0], WORKERS), TEFF_OK);
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &t.engine), TEFF_OK);
+}
+
+static int end(void **state)
+{
+    lab_close(t.lab);
+    return 0;
+}
+
+static void add(uint32_t scheduler, const teff_component_type *type)
+{
+    teff_component_id id;
+    assert_int_equal(teff_engine_add(t.engine, scheduler, type, NULL, &id), TEFF_OK);
+}
+
+static void broadcast(int64_t n, bool hold)
+{
+    assert_int_equal(teff_engine_broadcast(t.engine, &deed_task, &(deed){n, hold}), TEFF_OK);
+}
+
+static void tasks_call_grains_and_keep_their_data(void **state)
+{
+    begin(2);
+    add(0, &owner);
+    for (uint32_t i = 0; i < COMPONENTS; i++)
+        add(i % 2, &doer);
+    for (int64_t i = 1; i <= TASKS; i++)
+        broadcast(i, false);
+    latch_wait(&t.over, COMPONENTS * TASKS);
+    assert_int_equal(t.well, COMPONENTS * TASKS);
+    teff_sched_metrics all;
+    (void)teff_silo_sched(t.lab->silos[0], &all, NULL, 0);
+    assert_true(all.threads <= WORKERS + 2); /* no thread waits for a lock or a call */
+    assert_int_equal(teff_engine_stop(t.engine, 0, NULL), TEFF_OK);
+    latch_wait(&t.ended, COMPONENTS + 1);
+    assert_int_equal(t.sum, COMPONENTS * TASKS * (TASKS + 1) / 2);
+    assert_int_equal(t.overlaps, 0);
+}
+
+static void without_a_fiber_there_is_no_context(void **state)
+{
+    begin(1);
+    add(0, &owner);
+    add(0, &plain_doer);
+    broadcast(1, false);
+    latch_wait(&t.over, 1);
+    assert_int_equal(t.without, 1);
+}
+
+/* Two engines, one with a component that waits for a grain: the silo's stop ends both. */
+static void the_silo_stops_its_engines(void **state)
+{
+    teff_engine *second;
+    begin(1);
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &second), TEFF_OK);
+    add(0, &owner);
+    add(0, &doer);
+    broadcast(1, true);
+    lab_until(t.lab->record.held == 1);
+    teff_ctx_free(t.lab->ctx[0]);
+    t.lab->ctx[0] = NULL;
+    assert_int_equal(teff_engine_stop(t.engine, 1, NULL), TEFF_E_TIMEOUT);
+    assert_int_equal(t.err, TEFF_E_CANCELLED);
+    t.lab->record.gate = true;
+    assert_int_equal(teff_silo_stop(t.lab->silos[0], 0), TEFF_OK);
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], NULL, &second), TEFF_E_CLOSED);
+    assert_null(second);
+}
+
+static void bad_options_make_no_engine(void **state)
+{
+    teff_engine *none;
+    begin(1);
+    teff_engine_options opt = {.size = sizeof opt, .schedulers = 1000};
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
+    assert_null(none);
+    opt = (teff_engine_options){.size = sizeof opt, .queue_max = UINT32_MAX};
+    assert_int_equal(teff_silo_engine(t.lab->silos[0], &opt, &none), TEFF_E_INVALID);
+    assert_null(none);
+}
+
+#define ROW(f) cmocka_unit_test_teardown(f, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(tasks_call_grains_and_keep_their_data),
+        ROW(without_a_fiber_there_is_no_context),
+        ROW(the_silo_stops_its_engines),
+        ROW(bad_options_make_no_engine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
