@@ -8,7 +8,6 @@
 #include <string.h>
 #include "base/options.h"
 #include "process/send.h"
-#include "process/system.h"
 
 enum { SCHEDULERS_MAX = 256, QUEUE_MAX = 10000, STOP_MS = 10000 };
 

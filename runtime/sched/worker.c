@@ -1,6 +1,7 @@
 /* worker.c - M: which worker this thread is, lists of workers, their threads. */
 #include "sched/worker.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/bug.h"
 #include "base/log.h"
@@ -96,10 +97,12 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     teffi_worker *w = worker_take_vacant(sched);
     if (!w && !(w = worker_new(sched)))
         return refuse_thread(sched, "memory is out");
+    char name[16];
+    snprintf(name, sizeof name, "teff-w%u", w->number);
     w->searching = searching;
     w->processor = p;
     p->worker = w;
-    if (teffi_thread_start(&w->thread, "teff-worker", sched->worker_main, w)) {
+    if (teffi_thread_start(&w->thread, name, sched->worker_main, w)) {
         p->worker = NULL;
         w->processor = NULL;
         worker_make_vacant(w);

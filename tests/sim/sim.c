@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "memory/slab.h"
 #include "store/store.h"
 
 /* STREAM_STALL is chosen so that the seeds in seeds.txt draw no stalls: they run as before. */
 enum { STREAM_PICK = 1, STREAM_DELAY, STREAM_FAULT, STREAM_NODES = 100, STREAM_STALL = 205 };
-enum { RUN_COST_MAX_NS = 20000 };
+enum { RUN_COST_MAX_NS = 20000, AGE_EVERY_NS = 250000000 };
 
 /* ---- the heap ---- */
 
@@ -121,6 +122,15 @@ static bool event_is_due(const sim *s)
     return s->n_events && s->events[0].due_ns <= s->now_ns;
 }
 
+/* As the thread of a link does (link/heartbeat.c). */
+static void reclaim_memory(sim *s)
+{
+    if (s->now_ns - s->aged_ns < AGE_EVERY_NS)
+        return;
+    s->aged_ns = s->now_ns;
+    teffi_slab_age(s->now_ns);
+}
+
 bool sim_step(sim *s)
 {
     if (s->broken || (!s->n_ready && !s->n_events))
@@ -134,6 +144,7 @@ bool sim_step(sim *s)
             s->now_ns = e.due_ns;
         event_fire(s, e);
     }
+    reclaim_memory(s);
     if (s->after && !s->broken)
         s->after(s->world);
     return !s->broken;

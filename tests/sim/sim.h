@@ -65,7 +65,7 @@ typedef struct sim_node {
 } sim_node;
 
 struct sim {
-    uint64_t seed, now_ns;
+    uint64_t seed, now_ns, aged_ns;
     sim_draw pick, delay, fault, stall;
     sim_trace trace;
     sim_faults faults;

@@ -193,7 +193,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < ROOTS; i++)
         plant(&roots[i], seed + i);
     if (tormented)
-        torment_start("teff-worker", seed, 2000);
+        torment_start("teff-w", seed, 2000);
     wait_while_it_moves(enough);
     if (tormented)
         torment_stop(&shuffles, &holds);

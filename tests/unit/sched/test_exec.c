@@ -1,8 +1,11 @@
 /* test_exec.c - the real executor: nothing ready waits for one busy or blocked worker, nothing
  * starves, timers fire, processors are handed over. Threads wait for each other, never for time. */
 #include "test.h"
+#include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/queue.h"
+#include "os/cpus.h"
 #include "os/thread.h"
 #include "group/direct.h"
 #include "sched/exec.h"
@@ -666,9 +669,43 @@ static void test_a_push_for_all_ends_naps(void **state)
     ends_back_off(TEFF_SCHED_PRIORITY, 0);
 }
 
+/* As `top -H` shows them. */
+static bool has_thread_named(const char *name)
+{
+    char path[300], comm[32] = "";
+    DIR *tasks = opendir("/proc/self/task");
+    bool found = false;
+    for (struct dirent *d; tasks && !found && (d = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", d->d_name);
+        FILE *f = fopen(path, "r");
+        found = f && fgets(comm, sizeof comm, f) && strncmp(comm, name, strlen(name)) == 0 &&
+                comm[strlen(name)] == '\n';
+        if (f)
+            fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    return found;
+}
+
+static void test_a_worker_for_each_core(void **state)
+{
+    teffi_exec *exec = NULL;
+    assert_int_equal(teffi_exec_real_new(&platform, 0, NULL, &exec), TEFF_OK);
+    assert_int_equal(exec->workers, teffi_cpu_count());
+    for (unsigned i = 0; i < exec->workers; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "teff-w%u", i);
+        while (!has_thread_named(name)) /* each names itself when it begins */
+            teffi_thread_yield();
+    }
+    exec->ops->free(exec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_worker_for_each_core),
         cmocka_unit_test(test_stacks_are_limited),
         cmocka_unit_test(test_start_stop),
         cmocka_unit_test(test_runs_what_is_pushed_from_outside),
