@@ -5,8 +5,7 @@
  *   lock=FILE   FILE lists published methods, one "words.Word.Add 0x1234abcd" per line; it is an
  *               error if the file to generate lacks one of them or gives it another id
  *   emit_lock   write that list as x.teff.lock, for committing */
-#ifndef TEFFI_CODEGEN_H
-#define TEFFI_CODEGEN_H
+#pragma once
 
 #include "model/pool.h"
 
@@ -26,5 +25,3 @@ typedef struct teffi_codegen_env {
  */
 const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
                           teffi_bytes *response);
-
-#endif

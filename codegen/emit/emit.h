@@ -1,8 +1,7 @@
 /* emit.h - generates the C code of a checked file.
  * Way:     codegen -> [header, source] -> codegen's response
  *          header -> [messages]; source -> [copy]; all of them -> [values] -> text */
-#ifndef TEFFI_CODEGEN_EMIT_H
-#define TEFFI_CODEGEN_EMIT_H
+#pragma once
 
 #include "model/model.h"
 
@@ -40,5 +39,3 @@ void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_
 /* teffi_by_type - the template for a field's type: one of these. */
 const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
                           const char *message, const char *number);
-
-#endif

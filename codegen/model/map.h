@@ -1,8 +1,7 @@
 /* map.h - a map from names to pointers.
  * Way:     model -> [map] -> model, check
  * Source:  Wellons, "An easy-to-implement, arena-friendly hash map", 2023: a trie of hash bits */
-#ifndef TEFFI_CODEGEN_MODEL_MAP_H
-#define TEFFI_CODEGEN_MODEL_MAP_H
+#pragma once
 
 #include "model/pool.h"
 
@@ -21,5 +20,3 @@ void *teffi_map_put(teffi_map *map, const char *name, void *value);
 
 /* teffi_fnv32 - FNV-1a with 32 bits, 0 mapped to 1: the ids of types and methods. */
 uint32_t teffi_fnv32(const char *s);
-
-#endif

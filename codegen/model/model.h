@@ -1,7 +1,6 @@
 /* model.h - the generator's data about the .proto files of a request, and what is wrong with them.
  * Way:     request -> model.c, options.c, check.c -> [model] -> emit */
-#ifndef TEFFI_CODEGEN_MODEL_H
-#define TEFFI_CODEGEN_MODEL_H
+#pragma once
 
 #include "model/map.h"
 #include "request.pb-c.h"
@@ -153,5 +152,3 @@ bool teffi_appends(const Protoc__Field *f);
 
 /* teffi_is_void - is a type ".teff.Void" (with its dot), the empty request or response? */
 bool teffi_is_void(const char *type_name);
-
-#endif

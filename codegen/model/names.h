@@ -1,7 +1,6 @@
 /* names.h - how names of a .proto file are written in C, and which ones are reserved there.
  * Way:     model -> [names] -> check, emit */
-#ifndef TEFFI_CODEGEN_MODEL_NAMES_H
-#define TEFFI_CODEGEN_MODEL_NAMES_H
+#pragma once
 
 #include "model/pool.h"
 
@@ -40,5 +39,3 @@ bool teffi_is_pbc_type(const char *name);
 /* teffi_is_taken - is a name at file scope one of the C library, of the runtime, or one that
  * generated functions use inside? */
 bool teffi_is_taken(const char *name);
-
-#endif

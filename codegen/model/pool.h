@@ -1,7 +1,6 @@
 /* pool.h - memory of one run of the generator: freed all at once, also protobuf-c's allocator.
  * Way:     codegen -> [pool] -> everything the run builds */
-#ifndef TEFFI_CODEGEN_MODEL_POOL_H
-#define TEFFI_CODEGEN_MODEL_POOL_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdarg.h>
@@ -33,5 +32,3 @@ char *teffi_pool_printf(teffi_pool *pool, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 char *teffi_pool_vprintf(teffi_pool *pool, const char *fmt, va_list args)
     __attribute__((format(printf, 2, 0)));
-
-#endif

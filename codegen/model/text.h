@@ -1,7 +1,6 @@
 /* text.h - a growing string, for generated code and error messages.
  * Way:     emit, model -> [text] -> codegen's response */
-#ifndef TEFFI_CODEGEN_MODEL_TEXT_H
-#define TEFFI_CODEGEN_MODEL_TEXT_H
+#pragma once
 
 #include "model/pool.h"
 
@@ -38,5 +37,3 @@ void teffi_text_comment(teffi_text *text, const char *indent, const char *commen
  * make a compiler warn.
  * out:  a text in the pool with the same lines; NULL for NULL. */
 char *teffi_text_defuse(teffi_pool *pool, const char *comment);
-
-#endif

@@ -5,8 +5,7 @@
  * Threads: fields marked B, and type, are written after the slab gave the activation and before its
  *          group accepts items; read on the group and under the shard's lock. G: group only.
  * Source:  Orleans, ActivationData.cs */
-#ifndef TEFFI_GRAINS_ACTIVATION_H
-#define TEFFI_GRAINS_ACTIVATION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -233,5 +232,3 @@ teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kin
 /* teffi_name_turn - the same, with the method and key of the turn that runs on ctx; for a life
  * turn, the grain type's name instead of the method. */
 teff_err teffi_name_turn(teff_ctx *ctx, teff_err err);
-
-#endif

@@ -8,8 +8,7 @@
  *     READ_ONLY              no         yes      yes
  *     FREE                   yes        yes      yes
  */
-#ifndef TEFFI_GRAINS_ADMISSION_H
-#define TEFFI_GRAINS_ADMISSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ static inline bool teffi_may_start(const uint32_t running_of[3], teffi_class c)
     return running_of[TEFFI_EXCLUSIVE] == 0 &&
            (c == TEFFI_READ_ONLY || running_of[TEFFI_READ_ONLY] == 0);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Way:     hosting/install makes it and its parts
  * Threads: immutable after start, but for the atomics.
  * Lock order: a directory shard, the slab; see ARCHITECTURE. */
-#ifndef TEFFI_ACTIVATION_GRAINS_H
-#define TEFFI_ACTIVATION_GRAINS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <teff/generated.h>
@@ -24,5 +23,3 @@ typedef struct teffi_grains {
     _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */
     _Atomic uint64_t coarse_ms; /* monotonic clock, updated by each slice of the collector */
 } teffi_grains;
-
-#endif

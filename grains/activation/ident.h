@@ -2,8 +2,7 @@
  * Way:     teff_key -> [ident] -> msg, shard
  * Key bytes: string: the text; int64: 8 bytes, little-endian; uuid: 16 bytes; compound: the 8 or 16
  * bytes, then the text. Two keys of one type are equal if and only if their bytes are equal. */
-#ifndef TEFFI_GRAINS_IDENT_H
-#define TEFFI_GRAINS_IDENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -115,5 +114,3 @@ static inline void teffi_key_view(teff_key *key, teff_key_kind kind, const uint8
     memcpy(&key->number, bytes, sizeof key->number);
     memset(&key->uuid, 0, sizeof key->uuid);
 }
-
-#endif

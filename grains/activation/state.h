@@ -1,8 +1,7 @@
 /* state.h - a grain's stored state: loaded before on_activate, saved when its code says so.
  * Way:     activation -> [state] -> store, table "state", key: cluster, type, key bytes
  * Threads: on the activation's group. */
-#ifndef TEFFI_ACTIVATION_STATE_H
-#define TEFFI_ACTIVATION_STATE_H
+#pragma once
 
 #include "activation/activation.h"
 #include "message/codec.h"
@@ -53,5 +52,3 @@ static inline bool teffi_state_is_broken(const teffi_activation *act)
 
 /* teffi_state_free - free act->stored with its arena. */
 void teffi_state_free(teffi_activation *act);
-
-#endif

@@ -1,8 +1,7 @@
 /* turn.h - one method of an activation, running on a fiber.
  * Way:     activation -> [turn] -> the type's invoke -> user code -> response
  * Threads: on the activation's group. */
-#ifndef TEFFI_ACTIVATION_TURN_H
-#define TEFFI_ACTIVATION_TURN_H
+#pragma once
 
 #include "activation/activation.h"
 
@@ -72,5 +71,3 @@ static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teff
  *       for err, else a text made here, which quotes the last error of ctx. */
 teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
                             teff_err err);
-
-#endif

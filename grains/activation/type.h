@@ -2,8 +2,7 @@
  * responses, the same for grains here and on other silos.
  * Way:     shard, direct, reference (requests), turn (responses) -> [type] -> message/check
  * Threads: any; a type is immutable after start, but for slow. */
-#ifndef TEFFI_ACTIVATION_TYPE_H
-#define TEFFI_ACTIVATION_TYPE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -104,5 +103,3 @@ static inline ProtobufCMessage *teffi_rules_copy(const teff_type_info *info, siz
     bool small = arena->used_bytes - before <= sure;
     return copy && small && !arena->bad_text ? copy : teffi_rules_doubt(info, ops, arena, copy);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* client.h - register, look up and unregister a grain at its partition's owner, here or elsewhere.
  * Way:     life, locate, recover -> [client] -> partition here, or the owner's server
  * Threads: in a turn or task; suspends it. */
-#ifndef TEFFI_DIRECTORY_CLIENT_H
-#define TEFFI_DIRECTORY_CLIENT_H
+#pragma once
 
 #include "activation/activation.h"
 #include "cluster.pb-c.h"
@@ -63,5 +62,3 @@ static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
     pid.generation = from->generation;
     return pid;
 }
-
-#endif

@@ -6,8 +6,7 @@
  *     63             16 15        0
  *     |  48 bits of hash | silo's   |   13 other bits of the hash select a line of 8 entries,
  *     |                  | number   |   the newest first; number 0: empty */
-#ifndef TEFFI_DIRECTORY_LOCATION_CACHE_H
-#define TEFFI_DIRECTORY_LOCATION_CACHE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_i
 
 /* teffi_location_drop - drop the entry of a grain if it names silo. */
 void teffi_location_drop(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
-
-#endif

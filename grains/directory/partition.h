@@ -5,8 +5,7 @@
  *              ^--------------a view gives it to another silo--------------------'
  * Threads: under the shard's lock.
  * Source:  Orleans' LocalGrainDirectory and its recovery */
-#ifndef TEFFI_DIRECTORY_PARTITION_H
-#define TEFFI_DIRECTORY_PARTITION_H
+#pragma once
 
 #include "directory/shard.h"
 
@@ -79,5 +78,3 @@ void teffi_partitions_deliver(teffi_grains *grains);
 
 /* teffi_partitions_fini - free the entries and the parked requests. */
 void teffi_partitions_fini(teffi_shards *shards);
-
-#endif

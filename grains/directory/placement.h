@@ -1,8 +1,7 @@
 /* placement.h - on which silo is a grain activated that has no activation?
  * Way:     locate -> [placement] -> route
  * Source:  Orleans, "Grain placement" */
-#ifndef TEFFI_DIRECTORY_PLACEMENT_H
-#define TEFFI_DIRECTORY_PLACEMENT_H
+#pragma once
 
 #include "activation/grains.h"
 #include "activation/ident.h"
@@ -23,5 +22,3 @@ static inline teff_placement teffi_placement_of(uint16_t flags)
     unsigned how = flags >> 8 & 3u;
     return how <= TEFF_PLACE_HASH ? (teff_placement)how : TEFF_PLACE_RANDOM;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Threads: on the system target's group; a request whose sender has seen a newer view is parked
  *          until this silo has adopted it. One task at a time recovers.
  * Source:  recovery: Orleans' RecoverRegisteredActivations */
-#ifndef TEFFI_DIRECTORY_SERVER_H
-#define TEFFI_DIRECTORY_SERVER_H
+#pragma once
 
 #include "directory/partition.h"
 
@@ -19,5 +18,3 @@ void teffi_recover_start(teffi_grains *grains);
 /* teffi_recover_respond - respond with this silo's activations in these partitions, found under the
  * shards' locks. Owns msg. */
 void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg);
-
-#endif

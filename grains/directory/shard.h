@@ -4,8 +4,7 @@
  * Threads: activations are found without a lock; made, removed and listed under the shard's lock.
  *          Their memory is type-stable: a late push may reach memory that was reused for another
  *          grain, whose handler routes the request again. */
-#ifndef TEFFI_DIRECTORY_SHARD_H
-#define TEFFI_DIRECTORY_SHARD_H
+#pragma once
 
 #include "activation/activation.h"
 #include "base/index.h"
@@ -131,5 +130,3 @@ bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid 
  * out:  true: the walk has reached the end, *cursor is 0; false: visit returned false. */
 bool teffi_shards_walk(teffi_grains *grains, const uint8_t *set, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* install.h - make the grains of a silo on its node; start, end and free them.
  * Way:     silo/lifecycle -> [install] -> types, shards, directory, look-ups, collector
  * Threads: one thread at a time. */
-#ifndef TEFFI_HOSTING_INSTALL_H
-#define TEFFI_HOSTING_INSTALL_H
+#pragma once
 
 #include <teff/generated.h>
 #include "call/ctx.h"
@@ -24,5 +23,3 @@ void teffi_grains_stop(teffi_node *node);
 
 /* teffi_grains_free - free node->grains, after the executor has stopped. */
 void teffi_grains_free(teffi_node *node);
-
-#endif

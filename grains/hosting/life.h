@@ -3,8 +3,7 @@
  * Way:     sched/group -> handler -> [life] -> directory, state, the type's activate and deactivate
  * Threads: on the activation's group, then on a fiber of that group.
  * Source:  Orleans, "Grain lifecycle" */
-#ifndef TEFFI_HOSTING_LIFE_H
-#define TEFFI_HOSTING_LIFE_H
+#pragma once
 
 #include "activation/activation.h"
 
@@ -22,5 +21,3 @@ void teffi_life_end(teffi_activation *act);
 /* teffi_life_turn_exits - home.turn_exits: end a turn in its middle with err: of a method,
  * on_activate or on_deactivate. On the turn's fiber. */
 void teffi_life_turn_exits(teff_ctx *ctx, teff_err err);
-
-#endif

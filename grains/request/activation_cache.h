@@ -6,8 +6,7 @@
  *     63          48 47                     0
  *     | top 16 bits |  activation's address  |   at the index of the low 14 bits of mark
  *     | of mark     |                        |   (teffi_activation_mark) */
-#ifndef TEFFI_REQUEST_ACTIVATION_CACHE_H
-#define TEFFI_REQUEST_ACTIVATION_CACHE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uin
     atomic_store_explicit(&cache->slots[mark % TEFFI_ACTIVATION_CACHE_SLOTS], tag | address,
                           memory_order_release);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * grain of this silo: on a fiber inside the caller's turn.
  * Way:     reference -> [ask] -> direct, or a message for route
  * Threads: the caller's. */
-#ifndef TEFFI_REQUEST_ASK_H
-#define TEFFI_REQUEST_ASK_H
+#pragma once
 
 #include "activation/ident.h"
 #include "call/call.h"
@@ -55,5 +54,3 @@ static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method
 bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call, teff_err *err);
 bool teffi_direct_start(teffi_ask *ask, teffi_call **call);
 bool teffi_direct_send(teffi_ask *ask);
-
-#endif

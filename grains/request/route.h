@@ -3,8 +3,7 @@
  * Way:     reference, node (arriving) -> [route] -> shard | net | look-up: directory/client
  * Threads: any; never blocks; a look-up is a task. Each request is handed on or ended with an
  *          error. */
-#ifndef TEFFI_REQUEST_ROUTE_H
-#define TEFFI_REQUEST_ROUTE_H
+#pragma once
 
 #include "directory/shard.h"
 
@@ -52,5 +51,3 @@ bool teffi_lookups_any(const teffi_grains *grains);
 
 /* teffi_lookups_fini - free the look-ups and the requests that wait for them. */
 void teffi_lookups_fini(teffi_grains *grains);
-
-#endif

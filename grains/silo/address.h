@@ -1,8 +1,7 @@
 /* address.h - check the options that users write, before anything is opened; connect to a node by
  * its address. Which addresses are valid: link/net.h.
  * Way:     silo (seeds), client (gateways) -> [address] -> net */
-#ifndef TEFFI_SILO_ADDRESS_H
-#define TEFFI_SILO_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include "call/ctx.h"
@@ -32,5 +31,3 @@ TEFF_MUST_USE teff_err teffi_options_check(const char *cluster, const char *name
 /* teffi_dial - connect to a node, and wait for its hello. out: *peer, the hello.
  * errs: TEFF_E_UNREACHABLE, TEFF_E_REFUSED; text in ctx. */
 TEFF_MUST_USE teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer);
-
-#endif

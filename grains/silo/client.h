@@ -1,8 +1,7 @@
 /* client.h - the parts of a client and the steps of its life, for the simulator too, which makes
  * clients on its own platform and runs the steps in tasks.
  * Way:     teff_client_* (threads), tests/sim (tasks) -> [client] -> node, net */
-#ifndef TEFFI_SILO_CLIENT_H
-#define TEFFI_SILO_CLIENT_H
+#pragma once
 
 #include <teff/silo.h>
 #include "call/ctx.h"
@@ -28,5 +27,3 @@ TEFF_MUST_USE teff_err teffi_client_open(const teffi_platform *platform,
 
 /* teffi_client_join - connect to the first gateway that responds. errs: text in ctx. */
 TEFF_MUST_USE teff_err teffi_client_join(teff_ctx *ctx, teff_client *client);
-
-#endif

@@ -1,8 +1,7 @@
 /* silo.h - the parts of a silo and the steps of its life. The simulator makes silos on its own
  * platform and runs the same steps in tasks instead of threads.
  * Way:     teff_silo_* (threads), tests/sim (tasks) -> [silo] -> node, store, membership, grains */
-#ifndef TEFFI_SILO_SILO_H
-#define TEFFI_SILO_SILO_H
+#pragma once
 
 #include <teff/silo.h>
 #include "call/ctx.h"
@@ -88,5 +87,3 @@ void teffi_silo_wait_for_tasks(teffi_node *node);
  * NULL: out of memory. */
 void teffi_remote_store_serve(teffi_node *node);
 teffi_store *teffi_remote_store_new(teffi_node *node);
-
-#endif

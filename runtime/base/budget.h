@@ -3,8 +3,7 @@
  * Threads: any. A thread counts in its own cell and moves that to the total at TEFFI_BUDGET_STEP,
  *          so the total is exact to TEFFI_BUDGET_STEP per thread.
  * Source:  Linux's percpu_counter */
-#ifndef TEFFI_BASE_BUDGET_H
-#define TEFFI_BASE_BUDGET_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -32,5 +31,3 @@ static inline bool teffi_budget_is_over(const teffi_budget *budget)
 {
     return budget && atomic_load_explicit(&budget->total, memory_order_relaxed) > budget->max_bytes;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* bug.h - asserts that stay on in release: a bug of the runtime, or in its use, aborts. */
-#ifndef TEFFI_BASE_BUG_H
-#define TEFFI_BASE_BUG_H
+#pragma once
 
 /* teffi_bug - print a bug and its place to stderr and abort. runs: anywhere; does not return. */
 _Noreturn void teffi_bug(const char *file, int line, const char *what);
@@ -10,5 +9,3 @@ _Noreturn void teffi_bug(const char *file, int line, const char *what);
 _Noreturn void teffi_fatal_in(const char *who, const char *rule);
 
 #define teffi_bug_if(cond) ((cond) ? teffi_bug(__FILE__, __LINE__, #cond) : (void)0)
-
-#endif

@@ -1,7 +1,6 @@
 /* hash.h - the fixed hash that places grains on the ring. Part of the wire protocol: a change needs
  * a new protocol version, because silos must agree about owners. */
-#ifndef TEFFI_BASE_HASH_H
-#define TEFFI_BASE_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ static inline uint64_t teffi_hash64_word(uint64_t word, uint64_t seed)
 {
     return teffi_mix64(teffi_hash_eight(teffi_hash_begin(sizeof word, seed), word));
 }
-
-#endif

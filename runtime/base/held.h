@@ -1,8 +1,7 @@
 /* held.h - checks that no lock is held where a turn may be suspended: otherwise other turns of this
  * thread would deadlock on it, and another thread might unlock it. Debug and sanitizer builds
  * (TEFFI_HELD) include this header everywhere and count each thread's locks. */
-#ifndef TEFFI_BASE_HELD_H
-#define TEFFI_BASE_HELD_H
+#pragma once
 
 #if defined(TEFFI_HELD) && !defined(__ASSEMBLER__)
 #include <pthread.h>
@@ -44,6 +43,4 @@ static inline int teffi_held_unlock(pthread_mutex_t *mutex)
 /* teffi_may_suspend - marks a place where the running turn may be suspended: no lock may be
  * held. */
 #define teffi_may_suspend() ((void)0)
-#endif
-
 #endif

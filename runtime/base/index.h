@@ -3,8 +3,7 @@
  * States:  a cell: EMPTY -add-> number -del-> TAKEN_OUT -add-> number ... -rebuild-> EMPTY
  * Threads: add, del, each: under the owner's lock. first, next, certain: any thread, at any time.
  * Model:   tests/model/index.pml */
-#ifndef TEFFI_BASE_INDEX_H
-#define TEFFI_BASE_INDEX_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -104,5 +103,3 @@ void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number);
 uint32_t teffi_index_each(const teffi_index *index, uint32_t *at);
 
 void teffi_index_fini(teffi_index *index);
-
-#endif

@@ -1,6 +1,5 @@
 /* load.h - numbers from bytes at any address; little-endian machines only, as meson.build says. */
-#ifndef TEFFI_BASE_LOAD_H
-#define TEFFI_BASE_LOAD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ static inline uint64_t teffi_load_bytes(const uint8_t *from, size_t n)
         v |= (uint64_t)from[i] << (8 * i);
     return v;
 }
-
-#endif

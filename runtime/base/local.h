@@ -1,8 +1,7 @@
 /* local.h - thread-local variables of hot paths, in the initial-exec TLS model: access needs no
  * function call, but a library opened by dlopen() may have only some hundred bytes of them.
  * Only functions that are never inlined may use them: a fiber may continue on another thread. */
-#ifndef TEFFI_BASE_LOCAL_H
-#define TEFFI_BASE_LOCAL_H
+#pragma once
 
 #ifdef _Thread_local /* tests/explore has its own */
 #define TEFFI_LOCAL _Thread_local
@@ -10,6 +9,4 @@
 #else
 #define TEFFI_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #define TEFFI_LOCAL_EXTERN extern TEFFI_LOCAL
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* log.h - format one line, safe to print, and hand it to the platform's log or to a report. */
-#ifndef TEFFI_BASE_LOG_H
-#define TEFFI_BASE_LOG_H
+#pragma once
 
 #include <teff/log.h>
 
@@ -26,5 +25,3 @@ typedef struct teffi_lines {
 
 /* teffi_line - one line of a report, cut at TEFFI_LINE_MAX bytes; else as teffi_logf. */
 void teffi_line(const teffi_lines *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

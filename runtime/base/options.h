@@ -2,8 +2,7 @@
  * members go to the end, but not into padding, which older callers may leave uninitialized.
  * Way:     public functions that take options -> [options]
  * Threads: pure. */
-#ifndef TEFFI_BASE_OPTIONS_H
-#define TEFFI_BASE_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@
  *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
-
-#endif

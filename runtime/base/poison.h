@@ -1,7 +1,6 @@
 /* poison.h - poisons kept free memory in builds with AddressSanitizer, so that its use is detected.
  * Only there TEFFI_POISONS is defined; in other builds the macros do nothing. */
-#ifndef TEFFI_BASE_POISON_H
-#define TEFFI_BASE_POISON_H
+#pragma once
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TEFFI_POISONS 1
@@ -17,6 +16,4 @@
 #define TEFFI_POISONING 0
 #define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* queue.h - a plain FIFO of intrusive nodes; the owner's lock or thread guards it. */
-#ifndef TEFFI_BASE_QUEUE_H
-#define TEFFI_BASE_QUEUE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -53,5 +52,3 @@ static inline void teffi_queue_move(teffi_queue *dst, teffi_queue *src)
 
 /* The struct that holds a member, from the member's address. */
 #define teffi_container(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
-
-#endif

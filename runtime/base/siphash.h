@@ -2,8 +2,7 @@
  * keys outsiders choose, and for tags that they must not guess. Only inside one process; between
  * silos base/hash.h is used.
  * Source:  Aumasson and Bernstein, "SipHash: a fast short-input PRF" */
-#ifndef TEFFI_BASE_SIPHASH_H
-#define TEFFI_BASE_SIPHASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ static inline uint64_t teffi_siphash_word(const teffi_sipkey *key, uint64_t word
     teffi_siphash_block(&s, (uint64_t)sizeof word << 56);
     return teffi_siphash_end(&s);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     catalog, directory, locate -> [table]
  * The caller hashes and compares; the table never calls back, so a lookup is a plain loop:
  *     for (n = teffi_table_first(t, h); n; n = teffi_table_next(n, h)) if (same(n)) ... */
-#ifndef TEFFI_BASE_TABLE_H
-#define TEFFI_BASE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ teffi_tnode *teffi_table_each(const teffi_table *table, size_t *at, teffi_tnode 
 
 /* teffi_table_fini - frees the slots, not the nodes. */
 void teffi_table_fini(teffi_table *table);
-
-#endif

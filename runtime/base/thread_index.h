@@ -1,8 +1,7 @@
 /* thread_index.h - a small number unique among live threads, for per-thread cells in tables.
  * Way:     memory/slab, budget -> [thread_index]
  * Threads: any. A thread sees the writes of an earlier thread with the same index. */
-#ifndef TEFFI_BASE_THREAD_INDEX_H
-#define TEFFI_BASE_THREAD_INDEX_H
+#pragma once
 
 #include "base/local.h"
 
@@ -19,5 +18,3 @@ static inline unsigned teffi_thread_index(void)
 {
     return teffi_own_thread_index ? teffi_own_thread_index - 1 : teffi_thread_index_first();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* zero.h - zero an object of up to 256 bytes by plain stores: compilers use a string instruction
  * for it, whose start takes longer than the stores. */
-#ifndef TEFFI_BASE_ZERO_H
-#define TEFFI_BASE_ZERO_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -20,5 +19,3 @@ static inline __attribute__((always_inline)) void teffi_zero(void *memory, size_
         memset(p + 192, 0, 64);
     memset(p + n / 64 * 64, 0, n % 64);
 }
-
-#endif

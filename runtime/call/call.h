@@ -6,8 +6,7 @@
  *          PENDING "takes" the call, and only that thread ends it. A late response carries an
  *          older generation and is dropped.
  * Model:   tests/model/call.pml */
-#ifndef TEFFI_CALL_CALL_H
-#define TEFFI_CALL_CALL_H
+#pragma once
 
 #include <teff/generated.h>
 #include "call/home.h"
@@ -185,5 +184,3 @@ bool teffi_call_abandon(teffi_call *call);
  * teffi_call_discard - free what an entry still holds when the slab is freed. */
 extern const teffi_slab_type teffi_call_type;
 void teffi_call_discard(void *entry);
-
-#endif

@@ -4,8 +4,7 @@
  *          [calls] -> call
  * Threads: any; a teff_cancel's lock is not held while calls are ended. The deadline sweep: one
  *          worker at a time, in slices of 0.5 ms. */
-#ifndef TEFFI_CALL_CALLS_H
-#define TEFFI_CALL_CALLS_H
+#pragma once
 
 #include "call/call.h"
 
@@ -41,5 +40,3 @@ bool teffi_cancel_is_fired(teff_cancel *cancel);
  * in:   call, just begun.
  * errs: TEFF_E_CANCELLED: it has fired already; TEFF_E_NOMEM. Then the call stays pending. */
 TEFF_MUST_USE teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call);
-
-#endif

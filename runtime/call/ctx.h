@@ -2,8 +2,7 @@
  * its calls (begun, awaited, dropped with it), its last error.
  * Way:     grains/reference, grains/turn, task, node/ask -> [ctx, ctx_calls] -> call, wait, home
  * Threads: one turn or thread at a time; any thread may signal a wait of the context. */
-#ifndef TEFFI_CALL_CTX_H
-#define TEFFI_CALL_CTX_H
+#pragma once
 
 #include <stddef.h>
 #include <teff/grain.h>
@@ -137,5 +136,3 @@ static inline void teffi_ctx_unlist(teffi_call *call)
  * errs: the call's error, text in ctx. */
 TEFF_MUST_USE teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call,
                                             ProtobufCMessage **reply);
-
-#endif

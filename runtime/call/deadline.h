@@ -15,8 +15,7 @@
  *   sweep:   earliest = never        every word: which calls are pending?
  *   new:     earliest = deadline     timer_ns: is it at or before the deadline?
  *   sweep:   timer_ns = never        every earliest: which blocks are due, which one is next? */
-#ifndef TEFFI_CALL_DEADLINE_H
-#define TEFFI_CALL_DEADLINE_H
+#pragma once
 
 #include "memory/slab.h"
 #include "group/exec.h"
@@ -56,5 +55,3 @@ bool teffi_deadline_lower(_Atomic uint64_t *earliest, uint64_t to_ns);
  * in:   over: the sweep has visited all blocks. */
 void teffi_deadline_sweep_begin(teffi_deadlines *deadlines);
 void teffi_deadline_sweep_rest(teffi_deadlines *deadlines, bool over);
-
-#endif

@@ -1,8 +1,7 @@
 /* home.h - the part of a node that contexts, pending calls and tasks use.
  * Way:     node embeds it; ctx, wait, call, task -> [home] -> executor, transport
  * Threads: fields under "immutable" are set before messages can arrive; the rest as marked. */
-#ifndef TEFFI_CALL_HOME_H
-#define TEFFI_CALL_HOME_H
+#pragma once
 
 #include "base/siphash.h"
 #include "call/deadline.h"
@@ -65,5 +64,3 @@ static inline bool teffi_home_enter(teffi_home *home)
     teffi_home_exit(home);
     return false;
 }
-
-#endif

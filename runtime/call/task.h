@@ -1,8 +1,7 @@
 /* task.h - background work of the runtime that may await: one fiber on a group of its own.
  * Way:     membership, directory, lifecycle -> [task] -> ctx
  * Threads: any thread may start a task. */
-#ifndef TEFFI_CALL_TASK_H
-#define TEFFI_CALL_TASK_H
+#pragma once
 
 #include "call/ctx.h"
 
@@ -24,5 +23,3 @@ uint64_t teffi_tasks_running(teffi_home *home);
 
 /* teffi_tasks_drop - free all tasks, ended or not. The executor has stopped. */
 void teffi_tasks_drop(teffi_home *home);
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     call, store op, timer -> [wait] -> the turn's group, or the blocked thread
  * Threads: any thread signals it, once; the rest is called by the turn's group or the thread.
  * Model:   tests/model/wait.pml, for a thread's context */
-#ifndef TEFFI_CALL_WAIT_H
-#define TEFFI_CALL_WAIT_H
+#pragma once
 
 #include "group/group.h"
 
@@ -47,5 +46,3 @@ void teffi_ctx_sleep(struct teff_ctx *ctx, uint32_t ms);
 /* teffi_ctx_on_worker - run fn(arg) on the worker's own stack (a thread's context: on the thread's)
  * and wait for it: for functions that need more stack than a fiber has, such as unpacking. */
 void teffi_ctx_on_worker(struct teff_ctx *ctx, void (*fn)(void *arg), void *arg);
-
-#endif

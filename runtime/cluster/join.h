@@ -4,8 +4,7 @@
  *          the handshake -> [check_peer]
  * Threads: identify, join, leaving, left: the silo's start and stop, one context at a
  *          time; push_view: also a system task; handle: where system targets run; the rest: any. */
-#ifndef TEFFI_CLUSTER_JOIN_H
-#define TEFFI_CLUSTER_JOIN_H
+#pragma once
 
 #include "cluster/membership.h"
 
@@ -41,5 +40,3 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too);
 
 /* teffi_membership_handle - handle a message to the system target of membership. */
 void teffi_membership_handle(teffi_node *node, teffi_msg *msg);
-
-#endif

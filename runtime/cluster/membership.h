@@ -3,8 +3,7 @@
  * Way:     silo/lifecycle -> join -> heartbeat, follow -> node->upcalls.view
  * Threads: any. Views are adopted one at a time; versions only rise.
  * Source:  Orleans' MembershipTableManager */
-#ifndef TEFFI_CLUSTER_MEMBERSHIP_H
-#define TEFFI_CLUSTER_MEMBERSHIP_H
+#pragma once
 
 #include "cluster/rows.h"
 
@@ -110,5 +109,3 @@ void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id 
 
 /* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */
 void teffi_membership_drop_departed(teffi_membership *membership);
-
-#endif

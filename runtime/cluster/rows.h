@@ -4,8 +4,7 @@
  * Every change is one batch over the changed rows and the version row, so all changes are totally
  * ordered. The store is not trusted: each row is checked. An unreadable row counts as a dead
  * silo's; that silo may replace it when it starts. */
-#ifndef TEFFI_CLUSTER_ROWS_H
-#define TEFFI_CLUSTER_ROWS_H
+#pragma once
 
 #include "cluster/view.h"
 #include "call/ctx.h"
@@ -78,5 +77,3 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
  * all removed ones, and a silo declared dead is not in the view.
  * in:   but, a silo that keeps its row. out: how many rows of changed are set. */
 size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed);
-
-#endif

@@ -1,8 +1,7 @@
 /* view.h - one version of the cluster's members, and the owner of each directory partition.
  * Way:     membership -> [view] -> directory (owners), placement (hosts), net (addresses)
  * Threads: immutable once made; references are counted. */
-#ifndef TEFFI_CLUSTER_VIEW_H
-#define TEFFI_CLUSTER_VIEW_H
+#pragma once
 
 #include "link/net.h"
 
@@ -53,5 +52,3 @@ static inline unsigned teffi_partition(uint64_t grain_hash)
 
 /* teffi_member_hosts - does the silo host the type? */
 bool teffi_member_hosts(const teffi_member *member, uint32_t type_id);
-
-#endif

@@ -1,8 +1,7 @@
 /* engine.h - the structs of an engine: schedulers, components, instances of data, claims on them.
  * Way:     broadcast -> a component's mailbox -> task -> claim (its data) -> the task's run
  * Threads: lock order: scheduler.lock, engine.lock, then the stripes of processes. */
-#ifndef TEFFI_ENGINE_ENGINE_H
-#define TEFFI_ENGINE_ENGINE_H
+#pragma once
 
 #include <sys/queue.h>
 #include <teff/engine.h>
@@ -208,5 +207,3 @@ void teffi_component_poke(teff_component *w);
 void teffi_sleepers_add(teff_component *w);
 void teffi_sleepers_remove(teff_component *w);
 void teffi_sleepers_poke(teff_engine *engine);
-
-#endif

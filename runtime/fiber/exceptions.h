@@ -3,8 +3,7 @@
  * Way:     fiber.c, sched/run.c -> [exceptions] -> the C++ runtime, if there is one
  * Threads: the calling one; enter and leave of a stack are called on the same thread.
  * Source:  Itanium C++ ABI: Exception Handling, 2.2.2 */
-#ifndef TEFFI_FIBER_EXCEPTIONS_H
-#define TEFFI_FIBER_EXCEPTIONS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -45,6 +44,4 @@ static inline void teffi_exceptions_leave(teffi_exceptions *own, const teffi_exc
 #define TEFFI_UNWINDING_ENDS __asm__ volatile(".cfi_undefined %rip")
 #elif defined(__aarch64__)
 #define TEFFI_UNWINDING_ENDS __asm__ volatile(".cfi_undefined x30")
-#endif
-
 #endif

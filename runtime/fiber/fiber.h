@@ -1,8 +1,7 @@
 /* fiber.h - fibers: pooled stacks for turns that await, and the switch between them.
  * Way:     grains/turn -> [fiber] -> switch_<cpu>.S
  * Threads: a fiber may be resumed on another thread than the one it suspended on. */
-#ifndef TEFFI_FIBER_H
-#define TEFFI_FIBER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ void **teffi_fiber_joins(void);
 
 /* teffi_fiber_local - a pointer for whoever made the fiber; NULL when the fiber begins. */
 void **teffi_fiber_local(teffi_fiber *fiber);
-
-#endif

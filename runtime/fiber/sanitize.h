@@ -1,8 +1,7 @@
 /* sanitize.h - tells ASan, TSan and Valgrind about fiber stacks; empty in a plain build.
  * Way:     fiber.c, stack.c -> [sanitize] -> the tools' own headers
  * Source:  the tools' fiber interfaces: a switch is announced before and finished after it */
-#ifndef TEFFI_FIBER_SANITIZE_H
-#define TEFFI_FIBER_SANITIZE_H
+#pragma once
 
 #include "base/poison.h"
 #include "fiber/stack.h"
@@ -130,5 +129,3 @@ TEFFI_SAN_INLINE void teffi_san_before_leave(teffi_fiber *fiber, bool last)
     (void)fiber;
     (void)last;
 }
-
-#endif

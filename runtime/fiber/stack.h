@@ -1,8 +1,7 @@
 /* stack.h - inside a fiber: its fields, the pool of stacks, the switch between two.
  * Way:     fiber.c, thread.c -> [stack] -> os/pages; [switch] -> switch_x86_64.S | switch_aarch64.S
  * Threads: only the thread that runs or resumes a fiber uses its fields. */
-#ifndef TEFFI_FIBER_STACK_H
-#define TEFFI_FIBER_STACK_H
+#pragma once
 
 #include <stdatomic.h>
 #include "base/local.h"
@@ -99,5 +98,3 @@ void teffi_switch_control(uint64_t *control);
 /* teffi_fiber_main - the first function on a new stack; called by the assembly only.
  * out:  the stack pointer saved by the fiber's last resumer, where execution continues. */
 void *teffi_fiber_main(void *top);
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     teff_post -> [closure] -> a group's queue -> fn(arg)
  * Threads: push: any. fn runs in a turn of the group, on a worker; it must not wait.
  * Source:  Orleans' ClosureWorkItem */
-#ifndef TEFFI_GROUP_CLOSURE_H
-#define TEFFI_GROUP_CLOSURE_H
+#pragma once
 
 #include "group/exec.h"
 
@@ -24,5 +23,3 @@ void teffi_closure_drop(teffi_item *item);
  * teffi_null_fini - drop its queued closures; exec has stopped. */
 void teffi_null_init(teffi_exec *exec);
 void teffi_null_fini(teffi_exec *exec);
-
-#endif

@@ -1,8 +1,7 @@
 /* deferred.h - a list of deferred work, such as a write that serves many requests at once.
  * Way:     transport -> exec op (defer) -> [deferred] -> a worker that finds no group
  * Threads: any thread pushes; the thread that runs the list takes all of it at once. */
-#ifndef TEFFI_GROUP_DEFERRED_H
-#define TEFFI_GROUP_DEFERRED_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,5 +37,3 @@ static inline void teffi_deferred_run_all(teffi_deferred *_Atomic *list)
         at = next;
     }
 }
-
-#endif

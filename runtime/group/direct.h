@@ -3,8 +3,7 @@
  * Way:     grains/request/direct -> [direct] -> the callee's fiber, resumed on the caller's
  * Threads: the worker of the calling turn, from may to done.
  * Source:  L4's direct process switch */
-#ifndef TEFFI_GROUP_DIRECT_H
-#define TEFFI_GROUP_DIRECT_H
+#pragma once
 
 #include "group/exec.h"
 
@@ -67,5 +66,3 @@ static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
     else
         teffi_group_release(group);
 }
-
-#endif

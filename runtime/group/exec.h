@@ -2,8 +2,7 @@
  * scheduler (sched/exec.h), and the simulator's single thread.
  * Way:     group (READY) -> [exec] -> a worker -> teffi_group_run
  * Threads: as each function says. */
-#ifndef TEFFI_GROUP_EXEC_H
-#define TEFFI_GROUP_EXEC_H
+#pragma once
 
 #include "os/platform.h"
 #include "group/warn.h"
@@ -124,5 +123,3 @@ teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);
 /* teffi_exec_metrics - ops->metrics; zeroes and 0 without it. */
 size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                           size_t max);
-
-#endif

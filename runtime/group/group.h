@@ -4,8 +4,7 @@
  *          BLOCKED is IDLE for a process that waits; COMPLETE refuses pushes, until reuse.
  * Threads: push: any. handle: one worker at a time; each run sees all that was done before it.
  * Source:  Orleans WorkItemGroup; yatp's task states */
-#ifndef TEFFI_GROUP_H
-#define TEFFI_GROUP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -170,5 +169,3 @@ const char *teffi_group_state_name(teffi_group_state state);
 
 /* teffi_group_state_of - the state at some moment of the call. acquire: pairs with its change. */
 teffi_group_state teffi_group_state_of(teffi_group *group);
-
-#endif

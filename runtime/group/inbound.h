@@ -3,8 +3,7 @@
  * States:  IDLE -put-> QUEUED -a worker-> IDLE; QUEUED -take back-> TAKEN_BACK -a worker-> IDLE
  * Threads: one submission of a batch at a time, from any thread; a batch that was taken back may
  *          be submitted again at once. The queue's groups run on workers. */
-#ifndef TEFFI_GROUP_INBOUND_H
-#define TEFFI_GROUP_INBOUND_H
+#pragma once
 
 #include "group/group.h"
 
@@ -64,5 +63,3 @@ bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);
 
 /* teffi_inbound_take_back - out: true: no worker will run it, the caller runs it. Any thread. */
 bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns);
-
-#endif

@@ -3,8 +3,7 @@
  * Threads: any, unless a function says otherwise. At most one line a second of each kind.
  * Source:  Orleans SchedulingOptions: TurnWarningLengthThreshold, DelayWarningThreshold,
  *          MaxPendingWorkItemsSoftLimit */
-#ifndef TEFFI_GROUP_WARN_H
-#define TEFFI_GROUP_WARN_H
+#pragma once
 
 #include <teff/sched.h>
 #include "group/group.h"
@@ -60,5 +59,3 @@ static inline teffi_group *teffi_running_group(uintptr_t running)
 /* teffi_running_describe - as teffi_group_describe, for a word of teffi_running_of.
  * runs: any thread. */
 void teffi_running_describe(uintptr_t running, char *text);
-
-#endif

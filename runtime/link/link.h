@@ -1,8 +1,7 @@
 /* link.h - one link: the transport of a node, over nng's streams, and its ops.
  * Way:     next_hop, dial, accept -> conn/ ===> conn/ -> driver -> net events
  * Threads: lock order: conns.lock, then gates, then a peer's or a connection's lock (leaves). */
-#ifndef TEFFI_LINK_LINK_H
-#define TEFFI_LINK_LINK_H
+#pragma once
 
 #include <nng/nng.h>
 #include <nng/supplemental/tls/tls.h>
@@ -68,5 +67,3 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 void teffi_accept_cb(void *arg);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
 void teffi_link_heartbeat_stop(teffi_link *link);
-
-#endif

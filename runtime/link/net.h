@@ -3,8 +3,7 @@
  * Threads: functions from any thread; events on the transport's threads, on workers, or on
  *          a client's thread in wait; one at a time per peer; an event must not block and must
  *          not call free. */
-#ifndef TEFFI_LINK_NET_H
-#define TEFFI_LINK_NET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -119,5 +118,3 @@ struct teffi_net {
 struct teffi_platform;
 teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_net_options *opt,
                            teffi_net **net, char *text);
-
-#endif

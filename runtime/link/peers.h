@@ -3,8 +3,7 @@
  * Way:     next_hop, handshake, ending -> [peers] -> driver
  * Threads: guarded by conns.lock, except references; events by the peer's own lock.
  * States:  our goodbye: NOT_SAID -> SAID (or to be said) -> ACKNOWLEDGED */
-#ifndef TEFFI_LINK_PEERS_H
-#define TEFFI_LINK_PEERS_H
+#pragma once
 
 #include <pthread.h>
 #include "link/conn/connection.h"
@@ -89,5 +88,3 @@ void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, t
 bool teffi_peer_begin_drain(link_peer *peer);
 link_event *teffi_peer_next_event(link_peer *peer);
 bool teffi_peer_is_quiet(link_peer *peer);
-
-#endif

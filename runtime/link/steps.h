@@ -6,8 +6,7 @@
  *          which holds a reference: the receive callback, the thread that the executor chooses, a
  *          waiting client thread, or the thread that reports its batch. A connection that waits for
  *          memory has none. One thread at a time reports a peer's events, without a lock. */
-#ifndef TEFFI_LINK_STEPS_H
-#define TEFFI_LINK_STEPS_H
+#pragma once
 
 #include "link/link.h"
 
@@ -99,5 +98,3 @@ void teffi_ending_replace(teffi_conn *conn);
  * carried its request, so that the caller's call fails. After a goodbye the connection ends anyway.
  * runs: no lock held. */
 void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id);
-
-#endif

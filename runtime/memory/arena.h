@@ -2,8 +2,7 @@
  * teff/arena.h.
  * Way:     messages, turns, states -> [arena] -> chunks from the heap
  * Threads: one user at a time. */
-#ifndef TEFFI_MEMORY_ARENA_H
-#define TEFFI_MEMORY_ARENA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ void teffi_chunk_free(uint8_t *bytes);
 
 /* teffi_arena_adopt - let the arena own bytes, from teffi_chunk_new(). */
 void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes);
-
-#endif

@@ -3,8 +3,7 @@
  * Way:     process/, grains/ -> [a thread's own lists] -> the depot, in whole batches -> heap
  * Threads: any; one thread may get and another put. A depot has a lock, taken once per batch.
  * Source:  Bonwick and Adams, "Magazines and Vmem" (2001): magazines, the working set of a depot */
-#ifndef TEFFI_MEMORY_POOL_H
-#define TEFFI_MEMORY_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ void teffi_block_put(void *memory, size_t n);
 /* teffi_block_age - free to the heap the blocks that stayed unused for half a second. Call it at
  * each tick. out: bytes of the free blocks kept. */
 size_t teffi_block_age(uint64_t now_ns);
-
-#endif

@@ -10,8 +10,7 @@
  * all free; it then reads as the image and keeps only its state, its mark and its entries' highest
  * generation. Entries continue from there, so a {slot, generation} pair repeats after 2^31 uses of
  * the slot at the earliest. */
-#ifndef TEFFI_MEMORY_SLAB_H
-#define TEFFI_MEMORY_SLAB_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -138,5 +137,3 @@ uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t block);
 /* teffi_slab_mark - a word for the slab's user, valid also while the block is decommitted. It is
  * set to UINT64_MAX when the block is made and when it is decommitted. */
 _Atomic uint64_t *teffi_slab_mark(teffi_slab *slab, uint32_t block);
-
-#endif

@@ -2,8 +2,7 @@
  * that protobuf-c lacks.
  * Way:     frame, node, hello, cluster/rows, grains -> [check, encode, decode]
  * Threads: pure. The recursion depth is that of nested messages, at most TEFF_DEPTH_MAX. */
-#ifndef TEFFI_MESSAGE_CODEC_H
-#define TEFFI_MESSAGE_CODEC_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <teff/limits.h>
@@ -65,5 +64,3 @@ TEFF_MUST_USE teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, cons
 TEFF_MUST_USE teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc,
                                          const uint8_t *data, size_t len, size_t fields_max,
                                          bool borrows, teff_arena *arena, ProtobufCMessage **msg);
-
-#endif

@@ -1,8 +1,7 @@
 /* fields.h - which fields of a message are present, and their packed size, by descriptor.
  * Way:     encode, decode, check -> [fields]
  * Threads: pure. */
-#ifndef TEFFI_MESSAGE_FIELDS_H
-#define TEFFI_MESSAGE_FIELDS_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -191,5 +190,3 @@ static inline const uint8_t *teffi_list_first(teffi_field_desc *field, const uin
 {
     return *(uint8_t *const *)(const void *)(m + field->offset);
 }
-
-#endif

@@ -13,8 +13,7 @@
  *                                          TEXT   u16 length, bytes without zero
  *   The body takes the remaining bytes. A message has one encoding; all other bytes are
  *   malformed. */
-#ifndef TEFFI_MESSAGE_FRAME_H
-#define TEFFI_MESSAGE_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,5 +97,3 @@ TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t *
  * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory,
                                           uint64_t now_ns, teffi_msg **msg);
-
-#endif

@@ -5,8 +5,7 @@
  *   dialler  Hello(nonce A, sequence)  ------------------------------->  acceptor checks
  *            checks                    <--- Hello(nonce B, echo A) | Refuse(code, text)
  *            Ack(echo B)               ------------------------------->  up */
-#ifndef TEFFI_MESSAGE_HELLO_H
-#define TEFFI_MESSAGE_HELLO_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
  * out:  on a mismatch text (TEFF_TEXT_MAX bytes). */
 TEFF_MUST_USE teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
                                                char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* msg.h - one message: a request, a one-way or a response, with the memory of its body.
  * Way:     grains/reference -> [msg] -> a group's queue, or message/frame -> link -> another silo
  * Threads: one owner at a time; push and send pass on the message with everything in it. */
-#ifndef TEFFI_MESSAGE_MSG_H
-#define TEFFI_MESSAGE_MSG_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -180,5 +179,3 @@ static inline bool teffi_err_fits(teff_err err)
 {
     return (unsigned)err <= TEFF_E_MAX;
 }
-
-#endif

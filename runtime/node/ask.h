@@ -1,8 +1,7 @@
 /* ask.h - the runtime's own requests: to a system target of a silo, or to the node's store.
  * Way:     cluster, directory, remote store, state -> [ask] -> ctx_calls, node
  * Threads: as call/ctx.h. */
-#ifndef TEFFI_NODE_ASK_H
-#define TEFFI_NODE_ASK_H
+#pragma once
 
 #include "call/ctx.h"
 #include "node/node.h"
@@ -24,5 +23,3 @@ TEFF_MUST_USE teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned s
 teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                                 const ProtobufCMessage *body, uint32_t timeout_ms,
                                 const ProtobufCMessageDescriptor *desc);
-
-#endif

@@ -1,8 +1,7 @@
 /* deliver.h - gives each message to its target, and sends responses to the requests' senders.
  * Way:     link/net, route -> [deliver] -> pending call | system target | process | grains
  * Threads: any; no function here blocks. */
-#ifndef TEFFI_NODE_DELIVER_H
-#define TEFFI_NODE_DELIVER_H
+#pragma once
 
 #include "call/call.h"
 #include "node/node.h"
@@ -63,5 +62,3 @@ enum { TEFFI_RELAYS_MAX = 256 * 1024 };
  * in:   msg, a request or one-way, borrowed; one that begins at this node is left unchanged.
  * errs: TEFF_E_OVERLOADED: the origin node has used its share of relays, or memory is out. */
 TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
-
-#endif

@@ -1,8 +1,7 @@
 /* node.h - one silo or client: its identity and its parts.
  * Way:     silo, client -> [node] -> executor, calls, tasks; deliver.h sends messages through it
  * Threads: fields under "immutable" are set before start; the rest as marked. */
-#ifndef TEFFI_NODE_H
-#define TEFFI_NODE_H
+#pragma once
 
 #include "call/home.h"
 #include "store/store.h"
@@ -100,5 +99,3 @@ const char *teffi_target_name(const teffi_target *target);
 
 /* teffi_node_net_events - the callbacks to pass to platform.net_new, with the node as arg. */
 extern const teffi_net_events teffi_node_net_events;
-
-#endif

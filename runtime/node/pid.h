@@ -7,8 +7,7 @@
  *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
  *   little-endian. A cancel is the same, without data. It is a one-way, or, of kind REQUEST, a
  *   request: its from is not used, since the response goes to the call that the message names. */
-#ifndef TEFFI_NODE_PID_H
-#define TEFFI_NODE_PID_H
+#pragma once
 
 #include <teff/pid.h>
 #include "node/node.h"
@@ -28,5 +27,3 @@ void teffi_pid_attach(teffi_node *node, teff_process_system *system);
 /* teffi_pid_deliver - an event for a process of this node has arrived. in: msg, borrowed. Does not
  * block. errs: it was not delivered; TEFF_E_UNAVAILABLE: the node has no processes. */
 teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg);
-
-#endif

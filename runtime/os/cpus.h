@@ -2,8 +2,7 @@
  * Way:     sched/exec -> [cpus] -> the affinity mask, the cgroup's files
  * Threads: any.
  * Source:  Go's GOMAXPROCS since 1.25 */
-#ifndef TEFFI_OS_CPUS_H
-#define TEFFI_OS_CPUS_H
+#pragma once
 
 /* teffi_cpu_count - the smaller of the affinity mask's cores and the CPU quota, at least 1. */
 unsigned teffi_cpu_count(void);
@@ -11,5 +10,3 @@ unsigned teffi_cpu_count(void);
 /* teffi_cpu_quota - the smallest CPU quota of this process's cgroup and those above it, in cores,
  * rounded up. in: root, a prefix of each path: "", or a test's folder. out: 0: there is none. */
 unsigned teffi_cpu_quota(const char *root);
-
-#endif

@@ -1,8 +1,7 @@
 /* notifier.h - a descriptor that becomes readable, for a program with its own event loop.
  * Way:     call/wait -> [notifier] -> the program's poll
  * Threads: any. Reference counted, because a signal may run while the owner drops it. */
-#ifndef TEFFI_OS_NOTIFIER_H
-#define TEFFI_OS_NOTIFIER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void teffi_notifier_unref(teffi_notifier *notifier); /* notifier may be NULL */
 
 /* teffi_notifier_signal - make the descriptor readable until it is read. */
 void teffi_notifier_signal(teffi_notifier *notifier);
-
-#endif

@@ -4,8 +4,7 @@
  * Threads: any. During a decommit no thread may write there; readers see the old bytes or the
  *          image.
  */
-#ifndef TEFFI_OS_PAGES_H
-#define TEFFI_OS_PAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ extern _Atomic unsigned teffi_guards_simulated;
 /* teffi_pages_trim_heap - return the heap's free pages to the system. Other threads that allocate
  * from the heap may be delayed by some milliseconds. */
 void teffi_pages_trim_heap(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* platform.h - the one table through which a silo or client reaches the outside world.
  * Way:     everything -> [platform] -> real.c, silo/platform.c | the simulator
  * Threads: every function may be called from any thread. */
-#ifndef TEFFI_PLATFORM_H
-#define TEFFI_PLATFORM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ static inline uint64_t teffi_now(const teffi_platform *platform)
 {
     return platform->mono_ns(platform->arg);
 }
-
-#endif

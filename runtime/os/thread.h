@@ -4,8 +4,7 @@
  *          sched/monitor -> [interrupt] -> a signal -> fn on the thread's current stack
  * Threads: start, join: the owner. A parker is waited on by one thread and woken by any.
  *          interrupt_thread: any, until the target is joined. */
-#ifndef TEFFI_OS_THREAD_H
-#define TEFFI_OS_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -130,5 +129,3 @@ void teffi_interrupt_thread(const teffi_thread *thread);
 /* teffi_interrupt_is_back - called by fn after a switch of stacks: the thread on which it continues
  * may not be interrupted until fn returns. in: context, that of fn. */
 void teffi_interrupt_is_back(void *context);
-
-#endif

@@ -3,8 +3,7 @@
  *          step, receive
  * Threads: an event belongs to its sender, then to the group, then to the process's turn. Functions
  *          run in the process's turn, except teff_command_complete (any thread). */
-#ifndef TEFFI_PROCESS_EVENTS_H
-#define TEFFI_PROCESS_EVENTS_H
+#pragma once
 
 #include <sys/queue.h>
 #include <teff/process.h>
@@ -117,5 +116,3 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);
 
 /* teffi_timer_events_drop - cancel all timers of the process, at the end of its life. */
 void teffi_timer_events_drop(teff_process *p);
-
-#endif

@@ -4,8 +4,7 @@
  *          The memory is kept until the system is freed. A slot is used again with another
  *          generation; late events carry the old one.
  * Source:  Erlang's processes */
-#ifndef TEFFI_PROCESS_PROCESS_H
-#define TEFFI_PROCESS_PROCESS_H
+#pragma once
 
 #include <assert.h>
 #include "fiber/fiber.h"
@@ -155,5 +154,3 @@ typedef struct teffi_stopper {
 
 /* teffi_stoppers_wake - a process has ended while the system stops. */
 void teffi_stoppers_wake(teff_process_system *system);
-
-#endif

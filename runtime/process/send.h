@@ -1,8 +1,7 @@
 /* send.h - find a process by its PID, and send it messages and signals (cancel, kill, poke).
  * Way:     a sender -> [send -> pid, mailbox] -> the process's group | the route to another silo
  * Threads: any. A slot is taken under the lock only near processes_max, and for new slots. */
-#ifndef TEFFI_PROCESS_SEND_H
-#define TEFFI_PROCESS_SEND_H
+#pragma once
 
 #include "process/process.h"
 
@@ -73,5 +72,3 @@ bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len);
 
 /* teffi_process_wake - after a push: wake its turn if it sleeps on its own stack. */
 void teffi_process_wake(teff_process *p);
-
-#endif

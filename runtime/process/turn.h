@@ -2,8 +2,7 @@
  * Way:     the group -> turn -> init, step | receive, ask, sleep, yield -> wait -> suspend | run
  *          other groups nested | sleep
  * Threads: the process's turn, on the worker's stack or the process's fiber; start: any. */
-#ifndef TEFFI_PROCESS_TURN_H
-#define TEFFI_PROCESS_TURN_H
+#pragma once
 
 #include "process/process.h"
 
@@ -53,5 +52,3 @@ TEFF_MUST_USE teff_err teffi_process_wait(teff_process *p, teffi_waiting *waitin
 
 /* teffi_process_push_again - push the again item, unless it is queued. */
 void teffi_process_push_again(teff_process *p);
-
-#endif

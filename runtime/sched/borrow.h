@@ -2,8 +2,7 @@
  * processor of a parked worker, so that no thread is woken.
  * Way:     the transport's thread -> exec op (inbound) -> [borrow] -> batch->run, then find and run
  * Threads: one borrower at a time in a process, since the transport has few threads. */
-#ifndef TEFFI_SCHED_BORROW_H
-#define TEFFI_SCHED_BORROW_H
+#pragma once
 
 #include "group/inbound.h"
 #include "sched/worker.h"
@@ -24,5 +23,3 @@ void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
  * until no thread borrows. */
 void teffi_borrow_init(teffi_sched *sched);
 void teffi_borrow_stop(teffi_sched *sched);
-
-#endif

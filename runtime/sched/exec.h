@@ -1,8 +1,7 @@
 /* exec.h - the executor that runs groups on worker threads with work-stealing deques.
  * Way:     silo, process system -> [exec] -> processors, workers, monitor
  * Threads: new, free: the owner. */
-#ifndef TEFFI_SCHED_EXEC_H
-#define TEFFI_SCHED_EXEC_H
+#pragma once
 
 #include "group/exec.h"
 
@@ -26,5 +25,3 @@ void teffi_blocking_end(teffi_exec *exec);
 
 /* teffi_blocking_end_all - end all open regions, for a turn that is abandoned in its middle. */
 void teffi_blocking_end_all(void);
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     ready -> wake_one -> a parked worker; find (nothing) -> park
  * Threads: any; lists and states are guarded by idle_lock.
  * Source:  Go's comment on worker thread parking (proc.go); tests/model/park.pml */
-#ifndef TEFFI_SCHED_IDLE_H
-#define TEFFI_SCHED_IDLE_H
+#pragma once
 
 #include "sched/worker.h"
 
@@ -64,5 +63,3 @@ void teffi_set_running(teffi_worker *w, teffi_processor *p);
 
 /* teffi_monitor_wake - wake the monitor if it sleeps without a timeout. */
 void teffi_monitor_wake(teffi_sched *sched);
-
-#endif

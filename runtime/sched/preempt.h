@@ -3,8 +3,7 @@
  * Way:     monitor (request) -> [preempt, on the turn's fiber] -> group_run -> global queue
  * Threads: the turn's own, but for requests; it may resume on another worker.
  * Source:  Go's preemption requests and asynchronous preemption */
-#ifndef TEFFI_SCHED_PREEMPT_H
-#define TEFFI_SCHED_PREEMPT_H
+#pragma once
 
 #include "sched/worker.h"
 
@@ -30,5 +29,3 @@ bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_preempt_lost - interrupt turns whose processor was retaken, if in a preemptible region. */
 void teffi_preempt_lost(teffi_sched *sched);
-
-#endif

@@ -3,8 +3,7 @@
  * Threads: see the headings in the struct. idle_lock guards which worker holds which processor;
  *          functions that assign or release one are called with it held.
  * Source:  Go's P (src/runtime/proc.go) */
-#ifndef TEFFI_SCHED_PROCESSOR_H
-#define TEFFI_SCHED_PROCESSOR_H
+#pragma once
 
 #include <teff/sched.h>
 #include "group/exec.h"
@@ -132,5 +131,3 @@ teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
 /* teffi_processor_find_free - an active processor that no worker holds, because no thread could be
  * started for it; NULL: there is none. */
 teffi_processor *teffi_processor_find_free(teffi_sched *sched);
-
-#endif

@@ -5,8 +5,7 @@
  * Threads: metrics, dump: any, while groups run; what is read is not from the same moment. No line
  *          is written under a lock.
  * Source:  Go's schedtrace and sysmon; Orleans' DumpSchedulerStatus, TurnWarningLengthThreshold */
-#ifndef TEFFI_SCHED_REPORT_H
-#define TEFFI_SCHED_REPORT_H
+#pragma once
 
 #include "sched/scheduler.h"
 
@@ -28,5 +27,3 @@ static inline void teffi_watch_run_ended(teffi_worker *w, uint64_t run)
     if (atomic_load_explicit(&w->logged_run, memory_order_relaxed) == run)
         teffi_watch_log_end(w);
 }
-
-#endif

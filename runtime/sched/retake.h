@@ -4,8 +4,7 @@
  * States:  RUNNING -> LOST -its turn ends or blocks-> another processor | SPARE | WAITING
  * Threads: the worker's own. The turn neither co-operates with the monitor nor is interrupted.
  * Source:  Go's retake (proc.go); tests/model/retake.pml */
-#ifndef TEFFI_SCHED_RETAKE_H
-#define TEFFI_SCHED_RETAKE_H
+#pragma once
 
 #include "sched/scheduler.h"
 
@@ -73,5 +72,3 @@ void teffi_monitor_main(void *sched);
  * At most as many turns run without a processor as there are active processors, two at least.
  * out:  false: p was not retaken: try again at the next tick. */
 bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run);
-
-#endif

@@ -1,8 +1,7 @@
 /* run.h - a worker's thread: find a group (find.c), run it (quantum, hooks, policy, requeue), park.
  * Way:     worker (start), borrow -> [run] -> teffi_group_run -> the group's handle
  * Threads: the worker's own, with a processor. */
-#ifndef TEFFI_SCHED_RUN_H
-#define TEFFI_SCHED_RUN_H
+#pragma once
 
 #include "group/direct.h"
 #include "sched/scheduler.h"
@@ -41,5 +40,3 @@ static inline bool teffi_find_check_clock(teffi_worker *w)
     teffi_deferral_run_if_old(&w->processor->deferral, w->processor->now_ns);
     return true;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     a program -> exec op -> [scale] -> processors vacated or staffed; loop -> scale_leave
  * Threads: any. The first n_active processors are in use.
  * Source:  yatp's scale_workers, and its bug of threads that went on working (tikv/yatp 90) */
-#ifndef TEFFI_SCHED_SCALE_H
-#define TEFFI_SCHED_SCALE_H
+#pragma once
 
 #include "sched/worker.h"
 
@@ -22,5 +21,3 @@ void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 /* teffi_scale_leave - leave the worker's processor, unless it is active again, and sleep until
  * another one is assigned. */
 void teffi_scale_leave(teffi_worker *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* scheduler.h - the state that the workers of one executor share.
  * Threads: see the headings in the struct.
  * Source:  Go's schedt (src/runtime/runtime2.go) */
-#ifndef TEFFI_SCHED_SCHEDULER_H
-#define TEFFI_SCHED_SCHEDULER_H
+#pragma once
 
 #include "group/inbound.h"
 #include "sched/policy/level.h"
@@ -87,5 +86,3 @@ static inline bool teffi_sched_is_stopping(const teffi_sched *sched)
 {
     return atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* submit.h - what goes into the scheduler: READY groups, timers, deferred work.
  * Way:     a turn or other thread -> exec op -> [submit] -> a processor | the global queue -> wake
  * Threads: any. From a turn it goes to the processor of the turn's worker, if that may be used. */
-#ifndef TEFFI_SCHED_SUBMIT_H
-#define TEFFI_SCHED_SUBMIT_H
+#pragma once
 
 #include "group/deferred.h"
 #include "sched/worker.h"
@@ -33,5 +32,3 @@ teff_err teffi_system_start(teffi_exec *exec);
 
 /* teffi_system_submit - queue a READY system group. out: false: there is no system thread. */
 bool teffi_system_submit(teffi_sched *sched, teffi_group *group);
-
-#endif

@@ -97,7 +97,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     teffi_worker *w = worker_take_vacant(sched);
     if (!w && !(w = worker_new(sched)))
         return refuse_thread(sched, "memory is out");
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "teff-w%u", w->number);
     w->searching = searching;
     w->processor = p;

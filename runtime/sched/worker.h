@@ -4,8 +4,7 @@
  * Threads: see the headings in the struct. A turn may lose its worker's processor (retake.h) and
  *          may resume on another worker.
  * Source:  Go's M (src/runtime/proc.go) */
-#ifndef TEFFI_SCHED_WORKER_H
-#define TEFFI_SCHED_WORKER_H
+#pragma once
 
 #include <sys/queue.h>
 #include "base/local.h"
@@ -156,5 +155,3 @@ void teffi_workers_free(teffi_sched *sched);
 /* teffi_refusal_log - log why a thread was refused, the first time. runs: the monitor, no lock
  * held; or when there is no monitor. */
 void teffi_refusal_log(teffi_sched *sched);
-
-#endif

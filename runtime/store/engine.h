@@ -1,8 +1,7 @@
 /* engine.h - the store's engines, and helpers that they share: fail an operation, return rows.
  * Way:     open -> [engine] <- memory, sqlite, a remote store
  * Threads: an operation belongs to the engine from submit to done(). */
-#ifndef TEFFI_STORE_ENGINE_H
-#define TEFFI_STORE_ENGINE_H
+#pragma once
 
 #include "store/store.h"
 
@@ -30,5 +29,3 @@ TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, 
 
 /* teffi_sqlite_open - in: path of the file, copied. text is not NULL. errs: as teffi_store_open. */
 TEFF_MUST_USE teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* sqlite_file.h - the file of engine `sqlite`: opened, or created; its statements; its rows.
  * Way:     store/sqlite -> [sqlite_file -> sqlite_rows] -> SQLite
  * Threads: the opener's thread, then the engine's. */
-#ifndef TEFFI_STORE_SQLITE_FILE_H
-#define TEFFI_STORE_SQLITE_FILE_H
+#pragma once
 
 #include <sqlite3.h>
 #include "store/store.h"
@@ -70,5 +69,3 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op);
  * out:  *etag, advanced by one for each row written. SQLITE_OK: op->err is OK, or CONFLICT or
  *       MALFORMED (op wrote nothing). Otherwise SQLite's code: the caller rolls back. */
 int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *etag);
-
-#endif

@@ -3,8 +3,7 @@
  * Threads: calls from any thread. done() of an operation runs once, on any thread, perhaps before
  *          submit returns; it must not block (it pushes to a group or wakes a waiter).
  * Source:  Orleans' IGrainStorage, IMembershipTable */
-#ifndef TEFFI_STORE_H
-#define TEFFI_STORE_H
+#pragma once
 
 #include "base/queue.h"
 #include "memory/arena.h"
@@ -110,5 +109,3 @@ TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store
 
 /* teffi_store_check - out: NULL: the address is valid; otherwise a text that lists valid ones. */
 const char *teffi_store_check(const char *address);
-
-#endif

@@ -1,8 +1,7 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
  * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, store_rows.c, idle.c]
  *          -> timing.c -> JSON */
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ void bench_client(bench *b);
 
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);
-
-#endif

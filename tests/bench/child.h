@@ -1,7 +1,6 @@
 /* child.h - this program once more, as a process of its own: a silo that others call.
  * Way:     a row -> [child] -> the same program with other arguments, until its input ends */
-#ifndef BENCH_CHILD_H
-#define BENCH_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ void bench_child_ready(const char *line);
 
 /* bench_child_seconds - processor time that it has used. */
 double bench_child_seconds(const bench_child *child);
-
-#endif

@@ -1,8 +1,7 @@
 /* growth_load.h - callers that call without end in some processes, and how fast they do.
  * Way:     growth.c -> [load] -> Caller turns -> Target grains, in this and the other silos
  * Threads: the measuring one is outside; counters lie in memory that all processes share. */
-#ifndef BENCH_GROWTH_LOAD_H
-#define BENCH_GROWTH_LOAD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -51,5 +50,3 @@ load_window load_measure(double seconds, const bench_child *silos, int n);
 
 /* load_must - end the program with a word unless err is TEFF_OK. in: ctx may be NULL. */
 void load_must(teff_err err, const char *what, const teff_ctx *ctx);
-
-#endif

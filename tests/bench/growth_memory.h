@@ -1,7 +1,6 @@
 /* growth_memory.h - what a read of memory costs that is in no cache: the yardstick for many grains.
  * Way:     growth.c -> [growth_memory.c] */
-#ifndef BENCH_GROWTH_MEMORY_H
-#define BENCH_GROWTH_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,5 +10,3 @@
  * in:  bytes, at least 128; n windows of so many seconds.
  * out: read_seconds, of one read, for each. false: no memory. */
 bool growth_memory(uint64_t bytes, double seconds, double *read_seconds, int n);
-
-#endif

@@ -1,8 +1,7 @@
 /* guard.h - operations whose instructions are counted; each is run three times in a row.
  * Way:     guard.py -> callgrind -> guard OPERATION N -> [an operation] -> guard_mark
  * Threads: all of an operation's work, and guard_mark, are on one thread: a worker, or main. */
-#ifndef BENCH_GUARD_H
-#define BENCH_GUARD_H
+#pragma once
 
 #include <stdint.h>
 #include <teff/error.h>
@@ -30,5 +29,3 @@ guard_operation guard_group, guard_steal, guard_timer, guard_process;
 guard_operation guard_encode, guard_decode;
 /* guard_calls.c: turns of grains of one silo. in: operation, its name. */
 void guard_calls(const char *operation, uint64_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* idle.h - what silos cost that nobody calls. */
-#ifndef BENCH_IDLE_H
-#define BENCH_IDLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ bool bench_idle(int n, double seconds, double *percent);
 
 /* bench_idle_silo - the whole of one such process (bench --idle STORE), until its input ends. */
 int bench_idle_silo(const char *store);
-
-#endif

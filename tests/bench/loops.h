@@ -1,7 +1,6 @@
 /* loops.h - the timed loops of rows that call Targets (bench.proto).
  * Way:     bench.c (a Driver's turn), client_rows.c (a thread) -> [loops.c] -> Target */
-#ifndef BENCH_LOOPS_H
-#define BENCH_LOOPS_H
+#pragma once
 
 #include "bench.teff.h"
 
@@ -12,5 +11,3 @@
  * out: ns, the time they took.
  * errors: INVALID, no such loop; those of the calls. */
 teff_err bench_loop(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns);
-
-#endif

@@ -1,8 +1,5 @@
 /* resident.h - how much memory this program has. */
-#ifndef BENCH_RESIDENT_H
-#define BENCH_RESIDENT_H
+#pragma once
 
 /* bench_resident_bytes - now; 0: not known. Source: proc(5), statm */
 double bench_resident_bytes(void);
-
-#endif

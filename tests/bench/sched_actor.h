@@ -1,8 +1,7 @@
 /* sched_actor.h - the least that a process layer puts upon groups: actors that receive messages.
  * Way:     a row's start -> [actor_send -> group -> worker -> receive] -> row_done
  * Threads: spawn and send from any thread; receive and quit on the actor's worker. */
-#ifndef BENCH_SCHED_ACTOR_H
-#define BENCH_SCHED_ACTOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ void row_processes_open(unsigned workers);
 void row_processes_close(void);
 row_run row_process_ping_pong, row_process_ring, row_process_counting;
 row_run row_process_create, row_process_idle_bytes;
-
-#endif

@@ -1,7 +1,6 @@
 /* wire_rows.h - what crosses the wire beside plain calls: nng itself for comparison.
  * Way:     bench.c -> [wire_nng.c] */
-#ifndef BENCH_WIRE_ROWS_H
-#define BENCH_WIRE_ROWS_H
+#pragma once
 
 #include "bench.h"
 
@@ -10,5 +9,3 @@ void bench_nng(const bench *b);
 
 /* bench_nng_child - the other process of those rows. out: its exit status. */
 int bench_nng_child(const char *url);
-
-#endif

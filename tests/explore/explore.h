@@ -3,8 +3,7 @@
  * Way:     explore_main -> a scene -> [explore] -> runtime/sched, compiled with explore_atomic.h
  * Threads: one. A virtual thread is a fiber; between two points it runs undisturbed.
  * Source:  Burckhardt et al. 2010 (PCT); x86-TSO (Sewell et al. 2010) for the store buffers */
-#ifndef EXPLORE_H
-#define EXPLORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -162,5 +161,3 @@ typedef struct explore_scene {
 } explore_scene;
 
 extern const explore_scene explore_deque, explore_group, explore_exec;
-
-#endif

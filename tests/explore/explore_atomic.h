@@ -1,7 +1,6 @@
 /* explore_atomic.h - comes before everything else in the explored copies of runtime/sched: atomic
  * operations, locks, threads and waits become calls to the explorer. */
-#ifndef EXPLORE_ATOMIC_H
-#define EXPLORE_ATOMIC_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -126,5 +125,3 @@
 /* Swapped when the virtual thread changes. */
 #undef _Thread_local
 #define _Thread_local __attribute__((section("explore_locals"), used))
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     world -> [sim] picks a READY group, a delivery, a timer -> the real code -> trace
  * Threads: one. Virtual time advances by the cost of a group's run, or to the next event when no
  *          group is READY. */
-#ifndef SIM_H
-#define SIM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -146,5 +145,3 @@ void sim_net_stall(sim *s);
 
 teff_err sim_store_open(const teffi_platform *platform, const char *address,
                         struct teffi_store **store, char *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* sim_alloc.h - memory of a run: counted, filled with a pattern, at addresses that differ between
  * runs, so that code which depends on addresses or fresh bytes gives different traces. The linker
  * replaces malloc and its family by these (--wrap). */
-#ifndef SIM_ALLOC_H
-#define SIM_ALLOC_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ void sim_alloc_shuffle(uint64_t salt, int fill);
 
 /* sim_alloc_live - blocks made and not freed. */
 int64_t sim_alloc_live(void);
-
-#endif

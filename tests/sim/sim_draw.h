@@ -1,7 +1,6 @@
 /* sim_draw.h - random numbers of a run: streams split from one seed (splitmix64), so that a draw in
  * one part does not shift the draws of another. */
-#ifndef SIM_DRAW_H
-#define SIM_DRAW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ static inline bool sim_draw_chance(sim_draw *d, unsigned per_mille)
 {
     return per_mille && sim_draw_below(d, 1000) < per_mille;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     sim_net (the seam's functions) -> sim_conn (connections) -> sim_wire (frames under way)
  * Rules of the real link: between silos one connection for each direction, for a client one;
  * messages of one direction keep their order; what was accepted before a goodbye arrives. */
-#ifndef SIM_NET_H
-#define SIM_NET_H
+#pragma once
 
 #include "sim.h"
 #include "message/frame.h"
@@ -140,5 +139,3 @@ uint64_t sim_wire_delay(sim *s);
 bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg);
 /* sim_plant_twice - shall this request be delivered a second time? */
 bool sim_plant_twice(sim *s, const teffi_msg *msg);
-
-#endif

@@ -1,7 +1,6 @@
 /* sim_trace.h - all events of a run as one hash; the last lines are kept as text.
  * Two runs of a seed must give the same hash: nothing in it may be an address. */
-#ifndef SIM_TRACE_H
-#define SIM_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void sim_trace_text(sim_trace *t, uint64_t now_ns, const char *node, const char 
 
 /* sim_trace_tail - the kept lines, to stderr. */
 void sim_trace_tail(const sim_trace *t);
-
-#endif

@@ -1,8 +1,7 @@
 /* sim_world.h - a simulated cluster: its silos, clients and callers, and the checks of a run.
  * Way:     main -> [world] schedule from the seed -> silo and client steps in tasks -> audit
  * Ledgers record each grain's calls and its activation; the cluster does not see them. */
-#ifndef SIM_WORLD_H
-#define SIM_WORLD_H
+#pragma once
 
 #include "sim.h"
 #include "silo/client.h"
@@ -136,5 +135,3 @@ void sim_audit_start(sim_world *w, teffi_node *node);
 void sim_audit_store(sim_world *w);
 /* sim_audit_views - views rise, and one version is one view. After each step. */
 void sim_audit_views(void *world);
-
-#endif

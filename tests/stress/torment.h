@@ -2,8 +2,7 @@
  * priorities, and standing still for up to seconds.
  * Way:     stress_*.c -> [torment] -> sched_setscheduler, setpriority, a handler that sleeps
  * Threads: one of its own between start and stop; the handler runs on the worker it holds up. */
-#ifndef STRESS_TORMENT_H
-#define STRESS_TORMENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ void torment_start(const char *name, uint64_t seed, uint32_t hold_ms);
 
 /* torment_stop - end. out: how often priorities were changed and threads were held. */
 void torment_stop(uint64_t *shuffles, uint64_t *holds);
-
-#endif

@@ -1,7 +1,6 @@
 /* test.h - cmocka, with the headers that it needs before it. Tests do not mark unused parameters:
  * callbacks have the signature of their seam. */
-#ifndef TESTS_TEST_H
-#define TESTS_TEST_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,5 +9,3 @@
 #include <cmocka.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#endif

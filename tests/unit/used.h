@@ -1,6 +1,5 @@
 /* used.h - how many bytes a budget counts: exact while no thread counts. */
-#ifndef USED_H
-#define USED_H
+#pragma once
 
 #include "base/budget.h"
 
@@ -11,5 +10,3 @@ static inline int64_t bytes_used(const teffi_budget *budget)
         n += atomic_load_explicit(&budget->cells[i].bytes, memory_order_relaxed);
     return n;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* buffers.h - the bytes of one connection: those that were read, and those to be written.
  * Way:     nng stream -> [read_buffer] -> receiver; sender -> [write_buffer] -> nng stream
  * Threads: the connection's reader; the sender, see sender.h. */
-#ifndef TEFFI_LINK_CONN_BUFFERS_H
-#define TEFFI_LINK_CONN_BUFFERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -126,5 +125,3 @@ void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n)
  * teffi_write_buffer_fini - free the buffer and the messages in it. */
 void teffi_write_buffer_reset(write_buffer *out, size_t max);
 void teffi_write_buffer_fini(write_buffer *out);
-
-#endif

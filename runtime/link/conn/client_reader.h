@@ -5,8 +5,7 @@
  * Threads: any of the client's. At most one reader is `known`; the giver or the reader itself takes
  *          it off. The giver leaves its token last, and the reader waits for that token.
  * Model:   tests/model/reader.pml */
-#ifndef TEFFI_LINK_CONN_CLIENT_READER_H
-#define TEFFI_LINK_CONN_CLIENT_READER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -60,5 +59,3 @@ bool teffi_client_reader_defer(teffi_conn *conn);
  * deferred since the last call. in: all: in any case. out: true: call again soon. runs: the ticker.
  */
 bool teffi_client_reader_expire(struct teffi_conns *conns, bool all);
-
-#endif

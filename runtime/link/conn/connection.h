@@ -5,8 +5,7 @@
  * Threads: lock order: conns->lock, gates, then a peer's or conn's lock. At most one receive and
  *          one write are in flight. Any thread may kill a connection; then its reader, or the
  *          callback of its dial or write, ends it. */
-#ifndef TEFFI_LINK_CONN_CONNECTION_H
-#define TEFFI_LINK_CONN_CONNECTION_H
+#pragma once
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -212,5 +211,3 @@ void teffi_conn_discard(teffi_conn *conn);
  * teffi_conns_fini - free the kept memory. in: all connections were freed. */
 void teffi_conns_init(teffi_conns *conns);
 void teffi_conns_fini(teffi_conns *conns);
-
-#endif

@@ -1,8 +1,7 @@
 /* counters.h - a link's counters, and its log lines, each kind at most once a second.
  * Way:     all of the link -> [counters] -> the log
  * Threads: any. */
-#ifndef TEFFI_LINK_CONN_COUNTERS_H
-#define TEFFI_LINK_CONN_COUNTERS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ void teffi_counters_add(link_counters *counters, link_counter which, uint64_t n)
 /* teffi_counters_note - count one, and log the line unless this counter logged one this second. */
 void teffi_counters_note(link_counters *counters, link_counter which, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

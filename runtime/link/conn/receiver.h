@@ -3,8 +3,7 @@
  * through the socket.
  * Way:     nng stream -> [receiver] -> driver
  * Threads: one reader of a connection at a time, see steps.h; a conn_reserve by its own lock. */
-#ifndef TEFFI_LINK_CONN_RECEIVER_H
-#define TEFFI_LINK_CONN_RECEIVER_H
+#pragma once
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -136,5 +135,3 @@ typedef enum teffi_admission {
 /* teffi_admit_client - check a message from a client, and overwrite its sender, its hop count and
  * its PLACED flag. in: client, the node of its hello. */
 teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client);
-
-#endif

@@ -6,8 +6,7 @@
  * Threads: guarded by conn->lock, unless noted; in_flight is owned by the thread or aio that set
  *          writing. Frames of a worker are written when it is otherwise idle (deferred), those of
  *          other threads when they wait or within a millisecond (coalesced). */
-#ifndef TEFFI_LINK_CONN_SENDER_H
-#define TEFFI_LINK_CONN_SENDER_H
+#pragma once
 
 #include <nng/nng.h>
 #include <teff/error.h>
@@ -109,5 +108,3 @@ bool teffi_sender_has_unsent(teffi_conn *conn);
 /* teffi_sender_complete - a write has ended. runs: the callback of aio.
  * out:  true: the caller ends the connection, and owns the write's reference. */
 bool teffi_sender_complete(teffi_conn *conn);
-
-#endif

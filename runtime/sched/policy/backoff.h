@@ -2,8 +2,7 @@
  * again.
  * Way:     find (stole) -> [backoff] ... find (nothing left) -> [backoff] -> idle (sleep) -> search
  * Threads: the owner of the thief's processor. */
-#ifndef TEFFI_SCHED_POLICY_BACKOFF_H
-#define TEFFI_SCHED_POLICY_BACKOFF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
 
 /* teffi_backoff_slept - record the victim's rate. in: items that it handled in from .. now. */
 void teffi_backoff_slept(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now);
-
-#endif

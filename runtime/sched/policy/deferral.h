@@ -3,8 +3,7 @@
  * Threads: filled by the owner; run by the owner while it uses its processor, by the monitor during
  *          a long turn, or when no worker runs any more. run makes groups READY and may defer the
  *          work again. */
-#ifndef TEFFI_SCHED_POLICY_DEFERRAL_H
-#define TEFFI_SCHED_POLICY_DEFERRAL_H
+#pragma once
 
 #include <stdint.h>
 #include "group/deferred.h"
@@ -61,5 +60,3 @@ static inline void teffi_deferral_add(teffi_deferral *d, teffi_deferred *work, u
     if (teffi_deferred_push(&d->list, work))
         d->from_ms = now_ms;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     run queue push -> [level by the group's run time] -> pop, from a level drawn at random
  * Threads: push and pop: under the run queue's lock; the rest: see the headings.
  * Source:  yatp src/queue/multilevel.rs */
-#ifndef TEFFI_SCHED_POLICY_LEVEL_H
-#define TEFFI_SCHED_POLICY_LEVEL_H
+#pragma once
 
 #include <teff/sched.h>
 #include "os/platform.h"
@@ -53,5 +52,3 @@ unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned
 /* teffi_levels_adjust - once for each second of run time: adjust the chance. Any thread.
  * in:   run time so far, of level 0 and of all levels. */
 void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns);
-
-#endif

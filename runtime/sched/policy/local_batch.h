@@ -2,8 +2,7 @@
  * leave alone while their turns are short.
  * Way:     submit (add) ... find (check, at each pick) -> keep it local | let thieves take from it
  * Threads: the processor's owner. */
-#ifndef TEFFI_SCHED_POLICY_LOCAL_BATCH_H
-#define TEFFI_SCHED_POLICY_LOCAL_BATCH_H
+#pragma once
 
 #include "os/platform.h"
 
@@ -35,5 +34,3 @@ typedef enum teffi_batch_verdict {
  * in:   preemptions, how often the OS had preempted this thread at the last check; updated. */
 teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
                                             const teffi_platform *platform, uint64_t *preemptions);
-
-#endif

@@ -3,8 +3,7 @@
  * Way:     run queue push -> [rank] -> pop; over the limit: rank 0, marked -> run -> ops->evict
  * Threads: under the run queue's lock.
  * Source:  yatp src/queue/priority.rs and its try_evict_lowest; TiKV's read pool */
-#ifndef TEFFI_SCHED_POLICY_PRIORITY_H
-#define TEFFI_SCHED_POLICY_PRIORITY_H
+#pragma once
 
 #include "sched/queue/runqueue.h"
 
@@ -30,5 +29,3 @@ typedef struct teffi_priorities {
 
 /* teffi_priorities_init - empty. in: waiting_max, groups that may wait; 0 = no limit. */
 void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max);
-
-#endif

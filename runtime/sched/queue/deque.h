@@ -2,8 +2,7 @@
  * of it from the top.
  * Threads: push, pop: the owner. steal, count: any thread.
  * Source:  Chase and Lev 2005; tests/model/deque.pml */
-#ifndef TEFFI_SCHED_QUEUE_DEQUE_H
-#define TEFFI_SCHED_QUEUE_DEQUE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -47,5 +46,3 @@ unsigned teffi_deque_steal(teffi_deque *deque, void **out, unsigned max);
 /* teffi_deque_count - how many items; a hint while other threads use it. seq_cst: a worker that has
  * announced that it parks sees every push whose pusher did not see the announcement. */
 unsigned teffi_deque_count(teffi_deque *deque);
-
-#endif

@@ -2,8 +2,7 @@
  * Way:     outside threads, used-up groups -> [run queue] -> a worker, with a batch for its deque
  * Threads: any; it has a lock. count is read without the lock.
  * Source:  Go's global run queue; yatp src/queue */
-#ifndef TEFFI_SCHED_QUEUE_RUNQUEUE_H
-#define TEFFI_SCHED_QUEUE_RUNQUEUE_H
+#pragma once
 
 #include <pthread.h>
 #include "group/group.h"
@@ -73,5 +72,3 @@ static inline unsigned teffi_fifo_pop_many(teffi_fifo *fifo, teffi_group **out, 
         got++;
     return got;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Threads: any; one lock a wheel. next_due_ns is read without it. A timer's field where names the
  *          wheel that holds it, and changes only under that wheel's lock, so cancel finds it.
  * Source:  Varghese and Lauck 1987 */
-#ifndef TEFFI_SCHED_QUEUE_TIMER_H
-#define TEFFI_SCHED_QUEUE_TIMER_H
+#pragma once
 
 #include "os/thread.h"
 #include "group/exec.h"
@@ -53,5 +52,3 @@ static inline uint64_t teffi_wheel_next(teffi_wheel *wheel)
 {
     return atomic_load_explicit(&wheel->next_due_ns, memory_order_seq_cst);
 }
-
-#endif

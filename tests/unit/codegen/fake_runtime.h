@@ -1,7 +1,6 @@
 /* fake_runtime.h - what generated code asks of the runtime, written down instead of done.
  * Way:     generated stubs -> [fake_runtime] -> test_generated.c */
-#ifndef FAKE_RUNTIME_H
-#define FAKE_RUNTIME_H
+#pragma once
 
 #include <stdbool.h>
 #include <teff/errno.h>
@@ -33,5 +32,3 @@ struct teff_arena {
 };
 
 void fake_arena_fini(teff_arena *arena);
-
-#endif

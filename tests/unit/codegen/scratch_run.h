@@ -1,7 +1,6 @@
 /* scratch_run.h - run protoc, the plugin and compilers in a scratch folder of their own.
  * Way:     meson's environment (see meson.build) -> [scratch_run] -> test_*.c */
-#ifndef SCRATCH_RUN_H
-#define SCRATCH_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ void run_compiles(const char *stem);
 
 /* run_request - the request that protoc makes of the folder's files. out: the caller frees it. */
 uint8_t *run_request(const char *files, size_t *n);
-
-#endif

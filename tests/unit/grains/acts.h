@@ -1,8 +1,7 @@
 /* acts.h - a silo whose grains run whatever function a test hands them, and functions for them.
  * Way:     test_direct*.c -> [acts] -> silo
  * Threads: grains write the world's atomics; a test waits for them. */
-#ifndef TESTS_ACTS_H
-#define TESTS_ACTS_H
+#pragma once
 
 #include "direct.teff.h"
 #include "directory/shard.h"
@@ -45,5 +44,3 @@ uint64_t acts_activations(void);
 /* Scripts: n + 1 and the text; an error with the text; the first after a wait, or when the gate
  * opens; and it deactivates; ask grain key + FIRST for script n. */
 script responds, fails, sleeps, waits, ends, asks_one;
-
-#endif

@@ -1,7 +1,6 @@
 /* draw.h - random messages of any type: good ones, and now and then one that breaks a rule.
  * Way:     test_rules -> [draw] -> protobuf-c's descriptors */
-#ifndef TESTS_DRAW_H
-#define TESTS_DRAW_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -18,5 +17,3 @@ uint32_t draw(drawing *d, uint32_t n);
 
 /* draw_message - of desc, in the arena. in: depth, of those around it. */
 ProtobufCMessage *draw_message(drawing *d, const ProtobufCMessageDescriptor *desc, unsigned depth);
-
-#endif

@@ -1,8 +1,7 @@
 /* lab.h - real silos in one process, with grain types that tell a record what happens to them.
  * Way:     tests of grains, clusters and silos -> [lab] -> teff_silo_*, teff_client_*
  * Threads: grains write the record's atomics; a test waits for them with lab_until and asserts. */
-#ifndef TESTS_LAB_H
-#define TESTS_LAB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -104,5 +103,3 @@ bool lab_pause(uint64_t *spent);
             fail_msg("%s: %s (%s), expected %s", #call, teff_err_name(err_), teff_error(ctx),      \
                      teff_err_name(expected));                                                     \
     } while (0)
-
-#endif

@@ -1,8 +1,7 @@
 /* net_test.h - what the link's tests share: a platform, an owner that records events, waiting on
  * conditions with a deadline.
  * Way:     tests/unit/link/test_*.c -> [net_test] -> net ops */
-#ifndef TEST_NET_TEST_H
-#define TEST_NET_TEST_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -111,5 +110,3 @@ void *test_shutdown(void *node);
 
 unsigned test_fds(void);
 unsigned test_threads(void);
-
-#endif

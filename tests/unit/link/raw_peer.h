@@ -1,7 +1,6 @@
 /* raw_peer.h - a peer made of a plain socket, which may say anything.
  * Way:     test_silo_port -> [raw_peer] -> a listening link */
-#ifndef TEST_RAW_PEER_H
-#define TEST_RAW_PEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ bool raw_send_greeting(raw_peer *peer, const teffi_greeting *greeting);
 bool raw_join(raw_peer *peer, const teffi_greeting *greeting);
 /* raw_refused - is the last frame a refusal whose text contains this? */
 bool raw_refused(const raw_peer *peer, const char *text);
-
-#endif

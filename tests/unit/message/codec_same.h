@@ -1,7 +1,6 @@
 /* codec_same.h - encoder and decoder beside protobuf-c: the same verdict, message and bytes.
  * Way:     test_decode, fuzz_decode -> [codec_same] -> message/{decode,encode}, protobuf-c */
-#ifndef TEST_CODEC_SAME_H
-#define TEST_CODEC_SAME_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,5 +179,3 @@ static inline const char *codec_same(const ProtobufCMessageDescriptor *desc, con
     teffi_arena_fini(&arena);
     return what;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* processes.h - what the tests of processes share: waiting for counts, making systems. */
-#ifndef TESTS_PROCESSES_H
-#define TESTS_PROCESSES_H
+#pragma once
 
 #include "test.h"
 #include <stdatomic.h>
@@ -63,5 +62,3 @@ static inline void until_state(teff_process_system *system, teff_pid pid, teff_p
         teffi_thread_yield();
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* fiber_jobs.h - what tests of fibers and processors share: groups with one item, with or without
  * a fiber, and waiting for counts. */
-#ifndef TESTS_SCHED_FIBER_JOBS_H
-#define TESTS_SCHED_FIBER_JOBS_H
+#pragma once
 
 #include "test.h"
 #include <stdbool.h>
@@ -152,5 +151,3 @@ static inline bool had_processor(teffi_exec *exec)
     pthread_mutex_unlock(&real_of(exec)->idle_lock);
     return has || lost_processor(exec);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* hand_clock.h - a clock that the test sets, and a log that it reads back. Conditions are waited
  * for, a minute at the most. */
-#ifndef TESTS_SCHED_HAND_CLOCK_H
-#define TESTS_SCHED_HAND_CLOCK_H
+#pragma once
 
 #include "test.h"
 #include <pthread.h>
@@ -121,5 +120,3 @@ static inline teffi_exec *exec_of(const teffi_platform *platform, unsigned worke
     assert_int_equal(teffi_exec_real_new(platform, workers, &opt, &exec), TEFF_OK);
     return exec;
 }
-
-#endif

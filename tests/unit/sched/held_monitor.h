@@ -1,8 +1,7 @@
 /* held_monitor.h - the scheduler's monitor stands still, or does as many ticks as a test allows.
  * Without it no turn's slice ends and no processor is retaken, so what one worker does is known.
  * The monitor reads the platform's clock at each tick; here it waits in that reading. */
-#ifndef TESTS_SCHED_HELD_MONITOR_H
-#define TESTS_SCHED_HELD_MONITOR_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -72,5 +71,3 @@ static inline void monitor_tick(void)
         pthread_cond_wait(&monitor.moved, &monitor.lock);
     pthread_mutex_unlock(&monitor.lock);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* jobs.h - what tests of the scheduler share: groups that note when they ran, a clock that only
  * their work moves, and waiting for a condition. */
-#ifndef TESTS_SCHED_JOBS_H
-#define TESTS_SCHED_JOBS_H
+#pragma once
 
 #include "test.h"
 #include <string.h>
@@ -119,5 +118,3 @@ __attribute__((unused)) static teff_sched_worker counts_of(teffi_exec *exec, uns
     assert_true(exec->ops->metrics(exec, NULL, one, 16) > processor);
     return one[processor];
 }
-
-#endif

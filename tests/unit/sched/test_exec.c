@@ -694,7 +694,7 @@ static void test_a_worker_for_each_core(void **state)
     assert_int_equal(teffi_exec_real_new(&platform, 0, NULL, &exec), TEFF_OK);
     assert_int_equal(exec->workers, teffi_cpu_count());
     for (unsigned i = 0; i < exec->workers; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "teff-w%u", i);
         while (!has_thread_named(name)) /* each names itself when it begins */
             teffi_thread_yield();

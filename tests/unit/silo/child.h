@@ -1,7 +1,6 @@
 /* child.h - a silo program as a child of the test, with its standard streams.
  * Way:     test_main.c, test_run.c -> [child] -> silo_program.c, silo_program_own.c */
-#ifndef CHILD_H
-#define CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -29,5 +28,3 @@ int child_status(child *c);
 
 /* child_refuses - these arguments end it with status 2, and this on standard error. */
 void child_refuses(const char *const *args, const char *says);
-
-#endif

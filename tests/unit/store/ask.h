@@ -1,8 +1,7 @@
 /* ask.h - a store asked synchronously, for tests: submit an operation, wait for its end, look.
  * Way:     tests -> [ask] -> store/store
  * Threads: any; one ask_op belongs to one thread. */
-#ifndef TESTS_STORE_ASK_H
-#define TESTS_STORE_ASK_H
+#pragma once
 
 #include <pthread.h>
 #include "store/store.h"
@@ -36,5 +35,3 @@ teff_err ask_increment(teffi_store *store, const char *key, unsigned n);
 
 /* ask_number - the number that ask_increment made; UINT64_MAX on an error. */
 uint64_t ask_number(teffi_store *store, const char *key);
-
-#endif

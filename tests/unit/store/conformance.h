@@ -1,8 +1,7 @@
 /* conformance.h - what every engine of the store must do, in one suite.
  * Way:     test_conformance -> [conformance] -> store/store
  * A new engine adds one conf_engine to test_conformance.c. */
-#ifndef TESTS_STORE_CONFORMANCE_H
-#define TESTS_STORE_CONFORMANCE_H
+#pragma once
 
 #include "ask.h"
 #include "setup.h"
@@ -39,5 +38,3 @@ int conf_run_processes(const conf_engine *engine); /* part of it: handles, proce
 /* conf_child - the part of main() for child processes of conf_run_processes.
  * out: their exit code, or -1: this is the test itself. */
 int conf_child(int argc, char **argv);
-
-#endif

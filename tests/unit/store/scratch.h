@@ -1,8 +1,7 @@
 /* scratch.h - a directory of a test's own, with files that come and go.
  * Way:     tests of file engines -> [scratch] -> the system's temporary directory
  * Threads: the test's main one. */
-#ifndef TESTS_STORE_SCRATCH_H
-#define TESTS_STORE_SCRATCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,5 +22,3 @@ size_t scratch_read(const char *path, void *data, size_t max);
 
 /* scratch_patch - overwrite n bytes of a file with one byte, from offset on. */
 void scratch_patch(const char *path, long offset, int byte, size_t n);
-
-#endif
