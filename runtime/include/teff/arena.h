@@ -1,15 +1,12 @@
 /* arena.h - memory that is freed all at once: one arena per message, turn and state.
  * Way:     generated copies and protobuf-c's unpack -> [arena] -> freed with its owner
  * Threads: one user at a time; an arena moves between threads with the message that owns it. */
-#ifndef TEFF_ARENA_H
-#define TEFF_ARENA_H
+#pragma once
 
 #include <stddef.h>
 #include <teff/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 typedef struct teff_arena teff_arena;
 
@@ -29,7 +26,4 @@ TEFF_API void *teff_arena_take(teff_arena *arena, size_t n);
  * runs: as teff_arena_alloc. */
 TEFF_API void *teff_arena_copy(teff_arena *arena, const void *src, size_t n);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

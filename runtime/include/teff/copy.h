@@ -1,17 +1,14 @@
 /* copy.h - the steps of the deep copy of a message; part of the contract of generated code.
  * Way:     x.teff.c -> [copy] -> runtime/memory
  * Threads: the arena's user. */
-#ifndef TEFF_COPY_H
-#define TEFF_COPY_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdint.h>
 #include <string.h>
 #include <teff/arena.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* Each replaces the pointer or list in place with a copy in the arena.
  * teff_copy_check - record in the arena if n bytes of text are not UTF-8: a message with such a
@@ -62,7 +59,4 @@ static inline const char *teff_copy_text_to(char **at, const char *text, size_t 
     return to;
 }
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

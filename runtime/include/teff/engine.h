@@ -1,8 +1,7 @@
 /* engine.h - an engine of schedulers: components, broadcast tasks, and data with owners.
  * Way:     broadcast -> every scheduler -> [the components that list the task] -> run
  * Threads: a component's functions run one at a time; those of an engine from any thread. */
-#ifndef TEFF_ENGINE_H
-#define TEFF_ENGINE_H
+#pragma once
 
 #include <teff/process.h>
 
@@ -12,9 +11,7 @@
  * one another. Threads park when nothing is READY and are unparked by new work; only the conditions
  * of teff_component_wait may be polled, see poll_ms. */
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 typedef struct teff_engine teff_engine;
 typedef struct teff_component teff_component; /* a component, for its own functions and tasks */
@@ -239,7 +236,4 @@ TEFF_API teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms,
  * runs: a thread outside; blocks it while it stops. */
 TEFF_API void teff_engine_free(teff_engine *engine);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

@@ -1,15 +1,12 @@
 /* errno.h - errno for the code of grains. Each x.teff.h includes it; no other header of teff does.
  * Way:     methods of grains -> [errno] -> the C library
  * Threads: as errno: each thread has its own. */
-#ifndef TEFF_ERRNO_H
-#define TEFF_ERRNO_H
+#pragma once
 
 #include <errno.h>
 #include <teff/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* teff_errno - the address of the current thread's errno. A turn may continue on another thread
  * after a call, and compilers cache &errno over calls; they may not cache this function's result.
@@ -25,7 +22,4 @@ TEFF_API int *teff_errno(void);
 #define errno (*teff_errno())
 #endif
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

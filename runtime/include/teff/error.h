@@ -4,17 +4,22 @@
  *
  * A call has one of three outcomes. TEFF_OK: it ran. An error for which teff_err_unknown() is true:
  * it may have run. Every other error: it did not run, or it ran and failed as the error says. */
-#ifndef TEFF_ERROR_H
-#define TEFF_ERROR_H
+#pragma once
 
 #ifdef __cplusplus
-extern "C" {
+#define TEFF_BEGIN_C extern "C" {
+#define TEFF_END_C }
+#else
+#define TEFF_BEGIN_C
+#define TEFF_END_C
 #endif
 
 #define TEFF_API __attribute__((visibility("default")))
 #define TEFF_MUST_USE __attribute__((warn_unused_result))
 
 #define TEFF_TEXT_MAX 512 /* bytes of an error's text, the zero byte included */
+
+TEFF_BEGIN_C
 
 typedef enum teff_err {
     TEFF_OK = 0,
@@ -65,7 +70,4 @@ TEFF_API const char *teff_err_name(teff_err err);
  * runs: anywhere. */
 TEFF_API int teff_err_unknown(teff_err err);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

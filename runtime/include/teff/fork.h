@@ -3,8 +3,7 @@
  * Threads: a join belongs to the turn that forks; parts run anywhere.
  * Source:  Frigo, Leiserson and Randall: The implementation of the Cilk-5 multithreaded language,
  *          1998 */
-#ifndef TEFF_FORK_H
-#define TEFF_FORK_H
+#pragma once
 
 #include <stdint.h>
 #include <teff/error.h>
@@ -18,9 +17,7 @@
  *
  * A part may fork and join parts of its own, with a join of its own. */
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 typedef enum teff_steal {
     /* f runs at once. The code after the fork is queued on this worker, where others may steal it.
@@ -49,7 +46,4 @@ TEFF_API void teff_fork(teff_join *join, teff_steal how, void (*fn)(void *arg), 
  * runs: in the turn that forked. */
 TEFF_API void teff_join_wait(teff_join *join);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

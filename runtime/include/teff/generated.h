@@ -2,8 +2,7 @@
  * Programs include x.teff.h, which includes this file; they do not call these functions directly.
  * Way:     x.proto -> protoc-gen-teff -> x.teff.[ch] -> [generated] -> grains/
  * Threads: descriptions are constant; a teff_ctx belongs to one turn or one thread. */
-#ifndef TEFF_GENERATED_H
-#define TEFF_GENERATED_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdint.h>
@@ -11,9 +10,7 @@
 #include <teff/copy.h>
 #include <teff/grain.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* ---- keys ------------------------------------------------------------------------------- */
 
@@ -215,7 +212,4 @@ TEFF_API ProtobufCMessage *teff_state_append_message(teff_ctx *ctx, void *list, 
                                                      const teff_message_ops *ops,
                                                      const ProtobufCMessage *src);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

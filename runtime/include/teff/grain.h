@@ -2,8 +2,7 @@
  * functions that generated code calls are in generated.h.
  * Way:     methods, callers -> [grain] -> grains/
  * Threads: a teff_ctx belongs to one turn or one thread. */
-#ifndef TEFF_GRAIN_H
-#define TEFF_GRAIN_H
+#pragma once
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -12,9 +11,7 @@
 #include <teff/error.h>
 #include <teff/limits.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* ---- keys ------------------------------------------------------------------------------- */
 
@@ -217,7 +214,4 @@ TEFF_API ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinar
  * runs: in that turn; does not wait. */
 TEFF_API void teff_deactivate(teff_ctx *ctx);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

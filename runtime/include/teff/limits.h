@@ -1,8 +1,7 @@
 /* limits.h - limits of messages, states, keys and memory.
  * Way:     methods, callers, generated code -> [limits] <- message, activation
  * Threads: constants. */
-#ifndef TEFF_LIMITS_H
-#define TEFF_LIMITS_H
+#pragma once
 
 #define TEFF_KEY_MAX 1024 /* bytes of a key's text */
 
@@ -25,5 +24,3 @@
 
 /* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
 #define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)
-
-#endif

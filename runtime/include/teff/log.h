@@ -1,14 +1,11 @@
 /* log.h - directs the log, and the lines of reports, to a file or to a function of the program.
  * Way:     silos, clients, process systems -> base/log -> [log] -> the program
  * Threads: any. */
-#ifndef TEFF_LOG_H
-#define TEFF_LOG_H
+#pragma once
 
 #include <teff/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 typedef enum teff_log_level {
     TEFF_LOG_ERROR = 1, /* something was lost or cannot continue */
@@ -44,7 +41,4 @@ typedef void teff_line_fn(void *arg, const char *line);
  * runs: any thread. */
 TEFF_API void teff_line_print(void *file, const char *line);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

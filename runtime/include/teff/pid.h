@@ -2,15 +2,12 @@
  * Way:     methods, processes, threads -> [pid] -> runtime/node/pid
  * Threads: as teff/grain.h: a teff_ctx belongs to one turn or one thread.
  * Source:  Erlang's gen_server: call and cast */
-#ifndef TEFF_PID_H
-#define TEFF_PID_H
+#pragma once
 
 #include <teff/grain.h>
 #include <teff/process.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* A PID in a message: a field of type teff.ProcessId (teff/process.proto).
  * teff_pid_of_message - the PID in it; zeroed if message is NULL. in: message, evaluated often.
@@ -63,7 +60,4 @@ TEFF_API TEFF_MUST_USE teff_err teff_pid_ask_await(teff_ctx *ctx, teff_call *cal
 TEFF_API TEFF_MUST_USE teff_err teff_pid_send(teff_ctx *ctx, teff_pid to,
                                               const teff_event *message);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

@@ -2,8 +2,7 @@
  * Way:     a program, grains or another process -> [process] -> runtime/process -> sched/group
  * Threads: a process's own functions run one at a time; a system's are called from any thread.
  * Source:  Erlang/OTP's processes and gen_server */
-#ifndef TEFF_PROCESS_H
-#define TEFF_PROCESS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,9 +29,7 @@
  * A process without a fiber resumes only after everything nested on its stack has returned. So of
  * processes that wait for each other, at most one may lack a fiber. */
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* ---- names and events ------------------------------------------------------------------- */
 
@@ -411,7 +408,4 @@ TEFF_API teff_err teff_process_system_stop(teff_process_system *system, uint32_t
  * runs: a thread outside; blocks it while it stops. */
 TEFF_API void teff_process_system_free(teff_process_system *system);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

@@ -3,17 +3,14 @@
  * Way:     silo or process options -> [sched] -> runtime/sched -> metrics
  * Threads: options are plain data, read when the scheduler starts; the hooks run on its workers.
  * Source:  Go's src/runtime/proc.go; yatp's multilevel queue */
-#ifndef TEFF_SCHED_H
-#define TEFF_SCHED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* Each thread that runs groups (turns of grains, steps of processes) calls these hooks; any may be
  * NULL. They must not block, call into teff, or wait for one another. thread: 0, 1, ..., the same
@@ -137,7 +134,4 @@ TEFF_API void teff_preemptible_end(teff_preemptible region);
 TEFF_API void teff_blocking_begin(void);
 TEFF_API void teff_blocking_end(void);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

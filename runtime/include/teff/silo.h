@@ -3,8 +3,7 @@
  * Threads: any thread may use a silo or client; a context belongs to one thread.
  * Forks:   a child of fork() must not use or free silos and clients of its parent. It may make its
  *          own only if the parent had made none; otherwise it may only call exec or _exit. */
-#ifndef TEFF_SILO_H
-#define TEFF_SILO_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +14,7 @@
 #include <teff/process.h>
 #include <teff/sched.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 typedef struct teff_silo teff_silo;
 typedef struct teff_client teff_client;
@@ -213,7 +210,4 @@ TEFF_API teff_ctx *teff_client_ctx(teff_client *client);
  * runs: a thread outside; waits until its connections are closed. */
 TEFF_API void teff_client_free(teff_client *client);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C

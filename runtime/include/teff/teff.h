@@ -1,6 +1,5 @@
 /* teff.h - includes all public headers. */
-#ifndef TEFF_H
-#define TEFF_H
+#pragma once
 #include <teff/arena.h>
 #include <teff/engine.h>
 #include <teff/error.h>
@@ -13,4 +12,3 @@
 #include <teff/sched.h>
 #include <teff/silo.h>
 #include <teff/version.h>
-#endif

@@ -1,14 +1,11 @@
 /* version.h - the version of the headers and the version of the library.
  * Way:     meson.build -> [version] -> programs
  * Threads: any. */
-#ifndef TEFF_VERSION_H
-#define TEFF_VERSION_H
+#pragma once
 
 #include <teff/error.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+TEFF_BEGIN_C
 
 /* The headers' version. */
 #define TEFF_VERSION_MAJOR 0
@@ -27,7 +24,4 @@ extern "C" {
  * runs: anywhere. */
 TEFF_API int teff_version(void);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+TEFF_END_C
