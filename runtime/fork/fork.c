@@ -15,10 +15,11 @@
  * A turn that waits yields first; then its worker takes off the turn's one, on its own stack. So
  * whoever brings the count to zero finds the turn's fiber suspended. */
 typedef struct join {
-    _Atomic uint32_t out; /* the count; 0 before the first fork */
-    uint32_t forked;      /* the turn's: not 0 after the first fork */
-    teffi_group *turn;    /* set by the turn before it yields */
-    struct join *outer;   /* the turn's: the open join before this one */
+    _Atomic uint32_t out;    /* the count; 0 before the first fork */
+    uint32_t forked;         /* the turn's: not 0 after the first fork */
+    teffi_group *turn;       /* set by the turn before it yields */
+    struct join *outer;      /* the turn's: the open join before this one */
+    _Atomic uint64_t ran_ns; /* policy multilevel: run time of the parts that have ended */
 } join;
 
 _Static_assert(sizeof(join) <= sizeof(teff_join), "public room for it");
@@ -31,6 +32,7 @@ typedef struct part {
     void (*fn)(void *arg);
     void *arg;
     join *join;
+    uint32_t used; /* its group's, and the turn's, at the fork */
 } part;
 
 static join *join_of(teff_join *j)
@@ -70,10 +72,14 @@ static void part_handle(teffi_group *group, teffi_item *item)
     teffi_group_complete(group);
 }
 
+/* The run that ends was charged before (group.c). relaxed: count_down orders it. */
 static void part_ended(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
     join *j = p->join;
+    if (group->used != p->used)
+        atomic_fetch_add_explicit(&j->ran_ns, teffi_used_since(p->used, group->used),
+                                  memory_order_relaxed);
     free(p);
     if (count_down(j))
         teffi_group_go_on(j->turn);
@@ -113,8 +119,11 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
     part *p = malloc(sizeof *p);
     if (!p)
         return NULL;
-    *p = (part){.fn = fn, .arg = arg, .join = j};
+    teffi_group *turn = teffi_worker_group(w);
+    *p = (part){.fn = fn, .arg = arg, .join = j, .used = turn->used};
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
+    p->group.used = turn->used;
+    atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));
     if (!j->forked)
         open_join(j);
     atomic_fetch_add_explicit(&j->out, 1, memory_order_relaxed);
@@ -147,6 +156,17 @@ static void release_turn(void *arg)
         teffi_group_go_on(j->turn);
 }
 
+/* What the parts have run counts as the turn's. */
+static void charge_turn(join *j)
+{
+    uint64_t ns = atomic_load_explicit(&j->ran_ns, memory_order_relaxed);
+    if (!ns)
+        return;
+    teffi_worker *w = teffi_worker_self();
+    teffi_group *turn = teffi_worker_group(w);
+    turn->used = teffi_used_add(turn->used, teffi_now(w->sched->exec.platform), ns);
+}
+
 void teff_join_wait(teff_join *public)
 {
     join *j = join_of(public);
@@ -162,6 +182,7 @@ void teff_join_wait(teff_join *public)
         w->after_yield_arg = j;
         (void)teffi_turn_yield(w, true);
     }
+    charge_turn(j);
     close_join(j);
     *public = (teff_join){{0}};
 }

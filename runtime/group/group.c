@@ -229,9 +229,11 @@ static inline bool charged_requeue(teffi_group *group, teffi_meter *meter)
 /* out: true: the group is READY; false: it stays RUNNING until teffi_group_go_on. */
 static inline bool end_yielded_run(teffi_group *group, teffi_meter *meter)
 {
-    return teffi_container(group->head, teffi_yielded_turn, item)->stays
-               ? false
-               : charged_requeue(group, meter);
+    if (!teffi_container(group->head, teffi_yielded_turn, item)->stays)
+        return charged_requeue(group, meter);
+    if (meter)
+        meter->charge(meter, group);
+    return false;
 }
 
 void teffi_group_go_on(teffi_group *group)

@@ -69,11 +69,17 @@ void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
         submit_global(sched, group);
 }
 
+/* Does the policy order the group? Then it goes to the global queue. */
+static bool is_ordered(const teffi_sched *sched, const teffi_group *group)
+{
+    return sched->priorities || (sched->levels && teffi_level_of(sched->levels, group->used) > 0);
+}
+
 /* Groups of levels 1 and 2 go to the global queue, which orders them. */
 void teffi_submit_ready_by_level(teffi_exec *exec, teffi_group *group)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    if (group->system || teffi_level_of(sched->levels, group->used) == 0)
+    if (group->system || !is_ordered(sched, group))
         teffi_submit_ready(exec, group);
     else
         submit_global(sched, group);
@@ -89,6 +95,10 @@ void teffi_submit_ready_by_priority(teffi_exec *exec, teffi_group *group)
 
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group)
 {
+    if (is_ordered(w->sched, group)) {
+        submit_global(w->sched, group);
+        return;
+    }
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
     if (!p || !teffi_deque_push(&p->deque, group))

@@ -19,7 +19,8 @@ bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
  * will leave its processor. runs: using the processor. */
 void teffi_submit_end_pass(teffi_worker *w);
 
-/* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves.
+/* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves; a group that
+ * the policy orders goes to the global queue.
  * runs: on w's thread. */
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group);
 

@@ -31,6 +31,12 @@ uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns)
     return epoch << TIME_BITS | (uint32_t)(count < TIME_MASK ? count : TIME_MASK);
 }
 
+uint64_t teffi_used_since(uint32_t from, uint32_t to)
+{
+    uint32_t before = decayed_count(from, to >> TIME_BITS), now = to & TIME_MASK;
+    return now > before ? (uint64_t)(now - before) * UNIT_NS : 0;
+}
+
 unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
 {
     if ((used & TIME_MASK) < levels->threshold[0])

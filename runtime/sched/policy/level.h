@@ -43,6 +43,9 @@ void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
  * (units of 64 ns), saturating at 1.07 s. out: used, decayed to now, plus ns. */
 uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 
+/* teffi_used_since - nanoseconds that were added to `from`, if `to` is what came of it. */
+uint64_t teffi_used_since(uint32_t from, uint32_t to);
+
 /* teffi_level_of - 0 .. 2. in: used, of a group that the caller owns. */
 unsigned teffi_level_of(const teffi_levels *levels, uint32_t used);
 

@@ -89,6 +89,107 @@ static void test_continuation_stealing_is_like_a_call(void **state)
     order_is(continuation, "efgj");
 }
 
+/* ---- policies: a part goes where its turn's group would go ---- */
+
+static job urgent;
+
+static void note_urgent(job *j)
+{
+    note('u');
+}
+
+static void urgent_and_child(job *j)
+{
+    note('e');
+    job_push(&urgent);
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, f_of, NULL);
+    note('g');
+    teff_join_wait(&join);
+    note('j');
+}
+
+static void urgent_and_continuation(job *j)
+{
+    note('e');
+    job_push(&urgent);
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CONTINUATION, f_of, NULL);
+    note('g');
+    teff_join_wait(&join);
+    note('j');
+}
+
+static void order_by_priority_is(void (*run)(job *j), const char *expected)
+{
+    static fjob f;
+    const teff_sched_options opt = {.size = sizeof opt, .policy = TEFF_SCHED_PRIORITY};
+    memset(order, 0, sizeof order);
+    atomic_store(&n_order, 0);
+    atomic_store(&done.count, 0);
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_of(1, &opt);
+    job_init(&urgent, exec, note_urgent, &done);
+    atomic_store(&urgent.group.priority, 100);
+    fjob_init(&f, exec, run, &done);
+    atomic_store(&f.job.group.priority, -100);
+    job_push(&f.job);
+    latch_wait(&done, 2);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_string_equal(order, expected);
+}
+
+static void test_parts_have_the_priority_of_their_turn(void **state)
+{
+    order_by_priority_is(urgent_and_child, "egufj");
+    order_by_priority_is(urgent_and_continuation, "efugj");
+}
+
+static uint64_t (*real_now)(void *arg);
+static _Atomic uint64_t passed_ns;
+
+static uint64_t shifted_now(void *arg)
+{
+    return real_now(arg) + atomic_load(&passed_ns);
+}
+
+static void compute_40_ms(void *arg)
+{
+    atomic_fetch_add(&passed_ns, 40000000);
+}
+
+static unsigned level_after, queued_of_level_2;
+
+static void fork_long_parts(job *j)
+{
+    teff_join join = {{0}};
+    teffi_sched *sched = real_of(j->exec);
+    for (int i = 0; i < 3; i++)
+        teff_fork(&join, TEFF_STEAL_CHILD, compute_40_ms, NULL);
+    teff_join_wait(&join);
+    level_after = teffi_level_of(sched->levels, j->group.used);
+    teff_fork(&join, TEFF_STEAL_CHILD, f_of, NULL);
+    queued_of_level_2 = (unsigned)teffi_runqueue_count(&sched->queue);
+    teff_join_wait(&join);
+}
+
+/* 120 ms in parts bring the turn's group to level 2; then its parts are of level 2, too. */
+static void test_run_time_of_parts_is_their_turns(void **state)
+{
+    const teff_sched_options opt = {.size = sizeof opt, .policy = TEFF_SCHED_MULTILEVEL};
+    monitor_hold(&platform);
+    real_now = monitor.mono_ns;
+    monitor.mono_ns = shifted_now;
+    teffi_exec *exec = exec_of(1, &opt);
+    run_turn(exec, fork_long_parts);
+    monitor_release();
+    exec->ops->free(exec);
+    monitor.mono_ns = real_now;
+    assert_int_equal(level_after, 2);
+    assert_int_equal(queued_of_level_2, 1);
+}
+
 /* Outside of a turn, and in one without a stack of its own, a fork is a call. */
 static void test_elsewhere_a_fork_is_a_call(void **state)
 {
@@ -252,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_child_stealing_goes_on_with_the_parent, setup),
         cmocka_unit_test_setup(test_continuation_stealing_is_like_a_call, setup),
+        cmocka_unit_test_setup(test_parts_have_the_priority_of_their_turn, setup),
+        cmocka_unit_test_setup(test_run_time_of_parts_is_their_turns, setup),
         cmocka_unit_test_setup(test_elsewhere_a_fork_is_a_call, setup),
         cmocka_unit_test_setup(test_fib_with_both_strategies, setup),
         cmocka_unit_test_setup(test_many_parts_on_one_join, setup),
