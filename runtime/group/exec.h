@@ -79,6 +79,8 @@ typedef struct teffi_exec_ops {
     void (*free)(teffi_exec *exec);
 } teffi_exec_ops;
 
+enum { TEFFI_REPOLLS_MAX = 5 }; /* two groups may push to each other for ever */
+
 struct teffi_exec {
     const teffi_exec_ops *ops;
     const teffi_platform *platform;
@@ -87,6 +89,7 @@ struct teffi_exec {
     struct teffi_fiber_pool *system_fibers;
     unsigned workers;           /* processors, active or not; 0 if there are none to count */
     _Atomic uint32_t coarse_ms; /* see teffi_coarse_ms; written by the monitor */
+    uint32_t repolls_max;       /* teff_sched_options; 0: TEFFI_REPOLLS_MAX */
     teffi_warn warn;
     teffi_group null; /* for closures of no other group (closure.h) */
 };

@@ -17,7 +17,6 @@ enum {
     STATE_MASK = 7
 };
 
-enum { REPOLLS_MAX = 5 };      /* batches in a run; two groups may push to each other for ever */
 enum { CLOCK_EVERY_MAX = 16 }; /* items between two loads of the clock (about 25 ns each) */
 
 static_assert(_Alignof(teffi_item) > STATE_MASK, "the state lives in an item's low address bits");
@@ -179,7 +178,8 @@ static inline bool group_refill(teffi_group *group, unsigned *repolls, bool *aga
         call_ended(group);
         return false;
     }
-    if ((*repolls)++ == REPOLLS_MAX) {
+    uint32_t repolls_max = group->exec->repolls_max;
+    if ((*repolls)++ == (repolls_max ? repolls_max : TEFFI_REPOLLS_MAX)) {
         *again = group_stop_running(group);
         return false;
     }

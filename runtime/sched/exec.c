@@ -16,6 +16,7 @@
 #include "sched/submit.h"
 
 enum { TAKE_MAX = 16 }; /* groups from the global queue at once */
+enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
@@ -145,6 +146,13 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
     return true;
 }
 
+/* One more than in the slice: a run may begin between two ticks. */
+static uint32_t count_slice_ticks(uint32_t slice_ms)
+{
+    return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +
+           1;
+}
+
 /* in: n processors, of which active are in use. */
 static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, unsigned active,
                                   const teff_sched_options *opt)
@@ -156,6 +164,8 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     sched->exec.ops = &sched->ops;
     sched->exec.platform = platform;
     sched->exec.workers = n;
+    sched->exec.repolls_max = opt->repolls_max;
+    sched->slice_ticks = count_slice_ticks(opt->slice_ms);
     teffi_preempt_start();
     teffi_warn_init(&sched->exec.warn, opt);
     teffi_null_init(&sched->exec);
@@ -205,6 +215,7 @@ static unsigned count_processors(const teff_sched_options *opt, unsigned workers
 }
 
 enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
+enum { SLICE_MS_MAX = 1000, REPOLLS_MOST = 1000 };
 
 static const char *check_levels(const teff_sched_options *opt)
 {
@@ -245,6 +256,10 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
         return "turn_warn_ms: expected 0 to 86,400,000";
     if (opt->delay_warn_ms > TEFFI_WARN_MS_MAX)
         return "delay_warn_ms: expected 0 to 86,400,000";
+    if (opt->slice_ms > SLICE_MS_MAX)
+        return "slice_ms: expected 0 to 1,000";
+    if (opt->repolls_max > REPOLLS_MOST)
+        return "repolls_max: expected 0 to 1,000";
     return check_policy(opt);
 }
 

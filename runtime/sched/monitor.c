@@ -12,15 +12,11 @@
 #include "sched/report.h"
 #include "sched/retake.h"
 
-#define TICK_NS 2500000u
 #define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
 #define MS_NS 1000000u
 
 enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
 
-/* A run that is seen at so many ticks in a row has taken 10 to 12.5 ms: its turn gets a preemption
- * request. At the next tick its processor is retaken. */
-enum { SLICE_TICKS = 5 };
 enum { QUIET_TICKS = 4 }; /* then it sleeps without a timeout; waking it costs the waker 5 us */
 enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims its heap */
 
@@ -117,7 +113,7 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
         p->yield_requested = false;
         return false;
     }
-    p->seen_ticks += p->seen_ticks < SLICE_TICKS;
+    p->seen_ticks += p->seen_ticks < sched->slice_ticks;
     bool allowed = teffi_processor_allow_stealing(p);
     /* relaxed: a hint; retake_lifo checks */
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed);
@@ -143,7 +139,7 @@ static void end_slices(teffi_sched *sched)
     bool looked = false;
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_processor *p = &sched->processors[i];
-        if (p->seen_ticks < SLICE_TICKS || !teffi_processor_is_active(sched, p))
+        if (p->seen_ticks < sched->slice_ticks || !teffi_processor_is_active(sched, p))
             continue;
         if (!looked && !processors_are_short(sched))
             return;
@@ -230,7 +226,7 @@ void teffi_monitor_main(void *arg)
         bool asleep = fall_asleep(sched, &quiet);
         if (asleep)
             quiet = 0;
-        teffi_parker_wait(&sched->monitor_parker, asleep ? UINT64_MAX : TICK_NS);
+        teffi_parker_wait(&sched->monitor_parker, asleep ? UINT64_MAX : TEFFI_MONITOR_NS);
         run_tick(sched);
     }
 }

@@ -46,6 +46,13 @@ __attribute__((noinline)) bool teff_yield(void)
     return teffi_turn_yield(w, false);
 }
 
+bool teff_yield_now(void)
+{
+    teffi_may_suspend();
+    teffi_worker *w = teffi_worker_self();
+    return w && teffi_turn_yield(w, false);
+}
+
 /* ---- by a signal ----
  *
  * Go can stop a turn at almost any instruction, since its compiler knows where that is safe. C code

@@ -65,6 +65,11 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 
 /* ---- monitor.c ---- */
 
+/* The monitor's tick. A run that it sees at slice_ticks ticks in a row, by default five, has taken
+ * slice_ms to a tick more: its turn gets a preemption request. At the next tick its processor is
+ * retaken. */
+#define TEFFI_MONITOR_NS 2500000u
+
 /* teffi_monitor_main - what the monitor's thread runs. in: sched, a teffi_sched. */
 void teffi_monitor_main(void *sched);
 

@@ -29,6 +29,7 @@ struct teffi_sched {
     bool no_membarrier; /* the kernel has none: teffi_processor_use_begin uses an exchange */
     teff_sched_hooks hooks;
     teffi_exec_ops ops;           /* with the policy's ready */
+    uint32_t slice_ticks;         /* see retake.h */
     teffi_levels *levels;         /* multilevel; else NULL */
     teffi_priorities *priorities; /* priority; else NULL */
     teffi_processor *processors;

@@ -43,6 +43,18 @@ static teff_err respond_error(teff_step *out, const teff_event *request, teff_er
 
 /* ---- the parser: the cheapest process, without a stack of its own; a bad line ends it ---- */
 
+/* "name amount" */
+static bool read_order(const char *line, order *o)
+{
+    const char *space = strchr(line, ' ');
+    char *end;
+    if (!space || (size_t)(space - line) >= sizeof o->name)
+        return false;
+    memcpy(o->name, line, (size_t)(space - line));
+    o->amount = strtoll(space + 1, &end, 10);
+    return end != space + 1 && *end == '\0';
+}
+
 static teff_err parse(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     order o = {"", 0};
@@ -51,7 +63,7 @@ static teff_err parse(void *self, const teff_event *events, size_t n, teff_step 
         return TEFF_OK;
     if (events[0].kind != TEFF_EVENT_REQUEST)
         return teff_step_done(out);
-    if (sscanf(events[0].data, "%31s %ld", o.name, &o.amount) == 2)
+    if (read_order(events[0].data, &o))
         return respond(out, &events[0], &o, sizeof o);
     (void)respond_error(out, &events[0], E_NO_ORDER, "is no order");
     return E_NO_ORDER;

@@ -34,10 +34,10 @@ typedef struct teff_join { /* zeroed = nothing forked */
 /* teff_fork - run fn(arg) in parallel with the code after the fork.
  * in:   join and arg, borrowed until teff_join_wait has returned.
  * runs: in a turn with a fiber (see teff_yield), and in a forked part. A part has the priority and
- *       the level of its turn, and its run time is charged to the turn at the join. Elsewhere, and when memory
- *       is out, fn is called directly. The turn may continue on another thread. fn may call the
- *       functions of teff/sched.h and of this header. It is not a turn: it must not use the forking
- *       turn's context. */
+ *       the level of its turn, and its run time is charged to the turn at the join. Elsewhere, and
+ *       when memory is out, fn is called directly. The turn may continue on another thread. fn may
+ *       call the functions of teff/sched.h and of this header. It is not a turn: it must not use
+ *       the forking turn's context. */
 TEFF_API void teff_fork(teff_join *join, teff_steal how, void (*fn)(void *arg), void *arg);
 
 /* teff_join_wait - wait until all parts forked on join have returned; their writes are visible

@@ -75,6 +75,12 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     uint32_t turn_warn_ms;  /* a turn runs this long without suspending: up to a day; 0 = 1 s */
     uint32_t delay_warn_ms; /* a work item was queued longer than this: up to a day; 0 = 10 s */
     uint32_t queue_warn;    /* one group has more queued work items than this; 0 = never */
+    /* After this run time a turn yields at its next call of teff, if other groups are READY: 1 to
+     * 1,000 ms, rounded up to 2.5 ms; 0 = 10. */
+    uint32_t slice_ms;
+    /* A group that becomes READY while it runs is run again in place so many times, then it goes
+     * behind the others: up to 1,000; 0 = 5. */
+    uint32_t repolls_max;
 } teff_sched_options;
 
 /* Counters of one worker since the start. They are read while they grow. */
@@ -107,6 +113,10 @@ typedef struct teff_sched_metrics {
  *       Nothing else of the same grain or process runs meanwhile. The turn may continue on another
  *       thread, so it must hold no lock. */
 TEFF_API bool teff_yield(void);
+
+/* teff_yield_now - let other READY groups run first, whether or not the slice is over.
+ * out, runs: as teff_yield; without other READY groups it returns true at once. */
+TEFF_API bool teff_yield_now(void);
 
 typedef struct teff_preemptible {
     void *turn;

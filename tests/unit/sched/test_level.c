@@ -30,6 +30,8 @@ static void test_options(void **state)
     wrong((teff_sched_options){.policy = 3}, "policy");
     wrong((teff_sched_options){.level_us = {1, 2}}, "level_us");
     wrong((teff_sched_options){.level0_percent = 80}, "level0_percent");
+    wrong((teff_sched_options){.slice_ms = 1001}, "slice_ms");
+    wrong((teff_sched_options){.repolls_max = 1001}, "repolls_max");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {9, 9}}, "rising");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {0, 1000001}}, "up to");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level0_percent = 99}, "50 to 98");

@@ -125,6 +125,26 @@ static void test_repoll_limit(void **state)
     assert_int_equal(queued, 2); /* that it goes on is no wake-up */
 }
 
+static void test_repoll_limit_is_an_option(void **state)
+{
+    static job a, b;
+    by_hand.repolls_max = 2;
+    job_init(&a, &by_hand, 'a', wake_itself);
+    job_init(&b, &by_hand, 'b', NULL);
+    a.peer[0] = &b;
+    push(&a);
+    run_all();
+    by_hand.repolls_max = 0;
+    assert_string_equal(notes, "aaa"
+                               "b"
+                               "aaaaaaaaaaaaaaa");
+    const teff_sched_options opt = {.size = sizeof opt, .repolls_max = 7};
+    teffi_exec *exec = NULL;
+    assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &exec), TEFF_OK);
+    assert_int_equal(exec->repolls_max, 7);
+    exec->ops->free(exec);
+}
+
 /* ---- which queue ---- */
 
 static void wake_peers(job *j)
@@ -216,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_statuses, open_queue, close_queue),
         cmocka_unit_test_setup_teardown(test_repoll_limit, open_queue, close_queue),
+        cmocka_unit_test_setup_teardown(test_repoll_limit_is_an_option, open_queue, close_queue),
         cmocka_unit_test(test_wakes_inside_stay_local),
         cmocka_unit_test(test_a_long_scan_gives_way),
     };

@@ -83,13 +83,15 @@ static uint64_t standing_clock(void *arg)
 }
 
 /* out: ticks of the monitor until the turn yielded; 20: it did not. */
-static unsigned ticks_of_a_slice(job *waits)
+static unsigned ticks_of_a_slice(job *waits, uint32_t slice_ms)
 {
     static fjob f;
+    const teff_sched_options opt = {.size = sizeof opt, .slice_ms = slice_ms};
     teffi_platform before = platform;
+    atomic_store(&done.count, 0);
     platform.mono_ns = standing_clock;
     monitor_hold(&platform);
-    teffi_exec *exec = exec_of(1, NULL);
+    teffi_exec *exec = exec_of(1, &opt);
     if (waits)
         job_init(waits, exec, job_nothing, &small_done);
     fjob_init(&f, exec, yield_when_due, &done);
@@ -106,13 +108,42 @@ static unsigned ticks_of_a_slice(job *waits)
 static void test_a_slice_ends_while_others_wait(void **state)
 {
     static job waits;
-    assert_int_equal(ticks_of_a_slice(&waits), 5);
+    assert_int_equal(ticks_of_a_slice(&waits, 0), 5);
     assert_int_equal(atomic_load(&waits.runs), 1);
+    assert_int_equal(ticks_of_a_slice(&waits, 1), 2);
+    assert_int_equal(ticks_of_a_slice(&waits, 25), 11);
 }
 
 static void test_a_slice_does_not_end_while_nobody_waits(void **state)
 {
-    assert_int_equal(ticks_of_a_slice(NULL), 20);
+    assert_int_equal(ticks_of_a_slice(NULL, 0), 20);
+}
+
+static job behind;
+
+static void yield_at_once(job *j)
+{
+    atomic_fetch_add(&gave_way, teff_yield_now());
+    job_push(&behind);
+    assert_int_equal(atomic_load(&behind.runs), 0);
+    atomic_fetch_add(&gave_way, teff_yield_now());
+    assert_int_equal(atomic_load(&behind.runs), 1);
+}
+
+/* Nobody asks for it: the monitor is held. */
+static void test_a_turn_may_yield_before_its_slice_is_over(void **state)
+{
+    static fjob f;
+    assert_false(teff_yield_now());
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_of(1, NULL);
+    job_init(&behind, exec, job_nothing, &small_done);
+    fjob_init(&f, exec, yield_at_once, &done);
+    job_push(&f.job);
+    latch_wait(&done, 1);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_int_equal(atomic_load(&gave_way), 2);
 }
 
 /* Without a stack of its own a turn cannot give way; the others run on another thread. */
@@ -255,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_loop_gives_way, setup),
         cmocka_unit_test_setup(test_a_slice_ends_while_others_wait, setup),
         cmocka_unit_test_setup(test_a_slice_does_not_end_while_nobody_waits, setup),
+        cmocka_unit_test_setup(test_a_turn_may_yield_before_its_slice_is_over, setup),
         cmocka_unit_test_setup(test_a_turn_without_a_fiber_says_no, setup),
         cmocka_unit_test_setup(test_nothing_enters_a_group_that_gave_way, setup),
         cmocka_unit_test_setup(test_after_a_region_to_a_processor_or_the_global_queue, setup),
