@@ -122,13 +122,12 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
     for (size_t i = 0; i < n; i++) {
-        const char *name = list[i] ? list[i]->name : NULL;
-        if (!teffi_name_is_valid(model, file, NULL, name))
+        if (!teffi_name_is_valid(model, file, NULL, list[i] ? list[i]->name : NULL) || !list[i])
             return;
         teffi_message *m = teffi_pool_alloc(model->pool, sizeof *m);
         m->desc = list[i];
         m->file = file;
-        m->full = join_names(model->pool, scope, name);
+        m->full = join_names(model->pool, scope, list[i]->name);
         m->c = teffi_snake(model->pool, m->full);
         m->pbc = teffi_pbc_type(model->pool, m->full);
         m->pbc_lower = teffi_pbc_lower(model->pool, m->full);
