@@ -334,9 +334,8 @@ static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, tef
         return teffi_ask_fail(ask, TEFF_E_CANCELLED,
                               "cancelled before it began; the call did not run");
     teff_err err = start_call(ask, false, call);
-    teff_err why = err ? TEFF_OK : teffi_cancel_add(cancel, call->impl);
-    if (why)
-        (void)teffi_call_fail(call->impl, why, "it could not be cancelled later; it may have run");
+    if (!err)
+        teffi_cancel_add(cancel, call->impl);
     return err;
 }
 

@@ -37,6 +37,5 @@ bool teffi_cancel_is_fired(teff_cancel *cancel);
 
 /* teffi_cancel_add - register a call that teff_cancel_fire will end. Entries of calls that have
  * ended are removed when the array is full.
- * in:   call, just begun.
- * errs: TEFF_E_CANCELLED: it has fired already; TEFF_E_NOMEM. Then the call stays pending. */
-TEFF_MUST_USE teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call);
+ * in:   call, just begun. If cancel has fired meanwhile, or memory is out, the call ends so. */
+void teffi_cancel_add(teff_cancel *cancel, teffi_call *call);

@@ -65,7 +65,7 @@ static bool make_room(teff_cancel *cancel)
     return true;
 }
 
-teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call)
+void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
 {
     teff_err err = TEFF_OK;
     pthread_mutex_lock(&cancel->lock);
@@ -76,7 +76,8 @@ teff_err teffi_cancel_add(teff_cancel *cancel, const teffi_call *call)
     else
         cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
     pthread_mutex_unlock(&cancel->lock);
-    return err;
+    if (err)
+        (void)teffi_call_fail(call, err, "it could not be cancelled later; it may have run");
 }
 
 void teff_cancel_fire(teff_cancel *cancel)

@@ -105,8 +105,8 @@ typedef struct teff_sched_metrics {
     uint64_t evicted;     /* priority: groups evicted over waiting_max */
 } teff_sched_metrics;
 
-/* teff_yield - for long computations: yield if this turn has run for 10 ms and other groups are
- * READY. Every other call of teff in a turn (calls of grains, send, receive) does the same.
+/* teff_yield - for long computations: yield if this turn's slice is over (slice_ms) and other
+ * groups are READY. Every other call of teff in a turn (calls of grains, send, receive) does so.
  * out:  true: other groups ran before it returned. Takes 2 ns if there is nothing to do.
  * runs: anywhere. Only a turn with a fiber can yield: every turn of a grain, and of a process with
  *       TEFF_PROCESS_FIBER. Elsewhere it returns false, and another thread runs the other groups.

@@ -106,7 +106,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_processes(teff_silo *silo,
  * in:   silo, serving; opt as for teff_engine_new; threads and sched are ignored.
  * out:  *engine, owned by the silo: do not free it; teff_engine_stop may be called. Stopping the
  *       silo stops it first. On an error NULL.
- * runs: a thread outside.
+ * runs: a thread outside, but not concurrently with teff_silo_start or _stop.
  * errs: TEFF_E_CLOSED (not serving), TEFF_E_INVALID, TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt,
                                                  teff_engine **engine);

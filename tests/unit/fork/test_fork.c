@@ -92,35 +92,20 @@ static void test_continuation_stealing_is_like_a_call(void **state)
 /* ---- policies: a part goes where its turn's group would go ---- */
 
 static job urgent;
+static teff_steal how_now;
 
 static void note_urgent(job *j)
 {
     note('u');
 }
 
-static void urgent_and_child(job *j)
+static void urgent_e_f_g(job *j)
 {
-    note('e');
     job_push(&urgent);
-    teff_join join = {{0}};
-    teff_fork(&join, TEFF_STEAL_CHILD, f_of, NULL);
-    note('g');
-    teff_join_wait(&join);
-    note('j');
+    e_f_g(how_now);
 }
 
-static void urgent_and_continuation(job *j)
-{
-    note('e');
-    job_push(&urgent);
-    teff_join join = {{0}};
-    teff_fork(&join, TEFF_STEAL_CONTINUATION, f_of, NULL);
-    note('g');
-    teff_join_wait(&join);
-    note('j');
-}
-
-static void order_by_priority_is(void (*run)(job *j), const char *expected)
+static void order_by_priority_is(teff_steal how, const char *expected)
 {
     static fjob f;
     const teff_sched_options opt = {.size = sizeof opt, .policy = TEFF_SCHED_PRIORITY};
@@ -131,7 +116,8 @@ static void order_by_priority_is(void (*run)(job *j), const char *expected)
     teffi_exec *exec = exec_of(1, &opt);
     job_init(&urgent, exec, note_urgent, &done);
     atomic_store(&urgent.group.priority, 100);
-    fjob_init(&f, exec, run, &done);
+    how_now = how;
+    fjob_init(&f, exec, urgent_e_f_g, &done);
     atomic_store(&f.job.group.priority, -100);
     job_push(&f.job);
     latch_wait(&done, 2);
@@ -142,8 +128,8 @@ static void order_by_priority_is(void (*run)(job *j), const char *expected)
 
 static void test_parts_have_the_priority_of_their_turn(void **state)
 {
-    order_by_priority_is(urgent_and_child, "egufj");
-    order_by_priority_is(urgent_and_continuation, "efugj");
+    order_by_priority_is(TEFF_STEAL_CHILD, "egufj");
+    order_by_priority_is(TEFF_STEAL_CONTINUATION, "efugj");
 }
 
 static uint64_t (*real_now)(void *arg);
@@ -233,7 +219,6 @@ static void fib_run(void *arg)
 
 enum { FIB = 18, FIB_RESULT = 2584 };
 
-static teff_steal how_now;
 static uint64_t result;
 
 static void fib_turn(job *j)
