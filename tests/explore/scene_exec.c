@@ -264,10 +264,14 @@ static void in_cabin(teffi_group *group, teffi_item *item)
 
 /* ---- turns with a stack of their own ---- */
 
-/* As if the monitor had seen this turn for long. */
-static void slice_is_over(void)
+/* By itself, or as if the monitor had seen this turn for long. */
+static void give_way(void)
 {
     teffi_worker *w = teffi_worker_self();
+    if (explore_draw(4) == 0) {
+        (void)teff_yield_now();
+        return;
+    }
     explore_flush(ex.current);
     w->preempt = 1;
     (void)teff_yield();
@@ -278,7 +282,7 @@ static void in_part(void *arg)
     (void)arg;
     explore_point("scene", "part");
     if (explore_draw(4) == 0)
-        slice_is_over();
+        give_way();
 }
 
 static void fork_and_join(cabin *c)
@@ -287,7 +291,7 @@ static void fork_and_join(cabin *c)
         teff_fork(&c->join, explore_draw(2) ? TEFF_STEAL_CHILD : TEFF_STEAL_CONTINUATION, in_part,
                   c);
     if (explore_draw(4) == 0)
-        slice_is_over();
+        give_way();
     if (explore_draw(4) == 0)
         teffi_joins_wait(); /* as a turn that ends here does */
     teff_join_wait(&c->join);
@@ -308,7 +312,7 @@ static void on_stack(void *arg)
     cabin *c = arg;
     switch (explore_draw(6)) {
     case 0:
-        slice_is_over();
+        give_way();
         break;
     case 1:
         fork_and_join(c);
