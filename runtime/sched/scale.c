@@ -48,17 +48,13 @@ void teffi_scale_leave(teffi_worker *w)
     pthread_mutex_lock(&sched->idle_lock);
     bool leaves = !sched->stopping && !teffi_processor_is_active(sched, p);
     teffi_group *group = leaves ? teffi_processor_take_lifo(p) : NULL;
-    if (leaves) {
+    if (leaves)
         (void)teffi_processor_release(w);
-        teffi_worker_make_spare(w);
-    }
     pthread_mutex_unlock(&sched->idle_lock);
     if (group)
         teffi_runqueue_push(&sched->queue, group);
-    if (leaves) {
+    if (leaves)
         teffi_scale_clear(sched, p);
-        teffi_wait_for_processor(w);
-    }
 }
 
 /* Take the processor from an idle worker; a running one leaves it in teffi_scale_leave. idle_lock

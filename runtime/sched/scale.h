@@ -18,6 +18,6 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
  * the timers to an active processor. Any thread, no lock held. */
 void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_leave - leave the worker's processor, unless it is active again, and sleep until
- * another one is assigned. */
+/* teffi_scale_leave - leave the worker's processor, unless it is active again. The loop regains
+ * one, maybe a free one, for which no thread could be started. */
 void teffi_scale_leave(teffi_worker *w);
