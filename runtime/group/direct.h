@@ -18,7 +18,9 @@
  *     }
  *
  * The caller owns the claimed group until done: pushes to it only append. Meanwhile the inner group
- * is the current one (dumps, warnings, preemption, fork); the time is charged to the outer one.
+ * is the current one (dumps, warnings, preemption, fork), between its own hooks before and after.
+ * The caller pays: by policy multilevel the time is charged to the outer group, and by policy
+ * priority the inner turn runs at the outer one's.
  * When the slice is over, the inner turn yields at its next call, to the tail of the global queue.
  * Then the outer turn yields as well, and waits for the inner one. Limits:
  *  - TEFFI_DIRECT_DEPTH nested turns, each on a stack of its own.
@@ -26,7 +28,7 @@
  *    groups queued on this worker run and its timers are checked. Failed attempts count too, since
  *    each queues a request.
  *  - None when the slice is over, a worker waits for a processor, the scheduler stops, or in a
- *    blocking region; none with a policy (levels, priorities) or with hooks around runs. */
+ *    blocking region; by policy priority none while a more urgent group than the outer waits. */
 enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_BESIDE_MS = 5 };
 
 typedef struct teffi_direct_ops {

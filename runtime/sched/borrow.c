@@ -20,7 +20,7 @@ static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
 
 void teffi_borrow_init(teffi_sched *sched)
 {
-    teffi_worker_init(&sched->borrower, sched, UINT32_MAX);
+    teffi_worker_init(&sched->borrower, sched, TEFF_THREAD_BORROWED);
     sched->borrower.state = TEFFI_WORKER_SPARE;
     teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
 }
@@ -125,29 +125,23 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
     if (teffi_fiber_thread_enter(w->sched->exec.fibers))
         teffi_preempt_allow();
     teffi_worker_become(w);
+    teffi_thread_hook(w, w->sched->hooks.start);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_processor_use_end(w, 0);
     fn(arg);
     (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
+    teffi_thread_hook(w, w->sched->hooks.end);
     teffi_fiber_thread_leave(); /* before the fibers may be freed */
     teffi_worker_become(NULL);
     return_processor(w);
-}
-
-/* Thread hooks cover a thread's whole life, so a foreign thread cannot run groups beside them. */
-static bool has_thread_hooks(const teffi_sched *sched)
-{
-    const teff_sched_hooks *h = &sched->hooks;
-    return h->start || h->end || h->pause || h->resume;
 }
 
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     /* teffi_none_idle first: under load it is true most often */
-    if (teffi_none_idle(sched) || sched->runs_extended || has_thread_hooks(sched) ||
-        teffi_worker_self())
+    if (teffi_none_idle(sched) || teffi_worker_self())
         return false;
     /* acquire: the borrower's fields; pairs with the release below */
     if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))

@@ -7,13 +7,22 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
+/* Policy priority: a call of a turn is where more urgent groups go first. */
+__attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
+{
+    const teffi_group *turn = teffi_worker_group(w);
+    return teffi_priorities_wait(w->sched->priorities,
+                                 atomic_load_explicit(&turn->priority, memory_order_relaxed));
+}
+
 /* relaxed: a flag that is seen late only delays the yield */
 static bool worker_is_free(const teffi_worker *w)
 {
-    return !w->sched->runs_extended && !w->blocking && w->direct.depth < TEFFI_DIRECT_DEPTH &&
+    return !w->blocking && w->direct.depth < TEFFI_DIRECT_DEPTH &&
            !atomic_load_explicit(&w->preempt, memory_order_relaxed) &&
            !atomic_load_explicit(&w->in_region, memory_order_relaxed) &&
-           !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
+           !atomic_load_explicit(&w->sched->attention, memory_order_relaxed) &&
+           !(w->sched->priorities && others_are_urgent(w));
 }
 
 static bool budget_is_used(teffi_worker *w)
@@ -70,6 +79,19 @@ static void direct_leave(teffi_exec *exec, teffi_group *outer)
     teffi_worker_run_begins(w, outer, atomic_load_explicit(&w->run, memory_order_relaxed));
 }
 
+static teffi_group *direct_enter_hooked(teffi_exec *exec, teffi_group *group)
+{
+    teffi_group *outer = direct_enter(exec, group);
+    teffi_hooks_before(teffi_own_worker, group);
+    return outer;
+}
+
+static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
+{
+    teffi_hooks_after(teffi_own_worker, teffi_worker_group(teffi_own_worker));
+    direct_leave(exec, outer);
+}
+
 /* The yielded turn's fiber is suspended: any worker may resume it. */
 static void direct_yielded(teffi_exec *exec, teffi_group *group)
 {
@@ -94,3 +116,7 @@ static void direct_yielded(teffi_exec *exec, teffi_group *group)
 
 const teffi_direct_ops teffi_direct_by_worker = {
     .may = direct_may, .enter = direct_enter, .leave = direct_leave, .yielded = direct_yielded};
+const teffi_direct_ops teffi_direct_hooked = {.may = direct_may,
+                                              .enter = direct_enter_hooked,
+                                              .leave = direct_leave_hooked,
+                                              .yielded = direct_yielded};

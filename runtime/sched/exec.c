@@ -125,8 +125,10 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
     sched->ops = scheduler_ops;
     sched->take_max = TAKE_MAX;
-    sched->runs_extended =
-        sched->hooks.before || sched->hooks.after || opt->policy != TEFF_SCHED_SINGLE;
+    bool hooked = sched->hooks.before || sched->hooks.after;
+    sched->runs_extended = hooked || opt->policy != TEFF_SCHED_SINGLE;
+    if (hooked)
+        sched->ops.direct = &teffi_direct_hooked;
     if (opt->policy == TEFF_SCHED_MULTILEVEL) {
         sched->levels = malloc(sizeof *sched->levels);
         if (!sched->levels)

@@ -218,9 +218,12 @@ static void end_local_batch(teffi_processor *p)
 teffi_group *teffi_find_near(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
+    teffi_group *group = pick_longer(w);
+    if (group)
+        return group;
     if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
         teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
-    teffi_group *group = pick_local(w);
+    group = pick_local(w);
     if (!group) {
         end_local_batch(p);
         group = pop_global_batch(w);
@@ -235,9 +238,7 @@ teffi_group *teffi_find_near(teffi_worker *w)
 
 teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
-    teffi_group *group = w->sched->runs_extended ? pick_longer(w) : NULL;
-    if (!group)
-        group = teffi_find_near(w);
+    teffi_group *group = teffi_find_near(w);
     if (!group && teffi_deferral_exists(&w->processor->deferral))
         return NULL; /* work was deferred again while deferred work ran */
     if (!group && patient)

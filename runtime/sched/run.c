@@ -95,12 +95,9 @@ static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
 /* Run with hooks, a policy or both. out: 1: the group is still READY. */
 static unsigned run_extended(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
-    const teff_sched_hooks *hooks = &w->sched->hooks;
-    if (hooks->before)
-        hooks->before(hooks->arg, w->number, group);
+    teffi_hooks_before(w, group);
     bool again = run_by_policy(w, group, until_ns);
-    if (hooks->after)
-        hooks->after(hooks->arg, w->number, group);
+    teffi_hooks_after(w, group);
     return again;
 }
 
@@ -241,18 +238,12 @@ bool teffi_run_nested(teffi_exec *exec)
 
 /* ---- the loop of a worker's thread ---- */
 
-static void call_thread_hook(const teffi_worker *w, void (*hook)(void *arg, uint32_t thread))
-{
-    if (hook)
-        hook(w->sched->hooks.arg, w->number);
-}
-
 /* Call fn, which may sleep, between the hooks pause and resume. */
 static void pause_loop(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
-    call_thread_hook(w, w->sched->hooks.pause);
+    teffi_thread_hook(w, w->sched->hooks.pause);
     fn(w);
-    call_thread_hook(w, w->sched->hooks.resume);
+    teffi_thread_hook(w, w->sched->hooks.resume);
 }
 
 static void leave_or_park(teffi_worker *w)
@@ -299,10 +290,10 @@ void teffi_worker_main(void *worker)
     teffi_worker_become(w);
     (void)teffi_fiber_thread_enter(w->sched->exec.fibers);
     teffi_preempt_allow();
-    call_thread_hook(w, w->sched->hooks.start);
+    teffi_thread_hook(w, w->sched->hooks.start);
     while (run_pass(w))
         ;
-    call_thread_hook(w, w->sched->hooks.end);
+    teffi_thread_hook(w, w->sched->hooks.end);
     teffi_fiber_thread_leave();
     teffi_worker_become(NULL);
 }

@@ -20,6 +20,32 @@ bool teffi_run_nested(teffi_exec *exec);
 /* teffi_direct_by_worker - exec op: turns in place, on the scheduler's workers (direct.c). */
 extern const teffi_direct_ops teffi_direct_by_worker;
 
+/* teffi_direct_hooked - the same, with the hooks before and after around each. */
+extern const teffi_direct_ops teffi_direct_hooked;
+
+/* teffi_hooks_before, teffi_hooks_after - around each run of a group, and each turn in place. */
+static inline void teffi_hooks_before(const teffi_worker *w, const teffi_group *group)
+{
+    const teff_sched_hooks *hooks = &w->sched->hooks;
+    if (hooks->before)
+        hooks->before(hooks->arg, w->number, group);
+}
+
+static inline void teffi_hooks_after(const teffi_worker *w, const teffi_group *group)
+{
+    const teff_sched_hooks *hooks = &w->sched->hooks;
+    if (hooks->after)
+        hooks->after(hooks->arg, w->number, group);
+}
+
+/* teffi_thread_hook - call start, end, pause or resume; NULL: there is none. */
+static inline void teffi_thread_hook(const teffi_worker *w,
+                                     void (*hook)(void *arg, uint32_t thread))
+{
+    if (hook)
+        hook(w->sched->hooks.arg, w->number);
+}
+
 /* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
  * in:   patient: the worker may back off before it searches.
  * out:  NULL: none; the worker parks, unless work was deferred again. */

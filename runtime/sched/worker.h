@@ -13,7 +13,7 @@
 #include "os/thread.h"
 #include "sched/processor.h"
 
-enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = 10000 };
+enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED };
 
 /* Guarded by idle_lock. Each but RUNNING and OUT has a list. */
 typedef enum teffi_worker_state {

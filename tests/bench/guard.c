@@ -319,6 +319,9 @@ static const struct operation {
 } operations[] = {
     {"call", NULL, 4000},
     {"call-many", NULL, 8192},
+    {"call-hooks", NULL, 4000},
+    {"call-multilevel", NULL, 4000},
+    {"call-priority", NULL, 4000},
     {"call-queued", NULL, 2000},
     {"fan-out-queued", NULL, 4096},
     {"one-way-queued", NULL, 6400},

@@ -8,6 +8,8 @@
 #include <teff/silo.h>
 #include "guard.h"
 #include "guard.teff.h"
+#include "sched/scheduler.h"
+#include "silo/silo.h"
 
 enum {
     MANY = 4096, /* grains that call-many calls in turn */
@@ -120,9 +122,11 @@ static teff_err run(guard_driver *self, const guard_plan *plan)
     static const struct {
         const char *name;
         void (*part)(void *arg, uint64_t n);
-    } operations[] = {{"call", call_one},           {"call-many", call_many},
-                      {"call-queued", call_queued}, {"fan-out-queued", fan_out},
-                      {"one-way-queued", one_way},  {"activation", call_new}};
+    } operations[] = {{"call", call_one},          {"call-many", call_many},
+                      {"call-hooks", call_one},    {"call-multilevel", call_one},
+                      {"call-priority", call_one}, {"call-queued", call_queued},
+                      {"fan-out-queued", fan_out}, {"one-way-queued", one_way},
+                      {"activation", call_new}};
     turn t = {.ctx = self->ctx, .next_new = FIRST_NEW};
     for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
         if (strcmp(plan->operation, operations[i].name) != 0)
@@ -133,13 +137,18 @@ static teff_err run(guard_driver *self, const guard_plan *plan)
     return TEFF_E_UNIMPLEMENTED;
 }
 
-/* That there are hooks around each turn makes calls take the queue. In place, calls that nobody
- * waits for yet take it only after some milliseconds, so that their count would depend on time. */
 static void on_turn(void *arg, uint32_t thread, const void *group)
 {
     (void)arg;
     (void)thread;
     (void)group;
+}
+
+/* In place, calls that nobody waits for yet take the queue only after some milliseconds, so that
+ * their count would depend on time. */
+static void queue_all_calls(teff_silo *silo)
+{
+    teffi_sched_of(silo->node.home.exec)->ops.direct = NULL;
 }
 
 void guard_calls(const char *operation, uint64_t n)
@@ -151,12 +160,18 @@ void guard_calls(const char *operation, uint64_t n)
     teff_silo_options opt = {.size = sizeof opt, .silent = 1, .workers = 1, .sched = &sched};
     teff_silo *silo;
     sched.hooks = &hooks;
-    if (strstr(operation, "-queued"))
+    if (strcmp(operation, "call-hooks") == 0)
         hooks.before = hooks.after = on_turn;
+    if (strcmp(operation, "call-multilevel") == 0)
+        sched.policy = TEFF_SCHED_MULTILEVEL;
+    if (strcmp(operation, "call-priority") == 0)
+        sched.policy = TEFF_SCHED_PRIORITY;
     guard_must(teff_silo_new(&opt, &silo, NULL));
     guard_must(teff_silo_host(silo, guard_target_type(&targets, NULL)));
     guard_must(teff_silo_host(silo, guard_driver_type(&drivers, NULL)));
     guard_must(teff_silo_start(silo, NULL));
+    if (strstr(operation, "-queued"))
+        queue_all_calls(silo);
     teff_ctx *ctx = teff_silo_ctx(silo);
     guard_must(guard_driver_run(ctx, 1, guard_plan(.operation = (char *)operation, .n = n)));
     teff_ctx_free(ctx);

@@ -669,8 +669,27 @@ static void set_up_tokens(void)
     }
 }
 
+static const void *running[2][TEFFI_DIRECT_DEPTH + 34]; /* of the borrower; of the first worker */
+static unsigned n_running[2];
+
+static void on_before(void *arg, uint32_t thread, const void *group)
+{
+    (void)arg;
+    if (thread == 0 || thread == TEFF_THREAD_BORROWED)
+        running[thread == 0][n_running[thread == 0]++] = group;
+}
+
+static void on_after(void *arg, uint32_t thread, const void *group)
+{
+    (void)arg;
+    if ((thread == 0 || thread == TEFF_THREAD_BORROWED) &&
+        running[thread == 0][--n_running[thread == 0]] != group)
+        explore_fail("hooks of thread %u do not nest", thread);
+}
+
 static void draw_policy(teff_sched_options *opt)
 {
+    static const teff_sched_hooks hooks = {.before = on_before, .after = on_after};
     uint32_t draw = explore_draw(8);
     opt->turn_warn_ms = opt->delay_warn_ms = opt->queue_warn = explore_draw(4) == 0;
     if (draw == 0) {
@@ -682,6 +701,7 @@ static void draw_policy(teff_sched_options *opt)
                                     .policy = TEFF_SCHED_MULTILEVEL,
                                     .level_us = {1 + explore_draw(100), 200}};
     }
+    opt->hooks = explore_draw(8) ? NULL : &hooks;
 }
 
 static void start_exec(void)
@@ -751,6 +771,7 @@ static void play(void)
     n_arrived = n_cabins = n_batches = n_submitted = open_aids = 0;
     stuck_used = false;
     memset(keepers, 0, sizeof keepers);
+    memset(n_running, 0, sizeof n_running);
     memset(&all_arrived, 0, sizeof all_arrived);
     memset(&aided, 0, sizeof aided);
     n_places = 1 + explore_draw(PLACES);

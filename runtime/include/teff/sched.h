@@ -12,18 +12,22 @@
 
 TEFF_BEGIN_C
 
+enum { TEFF_THREAD_BORROWED = 10000 };
+
 /* Each thread that runs groups (turns of grains, steps of processes) calls these hooks; any may be
- * NULL. They must not block, call into teff, or wait for one another. thread: 0, 1, ..., the same
- * in all calls of one thread. In the order of a thread's life:
+ * NULL. They must not block, call into teff, or wait for one another. thread: 0 to 9,999, the same
+ * in all calls of one thread; TEFF_THREAD_BORROWED: a thread of the transport, which runs groups in
+ * place of a parked worker, and calls start and end each time. In the order of a thread's life:
  *
  *     start -> (before -> after)* -> pause -> resume -> (before -> after)* -> ... -> end
  *
- * before and after nest if a turn without a fiber waits: other groups then run on top of it. */
+ * before and after nest if a turn runs inside another one: a call in place, or a turn without a
+ * fiber that waits. */
 typedef struct teff_sched_hooks {
     size_t size; /* sizeof(teff_sched_hooks) */
     void (*start)(void *arg, uint32_t thread);
-    /* Around each run of a group. group is an identifier only: its memory may be gone. The system
-     * thread, which keeps a silo in its cluster, calls no hooks. */
+    /* Around each run of a group and each call in place. group is an identifier only: its memory
+     * may be gone. The system thread, which keeps a silo in its cluster, calls no hooks. */
     void (*before)(void *arg, uint32_t thread, const void *group);
     void (*after)(void *arg, uint32_t thread, const void *group);
     /* Around each sleep: the thread has found no work, or has no processor. */

@@ -11,6 +11,14 @@ static teffi_group *xor_links(const teffi_group *a, const teffi_group *b)
     return (teffi_group *)((uintptr_t)a ^ (uintptr_t)b);
 }
 
+static unsigned first_rank(const teffi_priorities *ranks)
+{
+    for (unsigned word = 0; word < sizeof ranks->filled / sizeof ranks->filled[0]; word++)
+        if (ranks->filled[word])
+            return word * 64 + (unsigned)__builtin_ctzll(ranks->filled[word]);
+    return TEFFI_RANKS;
+}
+
 static void rank_mark(teffi_priorities *ranks, unsigned at)
 {
     uint64_t bit = (uint64_t)1 << at % 64;
@@ -18,6 +26,7 @@ static void rank_mark(teffi_priorities *ranks, unsigned at)
         ranks->filled[at / 64] |= bit;
     else
         ranks->filled[at / 64] &= ~bit;
+    atomic_store_explicit(&ranks->first, first_rank(ranks), memory_order_relaxed);
 }
 
 static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group)
@@ -45,14 +54,6 @@ static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_group 
     group->next = NULL;
     rank_mark(ranks, at);
     return group;
-}
-
-static unsigned first_rank(const teffi_priorities *ranks)
-{
-    unsigned word = 0;
-    while (!ranks->filled[word])
-        word++;
-    return word * 64 + (unsigned)__builtin_ctzll(ranks->filled[word]);
 }
 
 static unsigned last_rank(const teffi_priorities *ranks)
@@ -83,7 +84,7 @@ static void priorities_push(teffi_order *order, teffi_group *group)
         return;
     }
     int priority = atomic_load_explicit(&group->priority, memory_order_relaxed);
-    rank_append(ranks, (unsigned)(1 + INT8_MAX - priority), group);
+    rank_append(ranks, teffi_rank_of(priority), group);
     if (++ranks->waiting > ranks->waiting_max && ranks->waiting_max)
         evict_one(ranks);
 }
@@ -92,8 +93,8 @@ static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n
 {
     teffi_priorities *ranks = (teffi_priorities *)order;
     unsigned got = 0;
-    for (; got < n && (ranks->waiting || ranks->rank[0].head); got++) {
-        unsigned at = first_rank(ranks);
+    unsigned at;
+    for (; got < n && (at = first_rank(ranks)) < TEFFI_RANKS; got++) {
         teffi_rank *rank = &ranks->rank[at];
         out[got] = rank_take(ranks, at, &rank->head, &rank->tail);
         ranks->waiting -= at > 0;
@@ -104,5 +105,6 @@ static unsigned priorities_pop(teffi_order *order, teffi_group **out, unsigned n
 void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max)
 {
     *ranks = (teffi_priorities){.order = {.push = priorities_push, .pop = priorities_pop},
-                                .waiting_max = waiting_max};
+                                .waiting_max = waiting_max,
+                                .first = TEFFI_RANKS};
 }

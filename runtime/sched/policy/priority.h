@@ -24,8 +24,22 @@ typedef struct teffi_priorities {
     uint32_t waiting;     /* groups in ranks from 1 on */
     uint64_t filled[(TEFFI_RANKS + 63) / 64];
     teffi_rank rank[TEFFI_RANKS];
-    _Atomic uint64_t evicted; /* written under the lock; relaxed */
+    /* written under the lock, read without it; relaxed */
+    _Atomic uint32_t first; /* the most urgent rank with groups; TEFFI_RANKS: none */
+    _Atomic uint64_t evicted;
 } teffi_priorities;
+
+/* teffi_rank_of - the rank of groups of this priority. */
+static inline unsigned teffi_rank_of(int priority)
+{
+    return (unsigned)(1 + INT8_MAX - priority);
+}
+
+/* teffi_priorities_wait - does a group wait that is more urgent than this priority? Any thread. */
+static inline bool teffi_priorities_wait(const teffi_priorities *ranks, int priority)
+{
+    return atomic_load_explicit(&ranks->first, memory_order_relaxed) < teffi_rank_of(priority);
+}
 
 /* teffi_priorities_init - empty. in: waiting_max, groups that may wait; 0 = no limit. */
 void teffi_priorities_init(teffi_priorities *ranks, uint32_t waiting_max);

@@ -125,6 +125,35 @@ int acts_setup_one_worker(void **state)
     return 0;
 }
 
+static int setup_scheduler(const teff_sched_options *sched)
+{
+    acts_open((teff_silo_options){.silent = 1, .store = "memory", .workers = 2, .sched = sched});
+    return 0;
+}
+
+int acts_setup_multilevel(void **state)
+{
+    return setup_scheduler(
+        &(teff_sched_options){.size = sizeof(teff_sched_options), .policy = TEFF_SCHED_MULTILEVEL});
+}
+
+int acts_setup_priority(void **state)
+{
+    return setup_scheduler(
+        &(teff_sched_options){.size = sizeof(teff_sched_options), .policy = TEFF_SCHED_PRIORITY});
+}
+
+static void on_run(void *arg, uint32_t thread, const void *group)
+{
+}
+
+int acts_setup_hooked(void **state)
+{
+    static const teff_sched_hooks hooks = {.size = sizeof hooks, .before = on_run, .after = on_run};
+    return setup_scheduler(
+        &(teff_sched_options){.size = sizeof(teff_sched_options), .hooks = &hooks});
+}
+
 int acts_teardown(void **state)
 {
     world.gate = true;

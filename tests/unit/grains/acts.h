@@ -30,6 +30,9 @@ extern teff_ctx *ctx; /* this thread's, of the first silo */
 void acts_open(teff_silo_options opt);
 int acts_setup(void **state);
 int acts_setup_one_worker(void **state);
+int acts_setup_multilevel(void **state);
+int acts_setup_priority(void **state);
+int acts_setup_hooked(void **state); /* hooks around each run */
 int acts_teardown(void **state);
 
 void acts_sleep_ms(long ms);

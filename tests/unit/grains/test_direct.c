@@ -354,6 +354,9 @@ int main(void)
 {
 #define DIRECT(f) cmocka_unit_test_setup_teardown(f, acts_setup, acts_teardown)
 #define ON_ONE_WORKER(f) cmocka_unit_test_setup_teardown(f, acts_setup_one_worker, acts_teardown)
+#define MULTILEVEL(f) cmocka_unit_test_setup_teardown(f, acts_setup_multilevel, acts_teardown)
+#define PRIORITY(f) cmocka_unit_test_setup_teardown(f, acts_setup_priority, acts_teardown)
+#define HOOKED(f) cmocka_unit_test_setup_teardown(f, acts_setup_hooked, acts_teardown)
     const struct CMUnitTest tests[] = {
         DIRECT(test_responses_come_without_a_queue),
         DIRECT(test_a_new_grain_begins_inside_its_callers_turn),
@@ -368,6 +371,15 @@ int main(void)
         DIRECT(test_a_callee_gives_way_at_its_calls),
         ON_ONE_WORKER(test_a_callee_gives_way_at_its_calls),
         ON_ONE_WORKER(test_a_callee_is_preempted_in_a_region),
+        MULTILEVEL(test_responses_come_without_a_queue),
+        MULTILEVEL(test_started_calls_do_not_wait_for_each_other),
+        MULTILEVEL(test_a_callee_gives_way_at_its_calls),
+        PRIORITY(test_responses_come_without_a_queue),
+        PRIORITY(test_started_calls_do_not_wait_for_each_other),
+        PRIORITY(test_a_callee_gives_way_at_its_calls),
+        HOOKED(test_responses_come_without_a_queue),
+        HOOKED(test_started_calls_do_not_wait_for_each_other),
+        HOOKED(test_a_callee_gives_way_at_its_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

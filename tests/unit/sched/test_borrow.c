@@ -66,11 +66,11 @@ static bool all_ran_here(teffi_exec *exec, job *first)
 }
 
 /* Not always: where this thread is put aside for long, others take what it made READY. */
-static void test_a_chain_runs_here(void **state)
+static void chain_runs_here(const teff_sched_options *opt)
 {
     static job j[3];
     bool did = false;
-    teffi_exec *exec = exec_new(2, NULL);
+    teffi_exec *exec = exec_new(2, opt);
     for (int i = 0; i < 3; i++)
         job_init(&j[i], exec, 0, remember);
     j[0].peer[0] = &j[1];
@@ -79,6 +79,17 @@ static void test_a_chain_runs_here(void **state)
     assert_null(teffi_worker_self());
     WAIT_FOR(parked(exec) == 2); /* its processor was given back */
     exec->ops->free(exec);
+}
+
+static void test_a_chain_runs_here(void **state)
+{
+    chain_runs_here(NULL);
+}
+
+static void test_a_chain_runs_here_by_every_policy(void **state)
+{
+    chain_runs_here(&(teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL});
+    chain_runs_here(&(teff_sched_options){.policy = TEFF_SCHED_PRIORITY});
 }
 
 static void spin(job *j)
@@ -317,20 +328,60 @@ static void test_the_end_waits_for_a_visitor(void **state)
     exec->ops->free(exec);
 }
 
-static void on_pause(void *arg, uint32_t thread)
+/* ---- hooks ---- */
+
+static char hooked[16]; /* hooks of this thread, in their order */
+
+static void note_hook(uint32_t thread, char name)
 {
+    size_t n = strlen(hooked);
+    if (thread == TEFF_THREAD_BORROWED && n < sizeof hooked - 1)
+        hooked[n] = name;
 }
 
-/* Hooks are promised for each thread, from its start on. */
-static void test_none_where_threads_are_watched(void **state)
+static void on_start(void *arg, uint32_t thread)
+{
+    note_hook(thread, 's');
+}
+
+static void on_before(void *arg, uint32_t thread, const void *group)
+{
+    note_hook(thread, 'b');
+}
+
+static void on_after(void *arg, uint32_t thread, const void *group)
+{
+    note_hook(thread, 'a');
+}
+
+static void on_pause(void *arg, uint32_t thread)
+{
+    note_hook(thread, 'p');
+}
+
+static void on_end(void *arg, uint32_t thread)
+{
+    note_hook(thread, 'e');
+}
+
+static void test_hooks_see_each_visit_as_a_life(void **state)
 {
     static job j;
-    static const teff_sched_hooks hooks = {.pause = on_pause};
+    static const teff_sched_hooks hooks = {.start = on_start,
+                                           .before = on_before,
+                                           .after = on_after,
+                                           .pause = on_pause,
+                                           .end = on_end};
     static const teff_sched_options watched = {.hooks = &hooks};
     teffi_exec *exec = exec_new(1, &watched);
     job_init(&j, exec, 0, remember);
-    WAIT_FOR(parked(exec) == 1);
-    assert_false(visit(exec, &j));
+    do { /* again if this thread was put aside for long, and lost its processor */
+        forget_runs();
+        memset(hooked, 0, sizeof hooked);
+        surely_visit(exec, &j);
+        WAIT_FOR(atomic_load(&n_ran) == 1);
+    } while (atomic_load(&ran_on[0]) != 1);
+    assert_string_equal(hooked, "sbae");
     exec->ops->free(exec);
 }
 
@@ -339,6 +390,7 @@ int main(void)
     teffi_platform_real(&platform, TEFF_LOG_WARN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_chain_runs_here),
+        cmocka_unit_test(test_a_chain_runs_here_by_every_policy),
         cmocka_unit_test(test_nobody_sleeps),
         cmocka_unit_test(test_not_on_a_worker),
         cmocka_unit_test(test_one_at_a_time),
@@ -347,7 +399,7 @@ int main(void)
         cmocka_unit_test(test_a_turn_that_blocks),
         cmocka_unit_test(test_its_processor_is_used_no_more),
         cmocka_unit_test(test_the_end_waits_for_a_visitor),
-        cmocka_unit_test(test_none_where_threads_are_watched),
+        cmocka_unit_test(test_hooks_see_each_visit_as_a_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

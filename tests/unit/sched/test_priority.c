@@ -3,6 +3,7 @@
  * Source:  yatp src/queue/priority.rs */
 #include <string.h>
 #include "sched/scheduler.h"
+#include "group/direct.h"
 #include "held_monitor.h"
 #include "jobs.h"
 
@@ -198,6 +199,47 @@ static void test_order_on_a_worker(void **state)
     exec->ops->free(exec);
 }
 
+static _Atomic int in_place[2]; /* may a turn run in place: while a more urgent one waits, after */
+
+static void asks_twice(job *j)
+{
+    push(j->peer[0]);
+    atomic_store(&in_place[0], teffi_direct_may(j->exec, false));
+    j->run = NULL;
+    push(j);
+}
+
+static void asks_once(job *j)
+{
+    push(j->peer[0]);
+    atomic_store(&in_place[1], teffi_direct_may(j->exec, false));
+}
+
+/* A call is where a more urgent group goes first; less urgent ones wait for the caller. */
+static void test_a_call_in_place_lets_more_urgent_groups_go_first(void **state)
+{
+    static job urgent, lazy, caller, other;
+    const teff_sched_options opt = {.policy = TEFF_SCHED_PRIORITY};
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_new(1, &opt);
+    request_init(&urgent, exec, 0, 6);
+    request_init(&lazy, exec, 0, 5);
+    request_init(&caller, exec, 0, 5);
+    request_init(&other, exec, 0, 5);
+    caller.run = asks_twice;
+    caller.peer[0] = &urgent;
+    other.run = asks_once;
+    other.peer[0] = &lazy;
+    push(&caller);
+    WAIT_FOR(atomic_load(&urgent.runs) == 1 && atomic_load(&caller.runs) == 2);
+    push(&other);
+    WAIT_FOR(atomic_load(&lazy.runs) == 1 && atomic_load(&other.runs) == 1);
+    assert_int_equal(atomic_load(&in_place[0]), 0);
+    assert_int_equal(atomic_load(&in_place[1]), 1);
+    monitor_release();
+    exec->ops->free(exec);
+}
+
 enum { CROWD = 400, ROUNDS = 50 };
 
 static job crowd[CROWD];
@@ -245,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_order_and_eviction),
         cmocka_unit_test(test_own_groups),
         cmocka_unit_test(test_order_on_a_worker),
+        cmocka_unit_test(test_a_call_in_place_lets_more_urgent_groups_go_first),
         cmocka_unit_test(test_nothing_is_lost),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
