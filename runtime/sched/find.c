@@ -192,11 +192,11 @@ __attribute__((noinline)) static void back_off(teffi_worker *w)
 /* ---- all together ---- */
 
 /* Policy multilevel: with probability 1 - levels->chance, pick a group of level 1 or 2. */
-static teffi_group *pick_longer(teffi_worker *w)
+__attribute__((noinline)) static teffi_group *pick_longer(teffi_worker *w)
 {
     teffi_group *group;
     teffi_levels *levels = w->sched->levels;
-    if (!levels || !atomic_load_explicit(&levels->longer, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&levels->longer, memory_order_relaxed) ||
         teffi_random_next(&w->processor->rng) % TEFFI_CHANCE_ONE <
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
         !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_longer))
@@ -218,7 +218,7 @@ static void end_local_batch(teffi_processor *p)
 teffi_group *teffi_find_near(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    teffi_group *group = pick_longer(w);
+    teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
     if (group)
         return group;
     if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
