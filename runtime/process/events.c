@@ -8,22 +8,14 @@
 
 void teffi_event_free(teff_process *p, teffi_event *event)
 {
-    size_t len = event->event.len;
-    switch (event->item.kind) {
-    case TEFFI_ITEM_MESSAGE:
-        teffi_mailbox_release(p, len);
-        teffi_pool_put(event, sizeof *event + len);
-        break;
-    case TEFFI_ITEM_RETURNED:
-        teffi_pool_put(event, sizeof *event + len);
-        break;
-    case TEFFI_ITEM_COMMAND:
+    size_t n = sizeof *event + event->event.len;
+    if (event->item.kind == TEFFI_ITEM_COMMAND) {
         teffi_command_free(teffi_container(event, teffi_command, e));
-        break;
-    default:
-        teffi_pool_put(event, sizeof(teffi_timer_event));
-        break;
+        return;
     }
+    if (event->item.kind == TEFFI_ITEM_MESSAGE)
+        teffi_mailbox_release(p, event->event.len);
+    teffi_pool_put(event, event->item.kind == TEFFI_ITEM_TIMER ? sizeof(teffi_timer_event) : n);
 }
 
 static void take_signals(teff_process *p)
@@ -35,13 +27,6 @@ static void take_signals(teff_process *p)
     p->cancel |= (bits & TEFFI_SIGNAL_CANCEL) != 0;
     p->forced |= (bits & TEFFI_SIGNAL_KILL) != 0;
     p->poked |= (bits & TEFFI_SIGNAL_POKE) != 0;
-}
-
-/* Is the event for an earlier life, or has this life ended? */
-static bool is_stale(const teff_process *p, const teffi_event *event)
-{
-    return p->gone ||
-           event->generation != atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
 /* The event is not handled. Only a message can be a request. */
@@ -82,7 +67,7 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
         take_signals(p);
     } else if (item->kind > TEFFI_ITEM_RETURNED) {
         p->system->calls.take_item(item);
-    } else if (is_stale(p, teffi_event_of(item))) {
+    } else if (!teffi_process_takes(p, teffi_event_of(item))) {
         atomic_fetch_add_explicit(&p->system->dropped, 1, memory_order_relaxed);
         refuse_event(p, teffi_event_of(item));
     } else {
@@ -136,7 +121,7 @@ void teffi_process_end_life(teff_process *p)
     }
 }
 
-bool teffi_process_has_work(const teff_process *p)
+bool teffi_process_has_other_work(const teff_process *p)
 {
     if (p->forced)
         return true;

@@ -72,9 +72,6 @@ teffi_event *teffi_process_take_mail(teff_process *p);
 void teffi_event_free(teff_process *p, teffi_event *event);
 void teffi_events_free(teff_process *p, teffi_events *list);
 
-/* teffi_process_has_work - is there an event or another reason for a step? */
-bool teffi_process_has_work(const teff_process *p);
-
 /* teffi_process_end_life - make the generation even; free queued events, commands and timers. */
 void teffi_process_end_life(teff_process *p);
 

@@ -21,11 +21,13 @@ void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint6
     teffi_cell *cell = &p->system->cells[worker];
     counter_add(&p->turns, turns);
     counter_add(&p->events, events);
-    counter_add(&p->run_ns, run_ns);
+    if (run_ns)
+        counter_add(&p->run_ns, run_ns);
     if (worker) {
         counter_add(&cell->turns, turns);
         counter_add(&cell->events, events);
-        counter_add(&cell->run_ns, run_ns);
+        if (run_ns)
+            counter_add(&cell->run_ns, run_ns);
     } else {
         atomic_fetch_add_explicit(&cell->turns, turns, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->events, events, memory_order_relaxed);

@@ -132,6 +132,13 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
+/* teffi_process_takes - is the event for this life of the slot, which has not ended? */
+static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
+{
+    return !p->gone &&
+           event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
+}
+
 /* ---- system.c ---- */
 
 /* teffi_process_system_on - a system on the caller's executor, which must be freed before the

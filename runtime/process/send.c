@@ -57,7 +57,8 @@ static bool mailbox_reserve(teff_process *p, size_t len)
 
 /* ---- messages ---- */
 
-static teffi_event *message_event_new(const teff_event *from, uint32_t generation)
+static teffi_event *message_event_new(const teff_event *from, teff_event_kind kind,
+                                      uint32_t generation)
 {
     teffi_event *event = teffi_pool_get(sizeof *event + from->len);
     if (!event)
@@ -65,6 +66,7 @@ static teffi_event *message_event_new(const teff_event *from, uint32_t generatio
     event->item.kind = TEFFI_ITEM_MESSAGE;
     event->generation = generation;
     event->event = *from;
+    event->event.kind = kind;
     event->event.err = TEFF_OK;
     event->event.data = from->len ? event + 1 : NULL;
     if (from->len)
@@ -79,8 +81,8 @@ bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
            is_within_limits(system, teffi_mailbox_load(p) + teffi_mailbox_charge(len));
 }
 
-teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
-                                 const teff_event *message)
+static teff_err send_here(teff_process_system *system, teff_pid to, const teff_event *message,
+                          teff_event_kind kind)
 {
     teff_process *p;
     teff_err err = teffi_process_find(system, to, &p);
@@ -90,7 +92,7 @@ teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
         return TEFF_E_OVERLOADED;
     if (!mailbox_reserve(p, message->len))
         return TEFF_E_OVERLOADED;
-    teffi_event *event = message_event_new(message, to.generation);
+    teffi_event *event = message_event_new(message, kind, to.generation);
     if (event && teffi_group_push(&p->group, &event->item)) {
         teffi_process_wake(p);
         return TEFF_OK;
@@ -101,20 +103,30 @@ teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
     return err;
 }
 
+teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
+                                 const teff_event *message)
+{
+    return send_here(system, to, message, message->kind);
+}
+
 static bool is_own_pid(const teff_process_system *system, teff_pid pid)
 {
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
 
-teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
+static teff_err send_by_route(teff_process_system *system, teff_pid to, const teff_event *message)
 {
     const teffi_pid_route *route = &system->route;
     teff_event event = *message;
     event.kind = TEFF_EVENT_MESSAGE;
-    (void)teff_yield();
-    if (is_own_pid(system, to))
-        return teffi_process_send_here(system, to, &event);
     return route->send ? route->send(route->arg, to, &event) : TEFF_E_UNAVAILABLE;
+}
+
+teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_event *message)
+{
+    (void)teff_yield();
+    return is_own_pid(system, to) ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
+                                  : send_by_route(system, to, message);
 }
 
 teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const teff_event *event)

@@ -134,6 +134,19 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
+/* Most steps get one message, which is not copied. out: NULL: there is more, or something else. */
+static const teff_event *take_only_message(teff_process *p, batch *b)
+{
+    teffi_event *event = p->mail.head;
+    if (!event || event != p->mail.tail || p->urgent.head || p->cancel ||
+        p->status != TEFFI_STATUS_IDLE)
+        return NULL;
+    b->n = 1;
+    b->given = p->mail;
+    p->mail = (teffi_events){0};
+    return &event->event;
+}
+
 /* The event, if there was one (step_max is 1), becomes the first of its list again. */
 static void put_event_back(teff_process *p, batch *b)
 {
@@ -207,10 +220,14 @@ void teffi_process_step(teff_process *p)
     batch b __attribute__((uninitialized)); /* 3 KiB that need no zeroes */
     b.n = 0;
     b.given = (teffi_events){0};
-    gather_events(p, ops, &b);
+    const teff_event *events = take_only_message(p, &b);
+    if (!events) {
+        gather_events(p, ops, &b);
+        events = b.events;
+    }
     p->poked = false;
     teff_step out = {.process = p, .last = &out.first};
-    teff_err err = ops->step(p->self, b.events, b.n, &out);
+    teff_err err = ops->step(p->self, events, b.n, &out);
     count_events(p, b.n);
     if (!err && out.status == TEFFI_STATUS_RETRY)
         put_event_back(p, &b);

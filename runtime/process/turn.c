@@ -159,7 +159,10 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
 static void handle_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
-    teffi_process_take_item(p, item);
+    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
+        teffi_events_push(&p->mail, teffi_event_of(item));
+    else
+        teffi_process_take_item(p, item);
     if (p->gone || (group->head && ++p->gathered < TEFFI_STEP_MAX))
         return;
     run_if_ready(p);
@@ -200,11 +203,6 @@ static void return_to_sender(teff_process *p, teffi_event *event)
     }
 }
 
-static bool is_for_this_life(const teff_process *p, const teffi_event *event)
-{
-    return event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
-}
-
 /* If item is a message, return it to its sender; if it is the again item, return the messages in
  * p->mail. out: true: item was a message, and is not the caller's any more. */
 static bool return_message(teff_process *p, teffi_item *item)
@@ -212,7 +210,7 @@ static bool return_message(teff_process *p, teffi_item *item)
     teffi_event *event;
     if (p->gone)
         return false;
-    if (item->kind == TEFFI_ITEM_MESSAGE && is_for_this_life(p, teffi_event_of(item))) {
+    if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item))) {
         return_to_sender(p, teffi_event_of(item));
         return true;
     }

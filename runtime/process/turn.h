@@ -37,6 +37,14 @@ void teffi_process_step(teff_process *p);
  * For processes with step_max 1. */
 teff_err teffi_step_retry(teff_step *out);
 
+/* teffi_process_has_work - is there an event or another reason for a step? */
+bool teffi_process_has_other_work(const teff_process *p);
+static inline bool teffi_process_has_work(const teff_process *p)
+{
+    bool awaits_any = p->status == TEFFI_STATUS_IDLE && !p->forced && !p->cancel;
+    return awaits_any ? p->urgent.head || p->mail.head : teffi_process_has_other_work(p);
+}
+
 /* What a process waits for; on the stack of the function that waits. */
 typedef struct teffi_waiting {
     bool (*ready)(teff_process *p, struct teffi_waiting *waiting);
