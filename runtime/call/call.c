@@ -6,7 +6,7 @@
 
 enum { GENERATION_SHIFT = 32 };
 
-const char teffi_call_late_text[] = "no answer before the deadline; the call may have run";
+const char teffi_call_late_text[] = "no response before the deadline; the call may have run";
 
 /* ---- the word ---- */
 
@@ -265,7 +265,7 @@ static void reply_arrived(teffi_wait *wait)
     call->err = teffi_msg_unpack(call->reply, out);
     if (!call->err)
         return;
-    call->text = "the answer does not decode; the call ran";
+    call->text = "the response does not decode; the call ran";
     call->reply->flags |= TEFFI_MSG_UNNAMED;
 }
 

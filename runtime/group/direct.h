@@ -40,7 +40,7 @@ typedef struct teffi_direct_ops {
 
 /* teffi_direct_may - may the turn that runs here run another one in place? It may yield first, and
  * resume on another thread.
- * in:   beside: the outer turn does not wait for the result. Then the answer is no after
+ * in:   beside: the outer turn does not wait for the result. Then it may not after
  *       TEFFI_DIRECT_BESIDE_MS of a run, so that long work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
 {

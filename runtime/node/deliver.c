@@ -147,7 +147,7 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
     teff_err err = teffi_node_send(node, to, response);
     if (err == TEFF_E_TOO_LARGE && !response->err) { /* send the error instead of the body */
         response->err = TEFF_E_TOO_LARGE;
-        response->text = "the answer is larger than a frame may be; the call ran";
+        response->text = "the response is larger than a frame may be; the call ran";
         response->flags |= TEFFI_MSG_UNNAMED;
         response->body = NULL;
         response->raw = NULL;
