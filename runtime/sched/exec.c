@@ -188,7 +188,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     TAILQ_INIT(&sched->vacant);
     teffi_runqueue_init(&sched->queue);
     teffi_runqueue_init(&sched->system_queue);
-    sched->exec.fibers = teffi_fiber_pool_new(0, opt->stacks_max);
+    sched->exec.fibers = teffi_fiber_pool_new(opt->stack_bytes, opt->stacks_max);
     if (sched->exec.fibers && init_policy(sched, opt) && teffi_processors_init(sched, n))
         return sched;
     free_scheduler(sched);
@@ -218,12 +218,12 @@ static unsigned count_processors(const teff_sched_options *opt, unsigned workers
 
 enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
 enum { SLICE_MS_MAX = 1000, REPOLLS_MOST = 1000 };
+enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
 
 static const char *check_levels(const teff_sched_options *opt)
 {
-    const uint32_t *us = opt->level_us;
-    if (us[0] > LEVEL_US_MAX || us[1] > LEVEL_US_MAX || (us[0] && us[1] && us[0] >= us[1]))
-        return "level_us: expected 0, or rising, up to 1,000,000";
+    if (teffi_level_us(opt, 2) > LEVEL_US_MAX || teffi_level_us(opt, 1) >= teffi_level_us(opt, 2))
+        return "level_us: expected rising numbers up to 1,000,000; 0 = 5,000 and 100,000";
     if (opt->level0_percent && (opt->level0_percent < 50 || opt->level0_percent > 98))
         return "level0_percent: expected 0, or 50 to 98";
     return NULL;
@@ -242,6 +242,16 @@ static const char *check_policy(const teff_sched_options *opt)
     return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
 }
 
+static const char *check_stacks(const teff_sched_options *opt)
+{
+    if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))
+        return "stacks_max: expected 0, or 64 to 1,000,000";
+    if (opt->stack_bytes &&
+        (opt->stack_bytes < STACK_BYTES_MIN || opt->stack_bytes > STACK_BYTES_MAX))
+        return "stack_bytes: expected 0, or 64 KiB to 8 MiB";
+    return NULL;
+}
+
 const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
 {
     uint32_t threads = opt->threads_max;
@@ -252,8 +262,8 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
     if (threads && threads < count_processors(opt, workers))
         return "threads_max: expected at least as many as there are workers";
-    if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))
-        return "stacks_max: expected 0, or 64 to 1,000,000";
+    if (check_stacks(opt))
+        return check_stacks(opt);
     if (opt->turn_warn_ms > TEFFI_WARN_MS_MAX)
         return "turn_warn_ms: expected 0 to 86,400,000";
     if (opt->delay_warn_ms > TEFFI_WARN_MS_MAX)

@@ -20,6 +20,10 @@ GOOD = {
     "runtime/include/teff/a.h": "/* a.h - what a is. */\n\n"
                                 "/* teff_a - a. out: one. runs: anywhere. */\n"
                                 "TEFF_API int teff_a(void);\n",
+    "grains/silo/args.c": "/* args.c - x. */\n\nstatic const silo_option options[] = {\n"
+                          "    {\"store\", NULL, \"where\", TEXT},\n"
+                          "    {\"help\", NULL, \"list\", HELP},\n};\n",
+    "README.md": "| `--store` | where |\n",
     "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
 }
 GOOD["tests/unit/base/test_a.c"] = "/* test_a.c - x. */\n"
@@ -91,6 +95,8 @@ PLANTED = [
      "1 pairs of folders include each other, at most 0"),
     ("house", "codegen/emit/e.h", "#include \"c.h\"\n", "codegen - codegen/emit\n"),
     ("names", "runtime/base/a.c", "static int run(void)\n{\n    return 1;\n}\n", "one word"),
+    ("pages", "README.md", "| `--stone` | where |\n", "--stone is no option of"),
+    ("pages", "README.md", "none\n", "--store of grains/silo/args.c is in no table"),
     ("format", "runtime/base/a.c", "/* a.c - x. */\nint  a;\n", "clang-format would change"),
 ]
 

@@ -81,7 +81,8 @@ int main(int argc, char **argv)
         {NULL, NULL, NULL, NULL},
     };
     static struct feeder feeder = {.every_ms = 1000};
-    const teff_silo_program program = {sizeof program, options, start, stop, &feeder};
+    const teff_silo_program program = {
+        .size = sizeof program, .options = options, .start = start, .stop = stop, .arg = &feeder};
     teff_log_to(&to_syslog);
     return teff_silo_run(argc, argv, &program, words_word_type(&methods, NULL), NULL);
 }

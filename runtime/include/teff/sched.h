@@ -58,8 +58,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
      * threads end after 10 s. */
     uint32_t threads_max;
     /* Maximum number of stacks of turns and processes that run or wait: 64 to 1,000,000; 0 =
-     * 32,768. Each takes 64 KiB of address space and as much memory as its turn has touched. Over
-     * it calls fail with TEFF_E_OVERLOADED. Tasks that keep a silo in its cluster have others. */
+     * 32,768. Each takes stack_bytes of address space and as much memory as its turn has touched.
+     * Over it calls fail with TEFF_E_OVERLOADED. The tasks of a silo's cluster have others. */
     uint32_t stacks_max;
     /* Maximum number of workers after a change at run time: up to 1,024; 0 = the number at the
      * start. */
@@ -85,6 +85,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     /* A group that becomes READY while it runs is run again in place so many times, then it goes
      * behind the others: up to 1,000; 0 = 5. */
     uint32_t repolls_max;
+    /* Size of each of these stacks: 64 KiB to 8 MiB; 0 = 64 KiB. */
+    size_t stack_bytes;
 } teff_sched_options;
 
 /* Counters of one worker since the start. They are read while they grow. */

@@ -168,12 +168,15 @@ typedef struct teff_silo_program {
      * may fail here. */
     void (*stop)(void *arg, teff_silo *silo);
     void *arg; /* passed to take, start and stop */
+    /* The silo's options, with its scheduler's and their hooks; borrowed. The command line changes
+     * those that it names; a --seed replaces all seeds. NULL: all defaults. */
+    const teff_silo_options *silo;
 } teff_silo_program;
 
 /* teff_silo_run - teff_silo_main with the program's own options, threads and contexts. To end by
  * itself, the program sends itself SIGTERM: kill(getpid(), SIGTERM).
  * in:   program, borrowed; NULL: as teff_silo_main.
- * out:  as teff_silo_main; 2 also when take fails or program->size is not set, 1 when start fails.
+ * out:  as teff_silo_main; 2 also when take fails or a size is not set, 1 when start fails.
  * runs: main's thread, until the silo has left.
  * from: Orleans' UseOrleans beside the host's own services. */
 TEFF_API int teff_silo_run(int argc, char **argv, const teff_silo_program *program,

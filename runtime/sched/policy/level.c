@@ -82,15 +82,18 @@ static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
     return got || !n ? got : teffi_levels_pop_longer(order, out, 1);
 }
 
+uint32_t teffi_level_us(const teff_sched_options *opt, unsigned level)
+{
+    return opt->level_us[level - 1] ? opt->level_us[level - 1] : threshold_us[level - 1];
+}
+
 void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
                        const teff_sched_options *opt)
 {
     *levels =
         (teffi_levels){.order = {.push = levels_push, .pop = levels_pop}, .platform = platform};
-    for (unsigned i = 0; i < TEFF_SCHED_LEVELS - 1; i++) {
-        uint64_t us = opt->level_us[i] ? opt->level_us[i] : threshold_us[i];
-        levels->threshold[i] = (uint32_t)(us * 1000 / UNIT_NS);
-    }
+    for (unsigned i = 0; i < TEFF_SCHED_LEVELS - 1; i++)
+        levels->threshold[i] = (uint32_t)((uint64_t)teffi_level_us(opt, i + 1) * 1000 / UNIT_NS);
     levels->target = (opt->level0_percent ? opt->level0_percent : SHARE_DEFAULT) * 10;
     levels->rng = platform->random(platform->arg) | 1;
     atomic_init(&levels->chance, SHARE_DEFAULT * 10);

@@ -35,6 +35,9 @@ typedef struct teffi_levels {
     teffi_fifo level[TEFF_SCHED_LEVELS];
 } teffi_levels;
 
+/* teffi_level_us - the run time from which a group is in level 1 or 2. */
+uint32_t teffi_level_us(const teff_sched_options *opt, unsigned level);
+
 /* teffi_levels_init - empty. in: opt, checked; platform, borrowed. */
 void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
                        const teff_sched_options *opt);

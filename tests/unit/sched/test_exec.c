@@ -72,6 +72,29 @@ static void end_at_once(void *arg)
 {
 }
 
+static void fill_most_of_a_large_stack(void *arg)
+{
+    volatile char bytes[512 * 1024];
+    memset((char *)(uintptr_t)bytes, 1, sizeof bytes);
+    *(bool *)arg = bytes[sizeof bytes / 2] == 1;
+}
+
+static void test_stacks_have_the_size_of_the_option(void **state)
+{
+    static const teff_sched_options opt = {.stack_bytes = 1024 * 1024},
+                                    wrong[] = {{.stack_bytes = 65535}, {.stack_bytes = 8388609}};
+    teffi_exec *exec;
+    bool filled = false;
+    assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &exec), TEFF_OK);
+    teffi_fiber *fiber = teffi_fiber_new(exec->fibers, fill_most_of_a_large_stack, &filled);
+    assert_non_null(fiber);
+    assert_true(teffi_fiber_resume(fiber));
+    assert_true(filled);
+    exec->ops->free(exec);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(strstr(teffi_sched_check(&wrong[i], 1), "stack_bytes"));
+}
+
 static void test_stacks_are_limited(void **state)
 {
     enum { STACKS = 64 };
@@ -707,6 +730,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_worker_for_each_core),
         cmocka_unit_test(test_stacks_are_limited),
+        cmocka_unit_test(test_stacks_have_the_size_of_the_option),
         cmocka_unit_test(test_start_stop),
         cmocka_unit_test(test_runs_what_is_pushed_from_outside),
         cmocka_unit_test(test_no_starvation_behind_a_pair),

@@ -33,6 +33,8 @@ static void test_options(void **state)
     wrong((teff_sched_options){.slice_ms = 1001}, "slice_ms");
     wrong((teff_sched_options){.repolls_max = 1001}, "repolls_max");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {9, 9}}, "rising");
+    wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {0, 5000}}, "rising");
+    wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {100000, 0}}, "rising");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level_us = {0, 1000001}}, "up to");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level0_percent = 99}, "50 to 98");
     wrong((teff_sched_options){.policy = TEFF_SCHED_MULTILEVEL, .level0_percent = 49}, "50 to 98");

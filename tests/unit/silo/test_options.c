@@ -40,6 +40,7 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.workers = 1025}, "workers", "1024");
     sched_refused((teff_sched_options){.threads_max = 1}, "sched.threads_max", "10,000");
     sched_refused((teff_sched_options){.stacks_max = 63}, "sched.stacks_max", "1,000,000");
+    sched_refused((teff_sched_options){.stack_bytes = 1}, "sched.stack_bytes", "64 KiB");
     sched_refused((teff_sched_options){.threads_max = 3}, "threads_max", "workers");
     sched_refused((teff_sched_options){.workers_max = 3}, "sched.workers_max", "1,024");
     sched_refused((teff_sched_options){.policy = 7}, "sched.policy", "teff_sched_policy");

@@ -94,7 +94,44 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--quiet", "--quiet"), "twice");
     child_refuses(ARGS("--listen", "nowhere"), "nowhere");
     child_refuses(ARGS("--taken"), "--seed: an option of teff's and of the program's");
+    child_refuses(ARGS("--sizeless-silo"), "teff_silo_options.size is 0: set it to");
     child_refuses(ARGS("--sizeless"), "teff_silo_program.size is 0: set it to sizeof(teff_silo_p");
+}
+
+/* With --show the program has options of a struct, and prints those of the silo. */
+static void shows(const char *const *args, const char *silo, const char *sched)
+{
+    child c = ended(args);
+    comes_before(c.text, silo, "ready ");
+    comes_before(c.text, sched, "ready ");
+    assert_int_equal(child_status(&c), 0);
+}
+
+static void the_command_line_changes_what_it_names(void **state)
+{
+    lab *l = lab_open(1);
+    const char *seed = teff_silo_address(l->silos[0]);
+    shows(ARGS("--show", "--quiet", "--cluster", "dev", "--seed", seed),
+          ", store none, workers 3, silent 1, message 0, grain 0, connection 0\n",
+          "threads 0, stacks 0 of 0, workers up to 0, policy 1, levels 1000 2000, share 0, "
+          "waiting 0, warn 0 0 0, slice 20, repolls 0, hooks 1\n");
+    lab_close(l);
+}
+
+static void each_option_of_the_scheduler_is_a_flag(void **state)
+{
+    shows(ARGS("--quiet", "--show-flags", "--workers", "2", "--message-mib", "9", "--grain-mib",
+               "8", "--connection-mib", "7", "--threads-max", "99", "--stacks", "88", "--stack-kib",
+               "128", "--workers-max", "4", "--turn-warn-ms", "1", "--delay-warn-ms", "86400000",
+               "--queue-warn", "3", "--slice-ms", "5", "--repolls-max", "6", "--policy", "priority",
+               "--waiting-max", "10000"),
+          "workers 2, silent 1, message 9437184, grain 8388608, connection 7340032\n",
+          "threads 99, stacks 88 of 131072, workers up to 4, policy 2, levels 0 0, share 0, "
+          "waiting 10000, warn 1 86400000 3, slice 5, repolls 6, hooks 0\n");
+    shows(ARGS("--quiet", "--show-flags", "--policy", "multilevel", "--level1-us", "7",
+               "--level2-us", "8", "--level0-percent", "50"),
+          "cluster dev, seed none", "policy 1, levels 7 8, share 50, waiting 0");
+    shows(ARGS("--quiet", "--show-flags", "--policy", "single"), "cluster dev", "policy 0, ");
 }
 
 static void help_lists_the_options_of_both(void **state)
@@ -134,6 +171,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_failed_start_ends_it_with_its_text),
         cmocka_unit_test(a_silo_that_cannot_start_does_not_start_the_program),
         cmocka_unit_test(wrong_usage_ends_with_2),
+        cmocka_unit_test(the_command_line_changes_what_it_names),
+        cmocka_unit_test(each_option_of_the_scheduler_is_a_flag),
         cmocka_unit_test(help_lists_the_options_of_both),
         cmocka_unit_test(the_last_one_counts),
         cmocka_unit_test(its_log_takes_the_lines),

@@ -1,0 +1,18 @@
+/* args.h - what the command line of a silo program says.
+ * Way:     main -> [args] -> teff_silo_new
+ * Threads: main's. */
+#pragma once
+
+#include <teff/silo.h>
+
+/* The program's options with the command line's over them. */
+typedef struct teffi_silo_args {
+    teff_silo_options silo; /* its sched is the next one */
+    teff_sched_options sched;
+} teffi_silo_args;
+
+/* teffi_args_parse - parse the options of teff's and of the program's.
+ * in:   program, as taken, borrowed. argv, borrowed as long as args.
+ * out:  -1: start the silo with args; else an exit status, and what is wrong was printed. */
+int teffi_args_parse(int argc, char **argv, const teff_silo_program *program,
+                     teffi_silo_args *args);
