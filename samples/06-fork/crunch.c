@@ -55,7 +55,7 @@ static void swap_numbers(int32_t *a, int32_t *b)
     *b = was;
 }
 
-/* out: no number before it is greater, none from it on less than the pivot. Both sides have some. */
+/* out: no number before it is above the pivot, none from it on below. Neither side is empty. */
 static size_t partition_numbers(int32_t *at, size_t n)
 {
     int32_t pivot = at[(n - 1) / 2];
