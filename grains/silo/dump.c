@@ -1,5 +1,6 @@
 /* dump.c - write the current state of a silo in lines.
- * Way:     a program, SIGUSR1 in teff_silo_main -> [dump] -> calls, scheduler, targets, shards
+ * Way:     a program, SIGUSR1 in teff_silo_main -> [dump] -> calls, scheduler, targets, shards,
+ *          processes, engines
  * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
  *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
  *          its activations; their other fields read here are atomic. */
@@ -129,6 +130,7 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
             node->home.exec->ops->dump(node->home.exec, fn, arg);
         print_targets(node, &to);
         print_grains(node, &to);
+        teffi_silo_print_processes(silo, &to);
     } else {
         teffi_line(&to, "silo: not serving");
     }

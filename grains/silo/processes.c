@@ -1,5 +1,5 @@
 /* processes.c - the process system and the engines of a silo, on its executor.
- * Way:     teff_silo_processes, _engine -> [processes] -> node/pid, engine
+ * Way:     teff_silo_processes, _engine, dump -> [processes] -> node/pid, engine
  * Threads: any; lists under silo->lock. */
 #include "call/process_ctx.h"
 #include "engine/engine.h"
@@ -54,6 +54,20 @@ teff_err teff_silo_engine(teff_silo *silo, const teff_engine_options *opt, teff_
         (void)teff_engine_stop(*engine, 0, NULL);
     *engine = NULL;
     return err;
+}
+
+/* ---- their state as lines ---- */
+
+void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
+{
+    pthread_mutex_lock(&silo->lock);
+    teff_process_system *processes = silo->processes;
+    teff_engine *engine = silo->engines; /* later ones are put before it */
+    pthread_mutex_unlock(&silo->lock);
+    if (processes)
+        teffi_processes_print(processes, to);
+    for (; engine; engine = engine->next)
+        teffi_engine_print(engine, to);
 }
 
 /* ---- the end ---- */

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <teff/silo.h>
+#include "base/log.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
 
@@ -67,6 +68,10 @@ TEFF_MUST_USE teff_err teffi_silo_host(teff_silo *silo, teff_grain_type *type, c
  * Called by a thread.
  * errs: TEFF_E_TIMEOUT: some processes were forced to end; the log names the first. */
 teff_err teffi_silo_stop_processes(teff_silo *silo, uint32_t timeout_ms);
+
+/* teffi_silo_print_processes - report processes, engines and their components as lines.
+ * runs: any thread between teffi_home_enter and _exit. */
+void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to);
 
 /* teffi_silo_drop_processes - free engines and the process system, after the executor. */
 void teffi_silo_drop_processes(teff_silo *silo);

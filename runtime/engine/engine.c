@@ -112,6 +112,8 @@ static void process_ended(void *arg, teff_pid pid, teff_err err)
         s->engine->opt.ended(s->engine->opt.arg, (teff_component_id){s->index, pid});
 }
 
+static const teffi_process_words component_words = {"component", "components and dispatcher", true};
+
 static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t index)
 {
     teff_process_options opt = {.size = sizeof opt,
@@ -127,6 +129,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
     if (err)
         return err;
     s->system->calls = engine->calls;
+    s->system->words = &component_words;
     pthread_mutex_init(&s->lock, NULL);
     return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
 }
@@ -145,6 +148,11 @@ void teffi_engine_drop(teff_engine *engine)
         teffi_instance *next = engine->instances->next;
         free(engine->instances);
         engine->instances = next;
+    }
+    while (engine->ops) {
+        teffi_component_ops *next = engine->ops->next;
+        free(engine->ops);
+        engine->ops = next;
     }
     pthread_mutex_destroy(&engine->lock);
     pthread_mutex_destroy(&engine->broadcast_lock);
@@ -224,22 +232,48 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-static const teff_process_ops *ops_for_type(const teff_component_type *type)
+static const teff_process_ops *ops_by_flags(const teff_component_type *type)
 {
     if (type->flags & TEFF_COMPONENT_FIBER)
         return &teffi_component_fiber_ops;
     return type->run ? &teffi_component_run_ops : &teffi_component_step_ops;
 }
 
+static teffi_component_ops *component_ops_new(const teff_component_type *type)
+{
+    teffi_component_ops *made = malloc(sizeof *made);
+    if (!made)
+        return NULL;
+    *made = (teffi_component_ops){.type = type, .ops = *ops_by_flags(type)};
+    made->ops.name = type->name;
+    return made;
+}
+
+/* out: NULL: out of memory. */
+static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_component_type *type)
+{
+    pthread_mutex_lock(&engine->lock);
+    teffi_component_ops *found = engine->ops;
+    while (found && found->type != type)
+        found = found->next;
+    if (!found && (found = component_ops_new(type))) {
+        found->next = engine->ops;
+        engine->ops = found;
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return found ? &found->ops : NULL;
+}
+
 /* The component is started and listed under one lock, so that it does not end or miss a task in
  * between. */
-static teff_err start_component(teff_component *w, teff_component_id *id)
+static teff_err start_component(teff_component *w, const teff_process_ops *ops,
+                                teff_component_id *id)
 {
     teffi_scheduler *s = w->scheduler;
     teff_err err = TEFF_E_INVALID;
     pthread_mutex_lock(&s->lock);
     if (may_join_scheduler(s, w->type))
-        err = teff_process_spawn(s->system, ops_for_type(w->type), w, NULL, NULL, 0, &w->pid);
+        err = teff_process_spawn(s->system, ops, w, NULL, NULL, 0, &w->pid);
     if (!err) {
         w->listed = true;
         LIST_INSERT_HEAD(&s->components, w, link);
@@ -258,8 +292,9 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
         return TEFF_E_INVALID;
     if (atomic_load_explicit(&engine->stopping, memory_order_relaxed))
         return TEFF_E_CLOSED;
+    const teff_process_ops *ops = ops_for_type(engine, type);
     teff_component *w =
-        calloc(1, sizeof *w + type->n_data * (sizeof w->data[0] + sizeof *w->bound));
+        ops ? calloc(1, sizeof *w + type->n_data * (sizeof w->data[0] + sizeof *w->bound)) : NULL;
     if (!w)
         return TEFF_E_NOMEM;
     w->engine = engine;
@@ -267,7 +302,7 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
     w->type = type;
     w->user = user;
     w->bound = (teffi_bound *)(void *)&w->data[type->n_data];
-    teff_err err = start_component(w, id);
+    teff_err err = start_component(w, ops, id);
     if (err)
         free(w);
     return err;
@@ -289,6 +324,20 @@ void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats)
         .refused = atomic_load_explicit(&engine->refused, memory_order_relaxed),
         .components = atomic_load_explicit(&engine->components, memory_order_relaxed),
     };
+}
+
+void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
+{
+    teff_engine_stats stats;
+    teff_engine_stats_get(engine, &stats);
+    teffi_line(to,
+               "engine: %u schedulers, %u components, %llu broadcasts, %llu copies given, %llu "
+               "dropped, %llu refused",
+               engine->n_schedulers, stats.components, (unsigned long long)stats.broadcasts,
+               (unsigned long long)stats.given, (unsigned long long)stats.dropped,
+               (unsigned long long)stats.refused);
+    for (uint32_t i = 0; i < engine->n_schedulers; i++)
+        teffi_processes_print(engine->schedulers[i].system, to);
 }
 
 /* Cancel the components of all schedulers before any is stopped, since a component may wait for one

@@ -105,6 +105,13 @@ struct teffi_scheduler {
     LIST_HEAD(, teff_component) components;
 };
 
+/* The operations of the processes of one component type: they have its name. */
+typedef struct teffi_component_ops {
+    struct teffi_component_ops *next;
+    const teff_component_type *type;
+    teff_process_ops ops;
+} teffi_component_ops;
+
 struct teff_engine {
     /* immutable after init */
     teff_engine_options opt;
@@ -121,6 +128,7 @@ struct teff_engine {
     pthread_mutex_t broadcast_lock;
     /* guarded by lock */
     pthread_mutex_t lock;
+    teffi_component_ops *ops; /* of each type that was added; freed with the engine */
     teffi_instance *instances;
     TAILQ_HEAD(, teffi_claim) waiters;
     LIST_HEAD(, teff_component)
@@ -142,7 +150,11 @@ TEFF_MUST_USE teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_cal
                                        const teff_engine_options *opt, teff_engine **engine);
 void teffi_engine_drop(teff_engine *engine);
 
-/* The operations of a component's process (life.c): with steps, a run function, a fiber. */
+/* teffi_engine_print - report the engine and its components as lines. runs: any thread. */
+void teffi_engine_print(teff_engine *engine, const teffi_lines *to);
+
+/* The operations of a component's process (life.c), without a name: with steps, a run function, a
+ * fiber. */
 extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
     teffi_component_fiber_ops;
 

@@ -293,15 +293,11 @@ teff_ctx *teff_component_ctx(teff_component *w)
     return teff_process_ctx(w->me);
 }
 
-const teff_process_ops teffi_component_step_ops = {.name = "component",
-                                                   .step_max = 1,
-                                                   .init = init_component,
-                                                   .step = step_component,
-                                                   .close = close_component};
+const teff_process_ops teffi_component_step_ops = {
+    .step_max = 1, .init = init_component, .step = step_component, .close = close_component};
 const teff_process_ops teffi_component_run_ops = {
-    .name = "component", .init = init_component, .run = run_component, .close = close_component};
-const teff_process_ops teffi_component_fiber_ops = {.name = "component",
-                                                    .flags = TEFF_PROCESS_FIBER,
+    .init = init_component, .run = run_component, .close = close_component};
+const teff_process_ops teffi_component_fiber_ops = {.flags = TEFF_PROCESS_FIBER,
                                                     .init = init_component,
                                                     .run = run_component,
                                                     .close = close_component};

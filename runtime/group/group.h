@@ -40,7 +40,7 @@ typedef struct teffi_group_ops {
     bool (*evict)(teffi_group *group, teffi_item *item);
     /* Describe the group in words. Called by any thread, even when another group uses the memory
      * already, so it reads only atomics and constants. If it is not NULL, the group's memory must
-     * stay until the executor has stopped. */
+     * stay until the executor has stopped. NULL: a forked part, whose memory goes when it ends. */
     void (*describe)(teffi_group *group, char *text, size_t size);
 } teffi_group_ops;
 

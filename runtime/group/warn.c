@@ -13,7 +13,7 @@ void teffi_group_describe(teffi_group *group, char *text)
     if (group->ops->describe)
         group->ops->describe(group, text, TEFFI_DESCRIBE_MAX);
     else
-        snprintf(text, TEFFI_DESCRIBE_MAX, "a group");
+        snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
 }
 
 void teffi_running_describe(uintptr_t running, char *text)
@@ -21,7 +21,7 @@ void teffi_running_describe(uintptr_t running, char *text)
     if (running & 1)
         teffi_group_describe(teffi_running_group(running), text);
     else
-        snprintf(text, TEFFI_DESCRIBE_MAX, "a group");
+        snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
 }
 
 static uint32_t value_or_default(uint32_t value, uint32_t standard)

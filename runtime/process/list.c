@@ -115,17 +115,22 @@ enum { TOP = 16 };
 typedef struct survey {
     uint64_t in_state[TEFF_PROCESS_COMPLETE + 1], waiting;
     unsigned n_top;
-    teff_process_info top[TOP]; /* fullest mailboxes first */
+    teff_process_info top[TOP]; /* fullest mailboxes first, those that are idle last */
 } survey;
 
-static void survey_process(survey *s, const teff_process_info *info)
+static uint64_t dump_rank(const teff_process_info *info)
+{
+    return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);
+}
+
+static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;
     s->waiting += info->waiting;
     unsigned at = s->n_top;
-    while (at > 0 && s->top[at - 1].waiting < info->waiting)
+    while (at > 0 && dump_rank(&s->top[at - 1]) < dump_rank(info))
         at--;
-    if (at == TOP || (!info->waiting && info->state == TEFF_PROCESS_IDLE))
+    if (at == TOP || (!dump_rank(info) && !idle_too))
         return;
     s->n_top += s->n_top < TOP;
     memmove(&s->top[at + 1], &s->top[at], (s->n_top - 1 - at) * sizeof *s->top);
@@ -138,32 +143,37 @@ static void survey_all(teff_process_system *system, survey *s)
     teff_process *p;
     for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
         if (describe_life(p, &info))
-            survey_process(s, &info);
+            survey_process(s, &info, system->words->idle_too);
 }
 
-void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg)
+void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
 {
-    const teffi_lines to = {fn, arg};
     teff_process_stats stats;
     survey s = {0};
     teff_process_stats_get(system, &stats);
     survey_all(system, &s);
     teffi_line(
-        &to,
-        "processes: %u alive: %llu idle, %llu blocked, %llu ready, %llu running; %llu "
-        "messages wait; %llu spawned, %llu ended, %llu messages refused, %llu events dropped",
-        stats.alive, (unsigned long long)s.in_state[TEFF_PROCESS_IDLE],
+        to,
+        "%s: %u alive: %llu idle, %llu blocked, %llu ready, %llu running; %llu messages wait; "
+        "%llu spawned, %llu ended, %llu messages refused, %llu events dropped",
+        system->words->many, stats.alive, (unsigned long long)s.in_state[TEFF_PROCESS_IDLE],
         (unsigned long long)s.in_state[TEFF_PROCESS_BLOCKED],
         (unsigned long long)s.in_state[TEFF_PROCESS_READY],
         (unsigned long long)s.in_state[TEFF_PROCESS_RUNNING], (unsigned long long)s.waiting,
         (unsigned long long)stats.spawned, (unsigned long long)stats.ended,
         (unsigned long long)stats.refused, (unsigned long long)stats.dropped);
-    if (system->exec->ops->dump)
-        system->exec->ops->dump(system->exec, fn, arg);
     for (unsigned i = 0; i < s.n_top; i++)
-        teffi_line(&to, "process %s (%u.%u): %s, %u messages wait (%llu bytes)",
+        teffi_line(to, "%s %s (%u.%u): %s, %u messages wait (%llu bytes)", system->words->one,
                    s.top[i].name ? s.top[i].name : "without a name",
                    s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
                    teffi_group_state_name((teffi_group_state)s.top[i].state), s.top[i].waiting,
                    (unsigned long long)s.top[i].waiting_bytes);
+}
+
+void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg)
+{
+    const teffi_lines to = {fn, arg};
+    if (system->exec->ops->dump)
+        system->exec->ops->dump(system->exec, fn, arg);
+    teffi_processes_print(system, &to);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <assert.h>
+#include "base/log.h"
 #include "fiber/fiber.h"
 #include "memory/slab.h"
 #include "message/msg.h"
@@ -103,13 +104,20 @@ typedef struct teffi_process_calls {
     struct teffi_home *home;
 } teffi_process_calls;
 
+/* What reports call the processes of a system. */
+typedef struct teffi_process_words {
+    const char *one, *many;
+    bool idle_too; /* a dump also lists idle ones */
+} teffi_process_words;
+
 struct teff_process_system {
     /* immutable after init */
     teff_process_options opt; /* defaults filled in */
     teffi_exec *exec;
-    teffi_platform *own_platform; /* NULL: executor and platform belong to the caller */
-    teffi_pid_route route;        /* set by the owner before the first spawn, as calls */
-    teffi_process_calls calls;    /* home is NULL: the system belongs to no silo */
+    teffi_platform *own_platform;     /* NULL: executor and platform belong to the caller */
+    teffi_pid_route route;            /* set by the owner before the first spawn, as calls */
+    teffi_process_calls calls;        /* home is NULL: the system belongs to no silo */
+    const teffi_process_words *words; /* set by the owner before the first spawn */
     struct {
         teff_command_fn *fn;
         void *arg;
@@ -149,6 +157,10 @@ TEFF_MUST_USE teff_err teffi_process_system_on(teffi_exec *exec, const teff_proc
 
 /* teffi_process_system_drop - free a system whose executor is freed. in: may be NULL. */
 void teffi_process_system_drop(teff_process_system *system);
+
+/* teffi_processes_print - report the processes as lines. runs: any thread; no lock is held while a
+ * line is written. */
+void teffi_processes_print(teff_process_system *system, const teffi_lines *to);
 
 /* teffi_process_count - add to the counters of the process and of this worker. */
 void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint64_t run_ns);

@@ -46,6 +46,8 @@ static bool options_are_in_range(const teff_process_options *opt)
            opt->mailbox_bytes <= mailbox_bytes_limit;
 }
 
+static const teffi_process_words process_words = {"process", "processes", false};
+
 static teff_process_system *system_new(teffi_exec *exec, const teff_process_options *opt)
 {
     teff_process_system *system = calloc(1, sizeof *system);
@@ -53,6 +55,7 @@ static teff_process_system *system_new(teffi_exec *exec, const teff_process_opti
         return NULL;
     system->opt = *opt;
     system->exec = exec;
+    system->words = &process_words;
     system->n_cells = exec->workers + 1;
     size_t cells_bytes = system->n_cells * sizeof *system->cells;
     system->cells = aligned_alloc(_Alignof(teffi_cell), cells_bytes);

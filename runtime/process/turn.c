@@ -267,8 +267,9 @@ static void describe_process(teffi_group *group, char *text, size_t size)
     teff_process *p = process_of(group);
     const teff_process_ops *ops = ops_of(p);
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed);
-    snprintf(text, size, "process %s (%u.%u)", ops && ops->name ? ops->name : "without a name",
-             p->slot & ~TEFFI_PROCESS_BIT, generation);
+    snprintf(text, size, "%s %s (%u.%u)", p->system->words->one,
+             ops && ops->name ? ops->name : "without a name", p->slot & ~TEFFI_PROCESS_BIT,
+             generation);
 }
 
 const teffi_group_ops teffi_process_group_ops = {

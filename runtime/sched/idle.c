@@ -84,7 +84,7 @@ static void wake_one_locked(teffi_sched *sched)
         w = NULL;
     } else if (w->state == TEFFI_WORKER_PARKED) {
         teffi_idle_remove(w, TEFFI_WORKER_RUNNING, true);
-        teffi_counter_add(&w->processor->counters.wakes, 1);
+        teffi_counter_add(&w->processor->counters.unparks, 1);
     } else {
         w = teffi_processor_staff(sched, teffi_idle_lend(sched));
     }

@@ -19,10 +19,10 @@ typedef struct teffi_processor teffi_processor;
 typedef struct teffi_sched teffi_sched;
 typedef struct teffi_worker teffi_worker;
 
-/* Counters of a processor; public as teff_sched_worker. Written by the owner, except wakes. */
+/* Counters of a processor; public as teff_sched_worker. Written by the owner, except unparks. */
 typedef struct teffi_counters {
     _Atomic uint64_t local, global, stolen, steals, parks, requeues;
-    _Atomic uint64_t wakes; /* written under idle_lock */
+    _Atomic uint64_t unparks; /* written under idle_lock */
     _Atomic uint64_t level_ns[TEFF_SCHED_LEVELS];
 } teffi_counters;
 

@@ -53,7 +53,7 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
         .stolen = counter_get(&c->stolen),
         .steals = counter_get(&c->steals),
         .parks = counter_get(&c->parks),
-        .wakes = counter_get(&c->wakes),
+        .unparks = counter_get(&c->unparks),
         .requeues = counter_get(&c->requeues),
     };
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
@@ -64,7 +64,7 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
-    one.next = one.runs - others;
+    one.lifo = one.runs - others;
     return one;
 }
 
@@ -185,6 +185,11 @@ static void dump_processor(const teffi_lines *to, teffi_processor *p, unsigned n
         (unsigned long long)atomic_load_explicit(&p->runs, memory_order_relaxed) - 1);
 }
 
+static const char *policy_name(const teffi_sched *sched)
+{
+    return sched->levels ? "multilevel" : sched->priorities ? "priority" : "single";
+}
+
 void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 {
     enum { BLOCKED_MAX = 256 }; /* turns in blocking calls, beside one worker a processor */
@@ -202,13 +207,13 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         &to,
         "scheduler: %u processors, %u active, %u threads: %u running, %u parked, %u in "
         "blocking calls, %u waiting for a processor, %u spare; %u groups in the global queue, "
-        "%u system groups; null context %s",
+        "%u system groups; null context %s; policy %s",
         sched->n_processors, active, shot.threads, shot.by_state[TEFFI_WORKER_RUNNING],
         shot.by_state[TEFFI_WORKER_PARKED],
         shot.by_state[TEFFI_WORKER_BLOCKED] + shot.by_state[TEFFI_WORKER_OUT],
         shot.by_state[TEFFI_WORKER_WAITING], shot.by_state[TEFFI_WORKER_SPARE],
         teffi_runqueue_count(&sched->queue), teffi_runqueue_count(&sched->system_queue),
-        teffi_group_state_name(teffi_group_state_of(&exec->null)));
+        teffi_group_state_name(teffi_group_state_of(&exec->null)), policy_name(sched));
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
     for (unsigned i = 0; i < active; i++)

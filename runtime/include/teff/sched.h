@@ -92,13 +92,13 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
 /* Counters of one worker since the start. They are read while they grow. */
 typedef struct teff_sched_worker {
     uint64_t runs;   /* runs of groups: the sum of the next four */
-    uint64_t next;   /* taken from the LIFO slot: the group that the previous turn woke last */
+    uint64_t lifo;   /* taken from the LIFO slot: the group that the previous turn woke last */
     uint64_t local;  /* taken from the worker's own queue */
     uint64_t global; /* taken from the queue of all workers */
     uint64_t stolen; /* stolen from another worker and run at once */
     uint64_t steals; /* groups stolen from other workers, including those queued for later */
-    uint64_t parks, wakes; /* times it parked; times another thread unparked it for work */
-    uint64_t requeues;     /* runs that ended because the quantum was used up */
+    uint64_t parks, unparks; /* times it parked; times another thread unparked it for work */
+    uint64_t requeues;       /* runs that ended because the quantum was used up */
     uint64_t level_ns[TEFF_SCHED_LEVELS]; /* multilevel: run time by level */
 } teff_sched_worker;
 

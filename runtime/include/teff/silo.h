@@ -129,8 +129,8 @@ TEFF_API teff_err teff_silo_scale(teff_silo *silo, uint32_t n);
 TEFF_API size_t teff_silo_sched(teff_silo *silo, teff_sched_metrics *all,
                                 teff_sched_worker *workers, size_t max);
 
-/* teff_silo_dump - as teff_process_system_dump, but with pending calls and the grains with the
- * longest queues instead of processes.
+/* teff_silo_dump - as teff_process_system_dump, with pending calls, the grains with the longest
+ * queues, the silo's processes, its engines and their components.
  * in, runs: as teff_process_system_dump. */
 TEFF_API void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg);
 

@@ -80,7 +80,7 @@ static uint64_t wakes_of(teffi_exec *exec)
     teffi_sched *real = real_of(exec);
     uint64_t n = 0;
     for (unsigned i = 0; i < real->n_processors; i++)
-        n += atomic_load(&real->processors[i].counters.wakes);
+        n += atomic_load(&real->processors[i].counters.unparks);
     return n;
 }
 

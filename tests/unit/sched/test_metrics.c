@@ -171,14 +171,14 @@ static teff_sched_worker sum_of(teffi_exec *exec)
     teff_sched_worker sum = {0}, one[16];
     size_t n = exec->ops->metrics(exec, NULL, one, 16);
     for (size_t i = 0; i < n; i++) {
-        assert_int_equal(one[i].runs, one[i].next + one[i].local + one[i].global + one[i].stolen);
+        assert_int_equal(one[i].runs, one[i].lifo + one[i].local + one[i].global + one[i].stolen);
         sum.runs += one[i].runs;
         sum.global += one[i].global;
         sum.stolen += one[i].stolen;
         sum.steals += one[i].steals;
         sum.requeues += one[i].requeues;
         sum.parks += one[i].parks;
-        sum.wakes += one[i].wakes;
+        sum.unparks += one[i].unparks;
     }
     return sum;
 }
@@ -239,7 +239,7 @@ static void test_counts_of_parks_and_wakes(void **state)
     teffi_exec *exec = exec_new(1, NULL);
     job_init(&a, exec, 0, NULL);
     uint64_t end_ns = real_now() + LIMIT_NS;
-    while (!sum_of(exec).wakes && real_now() < end_ns) {
+    while (!sum_of(exec).unparks && real_now() < end_ns) {
         uint64_t parks = sum_of(exec).parks;
         push(&a);
         WAIT_FOR(atomic_load(&a.runs) == rounds + 1);
@@ -248,8 +248,8 @@ static void test_counts_of_parks_and_wakes(void **state)
         rounds++;
     }
     teff_sched_worker sum = sum_of(exec);
-    assert_true(sum.wakes >= 1);
-    assert_true(sum.parks >= sum.wakes);
+    assert_true(sum.unparks >= 1);
+    assert_true(sum.parks >= sum.unparks);
     assert_int_equal(sum.runs, rounds);
     assert_int_equal(sum.requeues, 0);
     teff_sched_metrics all;

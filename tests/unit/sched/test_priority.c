@@ -194,7 +194,7 @@ static void test_order_on_a_worker(void **state)
         WAIT_FOR(atomic_load(&j[i].runs) == 1);
     teff_sched_worker did = counts_of(exec, 0);
     assert_string_equal(notes, "cadb");
-    assert_int_equal(did.next + did.local, 0); /* all through the one queue */
+    assert_int_equal(did.lifo + did.local, 0); /* all through the one queue */
     monitor_release();
     exec->ops->free(exec);
 }

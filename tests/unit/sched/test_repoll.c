@@ -157,7 +157,7 @@ static void check_counts(teffi_exec *exec, uint64_t global, uint64_t next, uint6
 {
     teff_sched_worker did = counts_of(exec, 0);
     assert_int_equal(did.global, global);
-    assert_int_equal(did.next, next);
+    assert_int_equal(did.lifo, next);
     assert_int_equal(did.local, local);
     assert_int_equal(did.runs, global + next + local);
 }

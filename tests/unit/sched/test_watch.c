@@ -131,7 +131,7 @@ static void a_group_that_may_go_is_not_looked_into(void **state)
     teffi_group_init(&j.group, exec, &ops_that_may_go);
     push(&j);
     until(atomic_load(&j.inside));
-    pass_until_told("a turn of a group", "runs for");
+    pass_until_told("a turn of a forked part", "runs for");
     atomic_store(&j.stop, true);
     close_exec();
 }

@@ -1,6 +1,7 @@
 /* test_dump.c - the status of a scheduler in lines, taken while everything runs. */
 #include "../sched/hand_clock.h"
 #include <stdlib.h>
+#include <teff/fork.h>
 #include "activation/activation.h"
 #include "lab.h"
 
@@ -168,6 +169,67 @@ static void a_dump_shows_what_a_silo_does(void **state)
     lab_close(l);
 }
 
+/* ---- what runs in a silo beside grains ---- */
+
+static void spin_in_task(teff_component *w, void *task, void *const *data)
+{
+    while (!atomic_load(&gate))
+        teffi_thread_yield();
+}
+
+static void spin_in_part(void *arg)
+{
+    spin_in_task(NULL, NULL, NULL);
+}
+
+static teff_err fork_and_wait(void *self, teff_process *me)
+{
+    teff_join join = {0};
+    teff_fork(&join, TEFF_STEAL_CONTINUATION, spin_in_part, NULL);
+    teff_join_wait(&join);
+    return TEFF_OK;
+}
+
+static const teff_process_ops forker = {
+    .name = "forker", .flags = TEFF_PROCESS_FIBER, .run = fork_and_wait};
+static const teff_task_type paint_task = {.name = "paint", .run = spin_in_task};
+static const teff_task_type *const paint[] = {&paint_task};
+static const teff_component_type painter = {.name = "painter", .tasks = paint, .n_tasks = 1},
+                                 singer = {.name = "singer",
+                                           .flags = TEFF_COMPONENT_FIBER,
+                                           .tasks = paint,
+                                           .n_tasks = 1};
+
+static void a_dump_names_processes_components_and_parts(void **state)
+{
+    const teff_engine_options opt = {.size = sizeof opt, .schedulers = 2};
+    lab *l = lab_open(1);
+    teff_silo *silo = l->silos[0];
+    teff_engine *engine;
+    gate = false;
+    assert_int_equal(teff_silo_processes(silo, NULL, &system_), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system_, &waiter, NULL, NULL, NULL, 0, NULL), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system_, &forker, NULL, NULL, NULL, 0, NULL), TEFF_OK);
+    until(silo_shows(silo, "worker ", "a turn of a forked part, for"));
+    until(silo_shows(silo, "process waiter (0.1): BLOCKED, 0 messages wait", ""));
+    assert_int_equal(has("processes: 2 alive: ", "1 blocked"), 1);
+    assert_int_equal(has("engine:", ""), 0);
+    assert_int_equal(teff_silo_engine(silo, &opt, &engine), TEFF_OK);
+    assert_int_equal(teff_engine_add(engine, 1, &singer, NULL, NULL), TEFF_OK);
+    until(silo_shows(silo, "component singer (1.1): IDLE, 0 messages wait", ""));
+    assert_int_equal(has("engine: 2 schedulers, 1 components, 0 broadcasts", ""), 1);
+    assert_int_equal(has("components and dispatcher: 2 alive: 2 idle", ""), 1);
+    assert_int_equal(has("component dispatcher (0.1): IDLE", ""), 2);
+    assert_int_equal(teff_engine_add(engine, 0, &painter, NULL, NULL), TEFF_OK);
+    assert_int_equal(teff_engine_broadcast(engine, &paint_task, NULL), TEFF_OK);
+    until(silo_shows(silo, "worker ", "a turn of component painter (1.1), for"));
+    until(silo_shows(silo, "worker ", "a turn of component singer (1.1), for"));
+    assert_int_equal(has("engine: 2 schedulers, 2 components, 1 broadcasts", ""), 1);
+    assert_int_equal(has("; policy single", "scheduler: "), 1);
+    atomic_store(&gate, true);
+    lab_close(l);
+}
+
 static void a_silo_that_does_not_run_says_so(void **state)
 {
     teff_silo_options opt = {.size = sizeof opt, .silent = 1};
@@ -248,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_dump_shows_what_processes_do),
         cmocka_unit_test(dumps_do_not_disturb),
         cmocka_unit_test(a_dump_shows_what_a_silo_does),
+        cmocka_unit_test(a_dump_names_processes_components_and_parts),
         cmocka_unit_test(a_silo_that_does_not_run_says_so),
         cmocka_unit_test(dumps_of_a_silo_do_not_disturb),
         cmocka_unit_test(lines_can_go_to_a_file),
