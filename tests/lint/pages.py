@@ -1,4 +1,6 @@
-# pages.py ROOT - what pages name is there: README's table of options is that of args.c.
+# pages.py ROOT - what pages name is there: README's table of options is that of args.c; the files,
+# functions, tests and samples of samples/IDEAS.md exist.
+import os
 import re
 import sys
 
@@ -8,6 +10,8 @@ ARGS = "grains/silo/args.c"
 PAGE = "README.md"
 FLAG = re.compile(r"^    \{\"([\w-]+)\", (?:NULL|\")", re.MULTILINE)
 ROW = re.compile(r"^\| `--.*", re.MULTILINE)
+IDEAS = "samples/IDEAS.md"
+CELL = re.compile(r"`([\w./-]+)(?::(\w+))?`")
 
 
 def check_options(root, report):
@@ -21,9 +25,36 @@ def check_options(root, report):
         report.say(PAGE, 1, "--%s is no option of %s" % (flag, ARGS))
 
 
+def test_path(name):
+    folder, _, test = name.partition("/")
+    return name if "." in name else "tests/unit/%s/test_%s.c" % (folder, test)
+
+
+def check_name(root, report, line, path, function):
+    if not os.path.exists(os.path.join(root, path)):
+        report.say(IDEAS, line, "there is no " + path)
+    elif function and not re.search(r"\b%s\(" % function, source.read(root, path)):
+        report.say(IDEAS, line, "%s has no function %s" % (path, function))
+
+
+def check_ideas(root, report):
+    """Rows: idea | code | test | sample."""
+    for line, row in enumerate(source.read(root, IDEAS).splitlines(), 1):
+        cells = row.split("|")
+        if len(cells) != 6:
+            continue
+        for path, function in CELL.findall(cells[2]):
+            check_name(root, report, line, path, function)
+        for name, _ in CELL.findall(cells[3]):
+            check_name(root, report, line, test_path(name), "")
+        for name, _ in CELL.findall(cells[4]):
+            check_name(root, report, line, "samples/" + name, "")
+
+
 def main(root):
     report = source.Report()
     check_options(root, report)
+    check_ideas(root, report)
     report.end("pages")
 
 

@@ -24,6 +24,7 @@ GOOD = {
                           "    {\"store\", NULL, \"where\", TEXT},\n"
                           "    {\"help\", NULL, \"list\", HELP},\n};\n",
     "README.md": "| `--store` | where |\n",
+    "samples/IDEAS.md": "| a | `runtime/base/a.c:teffi_a` | `base/a` | `IDEAS.md` |\n",
     "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
 }
 GOOD["tests/unit/base/test_a.c"] = "/* test_a.c - x. */\n"
@@ -97,6 +98,11 @@ PLANTED = [
     ("names", "runtime/base/a.c", "static int run(void)\n{\n    return 1;\n}\n", "one word"),
     ("pages", "README.md", "| `--stone` | where |\n", "--stone is no option of"),
     ("pages", "README.md", "none\n", "--store of grains/silo/args.c is in no table"),
+    ("pages", "samples/IDEAS.md", "| a | `runtime/base/a.c:teffi_b` | | |\n",
+     "no function teffi_b"),
+    ("pages", "samples/IDEAS.md", "| a | `runtime/base/z.c` | | |\n", "no runtime/base/z.c"),
+    ("pages", "samples/IDEAS.md", "| a | | `base/z` | |\n", "no tests/unit/base/test_z.c"),
+    ("pages", "samples/IDEAS.md", "| a | | | `02-none` |\n", "no samples/02-none"),
     ("format", "runtime/base/a.c", "/* a.c - x. */\nint  a;\n", "clang-format would change"),
 ]
 
