@@ -76,13 +76,22 @@ int main(int argc, char **argv)
 {
     static const teff_log_handler to_syslog = {log_line, NULL};
     static const words_word_methods methods = {.add = add};
+    static const teff_sched_options sched = {
+        .size = sizeof sched, .policy = TEFF_SCHED_PRIORITY, .waiting_max = 100000};
+    static const teff_silo_options silo = {.size = sizeof silo, .sched = &sched};
+    teff_grain_type *type = words_word_type(&methods, NULL);
+    teff_grain_type_priority(type, 10);
     static const teff_silo_option options[] = {
         {"every", "MS", "count a tick this often (1000)", take_every},
         {NULL, NULL, NULL, NULL},
     };
     static struct feeder feeder = {.every_ms = 1000};
-    const teff_silo_program program = {
-        .size = sizeof program, .options = options, .start = start, .stop = stop, .arg = &feeder};
+    const teff_silo_program program = {.size = sizeof program,
+                                       .options = options,
+                                       .start = start,
+                                       .stop = stop,
+                                       .arg = &feeder,
+                                       .silo = &silo};
     teff_log_to(&to_syslog);
-    return teff_silo_run(argc, argv, &program, words_word_type(&methods, NULL), NULL);
+    return teff_silo_run(argc, argv, &program, type, NULL);
 }
