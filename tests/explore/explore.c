@@ -111,7 +111,7 @@ int explore_start(const char *name, void (*fn)(void *arg), void *arg)
     if (!pool)
         pool = teffi_fiber_pool_new(0, 0);
     explore_thread *t = &ex.thread[ex.n_threads++];
-    t->name = name;
+    snprintf(t->name, sizeof t->name, "%s", name);
     t->fn = fn;
     t->arg = arg;
     t->fiber = teffi_fiber_new(pool, body, t);

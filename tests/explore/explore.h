@@ -36,7 +36,7 @@ typedef struct explore_stack {
 typedef struct explore_thread {
     struct teffi_fiber *fiber;
     explore_stack *top; /* what it runs on; NULL: its own stack */
-    const char *name;
+    char name[16];
     void (*fn)(void *arg);
     void *arg;
     explore_state state;
