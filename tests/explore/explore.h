@@ -160,4 +160,4 @@ typedef struct explore_scene {
     void (*play)(void); /* one whole schedule, between explore_begin and its checks */
 } explore_scene;
 
-extern const explore_scene explore_deque, explore_group, explore_exec;
+extern const explore_scene explore_deque, explore_group, explore_exec, explore_timer;

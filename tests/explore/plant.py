@@ -141,6 +141,13 @@ PLANTS = {
                     "    join *j = arg;\n    if (count_down(j))\n"
                     "        teffi_group_go_on(j->turn);",
                     "    (void)count_down(arg);"),
+    # A timer is taken off a wheel that it has just left, for another one or because it fires.
+    "moved-timer": ("sched/queue/timer.c",
+                    "bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;",
+                    "bool here = true;"),
+    # A timer that moves to another wheel while it is cancelled is left set.
+    "lost-timer": ("sched/queue/timer.c",
+                   "        if (here)\n            return true;\n", "        return here;\n"),
     # A system group is queued, and its thread sleeps on.
     "system-asleep": ("sched/system.c",
                       "    if (teffi_worker_self() != &sched->system) "
