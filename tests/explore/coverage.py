@@ -1,5 +1,6 @@
-# coverage.py GCOV OBJECTS EXPLORER [ARGUMENT...] - fails when a function of runtime/group, sched or
-# fork ran in no schedule of the explorer. OBJECTS: the directory with its instrumented objects.
+# coverage.py GCOV OBJECTS EXPLORER [ARGUMENT...] - fails when a function of runtime/group, sched,
+# fork or process ran in no schedule of the explorer. OBJECTS: the directory with its instrumented
+# objects.
 #
 # A new function must be reached by a scene, or stand in UNREACHED with the reason why it cannot be.
 # A name in UNREACHED that runs, or that no source has any more, is an error too.
@@ -10,19 +11,24 @@ import subprocess
 import sys
 import tempfile
 
-FOLDERS = ("runtime/group/", "runtime/sched/", "runtime/fork/")
+FOLDERS = ("runtime/group/", "runtime/sched/", "runtime/fork/", "runtime/process/")
 
 UNREACHED = {
     # A signal's handler: no signals come to virtual threads. The test of it is
     # tests/unit/sched/test_preempt.c.
     ("sched/preempt.c", "on_interrupt"),
-    # They end the process, and the second is asked by what stops a silo or a system of processes,
-    # which no scene has. The test of them is tests/unit/grains/test_misuse.c.
+    # It ends the process. The test of it is tests/unit/grains/test_misuse.c.
     ("sched/worker.c", "teffi_turn_fatal"),
-    ("group/exec.c", "teffi_exec_must_be_outside"),
     # It runs when a silo or a system of processes is made, before the scheduler. The test of it is
     # tests/unit/silo/test_options.c.
     ("sched/exec.c", "teffi_sched_take"),
+    # They make a system with the real platform. The test of them is
+    # tests/unit/process/test_process.c.
+    ("process/system.c", "teff_process_system_new"),
+    ("process/system.c", "make_executor"),
+    # A thread gives back more free slots than a scene has. The test of it is
+    # tests/unit/process/test_churn.c.
+    ("process/pid.c", "get_slot_use"),
 }
 
 

@@ -357,8 +357,11 @@ void explore_notify(const void *on)
     }
 }
 
+/* A thread that alone is ready may spin for a store that another has made: then it arrives. */
 void explore_back_off(const char *at)
 {
+    if (ex.current && ex.buffered && ex.ready == bit(ex.current))
+        explore_drain_one(any(ex.buffered));
     if (ex.current && ex.manner.priorities)
         ex.current->priority = --ex.lowest;
     explore_point(at, "back off");

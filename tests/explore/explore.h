@@ -30,6 +30,7 @@ typedef struct explore_stack {
     void (*fn)(void *arg);
     void *arg;
     struct explore_stack *outer; /* while it runs: who resumed it; NULL: the thread's own stack */
+    void *local;                 /* as teffi_fiber_local */
     bool ended;
 } explore_stack;
 
@@ -160,4 +161,5 @@ typedef struct explore_scene {
     void (*play)(void); /* one whole schedule, between explore_begin and its checks */
 } explore_scene;
 
-extern const explore_scene explore_deque, explore_group, explore_exec, explore_timer;
+extern const explore_scene explore_deque, explore_group, explore_exec, explore_timer,
+    explore_process;

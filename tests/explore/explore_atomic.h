@@ -1,5 +1,5 @@
-/* explore_atomic.h - comes before everything else in the explored copies of runtime/sched: atomic
- * operations, locks, threads and waits become calls to the explorer. */
+/* explore_atomic.h - comes before everything else in the explored copies of the runtime's sources:
+ * atomic operations, locks, threads and waits become calls to the explorer. */
 #pragma once
 
 #include <pthread.h>
@@ -8,6 +8,7 @@
 #include "explore.h"
 #define teffi_may_suspend() explore_may_suspend(EXPLORE_AT)
 #include "fiber/fiber.h"
+#include "memory/pool.h"
 #include "os/thread.h"
 
 #define EXPLORE_TEXT(x) #x
@@ -102,7 +103,10 @@
 #define teffi_spinlock_unlock(l) explore_lock_give((l), EXPLORE_AT)
 
 #define teffi_cpu_relax() explore_back_off(EXPLORE_AT)
-#define free(memory) explore_free(memory)
+#define free explore_free /* also members of structs that have this name */
+/* From the heap, where explore_free and AddressSanitizer see each use. */
+#define teffi_pool_get(n) malloc(n)
+#define teffi_pool_put(memory, n) ((void)(n), explore_free(memory))
 
 /* Turns run on stacks of the explorer's; the real pool is for those and for virtual threads. */
 #define teffi_fiber_new(pool, fn, arg)                                                             \
@@ -110,6 +114,7 @@
 #define teffi_fiber_resume(fiber) explore_stack_resume((explore_stack *)(void *)(fiber))
 #define teffi_fiber_suspend(fiber) explore_stack_suspend((explore_stack *)(void *)(fiber))
 #define teffi_fiber_current() ((teffi_fiber *)(void *)explore_stack_current())
+#define teffi_fiber_local(fiber) (&((explore_stack *)(void *)(fiber))->local)
 #define teffi_fiber_label(fiber, text) ((void)(fiber))
 #define teffi_fiber_region(fiber, on) ((void)(fiber))
 #define teffi_fiber_pool_new(bytes, max) ((teffi_fiber_pool *)(void *)&ex)

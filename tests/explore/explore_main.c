@@ -1,5 +1,5 @@
 /* explore_main.c - runs schedules: of each seed one, in the scene that the seed names.
- *     explore [--schedules N] [--first SEED] [--scene deque|group|exec|timer] [--trace] [--planted]
+ *     explore [--schedules N] [--first SEED] [--scene NAME] [--trace] [--planted]
  * A schedule that shows a bug ends the run, says its seed, and runs again by --first SEED
  * --schedules 1. With --planted (a copy of the sources with a bug) finding it is what succeeds. */
 #include <inttypes.h>
@@ -15,9 +15,10 @@ extern const char explore_not_planted[] __attribute__((weak));
 
 /* By seed: the more often a scene stands here, the more of the schedules are its. */
 static const explore_scene *const scenes[] = {
-    &explore_deque, &explore_exec,  &explore_group, &explore_exec,  &explore_deque, &explore_exec,
-    &explore_group, &explore_exec,  &explore_deque, &explore_exec,  &explore_group, &explore_exec,
-    &explore_deque, &explore_group, &explore_exec,  &explore_group, &explore_timer};
+    &explore_deque, &explore_exec,  &explore_group,   &explore_exec,    &explore_deque,
+    &explore_exec,  &explore_group, &explore_exec,    &explore_deque,   &explore_exec,
+    &explore_group, &explore_exec,  &explore_deque,   &explore_group,   &explore_exec,
+    &explore_group, &explore_timer, &explore_process, &explore_process, &explore_process};
 
 enum { N_SCENES = sizeof scenes / sizeof *scenes };
 enum {

@@ -141,6 +141,18 @@ PLANTS = {
                     "    join *j = arg;\n    if (count_down(j))\n"
                     "        teffi_group_go_on(j->turn);",
                     "    (void)count_down(arg);"),
+    # A message reaches the process that uses the slot of the one it was sent to.
+    "late-letter": ("process/turn.c",
+                    "teffi_process_takes(p, teffi_event_of(item)))\n        teffi_events_push",
+                    "!p->gone)\n        teffi_events_push"),
+    # A request that comes while its process ends gets no response.
+    "unanswered": ("process/events.c",
+                   "        refuse_event(p, teffi_event_of(item));",
+                   "        teffi_event_free(p, teffi_event_of(item));"),
+    # A process without a fiber sleeps, and who pushes an item sees that too late.
+    "asleep-beside-mail": ("process/wait.c",
+                           "atomic_store_explicit(&p->sleeping, true, memory_order_seq_cst);",
+                           "atomic_store_explicit(&p->sleeping, true, memory_order_release);"),
     # A timer is taken off a wheel that it has just left, for another one or because it fires.
     "moved-timer": ("sched/queue/timer.c",
                     "bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;",
