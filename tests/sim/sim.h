@@ -42,6 +42,8 @@ typedef enum sim_plant {
     SIM_PLANT_HASTY,    /* a silo stops without leaving */
     SIM_PLANT_RECOVER,  /* a response to a directory's recovery lacks its entries */
     SIM_PLANT_STALE,    /* a row is read as it was before its last write */
+    SIM_PLANT_REPEATED, /* a message to a process is delivered twice */
+    SIM_PLANT_DROPPED,  /* a message to a process is lost, the connection stays up */
     SIM_PLANTS
 } sim_plant;
 

@@ -10,8 +10,9 @@
 #include "sim_alloc.h"
 #include "sim_world.h"
 
-static const char *const plants[SIM_PLANTS] = {"none",    "twice", "register", "lost",
-                                               "unsaved", "hasty", "recover",  "stale"};
+static const char *const plants[SIM_PLANTS] = {"none",     "twice",  "register", "lost",
+                                               "unsaved",  "hasty",  "recover",  "stale",
+                                               "repeated", "dropped"};
 
 typedef struct options {
     uint64_t first, seeds;
@@ -21,7 +22,7 @@ typedef struct options {
 } options;
 
 typedef struct totals {
-    uint64_t runs, calls, failed, unknown, moves, sim_ns, events;
+    uint64_t runs, calls, failed, unknown, asks, moves, sim_ns, events;
 } totals;
 
 static options opt = {.first = 1, .seeds = 100};
@@ -63,6 +64,7 @@ static uint64_t run_seed(uint64_t seed)
     total.calls += world.calls;
     total.failed += world.failed;
     total.unknown += world.unknown;
+    total.asks += sim_processes_asks(&world);
     total.moves += world.moves;
     total.sim_ns += world.s.now_ns;
     total.events += world.s.trace.count;
@@ -113,11 +115,11 @@ static void print_totals(double seconds)
 {
     double simulated = (double)total.sim_ns / 1e9;
     printf("sim: ok: %" PRIu64 " runs, %" PRIu64 " calls (%" PRIu64 " failed, %" PRIu64
-           " unknown), %" PRIu64 " joins and leaves, %" PRIu64
+           " unknown), %" PRIu64 " requests to processes, %" PRIu64 " joins and leaves, %" PRIu64
            " events, %.0f s simulated in %.1f s: "
            "%.0f times real time\n",
-           total.runs, total.calls, total.failed, total.unknown, total.moves, total.events,
-           simulated, seconds, simulated / seconds);
+           total.runs, total.calls, total.failed, total.unknown, total.asks, total.moves,
+           total.events, simulated, seconds, simulated / seconds);
 }
 
 static sim_plant plant_of(const char *name)

@@ -13,8 +13,15 @@ static bool for_directory(const teffi_msg *msg, uint32_t method)
            msg->method_id == method;
 }
 
+static bool is_for_process(const teffi_msg *msg)
+{
+    return msg->item.kind == TEFFI_MSG_ONEWAY && msg->to.slot & TEFFI_PROCESS_BIT;
+}
+
 bool sim_plant_twice(sim *s, const teffi_msg *msg)
 {
+    if (s->plant == SIM_PLANT_REPEATED)
+        return is_for_process(msg) && sim_draw_chance(&s->fault, 100);
     return s->plant == SIM_PLANT_TWICE && msg->item.kind == TEFFI_MSG_REQUEST &&
            msg->to.slot == TEFFI_SLOT_GRAIN && sim_draw_chance(&s->fault, 30);
 }
@@ -66,6 +73,8 @@ bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg)
         return msg->item.kind == TEFFI_MSG_RESPONSE && sim_draw_chance(&s->fault, 10);
     if (s->plant == SIM_PLANT_REGISTER && for_directory(msg, TEFFI_METHOD_REGISTER))
         return sim_draw_chance(&s->fault, 300) && confirm_unmade(conn, to, msg);
+    if (s->plant == SIM_PLANT_DROPPED)
+        return is_for_process(msg) && sim_draw_chance(&s->fault, 100);
     if (s->plant == SIM_PLANT_RECOVER && for_directory(msg, TEFFI_METHOD_RECOVER))
         return list_nothing(conn, to, msg);
     return false;

@@ -54,6 +54,9 @@ static void join_main(teff_ctx *ctx, void *arg)
         sim_fail(&place->world->s, "silo %u cannot join: %s: %s", place->no, teff_err_name(err),
                  teff_error(ctx));
     place->state = SIM_SERVING;
+    place->serves_ns = place->world->s.now_ns;
+    if (!err)
+        sim_processes_start(place);
 }
 
 static void silo_start(sim_silo *place)
@@ -64,6 +67,7 @@ static void silo_start(sim_silo *place)
     if (w->lent && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
+    place->starts++;
     place->view = 0;
     teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
     if (!err) {
@@ -124,11 +128,29 @@ static void leave_main(teff_ctx *ctx, void *arg)
     sim_at(&w->s, 0, silo_close, place);
 }
 
+static void begin_leaving(sim_silo *place)
+{
+    if (teffi_task_start(&place->silo->node.home, leave_main, place, "leave"))
+        sim_fail(&place->world->s, "no memory to leave");
+}
+
+static void stop_and_leave(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    if (!run)
+        return;
+    sim_processes_stop(place);
+    if (!s->broken)
+        begin_leaving(place);
+}
+
 static void silo_leave(sim_silo *place)
 {
     place->state = SIM_LEAVING;
-    if (teffi_task_start(&place->silo->node.home, leave_main, place, "leave"))
-        sim_fail(&place->world->s, "no memory to leave");
+    if (place->silo->processes)
+        sim_at(&place->world->s, 0, stop_and_leave, place);
+    else
+        begin_leaving(place);
 }
 
 static unsigned count_in(const sim_world *w, sim_state state)
@@ -259,7 +281,8 @@ static bool clients_ready(const sim_world *w)
 
 static bool world_is_settled(const sim_world *w)
 {
-    return w->callers == 0 && w->begun == 0 && clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
+    return w->callers == 0 && w->begun == 0 && !sim_processes_under_way(w) && clients_ready(w) &&
+           count_in(w, SIM_SERVING) > 0 &&
            count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
 }
 
@@ -314,6 +337,7 @@ static void poll_stage(sim *s, void *arg, bool run)
         next_stage(w, SIM_DRAINS);
     } else if (w->stage == SIM_DRAINS && settled_long(w)) {
         next_stage(w, SIM_AUDITS);
+        sim_processes_audit(w);
         sim_silo *place = w->lent ? &w->silos[0] : some_in(w, SIM_SERVING);
         sim_audit_start(w, &place->silo->node);
     } else if (w->stage == SIM_AUDITS && w->audited) {
@@ -381,6 +405,7 @@ static void plan_run(sim_world *w)
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
+    sim_processes_init(w);
 }
 
 void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
@@ -429,4 +454,5 @@ bool sim_world_run(sim_world *w)
 void sim_world_fini(sim_world *w)
 {
     sim_fini(&w->s);
+    sim_processes_fini(w);
 }

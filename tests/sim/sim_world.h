@@ -37,6 +37,7 @@ typedef enum sim_state {
 } sim_state;
 
 struct sim_world;
+typedef struct sim_processes sim_processes; /* sim_process.c */
 
 typedef struct sim_begun { /* calls under way of the turns of one silo */
     uint64_t n, by[SIM_KINDS][SIM_KEYS];
@@ -51,7 +52,9 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     sim_state state;
     bool failed; /* to join */
     sim_begun begun;
-    uint64_t view; /* newest seen */
+    uint64_t view;      /* newest seen */
+    unsigned starts;    /* how often it has started */
+    uint64_t serves_ns; /* since when */
 } sim_silo;
 
 typedef struct sim_client {
@@ -87,7 +90,8 @@ typedef struct sim_world {
     uint64_t quiet_ns; /* since when all is settled, 0 = it is not */
     unsigned closing;  /* silos within teffi_silo_close */
     uint64_t calls, failed, unknown, moves;
-    uint64_t begun; /* calls under way */
+    uint64_t begun;           /* calls under way */
+    sim_processes *processes; /* NULL: none in this run */
     bool audited;
 } sim_world;
 
@@ -135,3 +139,16 @@ void sim_audit_start(sim_world *w, teffi_node *node);
 void sim_audit_store(sim_world *w);
 /* sim_audit_views - views rise, and one version is one view. After each step. */
 void sim_audit_views(void *world);
+
+/* ---- sim_process.c: in some of the runs ---- */
+void sim_processes_init(sim_world *w);
+void sim_processes_fini(sim_world *w);
+/* sim_processes_start - when a silo begins to serve. sim_processes_stop - before it leaves; not in
+ * a turn. */
+void sim_processes_start(sim_silo *place);
+void sim_processes_stop(sim_silo *place);
+/* sim_processes_under_way - clients and tasks that have not ended. _asks - requests so far. */
+unsigned sim_processes_under_way(const sim_world *w);
+unsigned sim_processes_asks(const sim_world *w);
+/* sim_processes_audit - when all is settled: what requests and messages came to. */
+void sim_processes_audit(sim_world *w);
