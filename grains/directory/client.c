@@ -52,10 +52,10 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     return err;
 }
 
-static teff_err ask_remote(teff_ctx *ctx, const teffi_view *view, ask *a)
+static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
-    teff_err err = send_ask(ctx, a->owner, a->method, a->ident, a->pid, view->version,
+    teff_err err = send_ask(ctx, a->owner, a->method, a->ident, a->pid, a->view,
                             get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
@@ -74,25 +74,29 @@ static teff_err ask_remote(teff_ctx *ctx, const teffi_view *view, ask *a)
     return TEFF_OK;
 }
 
-/* One try. errs: TEFF_E_UNAVAILABLE: try again after a change. */
-static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
+static void find_owner(teffi_node *node, ask *a)
 {
-    teffi_node *node = ctx->node;
     bool joined =
         node->membership->joined; /* read first: the view is that of the join or a later one */
     const teffi_view *view = teffi_view_get(node);
-    teff_err err = TEFF_E_UNAVAILABLE;
     a->view = view ? view->version : 0;
     a->owner = view ? teffi_view_owner(view, teffi_partition(a->ident->hash)) : (teffi_node_id){0};
     a->none_active = joined && teffi_node_none(a->owner);
-    if (teffi_node_is(a->owner, node->id))
-        err = teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
-    else if (!teffi_node_none(a->owner))
-        err = ask_remote(ctx, view, a);
-    else if (a->method == TEFFI_METHOD_UNREGISTER) /* the last silo leaves: no entries are left */
-        err = TEFF_E_NOT_FOUND;
     teffi_view_unref(view);
-    return err;
+}
+
+/* One try. A turn that is still here when its silo closes does not go on: it holds no reference
+ * while it waits. errs: TEFF_E_UNAVAILABLE: try again after a change. */
+static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
+{
+    teffi_node *node = ctx->node;
+    find_owner(node, a);
+    if (teffi_node_is(a->owner, node->id))
+        return teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
+    if (!teffi_node_none(a->owner))
+        return ask_remote(ctx, a);
+    /* When the last silo leaves, no entries are left. */
+    return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
 
 static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
