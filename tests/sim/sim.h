@@ -54,6 +54,8 @@ typedef struct sim_faults {
     unsigned cuts;          /* not per mille: connections cut in the run */
     unsigned timeouts;      /* calls with a short time limit */
     unsigned stalls;        /* not per mille: connections that stand still for a while */
+    unsigned parts;         /* not per mille: pairs of nodes that do not reach each other */
+    unsigned crashes;       /* not per mille: silos that end without leaving */
 } sim_faults;
 
 /* One node's side of the platform: its own random numbers, its name in the trace. */
@@ -63,6 +65,7 @@ typedef struct sim_node {
     char name[24];
     sim_draw random;
     teffi_platform platform;
+    bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
 } sim_node;
 
 struct sim {
@@ -144,6 +147,11 @@ void sim_net_cut(sim *s);
 /* sim_net_stall - one direction of a connection is up to SIM_STALL_MAX_NS late: less than the
  * timeouts of calls and connections. */
 void sim_net_stall(sim *s);
+/* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
+ * are refused. */
+void sim_net_part(sim *s);
+/* sim_net_kill - all connections of a node that is dead break. */
+void sim_net_kill(struct teffi_net *net);
 
 teff_err sim_store_open(const teffi_platform *platform, const char *address,
                         struct teffi_store **store, char *text);

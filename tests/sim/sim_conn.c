@@ -337,7 +337,8 @@ static void hello_arrives(sim *s, void *arg, bool run)
         return;
     }
     acceptor->other = dialler->net->self;
-    if (!net || net == dialler->net || !dialler_fits(net, conn) || net->self.node.silo == 0 ||
+    if (!net || net == dialler->net || !sim_net_reaches(dialler->net, net) ||
+        !dialler_fits(net, conn) || net->self.node.silo == 0 ||
         strcmp(net->self.cluster, dialler->net->self.cluster) != 0 ||
         net->events.hello(net->arg, &acceptor->other, text) != TEFF_OK) {
         sim_conn_end(conn, SIM_DIALLER);

@@ -22,12 +22,14 @@ static unsigned key_of(const char *name)
     return (unsigned)atoi(name + 1);
 }
 
-/* ---- one activation of a grain at a time ---- */
+/* ---- one activation of a grain at a time; those of a silo that has crashed do not count ---- */
 
 static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
 {
     sim_ledger *l = ledger_of(place, kind, key);
     sim *s = &place->world->s;
+    if (place->node.dead)
+        return TEFF_OK;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
     if (l->alive_on)
         sim_violated(s, "two activations at once: kind %d key %u on silo %u, and on silo %u", kind,
@@ -39,6 +41,8 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
 
 static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 {
+    if (place->node.dead)
+        return;
     sim_ledger *l = ledger_of(place, kind, key);
     sim *s = &place->world->s;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);
@@ -54,6 +58,8 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 
 static void activation_begins(sim_silo *place, sim_kind kind, unsigned key)
 {
+    if (place->node.dead)
+        return;
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running++ || l->reading)
         sim_violated(&place->world->s, "kind %d key %u: two turns at once", kind, key);
@@ -63,6 +69,8 @@ static void activation_begins(sim_silo *place, sim_kind kind, unsigned key)
 
 static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ctx)
 {
+    if (place->node.dead)
+        return;
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running || l->alive_on != place->no + 1)
         sim_violated(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
@@ -70,11 +78,13 @@ static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ct
     l->reading++;
     if (sim_draw_chance(&place->world->draw, 200))
         teffi_ctx_sleep(ctx, 3);
-    l->reading--;
+    l->reading -= !place->node.dead;
 }
 
 static void activation_ends(sim_silo *place, sim_kind kind, unsigned key)
 {
+    if (place->node.dead)
+        return;
     ledger_of(place, kind, key)->running--;
 }
 
@@ -144,7 +154,7 @@ static teff_err tally_deactivate(world_tally *self, teff_reason why)
     teff_err err = world_tally_save(self);
     if (err && err != TEFF_E_CONFLICT && sim_store_fails(place->world))
         ledger_of(place, SIM_TALLY, key)->loose = true;
-    else if (err)
+    else if (err && !place->node.dead)
         sim_violated(&place->world->s, "tally %u: saving at the end: %s", key, teff_err_name(err));
     end_life(place, SIM_TALLY, key);
     return err;
@@ -202,9 +212,9 @@ static bool relay_is_bare(const sim_silo *place)
 static void relay_enter(sim_silo *place, unsigned key)
 {
     sim_ledger *l = ledger_of(place, SIM_RELAY, key);
-    if (relay_is_bare(place) && l->alive_on)
+    if (relay_is_bare(place) && l->alive_on && !place->node.dead)
         sim_violated(&place->world->s, "relay %u: two turns at once", key);
-    if (relay_is_bare(place))
+    if (relay_is_bare(place) && !place->node.dead)
         l->alive_on = place->no + 1;
     activation_begins(place, SIM_RELAY, key);
 }
@@ -212,7 +222,7 @@ static void relay_enter(sim_silo *place, unsigned key)
 static void relay_leave(sim_silo *place, unsigned key)
 {
     activation_ends(place, SIM_RELAY, key);
-    if (relay_is_bare(place))
+    if (relay_is_bare(place) && !place->node.dead)
         ledger_of(place, SIM_RELAY, key)->alive_on = 0;
 }
 

@@ -314,27 +314,73 @@ static void notice_loss(sim *s, void *arg, bool run)
     free(n);
 }
 
-void sim_net_cut(sim *s)
+static void cut_conn(sim *s, sim_conn *c)
+{
+    c->cut = true;
+    sim_trace_add(&s->trace, s->now_ns, c->side[0].net->node->name, "cut", c->no, 0);
+    for (int i = 0; i < 2; i++) {
+        noticed *n = malloc(sizeof *n);
+        teffi_bug_if(!n);
+        *n = (noticed){c, i};
+        /* what has arrived is still read until the peer notices the end */
+        c->side[i].deaf = sim_draw_chance(&s->fault, 600);
+        /* a reset is noticed at once, a dead line after five heartbeats */
+        bool dead = sim_draw_chance(&s->fault, 300);
+        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
+    }
+}
+
+static sim_conn *draw_conn(sim *s)
 {
     uint64_t seen = 0;
     sim_conn *chosen = NULL;
     for (sim_conn *c = s->conns; c; c = c->next)
         if (may_cut(c) && sim_draw_below(&s->fault, ++seen) == 0)
             chosen = c;
+    return chosen;
+}
+
+void sim_net_cut(sim *s)
+{
+    sim_conn *chosen = draw_conn(s);
+    if (chosen)
+        cut_conn(s, chosen);
+}
+
+bool sim_net_reaches(const sim_net *from, const sim_net *to)
+{
+    return !from->node->dead && !to->node->dead &&
+           !(from->apart == to && from->node->sim->now_ns < from->apart_until_ns);
+}
+
+/* Cut what connects two nodes that do not reach each other; to NULL: with anybody. */
+static void cut_between(sim *s, const sim_net *from, const sim_net *to)
+{
+    for (sim_conn *c = s->conns; c; c = c->next) {
+        const sim_net *a = c->side[0].net, *b = c->side[1].net;
+        if (may_cut(c) && ((a == from && (!to || b == to)) || (b == from && (!to || a == to))))
+            cut_conn(s, c);
+    }
+}
+
+void sim_net_part(sim *s)
+{
+    enum { PART_MAX_MS = 8000 };
+    sim_conn *chosen = draw_conn(s);
     if (!chosen)
         return;
-    chosen->cut = true;
-    sim_trace_add(&s->trace, s->now_ns, chosen->side[0].net->node->name, "cut", chosen->no, 0);
-    for (int i = 0; i < 2; i++) {
-        noticed *n = malloc(sizeof *n);
-        teffi_bug_if(!n);
-        *n = (noticed){chosen, i};
-        /* what has arrived is still read until the peer notices the end */
-        chosen->side[i].deaf = sim_draw_chance(&s->fault, 600);
-        /* a reset is noticed at once, a dead line after five heartbeats */
-        bool dead = sim_draw_chance(&s->fault, 300);
-        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
-    }
+    sim_net *a = chosen->side[0].net, *b = chosen->side[1].net;
+    a->apart = b;
+    b->apart = a;
+    a->apart_until_ns = b->apart_until_ns =
+        s->now_ns + sim_draw_below(&s->fault, PART_MAX_MS * SIM_MS);
+    cut_between(s, a, b);
+}
+
+void sim_net_kill(teffi_net *base)
+{
+    const sim_net *net = (sim_net *)base;
+    cut_between(net->node->sim, net, NULL);
 }
 
 void sim_net_fini(sim *s)

@@ -36,6 +36,8 @@ struct sim_net {
     uint64_t sequence;
     unsigned telling; /* events on their way to the owner */
     bool listening, accepting, leaving, freed;
+    sim_net *apart; /* it does not reach this one before apart_until_ns; NULL: it does */
+    uint64_t apart_until_ns;
 };
 
 enum { SIM_DIALLER = 0, SIM_ACCEPTOR = 1 };
@@ -88,6 +90,8 @@ struct sim_conn {
 };
 
 /* ---- sim_net.c ---- */
+/* sim_net_reaches - neither is dead, and they are not apart. */
+bool sim_net_reaches(const sim_net *from, const sim_net *to);
 sim_peer *sim_peer_find(sim_net *net, teffi_node_id id);
 sim_peer *sim_peer_make(sim_net *net, teffi_node_id id);
 /* sim_peer_settle - unlist a peer that is neither added nor connected. */

@@ -19,7 +19,7 @@ enum {
     HELD_MAX = 4,
     AT_ONCE = 3,
     FILL_MAX = 20000,
-    STREAM_PROCESS = 1211, /* chosen so that none of the seeds in seeds.txt draw processes */
+    STREAM_PROCESS = 1211, /* chosen so that no earlier seed of seeds.txt draws processes */
     STOP_MS = 60000        /* a client may wait 30 s for a request that is ignored */
 };
 
@@ -498,7 +498,7 @@ void sim_processes_start(sim_silo *place)
 void sim_processes_stop(sim_silo *place)
 {
     sim_processes *all = place->world->processes;
-    bool force = below(all, 4) == 0;
+    bool force = place->node.dead || below(all, 4) == 0;
     teff_err err = teffi_silo_stop_processes(place->silo, force ? 1 : STOP_MS);
     if (err && !force)
         sim_fail(&place->world->s, "the processes of silo %u do not end", place->no);

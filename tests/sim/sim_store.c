@@ -94,7 +94,10 @@ static void op_begin(sim *s, void *arg, bool run)
         at = &(*at)->next;
     *at = r->next;
     r->op->done = no_done;
-    op_run(s, r->op);
+    if (r->door->node->dead)
+        op_unknown(r->op);
+    else
+        op_run(s, r->op);
     sim_at(s, draw_delay(s), op_finish, r);
 }
 

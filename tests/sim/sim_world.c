@@ -23,7 +23,7 @@ enum {
 bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return !w->store_faults && !f->cuts && !f->timeouts;
+    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes;
 }
 
 bool sim_store_fails(const sim_world *w)
@@ -68,6 +68,7 @@ static void silo_start(sim_silo *place)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
     place->starts++;
+    place->node.dead = false;
     place->view = 0;
     teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
     if (!err) {
@@ -89,11 +90,17 @@ static void lose_activations(sim_silo *place)
         for (unsigned key = 0; key < SIM_KEYS; key++) {
             sim_ledger *l = &place->world->ledger[kind][key];
             l->unknown += place->begun.by[kind][key];
+            l->loose |= place->node.dead;
             if (l->alive_on != place->no + 1)
                 continue;
             l->alive_on = l->running = l->reading = 0;
             l->loose = true;
         }
+}
+
+/* Calls of its turns that will not end. */
+static void lose_calls(sim_silo *place)
+{
     place->world->begun -= place->begun.n;
     place->begun = (sim_begun){0};
 }
@@ -104,13 +111,15 @@ static void silo_close(sim *s, void *arg, bool run)
     if (!run)
         return;
     place->world->closing++;
-    teff_err err = teffi_silo_close(place->silo, CLOSE_MS);
+    teff_err err = teffi_silo_close(place->silo, place->node.dead ? 0 : CLOSE_MS);
     if (err)
         sim_fail(s, "silo %u cannot close: %s", place->no, teff_err_name(err));
     teff_silo_free(place->silo);
     place->silo = NULL;
-    if (place->failed)
+    if (place->failed || place->node.dead) {
         lose_activations(place);
+        lose_calls(place);
+    }
     place->state = SIM_AWAY;
     place->world->closing--;
 }
@@ -179,6 +188,18 @@ static sim_silo *next_to_leave(sim_world *w)
     if (!place && w->lent && last)
         place = &w->silos[0];
     return place;
+}
+
+/* It reaches nobody any more, and does not leave: others declare it dead. */
+static void silo_crash(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    if (!run)
+        return;
+    sim_net_kill(place->silo->node.home.net);
+    sim_processes_stop(place);
+    if (!s->broken)
+        silo_close(s, place, true);
 }
 
 /* ---- clients ---- */
@@ -260,6 +281,25 @@ static void draw_stall(sim *s, void *arg, bool run)
     sim_world *w = arg;
     if (run && w->stage == SIM_RUNS)
         sim_net_stall(s);
+}
+
+static void draw_part(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (run && w->stage == SIM_RUNS)
+        sim_net_part(s);
+}
+
+static void draw_crash(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
+    if (!place || count_in(w, SIM_SERVING) < 2)
+        return;
+    place->state = SIM_CLOSING;
+    place->node.dead = true;
+    lose_activations(place);
+    sim_at(s, 0, silo_crash, place);
 }
 
 /* ---- stages ---- */
@@ -375,6 +415,16 @@ static void draw_faults(sim_world *w)
         sim_draw_chance(&w->draw, 300) ? (unsigned)sim_draw_between(&w->draw, 10, 300) : 0;
 }
 
+/* In some of the worlds with processes; not with a remote store, whose operations would fail. */
+static void draw_disasters(sim_world *w)
+{
+    sim_faults *f = &w->s.faults;
+    if (w->lent || !w->processes || w->s.plant != SIM_PLANT_NONE)
+        return;
+    f->parts = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 6) : 0;
+    f->crashes = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 3) : 0;
+}
+
 static void first_silos(sim *s, void *arg, bool run)
 {
     sim_silo *place = arg;
@@ -393,6 +443,8 @@ static void plan_run(sim_world *w)
     unsigned first = (unsigned)sim_draw_between(&w->draw, 1, w->n_silos);
     next_stage(w, SIM_RUNS);
     w->until_ns += length_ms * SIM_MS;
+    sim_processes_init(w);
+    draw_disasters(w);
     for (unsigned i = 0; i < first; i++)
         sim_at(&w->s, i ? ms_below(w, 400) + (w->lent ? 100 * SIM_MS : 0) : 0, first_silos,
                &w->silos[i]);
@@ -402,10 +454,13 @@ static void plan_run(sim_world *w)
         sim_at(&w->s, ms_below(w, length_ms), draw_cut, w);
     for (unsigned i = 0; i < w->s.faults.stalls; i++)
         sim_at(&w->s, sim_draw_below(&w->s.stall, length_ms * SIM_MS), draw_stall, w);
+    for (unsigned i = 0; i < w->s.faults.parts; i++)
+        sim_at(&w->s, ms_below(w, length_ms), draw_part, w);
+    for (unsigned i = 0; i < w->s.faults.crashes; i++)
+        sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
-    sim_processes_init(w);
 }
 
 void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
