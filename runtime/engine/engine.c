@@ -26,10 +26,24 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* A listed component cannot end while the lock is held, so each copy is run or discarded. */
+/* A copy is a request to its component, so the process system responds for a component that is
+ * evicted, or ends, before it takes the copy. */
+static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
+                         size_t len)
+{
+    teff_engine *engine = ((teffi_scheduler *)arg)->engine;
+    (void)text;
+    (void)len;
+    if (err == TEFF_E_OVERLOADED)
+        count_one(&engine->evicted);
+    teffi_task_over(engine, (teffi_task_msg *)(uintptr_t)copy->data, 0);
+    return TEFF_OK;
+}
+
 static void send_to_components(teffi_scheduler *s, const teff_event *event)
 {
     const teffi_task_msg *task = event->data;
+    const teff_event copy = {.kind = TEFF_EVENT_REQUEST, .data = task, .len = event->len};
     bool listed = false;
     teff_component *w;
     pthread_mutex_lock(&s->lock);
@@ -37,7 +51,7 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         if (!type_lists_task(w->type, task->type))
             continue;
         listed = true;
-        bool given = teffi_process_send_here(s->system, w->pid, event) == TEFF_OK;
+        bool given = teffi_process_send_here(s->system, w->pid, &copy) == TEFF_OK;
         count_one(given ? &s->engine->given : &s->engine->refused);
     }
     pthread_mutex_unlock(&s->lock);
@@ -45,17 +59,22 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
+/* A cancel comes before the tasks that are queued: the dispatcher ends when it has none left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
-    for (size_t i = 0; i < n; i++) {
+    teffi_scheduler *s = self;
+    for (size_t i = 0; i < n; i++)
         if (events[i].kind == TEFF_EVENT_CANCEL)
-            return teff_step_done(out);
-        send_to_components(self, &events[i]);
-    }
-    return teff_step_idle(out);
+            s->ending = true;
+        else
+            send_to_components(s, &events[i]);
+    if (!s->ending)
+        return teff_step_idle(out);
+    return n ? teff_step_continue(out) : teff_step_done(out);
 }
 
-static const teff_process_ops dispatcher_ops = {.name = "dispatcher", .step = dispatch_tasks};
+static const teff_process_ops dispatcher_ops = {
+    .name = "dispatcher", .flags = TEFFI_PROCESS_KEPT, .step = dispatch_tasks};
 
 static bool all_have_room(teff_engine *engine, size_t len)
 {
@@ -130,6 +149,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
         return err;
     s->system->calls = engine->calls;
     s->system->words = &component_words;
+    s->system->route = (teffi_pid_route){.respond = end_copy, .arg = s};
     pthread_mutex_init(&s->lock, NULL);
     return teff_process_spawn(s->system, &dispatcher_ops, s, NULL, NULL, 0, &s->dispatcher);
 }
@@ -322,6 +342,7 @@ void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats)
         .given = atomic_load_explicit(&engine->given, memory_order_relaxed),
         .dropped = atomic_load_explicit(&engine->dropped, memory_order_relaxed),
         .refused = atomic_load_explicit(&engine->refused, memory_order_relaxed),
+        .evicted = atomic_load_explicit(&engine->evicted, memory_order_relaxed),
         .components = atomic_load_explicit(&engine->components, memory_order_relaxed),
     };
 }
@@ -356,6 +377,15 @@ static uint32_t cancel_components(teff_engine *engine)
     return n;
 }
 
+/* Under the lock, so that each broadcast is refused for all schedulers, or comes before the
+ * dispatchers' cancel. */
+static void refuse_broadcasts(teff_engine *engine)
+{
+    pthread_mutex_lock(&engine->broadcast_lock);
+    atomic_store_explicit(&engine->stopping, true, memory_order_relaxed);
+    pthread_mutex_unlock(&engine->broadcast_lock);
+}
+
 static void add_report(teff_stop_report *sum, const teff_stop_report *one)
 {
     sum->forced += one->forced;
@@ -369,7 +399,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
     const teffi_platform *platform = engine->schedulers[0].system->exec->platform;
     uint64_t until = teffi_now(platform) + (timeout_ms ? timeout_ms : STOP_MS) * (uint64_t)1000000;
     teff_stop_report sum = {0};
-    atomic_store_explicit(&engine->stopping, true, memory_order_relaxed);
+    refuse_broadcasts(engine);
     sum.told = cancel_components(engine);
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teff_stop_report one;

@@ -100,6 +100,7 @@ struct teffi_scheduler {
     uint32_t index;
     teff_process_system *system;
     teff_pid dispatcher; /* its mailbox is the scheduler's queue of broadcast tasks */
+    bool ending;         /* the dispatcher's turn's */
     /* guarded by lock */
     pthread_mutex_t lock;
     LIST_HEAD(, teff_component) components;
@@ -122,7 +123,7 @@ struct teff_engine {
     teff_engine *next;         /* the silo's engines */
     /* atomic */
     _Atomic bool stopping;
-    _Atomic uint64_t broadcasts, given, dropped, refused;
+    _Atomic uint64_t broadcasts, given, dropped, refused, evicted;
     _Atomic uint32_t components;
     /* held for a whole broadcast: all schedulers get it, in the same order, or none does */
     pthread_mutex_t broadcast_lock;
@@ -166,6 +167,9 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task);
 
 /* teffi_task_discard - end a queued task without running it. */
 void teffi_task_discard(teff_component *w, teffi_task_msg *task);
+
+/* teffi_task_over - call the task's over. runs: also where the component has ended. */
+void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran);
 
 /* teffi_component_wait_for_poke - wait for a poke. in: or_end: wait until the component is ending,
  * if that is earlier. out: false: the component is ending (with or_end), or forced to end. */

@@ -63,17 +63,17 @@ static void run_task(teff_component *w, const teff_task_type *type, void *task)
     type->run(w, task, data);
 }
 
-static void report_over(teff_component *w, teffi_task_msg *task, int ran)
+void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
 {
     if (task->type->over)
         task->type->over(task->bytes, ran);
-    teff_engine_notify(w->engine);
+    teff_engine_notify(engine);
 }
 
 void teffi_task_discard(teff_component *w, teffi_task_msg *task)
 {
     teffi_claim_end(&w->claim);
-    report_over(w, task, 0);
+    teffi_task_over(w->engine, task, 0);
 }
 
 bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
@@ -81,7 +81,7 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
     teffi_claim *claim = &w->claim;
     if (!claim->component && !add_needs(w, claim, task->type->needs, task->type->n_needs)) {
         *claim = (teffi_claim){0}; /* the component does not use the task's data */
-        report_over(w, task, 0);
+        teffi_task_over(w->engine, task, 0);
         return true;
     }
     teffi_claim_state state = teffi_claim_start(claim, w);
@@ -93,7 +93,7 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
     else
         w->ending = true; /* the owner of the data has ended */
     teffi_claim_end(claim);
-    report_over(w, task, granted);
+    teffi_task_over(w->engine, task, granted);
     return true;
 }
 

@@ -24,6 +24,10 @@ enum {
     TEFFI_SIGNAL_CANCELLED = 8 /* a cancel was sent in this life: ignore others */
 };
 
+/* A bit of teff_process_ops.flags besides the public ones: the process is the runtime's own and is
+ * never evicted. Its slot's group keeps this, so the process must end with its system. */
+enum { TEFFI_PROCESS_KEPT = 1 << 16 };
+
 /* What the process waits for before its next step. */
 typedef enum teffi_next {
     TEFFI_STATUS_START = 0, /* nothing: init runs first */

@@ -146,7 +146,9 @@ void teff_process_system_free(teff_process_system *system)
 static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start)
 {
     if (teffi_group_state_of(&p->group) != TEFFI_GROUP_COMPLETE) /* the first life in this slot */
-        teffi_group_init(&p->group, p->system->exec, &teffi_process_group_ops);
+        teffi_group_init(&p->group, p->system->exec,
+                         ops->flags & TEFFI_PROCESS_KEPT ? &teffi_process_kept_group_ops
+                                                         : &teffi_process_group_ops);
     atomic_store_explicit(&p->ops, ops, memory_order_relaxed);
     atomic_store_explicit(&p->turns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);

@@ -204,7 +204,8 @@ static void return_to_sender(teff_process *p, teffi_event *event)
 }
 
 /* If item is a message, return it to its sender; if it is the again item, return the messages in
- * p->mail. out: true: item was a message, and is not the caller's any more. */
+ * p->mail, unless the first one is in a step that will be retried.
+ * out: true: item was a message, and is not the caller's any more. */
 static bool return_message(teff_process *p, teffi_item *item)
 {
     teffi_event *event;
@@ -214,7 +215,8 @@ static bool return_message(teff_process *p, teffi_item *item)
         return_to_sender(p, teffi_event_of(item));
         return true;
     }
-    while (item->kind == TEFFI_ITEM_AGAIN && (event = teffi_events_pop(&p->mail)))
+    bool all = item->kind == TEFFI_ITEM_AGAIN && p->status != TEFFI_STATUS_RETRY;
+    while (all && (event = teffi_events_pop(&p->mail)))
         return_to_sender(p, event);
     return false;
 }
@@ -278,5 +280,12 @@ const teffi_group_ops teffi_process_group_ops = {
     .blocked = is_blocked,
     .resume = resume_yielded,
     .evict = evict_item,
+    .describe = describe_process,
+};
+const teffi_group_ops teffi_process_kept_group_ops = {
+    .handle = handle_item,
+    .ended = end_process,
+    .blocked = is_blocked,
+    .resume = resume_yielded,
     .describe = describe_process,
 };

@@ -6,7 +6,7 @@
 
 #include "process/process.h"
 
-extern const teffi_group_ops teffi_process_group_ops;
+extern const teffi_group_ops teffi_process_group_ops, teffi_process_kept_group_ops;
 
 typedef struct teffi_start {
     const void *input;

@@ -61,7 +61,8 @@ typedef struct teff_task_type {
     /* data[i] is the data of needs[i], locked during the run. */
     void (*run)(teff_component *w, void *task, void *const *data);
     /* Called once for each component that got the task: ran = 1, or 0 if the component ended
-     * before. For waking threads that wait for the task. May be NULL. */
+     * before, or was evicted (teff_sched_options.waiting_max). For waking threads that wait for
+     * the task. Runs on a thread of the component's scheduler. May be NULL. */
     void (*over)(void *task, int ran);
     uint32_t n_needs;
     teff_need needs[TEFF_NEEDS_MAX];
@@ -217,6 +218,7 @@ typedef struct teff_engine_stats {
     uint64_t given;      /* copies put into components' queues */
     uint64_t dropped;    /* copies at schedulers where no component lists the task */
     uint64_t refused;    /* copies for components whose queue was full */
+    uint64_t evicted;    /* given copies that did not run: over waiting_max */
     uint32_t components; /* components now */
 } teff_engine_stats;
 /* teff_engine_stats_get - the engine's counters since its start.

@@ -1,5 +1,7 @@
 /* test_evict.c - processes by priority: a full run queue refuses the least urgent, and their
  * senders are told. */
+#include "process/send.h"
+#include "process/turn.h"
 #include "processes.h"
 
 enum { SINKS = 32, URGENT = 3, WAITING_MAX = 4 };
@@ -198,10 +200,69 @@ static void test_processes_are_refused_to_start(void **state)
     teff_process_system_free(system);
 }
 
+/* ---- a step that will be retried ---- */
+
+enum { ONE_RUN = 256, RETRIED = ONE_RUN / TEFFI_STEP_MAX }; /* items of a run; its last step */
+
+static struct {
+    uint64_t tags[2]; /* given to the step that is retried, and to its second try */
+    latch tried, ended;
+} retry;
+
+/* The step before the end of a run: the again item is in the group, which is then evicted. */
+static teff_err retry_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    unsigned *steps = self;
+    unsigned tries = atomic_load(&retry.tried.count);
+    if (n && events[0].kind == TEFF_EVENT_CANCEL)
+        return teff_step_done(out);
+    if (!n || ++*steps < RETRIED || tries == 2)
+        return teff_step_idle(out);
+    retry.tags[tries] = events[0].tag;
+    teff_step_process(out)->group.evicted = tries == 0;
+    latch_hit(&retry.tried);
+    return tries ? teff_step_idle(out) : teffi_step_retry(out);
+}
+
+static teff_err flood_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    const teff_pid *to = self;
+    for (unsigned i = 0; i < ONE_RUN; i++)
+        check(send_tag(teff_process_system_of(teff_step_process(out)), *to, i) == TEFF_OK);
+    return teff_step_done(out);
+}
+
+static const teff_process_ops retry_ops = {.name = "retry", .step_max = 1, .step = retry_step};
+static const teff_process_ops flood_ops = {.name = "flood", .step = flood_step};
+
+/* The second try gets the same message, though the process was evicted in between. */
+static void test_a_retried_message_is_kept(void **state)
+{
+    unsigned steps = 0;
+    memset(&told, 0, sizeof told);
+    memset(&retry, 0, sizeof retry);
+    teff_process_options opt = limited;
+    opt.ended = count_end;
+    opt.arg = &retry.ended;
+    teff_process_system *system = system_of(opt);
+    teff_pid pid = spawn(system, &retry_ops, &steps);
+    until_state(system, pid, TEFF_PROCESS_IDLE);
+    (void)spawn(system, &flood_ops, &pid);
+    latch_wait(&retry.tried, 1);
+    until_state(system, pid, TEFF_PROCESS_BLOCKED);
+    assert_int_equal(teffi_process_signal(system, pid, TEFFI_SIGNAL_POKE), TEFF_OK);
+    latch_wait(&retry.tried, 2);
+    assert_int_equal(retry.tags[0], RETRIED - 1);
+    assert_int_equal(retry.tags[1], RETRIED - 1);
+    assert_int_equal(atomic_load(&told.wrong), 0);
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_come_back),
+        cmocka_unit_test(test_a_retried_message_is_kept),
         cmocka_unit_test(test_processes_are_refused_to_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
