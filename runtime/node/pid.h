@@ -5,8 +5,9 @@
  *
  *   An event is a message to the process's slot, with this body:
  *     u8 kind (teff_event_kind) | u64 tag | from: u32 silo, incarnation, slot, generation | data
- *   little-endian. A cancel is the same, without data. It is a one-way, or, of kind REQUEST, a
- *   request: its from is not used, since the response goes to the call that the message names. */
+ *   little-endian. A cancel is the same, without data; a message that returns has its tag and data,
+ *   and from is the evicted receiver. An event is a one-way, or, of kind REQUEST, a request: its
+ *   from is not used, since the response goes to the call that the message names. */
 #pragma once
 
 #include <teff/pid.h>

@@ -114,11 +114,12 @@ static bool is_own_pid(const teff_process_system *system, teff_pid pid)
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
 
-static teff_err send_by_route(teff_process_system *system, teff_pid to, const teff_event *message)
+static teff_err send_by_route(teff_process_system *system, teff_pid to, const teff_event *message,
+                              teff_event_kind kind)
 {
     const teffi_pid_route *route = &system->route;
     teff_event event = *message;
-    event.kind = TEFF_EVENT_MESSAGE;
+    event.kind = kind;
     return route->send ? route->send(route->arg, to, &event) : TEFF_E_UNAVAILABLE;
 }
 
@@ -126,13 +127,67 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 {
     (void)teff_yield();
     return is_own_pid(system, to) ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
-                                  : send_by_route(system, to, message);
+                                  : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
+}
+
+/* ---- messages that return ---- */
+
+static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
+{
+    event->item.kind = TEFFI_ITEM_RETURNED;
+    event->generation = to.generation;
+    event->event.kind = TEFF_EVENT_RETURNED;
+    event->event.err = TEFF_E_OVERLOADED;
+    event->event.from = from;
+}
+
+/* It does not count in the sender's mailbox, since the number of messages that the sender has sent
+ * bounds it. */
+static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
+{
+    teff_process *p;
+    teff_err err = teffi_process_find(system, to, &p);
+    if (err)
+        return err;
+    if (!teffi_group_push(&p->group, &event->item))
+        return TEFF_E_CLOSED;
+    teffi_process_wake(p);
+    return TEFF_OK;
+}
+
+/* Here the message returns in its own memory, so this cannot fail for lack of memory. */
+void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from)
+{
+    teff_pid to = event->event.from;
+    bool here = is_own_pid(system, to);
+    mark_returned(event, to, from);
+    teff_err err = here ? push_returned(system, to, event)
+                        : send_by_route(system, to, &event->event, TEFF_EVENT_RETURNED);
+    if (err)
+        atomic_fetch_add_explicit(&system->dropped, 1, memory_order_relaxed);
+    if (err || !here)
+        teffi_pool_put(event, sizeof *event + event->event.len);
+}
+
+static teff_err deliver_returned(teff_process_system *system, teff_pid to,
+                                 const teff_event *message)
+{
+    teffi_event *event = message_event_new(message, TEFF_EVENT_RETURNED, to.generation);
+    if (!event)
+        return TEFF_E_NOMEM;
+    mark_returned(event, to, message->from);
+    teff_err err = push_returned(system, to, event);
+    if (err)
+        teffi_pool_put(event, sizeof *event + message->len);
+    return err;
 }
 
 teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid, const teff_event *event)
 {
     if (event->kind == TEFF_EVENT_CANCEL)
         return teff_process_cancel(system, pid);
+    if (event->kind == TEFF_EVENT_RETURNED)
+        return deliver_returned(system, pid, event);
     return event->kind == TEFF_EVENT_MESSAGE || event->kind == TEFF_EVENT_REQUEST
                ? teffi_process_send_here(system, pid, event)
                : TEFF_E_INVALID;
@@ -194,9 +249,7 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
 
 teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 {
-    const teffi_pid_route *route = &system->route;
-    if (is_own_pid(system, pid))
-        return teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL);
-    teff_event event = {.kind = TEFF_EVENT_CANCEL};
-    return route->send ? route->send(route->arg, pid, &event) : TEFF_E_UNAVAILABLE;
+    const teff_event event = {.kind = TEFF_EVENT_CANCEL};
+    return is_own_pid(system, pid) ? teffi_process_signal(system, pid, TEFFI_SIGNAL_CANCEL)
+                                   : send_by_route(system, pid, &event, TEFF_EVENT_CANCEL);
 }

@@ -56,8 +56,14 @@ uint64_t teffi_mailbox_load(const teff_process *p);
 TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
                                                const teff_event *message);
 
-/* teffi_process_deliver - an event from outside to a process of this system: a message or request
- * with all its fields, or a cancel. errs: as teff_process_send; TEFF_E_INVALID: another kind. */
+/* teffi_process_return - an evicted process gives a message back to its sender, in this silo or
+ * another. If the sender cannot get it, it is counted as dropped. in: event, moves to the sender;
+ * from, the process that was evicted. */
+void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from);
+
+/* teffi_process_deliver - an event from outside to a process of this system: a message, a request
+ * or a returned message with all its fields, or a cancel.
+ * errs: as teff_process_send; TEFF_E_INVALID: another kind. */
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
 

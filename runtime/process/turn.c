@@ -170,17 +170,10 @@ static void handle_item(teffi_group *group, teffi_item *item)
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
 
-/* Messages of an evicted process return to their senders. A message returns in its own memory, so
- * this cannot fail for lack of memory. It does not count in the sender's mailbox, since the number
- * of messages that a sender has sent bounds it. */
-/* The message is dropped, and counted as dropped, if it has no sender, or if the sender has ended
- * or is on another silo: the wire has no event of this kind. */
-static void return_to_sender(teff_process *p, teffi_event *event)
+/* A message of an evicted process returns to its sender; a request gets an error as response. */
+static void evict_message(teff_process *p, teffi_event *event)
 {
     teff_process_system *system = p->system;
-    teff_pid to = event->event.from;
-    teff_pid own = teffi_process_pid_of(p, event->generation);
-    teff_process *sender = NULL;
     atomic_fetch_add_explicit(&system->evicted, 1, memory_order_relaxed);
     if (event->event.kind == TEFF_EVENT_REQUEST) {
         teffi_process_refuse(system, &event->event, TEFF_E_OVERLOADED);
@@ -188,36 +181,24 @@ static void return_to_sender(teff_process *p, teffi_event *event)
         return;
     }
     teffi_mailbox_release(p, event->event.len);
-    event->item.kind = TEFFI_ITEM_RETURNED;
-    event->generation = to.generation;
-    event->event.kind = TEFF_EVENT_RETURNED;
-    event->event.err = TEFF_E_OVERLOADED;
-    event->event.from = own;
-    if (to.silo == own.silo && to.incarnation == own.incarnation &&
-        teffi_process_find(system, to, &sender) == TEFF_OK &&
-        teffi_group_push(&sender->group, &event->item)) {
-        teffi_process_wake(sender);
-    } else {
-        atomic_fetch_add_explicit(&system->dropped, 1, memory_order_relaxed);
-        teffi_pool_put(event, sizeof *event + event->event.len);
-    }
+    teffi_process_return(system, event, teffi_process_pid_of(p, event->generation));
 }
 
-/* If item is a message, return it to its sender; if it is the again item, return the messages in
- * p->mail, unless the first one is in a step that will be retried.
+/* If item is a message, evict it; if it is the again item, evict the messages in p->mail, unless
+ * the first one is in a step that will be retried.
  * out: true: item was a message, and is not the caller's any more. */
-static bool return_message(teff_process *p, teffi_item *item)
+static bool evict_message_item(teff_process *p, teffi_item *item)
 {
     teffi_event *event;
     if (p->gone)
         return false;
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item))) {
-        return_to_sender(p, teffi_event_of(item));
+        evict_message(p, teffi_event_of(item));
         return true;
     }
     bool all = item->kind == TEFFI_ITEM_AGAIN && p->status != TEFFI_STATUS_RETRY;
     while (all && (event = teffi_events_pop(&p->mail)))
-        return_to_sender(p, event);
+        evict_message(p, event);
     return false;
 }
 
@@ -235,7 +216,7 @@ static bool evict_item(teffi_group *group, teffi_item *item)
     teff_process *p = process_of(group);
     bool starts =
         item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
-    bool went = return_message(p, item);
+    bool went = evict_message_item(p, item);
     if (starts)
         refuse_to_start(p);
     else if (went && !group->head)

@@ -50,8 +50,8 @@ typedef enum teff_event_kind {
     TEFF_EVENT_COMPLETE = 2, /* a command has ended: tag, err and data */
     TEFF_EVENT_TIMER = 3,    /* a timer of this process has fired: tag */
     TEFF_EVENT_CANCEL = 4,   /* a request to end; the process may clean up first */
-    /* A message that this process sent was refused by an evicted receiver: its tag and data, err;
-     * from is the receiver. Only with teff_sched_options.waiting_max. */
+    /* A message that this process sent was refused by an evicted receiver, of any silo: its tag and
+     * data, err; from is the receiver. Only with teff_sched_options.waiting_max. */
     TEFF_EVENT_RETURNED = 5,
     /* A message whose sender waits for a response (teff_pid_ask): tag and data are set by the
      * sender; from and call name the waiting call, for teff_pid_respond. */

@@ -76,14 +76,20 @@ static int start_silo(lab *l, const teff_silo_options *opt)
     return i;
 }
 
-int lab_add(lab *l)
+static int add_silo(lab *l, uint32_t workers, const teff_sched_options *sched)
 {
-    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = l->store, .workers = 2};
+    teff_silo_options opt = {
+        .size = sizeof opt, .silent = 1, .store = l->store, .workers = workers, .sched = sched};
     if (strcmp(l->store, "seed") == 0) {
         opt.store = NULL;
         opt.seeds[0] = teff_silo_address(l->silos[0]);
     }
     return start_silo(l, &opt);
+}
+
+int lab_add(lab *l)
+{
+    return add_silo(l, 2, NULL);
 }
 
 static bool all_see(const lab *l, uint32_t n)
@@ -117,6 +123,15 @@ lab *lab_open_more(int n, void (*more)(teff_silo *silo))
         lab_add(l);
     wait_all_see(l);
     return l;
+}
+
+int lab_add_evicting(lab *l)
+{
+    static const teff_sched_options sched = {
+        .size = sizeof sched, .policy = TEFF_SCHED_PRIORITY, .waiting_max = 4};
+    int i = add_silo(l, 1, &sched);
+    wait_all_see(l);
+    return i;
 }
 
 lab *lab_open_seeded(int n)

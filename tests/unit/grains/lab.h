@@ -57,6 +57,10 @@ void lab_close(lab *l);
 /* lab_add - one more silo on the lab's store. out: its index. */
 int lab_add(lab *l);
 
+/* lab_add_evicting - one more with one worker, a run queue by priority, and four groups that may
+ * wait. out: its index; all silos see it. */
+int lab_add_evicting(lab *l);
+
 /* lab_remove - contexts freed, left and freed. out: what teff_silo_stop said. */
 teff_err lab_remove(lab *l, int i);
 
