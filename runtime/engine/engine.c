@@ -76,32 +76,35 @@ static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, t
 static const teff_process_ops dispatcher_ops = {
     .name = "dispatcher", .flags = TEFFI_PROCESS_KEPT, .step = dispatch_tasks};
 
-static bool all_have_room(teff_engine *engine, size_t len)
+typedef struct target { /* the schedulers to which a task is sent: one, or all */
+    teffi_scheduler *first, *end;
+} target;
+
+static bool all_have_room(const target *to, size_t len)
 {
-    for (uint32_t i = 0; i < engine->n_schedulers; i++)
-        if (!teffi_process_room(engine->schedulers[i].system, engine->schedulers[i].dispatcher,
-                                len))
+    for (teffi_scheduler *s = to->first; s < to->end; s++)
+        if (!teffi_process_room(s->system, s->dispatcher, len))
             return false;
     return true;
 }
 
-/* Broadcasts are the only senders to dispatchers, one at a time, so the room that was found
+/* broadcast_lock held, and only here tasks are sent to dispatchers: so the room that was found
  * stays. */
-static teff_err send_to_all(teff_engine *engine, const teff_event *event)
+static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
-    if (atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+    if (teff_engine_is_ending(engine))
         return TEFF_E_CLOSED;
-    if (!all_have_room(engine, event->len))
+    if (!all_have_room(to, event->len))
         return TEFF_E_OVERLOADED;
     teff_err err = TEFF_OK;
-    for (uint32_t i = 0; i < engine->n_schedulers && !err; i++)
-        err = teffi_process_send_here(engine->schedulers[i].system,
-                                      engine->schedulers[i].dispatcher, event);
+    for (teffi_scheduler *s = to->first; s < to->end && !err; s++)
+        err = teffi_process_send_here(s->system, s->dispatcher, event);
     count_one(&engine->broadcasts);
     return err;
 }
 
-teff_err teff_engine_broadcast(teff_engine *engine, const teff_task_type *type, const void *task)
+static teff_err send_task(teff_engine *engine, const target *to, const teff_task_type *type,
+                          const void *task)
 {
     size_t len = sizeof(teffi_task_msg) + type->size;
     (void)teff_yield(); /* here, since it may not be called under the lock */
@@ -114,10 +117,25 @@ teff_err teff_engine_broadcast(teff_engine *engine, const teff_task_type *type, 
         memcpy(msg->bytes, task, type->size);
     pthread_mutex_lock(&engine->broadcast_lock);
     const teff_event event = {.kind = TEFF_EVENT_MESSAGE, .data = msg, .len = len};
-    teff_err err = send_to_all(engine, &event);
+    teff_err err = send_locked(engine, to, &event);
     pthread_mutex_unlock(&engine->broadcast_lock);
     free(msg);
     return err;
+}
+
+teff_err teff_engine_broadcast(teff_engine *engine, const teff_task_type *type, const void *task)
+{
+    const target all = {engine->schedulers, engine->schedulers + engine->n_schedulers};
+    return send_task(engine, &all, type, task);
+}
+
+teff_err teff_engine_send(teff_engine *engine, uint32_t scheduler, const teff_task_type *type,
+                          const void *task)
+{
+    if (scheduler >= engine->n_schedulers)
+        return TEFF_E_INVALID;
+    const target one = {&engine->schedulers[scheduler], &engine->schedulers[scheduler + 1]};
+    return send_task(engine, &one, type, task);
 }
 
 /* ---- schedulers ---- */
@@ -310,7 +328,7 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
 {
     if (scheduler >= engine->n_schedulers || (!type->n_tasks && !type->run))
         return TEFF_E_INVALID;
-    if (atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+    if (teff_engine_is_ending(engine))
         return TEFF_E_CLOSED;
     const teff_process_ops *ops = ops_for_type(engine, type);
     teff_component *w =
@@ -377,13 +395,23 @@ static uint32_t cancel_components(teff_engine *engine)
     return n;
 }
 
-/* Under the lock, so that each broadcast is refused for all schedulers, or comes before the
- * dispatchers' cancel. */
-static void refuse_broadcasts(teff_engine *engine)
+/* Under the lock, so that each task is refused, or comes before the dispatchers' cancel. */
+static void refuse_tasks(teff_engine *engine)
 {
     pthread_mutex_lock(&engine->broadcast_lock);
-    atomic_store_explicit(&engine->stopping, true, memory_order_relaxed);
+    atomic_store_explicit(&engine->ending, true, memory_order_relaxed);
     pthread_mutex_unlock(&engine->broadcast_lock);
+}
+
+void teff_engine_end(teff_engine *engine)
+{
+    refuse_tasks(engine);
+    (void)cancel_components(engine);
+}
+
+bool teff_engine_is_ending(teff_engine *engine)
+{
+    return atomic_load_explicit(&engine->ending, memory_order_relaxed);
 }
 
 static void add_report(teff_stop_report *sum, const teff_stop_report *one)
@@ -399,7 +427,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
     const teffi_platform *platform = engine->schedulers[0].system->exec->platform;
     uint64_t until = teffi_now(platform) + (timeout_ms ? timeout_ms : STOP_MS) * (uint64_t)1000000;
     teff_stop_report sum = {0};
-    refuse_broadcasts(engine);
+    refuse_tasks(engine);
     sum.told = cancel_components(engine);
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teff_stop_report one;
@@ -408,6 +436,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
         (void)teff_process_system_stop(engine->schedulers[i].system, left_ms ? left_ms : 1, &one);
         add_report(&sum, &one);
     }
+    atomic_store_explicit(&engine->stopped, true, memory_order_relaxed);
     if (report)
         *report = sum;
     return sum.forced ? TEFF_E_TIMEOUT : TEFF_OK;
@@ -417,7 +446,7 @@ void teff_engine_free(teff_engine *engine)
 {
     if (!engine)
         return;
-    if (!atomic_load_explicit(&engine->stopping, memory_order_relaxed))
+    if (!atomic_load_explicit(&engine->stopped, memory_order_relaxed))
         (void)teff_engine_stop(engine, 0, NULL);
     teffi_engine_drop(engine);
 }

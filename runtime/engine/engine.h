@@ -52,6 +52,11 @@ struct teffi_claim {
     TAILQ_ENTRY(teffi_claim) link; /* engine.waiters, oldest first */
 };
 
+typedef struct teffi_lock { /* of teff_component_lock */
+    teffi_claim claim;
+    struct teffi_lock *older;
+} teffi_lock;
+
 /* The phases of a component, in this order: set-up, RUN, take-down. */
 typedef enum teffi_phase {
     TEFFI_PHASE_OWNER = 0,
@@ -81,6 +86,8 @@ struct teff_component {
     size_t at; /* the index in type->data at which a phase waits */
     bool ending;
     teffi_claim claim; /* of set-up, of the queued task, of take-down */
+    teffi_lock *locks; /* newest first */
+    teffi_lock *outer; /* those from here on belong to functions further out */
     /* guarded by engine.lock */
     uint32_t n_granted;   /* claims that hold data */
     teffi_claim *waiting; /* the claim that waits; NULL: none */
@@ -122,7 +129,7 @@ struct teff_engine {
     teffi_process_calls calls; /* of the silo */
     teff_engine *next;         /* the silo's engines */
     /* atomic */
-    _Atomic bool stopping;
+    _Atomic bool ending, stopped;
     _Atomic uint64_t broadcasts, given, dropped, refused, evicted;
     _Atomic uint32_t components;
     /* held for a whole broadcast: all schedulers get it, in the same order, or none does */
@@ -170,6 +177,9 @@ void teffi_task_discard(teff_component *w, teffi_task_msg *task);
 
 /* teffi_task_over - call the task's over. runs: also where the component has ended. */
 void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran);
+
+/* teffi_component_unlock_all - release all data that the component has locked by itself. */
+void teffi_component_unlock_all(teff_component *w);
 
 /* teffi_component_wait_for_poke - wait for a poke. in: or_end: wait until the component is ending,
  * if that is earlier. out: false: the component is ending (with or_end), or forced to end. */

@@ -184,6 +184,7 @@ static bool take_down_component(teff_component *w)
     if (w->phase <= TEFFI_PHASE_RUN) {
         teffi_sleepers_remove(w);
         teffi_claim_end(&w->claim);
+        teffi_component_unlock_all(w);
         w->phase = TEFFI_PHASE_UNBIND_SHARE;
     }
     for (; w->phase != TEFFI_PHASE_GONE; next_phase(w)) {
@@ -207,6 +208,7 @@ static void abandon_data(teff_component *w)
 {
     teffi_sleepers_remove(w);
     teffi_claim_end(&w->claim);
+    teffi_component_unlock_all(w);
     drop_all(w, TEFF_DATA_SHARE);
     drop_all(w, TEFF_DATA_GROUP);
     drop_all(w, TEFF_DATA_LOCAL);

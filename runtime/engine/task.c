@@ -1,6 +1,7 @@
 /* task.c - run a task: claim its data, call it, release; functions for a component's own use. */
 #include "engine/engine.h"
 
+#include <stdlib.h>
 #include "process/turn.h"
 
 /* out: w's instance of the type, *kind: how w uses it; NULL: it does not. */
@@ -55,12 +56,26 @@ static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *ne
     return true;
 }
 
+static void unlock_newest(teff_component *w)
+{
+    teffi_lock *lock = w->locks;
+    w->locks = lock->older;
+    teffi_claim_end(&lock->claim);
+    free(lock);
+}
+
+/* Locks that the task has not released end with it. */
 static void run_task(teff_component *w, const teff_task_type *type, void *task)
 {
     void *data[TEFF_NEEDS_MAX];
+    teffi_lock *outer = w->outer;
     for (uint32_t i = 0; i < type->n_needs; i++)
         data[i] = teff_component_data(w, type->needs[i].type);
+    w->outer = w->locks;
     type->run(w, task, data);
+    while (w->locks != w->outer)
+        unlock_newest(w);
+    w->outer = outer;
 }
 
 void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
@@ -90,8 +105,7 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
     bool granted = state == TEFFI_CLAIM_GRANTED;
     if (granted)
         run_task(w, task->type, task->bytes);
-    else
-        w->ending = true; /* the owner of the data has ended */
+    w->ending |= state == TEFFI_CLAIM_CLOSED;
     teffi_claim_end(claim);
     teffi_task_over(w->engine, task, granted);
     return true;
@@ -160,6 +174,37 @@ teff_err teff_component_run(teff_component *w, const teff_task_type *type, void 
     if (!err)
         teff_engine_notify(w->engine);
     return err;
+}
+
+teff_err teff_component_lock(teff_component *w, const teff_need *needs, size_t n)
+{
+    teffi_lock *lock = calloc(1, sizeof *lock);
+    if (!lock)
+        return TEFF_E_NOMEM;
+    teff_err err =
+        add_needs(w, &lock->claim, needs, n) ? claim_and_wait(w, &lock->claim) : TEFF_E_INVALID;
+    if (err) {
+        teffi_claim_end(&lock->claim);
+        free(lock);
+        return err;
+    }
+    lock->older = w->locks;
+    w->locks = lock;
+    return TEFF_OK;
+}
+
+teff_err teff_component_unlock(teff_component *w)
+{
+    if (w->locks == w->outer)
+        return TEFF_E_NOT_FOUND;
+    unlock_newest(w);
+    return TEFF_OK;
+}
+
+void teffi_component_unlock_all(teff_component *w)
+{
+    while (w->locks)
+        unlock_newest(w);
 }
 
 typedef struct condition {

@@ -9,7 +9,9 @@
  * added to a scheduler. A task is broadcast: each scheduler gets a copy and queues it at those of
  * its components that list the task's type, or drops it if none does. So components need not know
  * one another. Threads park when nothing is READY and are unparked by new work; only the conditions
- * of teff_component_wait may be polled, see poll_ms. */
+ * of teff_component_wait may be polled, see poll_ms. No function updates a scheduler, dequeues its
+ * tasks or resumes a component, since its threads do so when there is work; a component asks for it
+ * by teff_component_yield and _drain, another thread by teff_engine_notify. */
 
 TEFF_BEGIN_C
 
@@ -138,6 +140,21 @@ TEFF_API void *teff_component_data(teff_component *w, const teff_data_type *type
 TEFF_API TEFF_MUST_USE teff_err teff_component_run(teff_component *w, const teff_task_type *type,
                                                    void *task, const teff_need *lock, size_t n);
 
+/* teff_component_lock - lock data until teff_component_unlock, or until the function that locked it
+ * (of the task, or run) returns. Tasks inside need not lock it again, see teff_component_run.
+ * in:   needs, n of them, up to TEFF_NEEDS_MAX: all are locked at once.
+ * runs: inside a task or the run function; waits for the locks as teff_component_wait. A queued
+ *       task is not run (over with ran = 0) if it waits for a component that waits for this lock.
+ * errs: TEFF_E_NOMEM; else as teff_component_run. On an error nothing is locked. */
+TEFF_API TEFF_MUST_USE teff_err teff_component_lock(teff_component *w, const teff_need *needs,
+                                                    size_t n);
+
+/* teff_component_unlock - release the data of the newest teff_component_lock.
+ * in:   w.
+ * runs: as teff_component_lock; does not wait.
+ * errs: TEFF_E_NOT_FOUND: there is none in this task or run function. */
+TEFF_API teff_err teff_component_unlock(teff_component *w);
+
 /* teff_component_wait - wait until is_true(arg) returns non-zero. It is called when any task of the
  * engine has ended, on teff_engine_notify, and every poll_ms.
  * in:   is_true and arg, borrowed until the return.
@@ -188,7 +205,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_engine_new(const teff_engine_options *opt,
  * in:   scheduler, from 0; type, constant; user, borrowed until the component has ended.
  * runs: any thread, also inside components.
  * errs: TEFF_E_INVALID (no such scheduler; a run function without a fiber beside others; no tasks
- *       and no run), TEFF_E_CLOSED (stopping), TEFF_E_NOMEM. */
+ *       and no run), TEFF_E_CLOSED (ending), TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler,
                                                 const teff_component_type *type, void *user,
                                                 teff_component_id *id);
@@ -208,13 +225,20 @@ TEFF_API teff_err teff_engine_remove(teff_engine *engine, teff_component_id id);
 TEFF_API TEFF_MUST_USE teff_err teff_engine_broadcast(teff_engine *engine,
                                                       const teff_task_type *type, const void *task);
 
+/* teff_engine_send - send a task to one scheduler, as teff_engine_broadcast does to all.
+ * in:   scheduler, from 0; type, task: as for teff_engine_broadcast.
+ * runs: as teff_engine_broadcast. Its order with broadcasts is kept.
+ * errs: TEFF_E_INVALID: no such scheduler; else as teff_engine_broadcast. */
+TEFF_API TEFF_MUST_USE teff_err teff_engine_send(teff_engine *engine, uint32_t scheduler,
+                                                 const teff_task_type *type, const void *task);
+
 /* teff_engine_notify - test the conditions of teff_component_wait again, after a change.
  * in:   engine, borrowed.
  * runs: any thread. */
 TEFF_API void teff_engine_notify(teff_engine *engine);
 
 typedef struct teff_engine_stats {
-    uint64_t broadcasts;
+    uint64_t broadcasts; /* and sends */
     uint64_t given;      /* copies put into components' queues */
     uint64_t dropped;    /* copies at schedulers where no component lists the task */
     uint64_t refused;    /* copies for components whose queue was full */
@@ -225,6 +249,18 @@ typedef struct teff_engine_stats {
  * in:   stats, filled in.
  * runs: any thread. */
 TEFF_API void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats);
+
+/* teff_engine_end - ask every component to end. Broadcasts, sends and components are refused from
+ * now on. Call teff_engine_stop, too: it waits.
+ * in:   engine.
+ * runs: any thread, also inside components. Does not wait. */
+TEFF_API void teff_engine_end(teff_engine *engine);
+
+/* teff_engine_is_ending - has teff_engine_end or teff_engine_stop been called?
+ * in:   engine.
+ * out:  false: broadcasts are still taken.
+ * runs: any thread. */
+TEFF_API bool teff_engine_is_ending(teff_engine *engine);
 
 /* teff_engine_stop - ask every component to end, then end the rest by force, as
  * teff_process_system_stop.

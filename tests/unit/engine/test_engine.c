@@ -134,6 +134,65 @@ static void test_each_listener_of_each_scheduler_gets_its_copies_in_order(void *
     assert_int_equal(atomic_load(&over_ran), 4 * N);
 }
 
+/* 2.4: "enqueue_task" of one scheduler */
+static void test_a_task_for_one_scheduler(void **state)
+{
+    static user u[3];
+    memset(u, 0, sizeof u);
+    teff_engine *engine = engine_of((teff_engine_options){.schedulers = 3});
+    for (uint32_t i = 0; i < 3; i++)
+        (void)add(engine, i, &noter, &u[i]);
+    for (uint32_t i = 0; i < N; i++)
+        if (i % 2)
+            broadcast(engine, &note_task, i);
+        else
+            assert_int_equal(teff_engine_send(engine, 1, &note_task, &(note){i}), TEFF_OK);
+    assert_int_equal(teff_engine_send(engine, 3, &note_task, &(note){0}), TEFF_E_INVALID);
+    latch_wait(&u[1].ran, N);
+    latch_wait(&u[0].ran, N / 2);
+    latch_wait(&u[2].ran, N / 2);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(u[1].numbers[i], i);
+    teff_engine_free(engine);
+    assert_int_equal(atomic_load(&over_ran), 2 * N);
+}
+
+/* 1.2, 2.7: "terminate", "terminated", also from inside */
+static void run_end(teff_component *w, void *task, void *const *data)
+{
+    teff_engine *engine = teff_component_engine(w);
+    user *u = teff_component_user(w);
+    u->numbers[0] = teff_engine_is_ending(engine);
+    teff_engine_end(engine);
+    u->numbers[1] = teff_engine_is_ending(engine);
+    u->numbers[2] = (unsigned)teff_engine_broadcast(engine, &note_task, &(note){0});
+    u->numbers[3] = (unsigned)teff_engine_send(engine, 0, &note_task, &(note){0});
+    u->numbers[4] = (unsigned)teff_engine_add(engine, 0, &noter, u, NULL);
+    latch_hit(&u->ran);
+}
+
+static const teff_task_type end_task = {.name = "end", .size = sizeof(note), .run = run_end};
+
+static void test_a_component_ends_the_engine(void **state)
+{
+    static const teff_task_type *const ends_list[] = {&end_task};
+    static const teff_component_type ender = {.name = "ender", .tasks = ends_list, .n_tasks = 1};
+    static user u[3];
+    memset(u, 0, sizeof u);
+    teff_engine *engine = engine_of((teff_engine_options){.schedulers = 2});
+    (void)add(engine, 0, &ender, &u[0]);
+    (void)add(engine, 0, &fiber_noter, &u[1]);
+    (void)add(engine, 1, &noter, &u[2]);
+    broadcast(engine, &end_task, 0);
+    latch_wait(&ends, 3); /* without teff_engine_stop */
+    assert_int_equal(u[0].numbers[0], false);
+    assert_int_equal(u[0].numbers[1], true);
+    for (unsigned i = 2; i <= 4; i++)
+        assert_int_equal(u[0].numbers[i], TEFF_E_CLOSED);
+    teff_engine_end(engine); /* again */
+    teff_engine_free(engine);
+}
+
 /* 2: "adding a worker is immediate, removing it is asynchronous: it ends by itself when it gets the
  * signal"; others do not notice. 6: the queue that is left is cleared without running. */
 static void test_remove_is_asynchronous_and_clears_the_queue(void **state)
@@ -468,6 +527,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_scheduler_without_workers_runs_and_drops),
         cmocka_unit_test(test_each_listener_of_each_scheduler_gets_its_copies_in_order),
+        cmocka_unit_test(test_a_task_for_one_scheduler),
+        cmocka_unit_test(test_a_component_ends_the_engine),
         cmocka_unit_test(test_remove_is_asynchronous_and_clears_the_queue),
         cmocka_unit_test(test_a_blocked_worker_lets_others_of_its_only_thread_run),
         cmocka_unit_test(test_run_functions_with_and_without_a_fiber),
