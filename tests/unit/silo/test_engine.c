@@ -2,6 +2,7 @@
  * and end with the silo. */
 #include <teff/engine.h>
 #include "../process/processes.h"
+#include "engine/engine.h"
 #include "lab.h"
 
 enum { WORKERS = 2, COMPONENTS = 8, TASKS = 50 };
@@ -11,6 +12,7 @@ static struct {
     teff_engine *engine;
     latch ended, over;
     _Atomic unsigned well, without;
+    _Atomic bool locked;
     _Atomic teff_err err;
     int64_t sum, overlaps; /* of the score, at its end */
 } t;
@@ -82,6 +84,20 @@ static const teff_component_type doer = {.name = "doer",
 static const teff_component_type plain_doer = {
     .name = "plain doer", .data = shares, .n_data = 1, .tasks = deeds, .n_tasks = 1};
 
+static void run_lock(teff_component *w)
+{
+    static const teff_need need = {&score_type, TEFF_WRITE};
+    t.locked = teff_component_lock(w, &need, 1) == TEFF_OK;
+}
+
+static const teff_component_type locker = {.name = "locker",
+                                           .flags = TEFF_COMPONENT_FIBER,
+                                           .data = shares,
+                                           .n_data = 1,
+                                           .tasks = nothing,
+                                           .n_tasks = 1,
+                                           .run = run_lock};
+
 static void on_end(void *arg, teff_component_id id)
 {
     latch_hit(&t.ended);
@@ -129,6 +145,45 @@ static void tasks_call_grains_and_keep_their_data(void **state)
     assert_int_equal(teff_engine_stop(t.engine, 0, NULL), TEFF_OK);
     latch_wait(&t.ended, COMPONENTS + 1);
     assert_int_equal(t.sum, COMPONENTS * TASKS * (TASKS + 1) / 2);
+    assert_int_equal(t.overlaps, 0);
+}
+
+static unsigned count_waiting(void)
+{
+    teffi_claim *claim;
+    unsigned n = 0;
+    pthread_mutex_lock(&t.engine->lock);
+    TAILQ_FOREACH (claim, &t.engine->waiters, link)
+        n++;
+    pthread_mutex_unlock(&t.engine->lock);
+    return n;
+}
+
+/* One component has the score locked during a call, tasks with and without a fiber and a run
+ * function wait for it: the workers are free for others. */
+static void waiting_for_data_blocks_no_thread(void **state)
+{
+    teff_sched_metrics all;
+    lab_number *out;
+    begin(2);
+    add(0, &owner);
+    add(0, &doer);
+    broadcast(1, true);
+    lab_until(t.lab->record.held == 1);
+    for (uint32_t i = 0; i < COMPONENTS; i++)
+        add(i % 2, i < COMPONENTS / 2 ? &plain_doer : &doer);
+    add(1, &locker);
+    broadcast(2, false);
+    lab_until(count_waiting() == COMPONENTS + 1);
+    lab_ok(t.lab->ctx[0], lab_turns_write(t.lab->ctx[0], "two", lab_step(.seq = 1), &out));
+    (void)teff_silo_sched(t.lab->silos[0], &all, NULL, 0);
+    assert_true(all.threads <= WORKERS + 2);
+    assert_int_equal(atomic_load(&t.over.count), 0);
+    t.lab->record.gate = true;
+    latch_wait(&t.over, 2 + COMPONENTS);
+    latch_wait(&t.ended, 1); /* the locker */
+    assert_true(t.locked);
+    assert_int_equal(teff_engine_stop(t.engine, 0, NULL), TEFF_OK);
     assert_int_equal(t.overlaps, 0);
 }
 
@@ -180,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(tasks_call_grains_and_keep_their_data),
+        ROW(waiting_for_data_blocks_no_thread),
         ROW(without_a_fiber_there_is_no_context),
         ROW(the_silo_stops_its_engines),
         ROW(bad_options_make_no_engine),
