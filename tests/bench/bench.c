@@ -141,6 +141,7 @@ static void open_silo(bench *b, bool hosts, notes *seen)
 static void close_silo(bench *b)
 {
     teff_ctx_free(b->ctx);
+    b->ctx = NULL;
     teff_silo_free(b->silo);
 }
 
@@ -259,6 +260,7 @@ int main(int argc, char **argv)
     remote_rows(&b);
     bench_client(&b);
     bench_nng(&b);
+    bench_engine(&b);
     bench_store(&b);
     idle_rows(&b);
     return 0;

@@ -1,6 +1,6 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
- * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, store_rows.c, idle.c]
- *          -> timing.c -> JSON */
+ * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, engine_rows.c, store_rows.c,
+ *          idle.c] -> timing.c -> JSON */
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@ enum { RUNS_MAX = 16, PARAMETERS_MAX = 300, BENCH_BLOB = 64 * 1024 };
 
 typedef struct bench {
     teff_silo *silo;
-    teff_ctx *ctx;
+    teff_ctx *ctx; /* NULL: the loop needs none */
     /* where loops run */
     teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns);
     const bench_child *child; /* the other process of these rows; may be NULL */
@@ -53,6 +53,9 @@ void bench_fair(const bench *b);
 
 /* client_rows.c: a client process calls one silo. */
 void bench_client(bench *b);
+
+/* engine_rows.c: tasks of an engine, and its locks. */
+void bench_engine(bench *b);
 
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);

@@ -47,6 +47,7 @@ void bench_client(bench *b)
         bench_timed(b, rows[i].name, rows[i].what, rows[i].width);
     b->child = NULL;
     teff_ctx_free(b->ctx);
+    b->ctx = NULL;
     teff_client_free(client);
     bench_child_stop(&silo);
 }

@@ -58,7 +58,8 @@ static double one_loop(bench *b, const char *what, uint64_t n, uint64_t width, u
     teff_err err = b->loop(b->ctx, &plan, &ns);
     if (err)
         bench_fatal(b->ctx, err);
-    teff_ctx_reset(b->ctx);
+    if (b->ctx)
+        teff_ctx_reset(b->ctx);
     return (double)ns;
 }
 
