@@ -369,13 +369,18 @@ static void ask_one(unsigned self, actor *to)
         (void)on_response(NULL, &event, TEFF_E_CLOSED, NULL, 0); /* as the node does */
 }
 
-/* To a process of another silo, which cannot be reached. */
-static void send_away(void)
+/* To a process of another silo, which cannot be reached; and one that was sent before returns. */
+static void send_away(actor *from)
 {
     const teff_pid away = {.silo = 1, .incarnation = 1, .slot = TEFFI_PROCESS_BIT, .generation = 1};
-    teff_event event = {.tag = 0};
+    letter l = {.from = (unsigned)(from - actors)};
+    teff_event event = {.data = &l, .len = sizeof l};
+    bool was_over = from->ends;
     if (teff_process_send(processes, away, &event) != TEFF_E_UNAVAILABLE)
         explore_fail("a message leaves a system without a route");
+    event.kind = TEFF_EVENT_RETURNED;
+    event.from = away;
+    (void)is_sent(teffi_process_deliver(processes, from->pid, &event), was_over);
 }
 
 static void cancel_one(actor *to)
@@ -449,7 +454,7 @@ static void act(unsigned self)
     else if (explore_draw(8) == 0)
         look_around();
     else
-        send_away();
+        send_away(to);
 }
 
 static void act_often(void *arg)
