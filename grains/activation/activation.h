@@ -110,6 +110,7 @@ typedef struct teffi_turn {
     teffi_msg *request;              /* NULL: a life turn, or request was reused as the response */
     struct teffi_in_place *place;    /* takes the response; NULL: the response is a message */
     bool on_stack;                   /* request lies on the stack, beside the turn */
+    uint32_t due_ms;                 /* the caller's deadline, as ctx.due_ms at the start */
     const teff_method *method;       /* NULL: a life turn */
     struct teffi_turn *next, **prev; /* in teffi_activation.turns */
 } teffi_turn;

@@ -23,9 +23,9 @@ void teffi_turn_resumes(teffi_activation *act, teffi_item *item)
         set_doing(act, turn->method ? turn->method->name : act->type->info->name);
 }
 
-/* in: method, NULL for the life turn. */
+/* in: method, NULL for the life turn. due_ms, the caller's deadline; 0: none. */
 static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fiber *fiber,
-                             const teff_method *method)
+                             const teff_method *method, uint32_t due_ms)
 {
     set_doing(act, method ? method->name : act->type->info->name);
     turn->method = method;
@@ -37,6 +37,7 @@ static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fibe
     turn->request = NULL;
     turn->place = NULL;
     turn->on_stack = false;
+    turn->due_ms = turn->ctx.due_ms = due_ms;
     turn->next = act->turns;
     turn->prev = &act->turns;
     if (turn->next)
@@ -253,7 +254,7 @@ static void break_state(const teffi_turn *turn)
     for (teffi_turn *other = act->turns; other; other = other->next) {
         if (other == turn)
             continue;
-        other->ctx.doomed = true;
+        atomic_store_explicit(&other->ctx.doomed, true, memory_order_relaxed);
         (void)teffi_ctx_fail(&other->ctx, TEFF_E_NOMEM, "with its grain, which ended: %s",
                              teff_error(&turn->ctx));
     }
@@ -282,9 +283,8 @@ static void request_main(void *arg)
     const start *s = arg;
     const teff_method *method = s->method;
     teffi_turn turn __attribute__((uninitialized));
-    turn_init(&turn, s->act, s->fiber, method);
+    turn_init(&turn, s->act, s->fiber, method, s->due_ms);
     turn.request = s->request;
-    turn.ctx.due_ms = s->due_ms;
     run_method(&turn, method, teffi_class_of(s->act->type->info, method));
 }
 
@@ -349,6 +349,35 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
     (void)teffi_fiber_resume(s.fiber);
 }
 
+/* ---- does the caller still wait? ---- */
+
+/* On any thread: reads what does not change while the method runs. A request in place has no call
+ * that could be cancelled. */
+static bool caller_has_left(const teffi_turn *turn)
+{
+    const teffi_msg *request = turn->request;
+    teffi_node *node = turn->ctx.node;
+    return request && !turn->on_stack && request->item.kind == TEFFI_MSG_REQUEST &&
+           teffi_node_is(request->src, node->id) &&
+           !teffi_call_is_pending(&node->home, request->call_slot, request->call_generation);
+}
+
+/* The call may end at its deadline while this runs: so it is read before the clock. */
+teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
+{
+    const teffi_turn *turn = ctx->owner;
+    bool has_left = turn && caller_has_left(turn);
+    uint32_t now_ms = (uint32_t)(teffi_now(ctx->home->exec->platform) / 1000000);
+    int32_t left = teffi_due_left(turn ? turn->due_ms : 0, now_ms);
+    bool late = left <= (has_left ? 1 : 0); /* due_ms is rounded up, now_ms down */
+    if (left_ms)
+        *left_ms = late ? 0 : left == INT32_MAX ? UINT32_MAX : (uint32_t)left;
+    if (late)
+        return TEFF_E_TIMEOUT;
+    bool ends = atomic_load_explicit(&ctx->doomed, memory_order_relaxed);
+    return ends || has_left ? TEFF_E_CANCELLED : TEFF_OK;
+}
+
 /* ---- in place ---- */
 
 typedef struct place_frame { /* on the method's stack */
@@ -370,12 +399,11 @@ static void in_place_main(void *arg)
         teffi_arena_drop(&f.request.arena);
         return;
     }
-    turn_init(&f.turn, place->act, place->fiber, method);
+    turn_init(&f.turn, place->act, place->fiber, method, place->due_ms);
     f.request.src = f.turn.ctx.node->id;
     f.turn.request = &f.request;
     f.turn.on_stack = true;
     f.turn.place = place;
-    f.turn.ctx.due_ms = place->due_ms;
     place->turn = &f.turn;
     run_method(&f.turn, method, place->class);
 }
@@ -422,7 +450,7 @@ static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
     teffi_turn turn __attribute__((uninitialized));
-    turn_init(&turn, l.act, l.fiber, NULL);
+    turn_init(&turn, l.act, l.fiber, NULL, 0);
     l.fn(&turn.ctx, l.act);
     teffi_turn_life_ends(&turn);
 }

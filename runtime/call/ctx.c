@@ -71,6 +71,14 @@ static _Noreturn void stop_process(const teff_ctx *ctx)
     teffi_fatal_in(doing, teff_error(ctx));
 }
 
+void teffi_ctx_refuse_part(void)
+{
+    const teffi_fiber *fiber = teffi_fiber_current();
+    teffi_fatal_in(fiber ? teffi_fiber_doing(fiber) : "a forked part",
+                   "only the turn itself, not a part that it forked, may call or wait through its "
+                   "context (teff/fork.h)");
+}
+
 void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)

@@ -28,7 +28,7 @@ struct teff_ctx {
     uint32_t waiting;            /* turn: awaited waits that are not done */
     _Atomic uint32_t asleep_for; /* thread: number of awaited waits that are not signalled */
     teffi_parker parker;         /* thread: unparked by the signal that brings asleep_for to 0 */
-    bool doomed;                 /* turn: end it (TEFF_E_NOMEM) when its fiber resumes */
+    _Atomic bool doomed;         /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
     uint32_t timeout_ms;         /* teff_ctx_timeout */
     uint32_t due_ms;             /* the caller's deadline, see teffi_due_left; 0: none */
     const char *text;            /* the last error's text; NULL: none */
@@ -85,6 +85,14 @@ enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
+/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked. */
+_Noreturn void teffi_ctx_refuse_part(void);
+static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
+{
+    if (teffi_fiber_current() != ctx->fiber)
+        teffi_ctx_refuse_part();
+}
+
 /* teffi_ctx_enter, _leave - around a public function that uses the node: a turn yields if its slice
  * is over; a thread keeps the node from closing until leave.
  * out:  enter: false: the node is closed; do not call leave. leave: err. */
@@ -92,6 +100,7 @@ static inline bool teffi_ctx_enter(teff_ctx *ctx)
 {
     if (!ctx->group)
         return teffi_home_enter(ctx->home);
+    teffi_ctx_check_fiber(ctx);
     (void)teff_yield();
     return true;
 }

@@ -86,11 +86,12 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
 
 static void suspend_turn(teff_ctx *ctx)
 {
+    teffi_ctx_check_fiber(ctx);
     if (ctx->suspend)
         ctx->suspend(ctx);
     else
         teffi_fiber_suspend(ctx->fiber);
-    if (ctx->doomed)
+    if (atomic_load_explicit(&ctx->doomed, memory_order_relaxed))
         teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 

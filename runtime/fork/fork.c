@@ -32,7 +32,8 @@ typedef struct part {
     void (*fn)(void *arg);
     void *arg;
     join *join;
-    uint32_t used; /* its group's, and the turn's, at the fork */
+    const char *doing; /* the turn's, for reports */
+    uint32_t used;     /* its group's, and the turn's, at the fork */
 } part;
 
 static join *join_of(teff_join *j)
@@ -64,7 +65,7 @@ static void part_handle(teffi_group *group, teffi_item *item)
     teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, part_main, p);
     (void)item;
     if (fiber) {
-        teffi_fiber_label(fiber, "a forked part");
+        teffi_fiber_label(fiber, p->doing);
         part_resume(group, fiber);
         return;
     }
@@ -121,6 +122,7 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
         return NULL;
     teffi_group *turn = teffi_worker_group(w);
     *p = (part){.fn = fn, .arg = arg, .join = j, .used = turn->used};
+    p->doing = teffi_fiber_doing(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
     p->group.used = turn->used;
     atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));

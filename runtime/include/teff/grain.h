@@ -64,6 +64,18 @@ TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
  * runs: in ctx's turn or thread. */
 TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
 
+/* teff_ctx_check - does the caller of this turn still wait for its response? For long computations.
+ * in:   ctx; left_ms may be NULL.
+ * out:  *left_ms: milliseconds to the caller's deadline, rounded up; UINT32_MAX: it has none, as in
+ *       the turn of a one-way message, and on the context of a thread or process.
+ * runs: in ctx's turn or thread, and in the parts that the turn has forked (teff/fork.h), on any
+ *       thread. Does not wait.
+ * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller has ended its call
+ *       (teff_cancel_fire, teff_drop), or the turn ends with its grain (see teff_alloc). Only a
+ *       caller in the same silo cancels: a client's or another silo's cancel is not sent to the
+ *       callee, whose turn sees the deadline only. */
+TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
+
 /* teff_post - queue a closure, fn(arg), without waiting for it.
  * in:   ctx, a turn's: fn runs in the grain's group, after the work that is queued there, and never
  *       at the same time as a turn of the grain. A thread's: fn runs on the silo's or client's

@@ -7,6 +7,7 @@
 #include <teff/process.h>
 #include <unistd.h>
 #include "acts.h"
+#include "call/wait.h"
 #include "fiber/sanitize.h"
 
 enum { PATIENCE_S = 9 }; /* less than the time that stopping a system of processes may take */
@@ -62,6 +63,36 @@ static teff_err joins_in_blocking(teff_ctx *turn, int64_t key, const direct_act 
     teff_join join = {{0}};
     teff_fork(&join, TEFF_STEAL_CHILD, part, NULL);
     teff_blocking_begin();
+    teff_join_wait(&join);
+    return responds(turn, key, in, out);
+}
+
+/* A part must not wait for what only its turn can wait for. */
+static void asks_for_its_turn(void *turn)
+{
+    direct_number *got;
+    (void)!direct_actor_obey(turn, FIRST, RUN(responds), &got);
+}
+
+static teff_err forks_an_asker(teff_ctx *turn, int64_t key, const direct_act *in,
+                               direct_number *out)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, asks_for_its_turn, turn);
+    teff_join_wait(&join);
+    return responds(turn, key, in, out);
+}
+
+static void awaits_for_its_turn(void *turn)
+{
+    teffi_ctx_sleep(turn, 1);
+}
+
+static teff_err forks_a_waiter(teff_ctx *turn, int64_t key, const direct_act *in,
+                               direct_number *out)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, awaits_for_its_turn, turn);
     teff_join_wait(&join);
     return responds(turn, key, in, out);
 }
@@ -139,6 +170,10 @@ static const struct rule {
      "teff_blocking_begin without teff_blocking_end", false},
     {"joins in blocking", joins_in_blocking, NULL, 0, NULL, "direct.Actor.Obey",
      "teff_join_wait between teff_blocking_begin", false},
+    {"a part asks", forks_an_asker, NULL, 0, NULL, "direct.Actor.Obey",
+     "only the turn itself, not a part", false},
+    {"a part waits", forks_a_waiter, NULL, 0, NULL, "direct.Actor.Obey",
+     "only the turn itself, not a part", false},
     {"process sleeps in blocking", NULL, NULL, TEFF_PROCESS_FIBER, sleeps_in_blocking,
      "process miller", "teff_blocking_begin without teff_blocking_end", false},
     {"waits in region", waits_in_region, NULL, 0, NULL, "direct.Actor.Obey",
