@@ -86,10 +86,19 @@ static void part_ended(teffi_group *group)
         teffi_group_go_on(j->turn);
 }
 
+/* A part belongs to a turn that has begun: evicted, it is not refused, but runs at once. */
+static bool refuse_nothing(teffi_group *group, teffi_item *item)
+{
+    (void)group;
+    (void)item;
+    return false;
+}
+
 static const teffi_group_ops part_ops = {
     .handle = part_handle,
     .ended = part_ended,
     .resume = part_resume,
+    .evict = refuse_nothing, /* ranked by priority, see policy/priority.h */
 };
 
 static void open_join(join *j)

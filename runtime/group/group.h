@@ -36,7 +36,8 @@ typedef struct teffi_group_ops {
     void (*resume)(teffi_group *group, struct teffi_fiber *fiber);
     /* In a turn of a group that was evicted from the run queue (sched/policy/priority.h): drop this
      * item if possible. out: true: it was dropped, with an error to its sender; false: it will be
-     * handled. NULL: the group is never evicted. */
+     * handled. NULL: the group has no priority: it comes before all others, and is never
+     * evicted. */
     bool (*evict)(teffi_group *group, teffi_item *item);
     /* Describe the group in words. Called by any thread, even when another group uses the memory
      * already, so it reads only atomics and constants. If it is not NULL, the group's memory must

@@ -91,18 +91,41 @@ static void test_continuation_stealing_is_like_a_call(void **state)
 
 /* ---- policies: a part goes where its turn's group would go ---- */
 
-static job urgent;
+static job urgent, lazy;
 static teff_steal how_now;
+
+static bool refuses_nothing(teffi_group *group, teffi_item *item)
+{
+    return false;
+}
+
+/* Groups without ops->evict are the runtime's own and come first, so these have it. */
+static const teffi_group_ops ranked_ops = {.handle = job_handle, .evict = refuses_nothing};
+static const teffi_group_ops ranked_fiber_ops = {
+    .handle = fjob_handle, .resume = fjob_resume, .evict = refuses_nothing};
 
 static void note_urgent(job *j)
 {
     note('u');
 }
 
-static void urgent_e_f_g(job *j)
+static void note_lazy(job *j)
 {
+    note('l');
+}
+
+static void between_others(job *j)
+{
+    job_push(&lazy);
     job_push(&urgent);
     e_f_g(how_now);
+}
+
+static void ranked(job *j, teffi_exec *exec, void (*run)(job *j), int8_t priority)
+{
+    job_init(j, exec, run, &done);
+    teffi_group_init(&j->group, exec, &ranked_ops);
+    atomic_store(&j->group.priority, priority);
 }
 
 static void order_by_priority_is(teff_steal how, const char *expected)
@@ -114,13 +137,13 @@ static void order_by_priority_is(teff_steal how, const char *expected)
     atomic_store(&done.count, 0);
     monitor_hold(&platform);
     teffi_exec *exec = exec_of(1, &opt);
-    job_init(&urgent, exec, note_urgent, &done);
-    atomic_store(&urgent.group.priority, 100);
+    ranked(&urgent, exec, note_urgent, 100);
+    ranked(&lazy, exec, note_lazy, -100);
     how_now = how;
-    fjob_init(&f, exec, urgent_e_f_g, &done);
-    atomic_store(&f.job.group.priority, -100);
+    fjob_init(&f, exec, between_others, &done);
+    teffi_group_init(&f.job.group, exec, &ranked_fiber_ops);
     job_push(&f.job);
-    latch_wait(&done, 2);
+    latch_wait(&done, 3);
     monitor_release();
     exec->ops->free(exec);
     assert_string_equal(order, expected);
@@ -128,8 +151,8 @@ static void order_by_priority_is(teff_steal how, const char *expected)
 
 static void test_parts_have_the_priority_of_their_turn(void **state)
 {
-    order_by_priority_is(TEFF_STEAL_CHILD, "egufj");
-    order_by_priority_is(TEFF_STEAL_CONTINUATION, "efugj");
+    order_by_priority_is(TEFF_STEAL_CHILD, "egufjl");
+    order_by_priority_is(TEFF_STEAL_CONTINUATION, "efugjl");
 }
 
 static uint64_t (*real_now)(void *arg);
