@@ -134,6 +134,7 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
     p->doing = teffi_fiber_doing(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
     p->group.used = turn->used;
+    p->group.shares = turn->shares; /* then used stays, and the account was charged at once */
     atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));
     if (!j->forked)
         open_join(j);

@@ -45,7 +45,7 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     group->next = NULL;
     group->used = 0;
     atomic_init(&group->priority, 0);
-    group->evicted = false;
+    group->evicted = group->shares = false;
     group->system = false;
     atomic_init(&group->running, false);
 }

@@ -65,9 +65,11 @@ struct teffi_group {
     struct teffi_exec *exec;
     teffi_item *head;        /* the owner's: items taken off the word, oldest first */
     teffi_group *next;       /* the owner's: link in a run queue, while READY */
-    uint32_t used;           /* the owner's: decayed run time, see sched/policy/level.h */
+    uint32_t used;           /* the owner's: decayed run time, or the number of an account that has
+                              * it: see sched/policy/level.h */
     _Atomic int8_t priority; /* any thread; policy priority: higher ones run earlier */
-    bool evicted;            /* the owner's; set by the run queue, under its lock */
+    bool evicted : 1;        /* the owner's; set by the run queue, under its lock */
+    bool shares : 1;         /* the owner's: used is the number of an account */
     bool system;             /* immutable once pushed to, see teffi_group_make_system */
     _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
 };

@@ -7,6 +7,7 @@
 #include "process/send.h"
 #include "process/turn.h"
 #include "sched/exec.h"
+#include "sched/policy/level.h"
 
 enum {
     PROCESSES_MAX = 1000000,
@@ -143,7 +144,8 @@ void teff_process_system_free(teff_process_system *system)
 }
 
 /* Set all fields of a new life except group, generation and mailbox, which late senders may use. */
-static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start)
+static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
+                      uint64_t account)
 {
     if (teffi_group_state_of(&p->group) != TEFFI_GROUP_COMPLETE) /* the first life in this slot */
         teffi_group_init(&p->group, p->system->exec,
@@ -154,7 +156,8 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     atomic_store_explicit(&p->events, 0, memory_order_relaxed);
     atomic_store_explicit(&p->run_ns, 0, memory_order_relaxed);
     atomic_store_explicit(&p->group.priority, ops->priority, memory_order_relaxed);
-    p->group.used = 0;
+    p->group.used = (uint32_t)(account % TEFFI_ACCOUNTS);
+    p->group.shares = account != 0;
     p->self = self;
     p->held = start;
     p->fiber = NULL;
@@ -187,6 +190,13 @@ static void publish_process(teff_process *p, teff_pid *pid)
 teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops *ops, void *self,
                             const char *method, const void *input, size_t len, teff_pid *pid)
 {
+    return teff_process_spawn_shared(system, ops, self, method, input, len, 0, pid);
+}
+
+teff_err teff_process_spawn_shared(teff_process_system *system, const teff_process_ops *ops,
+                                   void *self, const char *method, const void *input, size_t len,
+                                   uint64_t account, teff_pid *pid)
+{
     if (!ops->step && !ops->run)
         return TEFF_E_INVALID;
     teffi_start *start = teffi_start_new(method, input, len);
@@ -200,7 +210,7 @@ teff_err teff_process_spawn(teff_process_system *system, const teff_process_ops 
                        ? TEFF_E_CLOSED
                        : teffi_slot_take(system, spawned, &p);
     if (!err) {
-        init_life(p, ops, self, start);
+        init_life(p, ops, self, start, account);
         publish_process(p, pid);
     }
     atomic_fetch_sub_explicit(spawned, 1, memory_order_seq_cst);

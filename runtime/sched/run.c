@@ -32,7 +32,7 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
     uint64_t now = teffi_now(t->worker->sched->exec.platform);
     uint64_t passed = now - t->from_ns;
     uint64_t own = passed > t->nested_ns ? passed - t->nested_ns : 0;
-    group->used = teffi_used_add(group->used, now, own);
+    teffi_levels_charge(t->worker->sched->levels, group, now, own);
     t->from_ns = now;
     t->nested_ns = 0;
     t->all_ns += own;
@@ -69,7 +69,7 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 
 static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
-    unsigned level = teffi_level_of(w->sched->levels, group->used);
+    unsigned level = teffi_level_of_group(w->sched->levels, group);
     teffi_timed_run t = {.meter = {charge_run}, .worker = w, .outer = w->timed};
     uint64_t begun_ns = t.from_ns = teffi_now(w->sched->exec.platform);
     w->timed = &t;

@@ -72,7 +72,7 @@ void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
 /* Does the policy order the group? Then it goes to the global queue. */
 static bool is_ordered(const teffi_sched *sched, const teffi_group *group)
 {
-    return sched->priorities || (sched->levels && teffi_level_of(sched->levels, group->used) > 0);
+    return sched->priorities || (sched->levels && teffi_level_of_group(sched->levels, group) > 0);
 }
 
 /* Groups of levels 1 and 2 go to the global queue, which orders them. */

@@ -271,13 +271,27 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_handler(teff_process_system *system
  * in:   ops, constant; self, owned by the process on success (ops->close releases it). method may
  *       be NULL (""); method and input are copied.
  * out:  *pid, if not NULL; written before the process runs.
- * runs: any thread, also inside a process.
+ * runs: any thread. Inside a turn the spawner goes on; teff_yield_now after the spawn lets the new
+ *       process run first, unless another worker takes it.
  * errs: TEFF_E_OVERLOADED (processes_max are alive), TEFF_E_CLOSED (stopping), TEFF_E_NOMEM,
  *       TEFF_E_INVALID (neither step nor run). */
 TEFF_API TEFF_MUST_USE teff_err teff_process_spawn(teff_process_system *system,
                                                    const teff_process_ops *ops, void *self,
                                                    const char *method, const void *input,
                                                    size_t len, teff_pid *pid);
+
+/* teff_process_spawn_shared - as teff_process_spawn, for many processes that do one job. With
+ * TEFF_SCHED_MULTILEVEL the processes of an account have their run time in common, and so go down
+ * and up the levels together; other policies ignore it.
+ * in:   account, any number, of this scheduler; 0: none. Two numbers that differ by a multiple of
+ *       1,021 are one account. The rest as teff_process_spawn.
+ * runs, errs: as teff_process_spawn.
+ * from: yatp's task id. */
+TEFF_API TEFF_MUST_USE teff_err teff_process_spawn_shared(teff_process_system *system,
+                                                          const teff_process_ops *ops, void *self,
+                                                          const char *method, const void *input,
+                                                          size_t len, uint64_t account,
+                                                          teff_pid *pid);
 
 /* teff_process_send - put a message into a process's mailbox. Messages of one sender arrive in
  * order.

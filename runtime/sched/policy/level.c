@@ -48,12 +48,33 @@ unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
     return level;
 }
 
+unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *group)
+{
+    uint32_t used = group->used;
+    if (group->shares)
+        used = atomic_load_explicit(&levels->account[used], memory_order_relaxed);
+    return teffi_level_of(levels, used);
+}
+
+void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns)
+{
+    if (!group->shares) {
+        group->used = teffi_used_add(group->used, now_ns, ns);
+        return;
+    }
+    _Atomic uint32_t *used = &levels->account[group->used];
+    uint32_t was = atomic_load_explicit(used, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(used, &was, teffi_used_add(was, now_ns, ns),
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 /* ---- the queue ---- */
 
 static void levels_push(teffi_order *order, teffi_group *group)
 {
     teffi_levels *levels = (teffi_levels *)order;
-    unsigned level = teffi_level_of(levels, group->used);
+    unsigned level = teffi_level_of_group(levels, group);
     teffi_fifo_push(&levels->level[level], group);
     if (level)
         atomic_fetch_add_explicit(&levels->longer, 1, memory_order_relaxed);

@@ -9,6 +9,7 @@
 #include "sched/queue/runqueue.h"
 
 enum { TEFFI_CHANCE_ONE = 1000 }; /* chances and shares count in thousandths */
+enum { TEFFI_ACCOUNTS = 1021 };   /* a prime: numbers in a row and addresses are all different */
 
 /* A group is of level 0 until it has used 5 ms of run time, of level 1 until 100 ms, then of level
  * 2. Unlike yatp's tasks, groups live long, so the run time decays: it is halved every 10 s.
@@ -28,6 +29,7 @@ typedef struct teffi_levels {
         longer; /* queued groups of levels 1 and 2; written under the run queue's lock */
     _Atomic bool adjusting;                      /* a try-lock for teffi_levels_adjust */
     _Atomic uint64_t lost_ns[TEFF_SCHED_LEVELS]; /* run time of turns without a processor */
+    _Atomic uint32_t account[TEFFI_ACCOUNTS];    /* decayed run time of the groups that share it */
     /* owned by the thread that has set adjusting */
     uint64_t last_level0_ns, last_ns;
     /* run queue's lock */
@@ -49,8 +51,13 @@ uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 /* teffi_used_since - nanoseconds that were added to `from`, if `to` is what came of it. */
 uint64_t teffi_used_since(uint32_t from, uint32_t to);
 
-/* teffi_level_of - 0 .. 2. in: used, of a group that the caller owns. */
+/* teffi_level_of - 0 .. 2. in: used, decayed run time.
+ * teffi_level_of_group - in: group, which the caller owns.
+ * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
+ * with an account, any thread may charge at the same time. */
 unsigned teffi_level_of(const teffi_levels *levels, uint32_t used);
+unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *group);
+void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns);
 
 /* teffi_levels_pop_longer - a pop for teffi_runqueue_pop_by: one group, of level 1 or 2. */
 unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned n);
