@@ -14,6 +14,21 @@ static void hold_worker(job *j)
         teffi_thread_yield();
 }
 
+static void test_10000_threads(void **state)
+{
+    teff_sched_options opt = {.threads_max = 10001};
+    assert_non_null(strstr(teffi_sched_check(&opt, 1), "threads_max"));
+    opt.threads_max = 1;
+    assert_non_null(strstr(teffi_sched_check(&opt, 1), "threads_max"));
+    opt.threads_max = 10000;
+    assert_null(teffi_sched_check(&opt, 1));
+    opt.threads_max = 2;
+    assert_null(teffi_sched_check(&opt, 1));
+    teffi_exec *exec = exec_new(1, NULL);
+    assert_int_equal(teffi_sched_of(exec)->threads_max, 10000);
+    exec->ops->free(exec);
+}
+
 static void test_limits(void **state)
 {
     teff_sched_options opt = {.workers_max = 4};
@@ -209,6 +224,7 @@ static void test_a_process_system(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_10000_threads),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_up),
         cmocka_unit_test(test_down),

@@ -3,6 +3,7 @@
  * Source:  Orleans src/Orleans.Runtime/Scheduler/WorkItemGroup.cs */
 #include "hand_clock.h"
 #include <stdlib.h>
+#include "held_monitor.h"
 #include "os/thread.h"
 #include "sched/queue/runqueue.h"
 
@@ -17,7 +18,8 @@ typedef struct list { /* a group that checks the order in which it is given its 
     _Atomic uint32_t handled;
     uint32_t next; /* plain: runs exclude each other */
     _Atomic uint32_t disorder, inside, overlaps;
-    uint64_t costs_ms; /* of each item, by the test's clock */
+    uint64_t costs_ms; /* of each of the first `costly` items, by the test's clock */
+    uint32_t costly;
     world *world;
     struct list *other;
     _Atomic uint32_t other_had; /* what the other had handled when this one's first item came */
@@ -42,7 +44,7 @@ static void on_item(teffi_group *group, teffi_item *item)
         atomic_store(&l->other_had, atomic_load(&l->other->handled));
     if (teffi_container(item, numbered, item)->no != l->next++)
         atomic_fetch_add(&l->disorder, 1);
-    if (l->costs_ms)
+    if (l->costs_ms && l->next <= l->costly)
         pass_ms(l, l->costs_ms);
     atomic_fetch_sub(&l->inside, 1);
     atomic_fetch_add(&l->handled, 1);
@@ -107,40 +109,55 @@ static void on_start(teffi_group *group, teffi_item *item)
 
 static const teffi_group_ops starter_ops = {.handle = on_start};
 
-/* out: how many of the first list's n items had been handled when the second one's came. */
-static uint32_t second_came_after(uint32_t n, uint64_t item_costs_ms)
+typedef struct outcome {
+    uint32_t
+        before; /* how many of the first list's items were handled when the second one's came */
+    uint64_t requeues; /* how often the first list was put behind the others */
+} outcome;
+
+/* in: the first list has n items, of which the first `costly` take costs_ms; the second has one. */
+static outcome run_two(uint32_t n, uint32_t costly, uint64_t costs_ms)
 {
     static list first, second;
     world w;
     starter s = {.first = &first, .second = &second, .n = n};
+    teff_sched_worker counters;
     world_init(&w);
+    if (!costly) /* the clock stands; nor does a slice end, however slow the machine is */
+        monitor_hold(&w.platform);
     teffi_exec *exec = exec_of(&w.platform, 1, (teff_sched_options){0});
     list_init(&first, exec, n);
     list_init(&second, exec, 1);
-    first.costs_ms = item_costs_ms;
+    first.costs_ms = costs_ms;
+    first.costly = costly;
     first.world = &w;
     second.other = &first;
     teffi_group_init(&s.group, exec, &starter_ops);
     (void)teffi_group_push(&s.group, &s.item);
     until(atomic_load(&first.handled) == n && atomic_load(&second.handled) == 1);
     assert_int_equal(atomic_load(&first.disorder), 0);
+    (void)exec->ops->metrics(exec, NULL, &counters, 1);
+    monitor_release();
     exec->ops->free(exec);
     free(first.items);
     free(second.items);
-    return atomic_load(&second.other_had);
+    return (outcome){atomic_load(&second.other_had), counters.requeues};
 }
 
 static void a_group_over_its_item_budget_goes_behind_others(void **state)
 {
-    enum { MANY = 5000 };
-    assert_in_range(second_came_after(MANY, 0), 0, MANY / 2);
+    assert_int_equal(run_two(256, 0, 0).requeues, 0);
+    assert_int_equal(run_two(257, 0, 0).requeues, 1);
+    assert_int_equal(run_two(5000, 0, 0).before, 256);
 }
 
 /* 100 ms, by the clock that is set by hand: far fewer items than the budget of items allows. */
 static void a_group_over_its_quantum_goes_behind_others(void **state)
 {
     enum { FEW = 40 };
-    assert_in_range(second_came_after(FEW, 60), 0, FEW / 2);
+    assert_in_range(run_two(FEW, FEW, 60).before, 0, FEW / 2);
+    assert_int_equal(run_two(FEW, 1, 95).requeues, 0);
+    assert_in_range(run_two(FEW, 1, 105).requeues, 1, FEW);
 }
 
 /* ---- the rule by itself, on an executor that does nothing but keep the global queue ---- */
@@ -191,6 +208,7 @@ static void runs_alternate_and_stay_in_order(void **state)
     drain(&p, 4, 100000000, trace);
     assert_string_equal(trace, "ababa"); /* 4, 4, 4, 1, 2 */
     first.costs_ms = 60;
+    first.costly = UINT32_MAX;
     first.world = &w;
     push(&first, 10, 5);
     push(&second, 5, 5);
