@@ -15,6 +15,9 @@ FIRST  ?= $(shell date +%s%3N)
 FIRST  := $(FIRST)
 # for `make explore`: how many schedules, from seed FIRST
 SCHEDULES ?= 1000000
+# for `make mutants`: how many are drawn, and by which seed; empty: 66, and one from the clock
+N    ?=
+SEED ?=
 # for `make fuzz`: one of tests/fuzz/fuzz_*.c; empty: each in turn
 TARGET ?=
 SECONDS ?= 60
@@ -89,6 +92,11 @@ explore: ## SCHEDULES=n schedules of the scheduler's own code, from seed FIRST
 model: ## Spin checks the models of the scheduler; their mutants must fail
 	@.ci/setup full
 	@tests/model/run.sh
+
+.PHONY: mutants
+mutants: ## bugs planted in a copy of the tree, N=n of them drawn by SEED=s: do tests find each?
+	@.ci/setup core
+	@python3 -B tests/mutants/mutants.py $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## TARGET=t for SECONDS=n: libFuzzer on a decoder; without TARGET each in turn

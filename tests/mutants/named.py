@@ -1,0 +1,64 @@
+# named.py - mutants that are always planted: the numbers and rules that the scheduler has from its
+# sources, each changed.
+#
+# name: source, text that stands there exactly once, and what takes its place.
+
+NAMED = {
+    "the oldest of its own queue first": (
+        "runtime/sched/find.c",
+        "return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));",
+        "return group ? group : pop_oldest(p);"),
+    "the group that a turn wakes last goes behind": (
+        "runtime/sched/submit.c",
+        "        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);\n"
+        "        if (older)\n            push_displaced(w, p, older);",
+        "        atomic_store_explicit(&p->lifo, older ? older : group, memory_order_relaxed);\n"
+        "        if (older)\n            push_displaced(w, p, group);"),
+    "no batch from the global queue": (
+        "runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 0"),
+    "a batch of 15": ("runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 15"),
+    "always the same victim": (
+        "runtime/sched/find.c",
+        "(unsigned)(teffi_random_next(&w->processor->rng) % sched->n_processors)",
+        "0 * (unsigned)teffi_random_next(&w->processor->rng)"),
+    "steals one": (
+        "runtime/sched/find.c", "teffi_deque_steal(&victim->deque, out, TEFFI_STEAL_MAX)",
+        "teffi_deque_steal(&victim->deque, out, 1)"),
+    "steals a third": (
+        "runtime/sched/queue/deque.c", "((unsigned)count + 1) / 2", "((unsigned)count + 2) / 3"),
+    "searches once, without a yield": (
+        "runtime/sched/find.c", "ROUNDS_TIGHT = 4,\n    ROUNDS = 16",
+        "ROUNDS_TIGHT = 1,\n    ROUNDS = 1"),
+    "searches 15 times": ("runtime/sched/find.c", "    ROUNDS = 16", "    ROUNDS = 15"),
+    "yields the core after 5 rounds": (
+        "runtime/sched/find.c", "ROUNDS_TIGHT = 4", "ROUNDS_TIGHT = 5"),
+    "a slice of 100 ms": ("runtime/sched/exec.c", "SLICE_MS = 10 ", "SLICE_MS = 100 "),
+    "a slice of 12.5 ms": (
+        "runtime/sched/exec.c", "TEFFI_MONITOR_NS +\n           1;",
+        "TEFFI_MONITOR_NS +\n           2;"),
+    "a quantum of 80 ms": (
+        "runtime/sched/run.c", "QUANTUM_NS 100000000u ", "QUANTUM_NS 80000000u "),
+    "a quantum of 120 ms": (
+        "runtime/sched/run.c", "QUANTUM_NS 100000000u ", "QUANTUM_NS 120000000u "),
+    "a budget of 255 items": ("runtime/sched/run.c", "ITEMS_MAX = 256", "ITEMS_MAX = 255"),
+    "level 1 from 6 ms on": ("runtime/sched/policy/level.c", "{5000, 100000}", "{6000, 100000}"),
+    "level 2 from 90 ms on": ("runtime/sched/policy/level.c", "{5000, 100000}", "{5000, 90000}"),
+    "a share of 75 % for level 0": (
+        "runtime/sched/policy/level.c", "SHARE_DEFAULT = 80", "SHARE_DEFAULT = 75"),
+    "five times as often level 1 as level 2": (
+        "runtime/sched/policy/level.c", "RATIO = 4", "RATIO = 5"),
+    "run again in place 6 times": (
+        "runtime/group/exec.h", "TEFFI_REPOLLS_MAX = 5", "TEFFI_REPOLLS_MAX = 6"),
+    "warns of turns over 0.9 s": (
+        "runtime/group/warn.h", "TEFFI_TURN_WARN_MS = 1000", "TEFFI_TURN_WARN_MS = 900"),
+    "warns of items that waited 11 s": (
+        "runtime/group/warn.h", "TEFFI_DELAY_WARN_MS = 10000", "TEFFI_DELAY_WARN_MS = 11000"),
+    "polls a condition every 10 ms for one": (
+        "runtime/engine/task.c", "ms * 1000000ull", "ms * 10000000ull"),
+    "9,999 threads": (
+        "runtime/sched/worker.h", "TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED",
+        "TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED - 1"),
+    "a thread more at the start": (
+        "runtime/sched/exec.c", "workers ? workers : teffi_cpu_count()",
+        "workers ? workers : teffi_cpu_count() + 1"),
+}
