@@ -11,8 +11,9 @@
 #include "sched/scale.h"
 #include "sched/submit.h"
 
-enum { ITEMS_MAX = 256 };          /* of one group in a run */
-enum { NESTED_MAX = 32 };          /* runs on one stack: each may need some KiB */
+enum { ITEMS_MAX = 256 }; /* of one group in a run */
+enum { NESTED_MAX = 32 }; /* runs on one stack: each may need some KiB */
+#define MS_NS 1000000u
 #define QUANTUM_NS 100000000u      /* Orleans' activation quantum, 100 ms */
 #define ADJUST_EVERY_NS 100000000u /* of a worker's run time, between calls of adjust_levels */
 
@@ -111,14 +112,25 @@ static void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
+/* The clock is read every 16 picks. If the runs since then took long, a quantum that began there
+ * would be over at once. */
+static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
+{
+    uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
+    if (!coarse_ms || (int32_t)(coarse_ms - read_ms) > 0)
+        p->now_ns = teffi_now(exec->platform);
+}
+
 /* Queue a group that used its quantum behind all others. If it is the only one, wake no worker:
  * this one takes it back at once. */
 static void requeue_group(teffi_worker *w, teffi_group *group)
 {
     teffi_processor *p = w->processor;
     teffi_runqueue_push(&w->sched->queue, group);
-    if (p)
+    if (p) {
+        read_clock_if_late(p, &w->sched->exec);
         teffi_counter_add(&p->counters.requeues, 1);
+    }
     if (p && !teffi_processor_has_local(p) && teffi_runqueue_count(&w->sched->queue) == 1)
         p->unannounced = true;
     else
