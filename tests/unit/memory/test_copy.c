@@ -1,0 +1,120 @@
+/* test_copy.c - the steps of a message's deep copy: all of it lies in the arena, and ends when the
+ * arena is full. */
+#include <string.h>
+#include <teff/copy.h>
+#include "memory/arena.h"
+/* cmocka comes after these. */
+#include "test.h"
+
+enum { ROOM = 4096 };
+
+static _Alignas(16) char block[ROOM];
+static teff_arena arena;
+
+static int set_up(void **state)
+{
+    teffi_arena_init(&arena, block, sizeof block, sizeof block);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    teffi_arena_fini(&arena);
+    return 0;
+}
+
+static bool is_copied(const void *p)
+{
+    return (const char *)p >= block && (const char *)p < block + sizeof block;
+}
+
+static void texts_are_copied(void **state)
+{
+    const char *one = "one", *none = NULL;
+    const char *both[] = {"a text that is longer", NULL};
+    const char **list = both, **empty = both;
+    assert_true(teff_copy_text(&arena, &one) && is_copied(one));
+    assert_string_equal(one, "one");
+    assert_true(teff_copy_text(&arena, &none));
+    assert_string_equal(none, "");
+    assert_true(teff_copy_texts(&arena, 2, &list) && is_copied(list));
+    assert_string_equal(list[0], both[0]);
+    assert_true(is_copied(list[0]));
+    assert_string_equal(list[1], "");
+    assert_true(teff_copy_texts(&arena, 0, &empty));
+    assert_null(empty);
+    assert_false(arena.bad_text);
+    teff_copy_check(&arena, "\xff", 1);
+    assert_true(arena.bad_text);
+}
+
+static void bytes_are_copied(void **state)
+{
+    uint8_t data[] = {1, 0, 3};
+    ProtobufCBinaryData both[] = {{3, data}, {0, data}}, *list = both, *empty = both;
+    assert_true(teff_copy_bytes_list(&arena, 2, &list) && is_copied(list));
+    assert_int_equal(list[0].len, 3);
+    assert_true(is_copied(list[0].data));
+    assert_memory_equal(list[0].data, data, 3);
+    assert_null(list[1].data);
+    assert_true(teff_copy_bytes_list(&arena, 0, &empty));
+    assert_null(empty);
+}
+
+/* in: two fields that the receiver's type does not know. */
+static int copy_unknown(uint8_t *data, ProtobufCMessage *copy)
+{
+    static ProtobufCMessageUnknownField fields[2];
+    for (uint32_t i = 0; i < 2; i++)
+        fields[i] = (ProtobufCMessageUnknownField){.tag = 90 + i, .len = 3, .data = data};
+    *copy = (ProtobufCMessage){.n_unknown_fields = 2, .unknown_fields = fields};
+    return teff_copy_unknown(&arena, copy);
+}
+
+static void unknown_fields_are_copied(void **state)
+{
+    uint8_t data[] = {7, 8, 9};
+    ProtobufCMessage copy;
+    assert_true(copy_unknown(data, &copy));
+    assert_true(is_copied(copy.unknown_fields));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(copy.unknown_fields[i].tag, 90 + i);
+        assert_true(is_copied(copy.unknown_fields[i].data));
+        assert_memory_equal(copy.unknown_fields[i].data, data, 3);
+    }
+}
+
+/* Each copy fails in the end; until then it is whole. */
+static void a_full_arena_ends_each_copy(void **state)
+{
+    uint8_t data[] = {7, 8, 9};
+    for (unsigned kind = 0; kind < 4; kind++) {
+        bool copied = true;
+        (void)tear_down(NULL);
+        (void)set_up(NULL);
+        for (unsigned n = 0; copied && n < ROOM; n++) {
+            const char *one = "one", *both[] = {"one", "two"}, **texts = both;
+            ProtobufCBinaryData pieces[] = {{3, data}, {3, data}}, *list = pieces;
+            ProtobufCMessage copy;
+            copied = kind == 0   ? teff_copy_text(&arena, &one)
+                     : kind == 1 ? teff_copy_texts(&arena, 2, &texts)
+                     : kind == 2 ? teff_copy_bytes_list(&arena, 2, &list)
+                                 : copy_unknown(data, &copy);
+            assert_true(!copied || kind != 3 || copy.unknown_fields[1].data);
+        }
+        assert_false(copied);
+    }
+}
+
+#define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ROW(texts_are_copied),
+        ROW(bytes_are_copied),
+        ROW(unknown_fields_are_copied),
+        ROW(a_full_arena_ends_each_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
