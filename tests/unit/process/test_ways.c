@@ -76,6 +76,16 @@ static void others_complete_it(unsigned ends)
     assert_string_equal(t.answer, "by another");
 }
 
+static uint64_t count_events(teff_process_system *system)
+{
+    teff_process_count counts[4];
+    size_t n = teff_process_workers(system, counts, 4);
+    uint64_t events = 0;
+    for (size_t i = 0; i < n; i++)
+        events += counts[i].events;
+    return events;
+}
+
 /* 1: "fiber, run: a new fiber for the worker, which runs run" */
 static teff_err run_ask(void *self, teff_process *me)
 {
@@ -90,6 +100,7 @@ static void test_fiber_with_run(void **state)
     latch_wait(&t.waiting, 1);
     until_state(*state, pid, TEFF_PROCESS_BLOCKED);
     others_complete_it(4);
+    assert_int_equal(count_events(*state), 2); /* the replies */
 }
 
 /* 2: "fiber, no run: the default function drains the queue, and switches back when it is empty" */
