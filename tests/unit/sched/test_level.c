@@ -177,6 +177,32 @@ static void test_a_group_sinks_and_rises(void **state)
     exec->ops->free(exec);
 }
 
+enum { ITEMS = 300 }; /* more than one run handles */
+
+static void fill_peer(job *j)
+{
+    for (unsigned i = 0; i < ITEMS; i++)
+        teffi_bug_if(!teffi_group_push(&j->peer[0]->group, &j->peer[0]->items[i]));
+}
+
+/* So does a run that ends because its group's quantum or budget is used up. */
+static void test_each_run_is_charged(void **state)
+{
+    static job a, b;
+    atomic_store(&worked_ns, 0);
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_new(1, &multilevel);
+    job_init(&a, exec, 0, fill_peer);
+    job_init(&b, exec, 0, NULL);
+    a.peer[0] = &b;
+    b.cost_ns = MS;
+    push(&a);
+    WAIT_FOR(atomic_load(&b.runs) == ITEMS && teffi_group_state_of(&b.group) == TEFFI_GROUP_IDLE);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_int_equal(teffi_used_since(0, b.group.used), ITEMS * MS);
+}
+
 #define WORK_NS (60 * S)
 
 static void push_peer_until_the_end(job *j)
@@ -238,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_odds_follow_the_share),
         cmocka_unit_test(test_a_group_sinks_and_rises),
+        cmocka_unit_test(test_each_run_is_charged),
         cmocka_unit_test(test_short_work_has_its_share),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
