@@ -27,6 +27,27 @@ static teffi_msg *numbers(void)
     return msg;
 }
 
+static void what_it_borrows_is_copied_once(void **state)
+{
+    const char key[] = "key", text[] = "text";
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    assert_non_null(msg);
+    msg->key = (const uint8_t *)key;
+    msg->key_len = 3;
+    msg->text = text;
+    msg->borrows = true;
+    assert_true(teffi_msg_own(msg));
+    assert_false(msg->borrows);
+    const uint8_t *own = msg->key;
+    assert_ptr_not_equal(own, key);
+    assert_ptr_not_equal(msg->text, text);
+    assert_string_equal(own, "key");
+    assert_string_equal(msg->text, "text");
+    assert_true(teffi_msg_own(msg));
+    assert_ptr_equal(msg->key, own);
+    teffi_msg_free(msg);
+}
+
 static void it_counts_until_it_is_freed(void **state)
 {
     teffi_budget_init(&budget, SIZE_MAX);
@@ -65,6 +86,7 @@ static void one_that_does_not_count_yet_does_not_by_unpacking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_it_borrows_is_copied_once),
         cmocka_unit_test(it_counts_until_it_is_freed),
         cmocka_unit_test(what_it_unpacks_to_counts_too),
         cmocka_unit_test(one_that_does_not_count_yet_does_not_by_unpacking),

@@ -203,6 +203,36 @@ static void test_each_run_is_charged(void **state)
     assert_int_equal(teffi_used_since(0, b.group.used), ITEMS * MS);
 }
 
+/* Alone it finds nothing to run; then it waits for its peer, which runs on the same stack. */
+static void run_peer_nested(job *j)
+{
+    teffi_bug_if(j->exec->ops->run_nested(j->exec));
+    push(j->peer[0]);
+    while (!atomic_load(&j->peer[0]->runs))
+        teffi_bug_if(!j->exec->ops->run_nested(j->exec));
+    atomic_fetch_add(&worked_ns, j->cost_ns);
+}
+
+/* A run inside of a turn is charged to its own group, and not to the turn's as well. */
+static void test_nested_runs_are_charged_apart(void **state)
+{
+    static job a, b;
+    atomic_store(&worked_ns, 0);
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_new(1, &multilevel);
+    job_init(&a, exec, 0, run_peer_nested);
+    job_init(&b, exec, 0, NULL);
+    a.peer[0] = &b;
+    a.cost_ns = 2 * MS; /* before and after */
+    b.cost_ns = 3 * MS;
+    push(&a);
+    WAIT_FOR(atomic_load(&a.runs) == 1 && teffi_group_state_of(&a.group) == TEFFI_GROUP_IDLE);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_int_equal(teffi_used_since(0, a.group.used), 4 * MS);
+    assert_int_equal(teffi_used_since(0, b.group.used), 3 * MS);
+}
+
 #define WORK_NS (60 * S)
 
 static void push_peer_until_the_end(job *j)
@@ -265,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_odds_follow_the_share),
         cmocka_unit_test(test_a_group_sinks_and_rises),
         cmocka_unit_test(test_each_run_is_charged),
+        cmocka_unit_test(test_nested_runs_are_charged_apart),
         cmocka_unit_test(test_short_work_has_its_share),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
