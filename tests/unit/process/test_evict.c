@@ -127,6 +127,73 @@ static void test_messages_come_back(void **state)
     teff_process_system_free(system);
 }
 
+/* ---- answers ---- */
+
+enum { LATER = 1 };
+
+static struct {
+    teff_completion completions[SINKS];
+    _Atomic unsigned asked, answered;
+} asks;
+
+static void keep_completion(void *arg, const teff_command *command)
+{
+    asks.completions[command->tag] = command->completion;
+    atomic_fetch_add(&asks.asked, 1);
+}
+
+static teff_err ask_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    sink *s = self;
+    if (!n)
+        return teff_step_command(out, LATER, (uint64_t)(s - sinks), NULL, 0);
+    if (events[0].kind == TEFF_EVENT_COMPLETE)
+        atomic_fetch_add(&asks.answered, 1);
+    return teff_step_done(out);
+}
+
+static teff_err answer_all_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    for (unsigned i = 0; i < SINKS; i++)
+        check(teff_command_complete(asks.completions[i], TEFF_OK, NULL, 0) == TEFF_OK);
+    return teff_step_done(out);
+}
+
+static const teff_process_ops ask_ops = {.name = "asks", .step = ask_step, .priority = -5};
+static const teff_process_ops answer_ops = {
+    .name = "answers", .step = answer_all_step, .priority = 127};
+
+static void ask_and_answer(teff_process_system *system)
+{
+    atomic_store(&asks.asked, 0);
+    atomic_store(&asks.answered, 0);
+    for (unsigned i = 0; i < SINKS; i++) {
+        teff_pid pid = spawn(system, &ask_ops, &sinks[i]);
+        while (atomic_load(&asks.asked) <= i)
+            pause_a_little();
+        until_state(system, pid, TEFF_PROCESS_BLOCKED);
+    }
+    (void)spawn(system, &answer_ops, NULL);
+    while (atomic_load(&asks.answered) < SINKS)
+        pause_a_little();
+}
+
+/* All are answered in one turn: most are evicted with their answer, which they get all the same. */
+static void test_answers_do_not_come_back(void **state)
+{
+    teff_process_system *system = system_of(limited);
+    teff_sched_metrics all = {0};
+    memset(&told, 0, sizeof told);
+    assert_int_equal(teff_process_handler(system, LATER, keep_completion, NULL), TEFF_OK);
+    for (unsigned round = 0; round < 1000 && !all.evicted; round++) {
+        ask_and_answer(system);
+        (void)teff_process_sched(system, &all, NULL, 0);
+    }
+    assert_true(all.evicted > 0);
+    assert_int_equal(atomic_load(&told.wrong), 0);
+    teff_process_system_free(system);
+}
+
 /* ---- processes that are refused to start ---- */
 
 enum { CROWD = 64 };
@@ -263,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_come_back),
         cmocka_unit_test(test_a_retried_message_is_kept),
+        cmocka_unit_test(test_answers_do_not_come_back),
         cmocka_unit_test(test_processes_are_refused_to_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,18 @@ static void one_system_a_silo_and_only_while_it_serves(void **state)
     assert_int_equal(teff_silo_processes(t.silos[0], NULL, &again), TEFF_E_CLOSED);
 }
 
+static teff_err stay(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    return teff_step_idle(out);
+}
+
+static void a_process_that_stays_is_forced_and_told_of(void **state)
+{
+    static const teff_process_ops stays = {.name = "stays", .step = stay};
+    (void)spawn(t.systems[1], &stays, NULL);
+    assert_int_equal(teff_silo_stop(t.silos[1], 2000), TEFF_E_TIMEOUT);
+}
+
 #define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -171,6 +183,7 @@ int main(void)
         ROW(who_is_not_there_is_told_apart),
         ROW(more_than_a_frame_is_refused),
         ROW(one_system_a_silo_and_only_while_it_serves),
+        ROW(a_process_that_stays_is_forced_and_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
