@@ -41,52 +41,20 @@ void teffi_text_expand(teffi_text *text, const char *template, const teffi_value
     teffi_text_add(text, template, strlen(template));
 }
 
-/* Where to break a line of code: after the last comma before max, else after the first. */
-static size_t find_break(const char *line, size_t n, size_t max)
-{
-    size_t at = 0;
-    for (size_t i = 0; i + 2 < n && (i < max || at == 0); i++)
-        if (line[i] == ',' && line[i + 1] == ' ')
-            at = i + 2;
-    return at;
-}
-
-static void wrap_line(teffi_text *out, const char *line, size_t n)
-{
-    const char *paren = memchr(line, '(', n);
-    size_t indent = paren && paren - line < COLUMNS / 2 ? (size_t)(paren - line) + 1 : 8;
-    size_t column = 0; /* width of the part before the rest of the line */
-    size_t at;
-    while (column + n > COLUMNS && (at = find_break(line, n, COLUMNS - column)) != 0) {
-        teffi_text_add(out, line, at - 1);
-        line += at;
-        n -= at;
-        column = indent;
-        teffi_text_printf(out, "\n%*s", (int)indent, "");
-    }
-    teffi_text_add(out, line, n);
-}
-
-/* Is the line neither a comment nor part of a macro, where a line break would need a backslash? */
-static bool is_code(const char *line, size_t n)
-{
-    const char *s = line + strspn(line, " ");
-    return *s != '/' && *s != '*' && *s != '#' && line[n - 1] != '\\' &&
-           (n < 2 || memcmp(line + n - 2, "})", 2) != 0);
-}
-
 void teffi_text_wrap(teffi_text *text)
 {
     teffi_text out = {.pool = text->pool};
-    for (const char *line = text->data; line && *line;) {
-        size_t n = strcspn(line, "\n");
-        if (n > COLUMNS && is_code(line, n))
-            wrap_line(&out, line, n);
-        else
-            teffi_text_add(&out, line, n);
+    for (const char *line = text->data; *line;) {
+        size_t n = strcspn(line, "\n") + 1;
+        bool is_long = n > COLUMNS + 1 && !strchr("/*#(", line[strspn(line, " ")]);
+        const char *comma = is_long ? memrchr(line, ',', COLUMNS) : NULL;
+        if (is_long && !comma)
+            comma = memchr(line, ',', n - 2);
+        if (comma)
+            n = (size_t)(comma - line) + 1;
+        teffi_text_add(&out, line, n);
+        teffi_text_add(&out, "\n       ", comma ? 8 : 0); /* and the space behind the comma */
         line += n;
-        if (*line == '\n')
-            teffi_text_add(&out, line++, 1);
     }
     *text = out;
 }

@@ -26,7 +26,7 @@ void teffi_text_add(teffi_text *text, const char *s, size_t n);
 void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
 
 /* teffi_text_wrap - break lines of code that are longer than 100 columns behind a comma; comments
- * and lines of the preprocessor stay. */
+ * and macros stay. in: text, whose last line ends. */
 void teffi_text_wrap(teffi_text *text);
 
 /* teffi_text_comment - append a defused comment as an indented C comment; nothing for NULL or

@@ -57,7 +57,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->things = NULL;
     if (src->n_things > 0) {
         dst->things = (acme_shop_x_v1_http_reply_inner_thing **)teff_arena_take(arena,
-                       src->n_things * sizeof *dst->things);
+        src->n_things * sizeof *dst->things);
         if (dst->things == NULL) {
             return NULL;
         }
@@ -72,7 +72,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->by_name = NULL;
     if (src->n_by_name > 0) {
         dst->by_name = (acme_shop_x_v1_http_reply_by_name_entry **)teff_arena_take(arena,
-                        src->n_by_name * sizeof *dst->by_name);
+        src->n_by_name * sizeof *dst->by_name);
         if (dst->by_name == NULL) {
             return NULL;
         }
@@ -87,7 +87,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->kinds = NULL;
     if (src->n_kinds > 0) {
         dst->kinds = (Acme__ShopX__V1__Kind *)teff_arena_copy(arena, src->kinds,
-                      src->n_kinds * sizeof *src->kinds);
+        src->n_kinds * sizeof *src->kinds);
         if (dst->kinds == NULL) {
             return NULL;
         }
@@ -95,7 +95,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->ratios = NULL;
     if (src->n_ratios > 0) {
         dst->ratios = (double *)teff_arena_copy(arena, src->ratios,
-                       src->n_ratios * sizeof *src->ratios);
+        src->n_ratios * sizeof *src->ratios);
         if (dst->ratios == NULL) {
             return NULL;
         }
@@ -103,7 +103,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->flags = NULL;
     if (src->n_flags > 0) {
         dst->flags = (protobuf_c_boolean *)teff_arena_copy(arena, src->flags,
-                      src->n_flags * sizeof *src->flags);
+        src->n_flags * sizeof *src->flags);
         if (dst->flags == NULL) {
             return NULL;
         }
@@ -137,7 +137,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->texts = NULL;
     if (src->n_texts > 0) {
         dst->texts = (acme_shop_x_v1_http_reply_texts_entry **)teff_arena_take(arena,
-                      src->n_texts * sizeof *dst->texts);
+        src->n_texts * sizeof *dst->texts);
         if (dst->texts == NULL) {
             return NULL;
         }
@@ -152,7 +152,7 @@ acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_copy_levels(teff_arena *are
     dst->raws = NULL;
     if (src->n_raws > 0) {
         dst->raws = (acme_shop_x_v1_http_reply_raws_entry **)teff_arena_take(arena,
-                     src->n_raws * sizeof *dst->raws);
+        src->n_raws * sizeof *dst->raws);
         if (dst->raws == NULL) {
             return NULL;
         }
@@ -236,7 +236,7 @@ static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_copy(teff_arena *arena,
         const ProtobufCMessage *src)
 {
     return (ProtobufCMessage *)acme_shop_x_v1_http_reply_copy(arena,
-            (const acme_shop_x_v1_http_reply *)src);
+        (const acme_shop_x_v1_http_reply *)src);
 }
 
 const teff_message_ops acme_shop_x_v1_http_reply_ops = {&acme__shop_x__v1__httpreply__descriptor,
@@ -279,7 +279,7 @@ static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_inner_thing_copy(teff_a
         const ProtobufCMessage *src)
 {
     return (ProtobufCMessage *)acme_shop_x_v1_http_reply_inner_thing_copy(arena,
-            (const acme_shop_x_v1_http_reply_inner_thing *)src);
+        (const acme_shop_x_v1_http_reply_inner_thing *)src);
 }
 
 const teff_message_ops acme_shop_x_v1_http_reply_inner_thing_ops = {&acme__shop_x__v1__httpreply__inner__thing__descriptor,
@@ -329,7 +329,7 @@ static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_by_name_entry_copy(teff
         const ProtobufCMessage *src)
 {
     return (ProtobufCMessage *)acme_shop_x_v1_http_reply_by_name_entry_copy(arena,
-            (const acme_shop_x_v1_http_reply_by_name_entry *)src);
+        (const acme_shop_x_v1_http_reply_by_name_entry *)src);
 }
 
 const teff_message_ops acme_shop_x_v1_http_reply_by_name_entry_ops = {&acme__shop_x__v1__httpreply__by_name_entry__descriptor,
@@ -372,7 +372,7 @@ static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_texts_entry_copy(teff_a
         const ProtobufCMessage *src)
 {
     return (ProtobufCMessage *)acme_shop_x_v1_http_reply_texts_entry_copy(arena,
-            (const acme_shop_x_v1_http_reply_texts_entry *)src);
+        (const acme_shop_x_v1_http_reply_texts_entry *)src);
 }
 
 const teff_message_ops acme_shop_x_v1_http_reply_texts_entry_ops = {&acme__shop_x__v1__httpreply__texts_entry__descriptor,
@@ -412,7 +412,7 @@ static ProtobufCMessage *teffi_acme_shop_x_v1_http_reply_raws_entry_copy(teff_ar
         const ProtobufCMessage *src)
 {
     return (ProtobufCMessage *)acme_shop_x_v1_http_reply_raws_entry_copy(arena,
-            (const acme_shop_x_v1_http_reply_raws_entry *)src);
+        (const acme_shop_x_v1_http_reply_raws_entry *)src);
 }
 
 const teff_message_ops acme_shop_x_v1_http_reply_raws_entry_ops = {&acme__shop_x__v1__httpreply__raws_entry__descriptor,
@@ -503,7 +503,7 @@ static teff_err teffi_acme_shop_x_v1_everything_get_url_invoke(const teff_grain 
         return TEFF_E_UNIMPLEMENTED;
     }
     return (slots->get_url)(&self, (const acme_shop_x_v1_empty *)in,
-            (acme_shop_x_v1_http_reply_inner_thing *)out);
+        (acme_shop_x_v1_http_reply_inner_thing *)out);
 }
 
 static teff_err teffi_acme_shop_x_v1_everything_tell_invoke(const teff_grain *grain,
@@ -557,11 +557,11 @@ const teff_type_info acme_shop_x_v1_everything_info = {
     teffi_acme_shop_x_v1_everything_table, 4,
     teffi_acme_shop_x_v1_everything_activate, teffi_acme_shop_x_v1_everything_deactivate,
     offsetof(acme_shop_x_v1_everything_methods, on_activate),
-             offsetof(acme_shop_x_v1_everything_methods, on_deactivate)
+        offsetof(acme_shop_x_v1_everything_methods, on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
-                                                void *user)
+        void *user)
 {
     return teff_grain_type_new(&acme_shop_x_v1_everything_info, methods, user);
 }
@@ -577,13 +577,13 @@ teff_err acme_shop_x_v1_everything_clear(acme_shop_x_v1_everything *self)
 }
 
 teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                        const acme_shop_x_v1_http_reply *in, shop_shared_link **out)
+        const acme_shop_x_v1_http_reply *in, shop_shared_link **out)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
-                            &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
-                            out != NULL ? &reply : NULL);
+        &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
+        out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (shop_shared_link *)reply;
@@ -592,14 +592,12 @@ teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char
 }
 
 teff_err acme_shop_x_v1_everything_find_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                              const acme_shop_x_v1_http_reply *in,
-                                              const teff_call_options *options, teff_call *call)
+        const acme_shop_x_v1_http_reply *in, const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
-                          &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
-                          options, call);
+        &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in, options, call);
 }
 
 teff_err acme_shop_x_v1_everything_find_await(teff_ctx *ctx, teff_call call, shop_shared_link **out)
@@ -614,23 +612,22 @@ teff_err acme_shop_x_v1_everything_find_await(teff_ctx *ctx, teff_call call, sho
 }
 
 teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                             const acme_shop_x_v1_http_reply *in)
+        const acme_shop_x_v1_http_reply *in)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
-                     &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in);
+        &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                           const acme_shop_x_v1_empty *in,
-                                           acme_shop_x_v1_http_reply_inner_thing **out)
+        const acme_shop_x_v1_empty *in, acme_shop_x_v1_http_reply_inner_thing **out)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
-                            &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
-                            out != NULL ? &reply : NULL);
+        &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
+        out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (acme_shop_x_v1_http_reply_inner_thing *)reply;
@@ -639,18 +636,16 @@ teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const c
 }
 
 teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                                 const acme_shop_x_v1_empty *in,
-                                                 const teff_call_options *options, teff_call *call)
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
-                          &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
-                          options, call);
+        &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in, options, call);
 }
 
 teff_err acme_shop_x_v1_everything_get_url_await(teff_ctx *ctx, teff_call call,
-                                                 acme_shop_x_v1_http_reply_inner_thing **out)
+        acme_shop_x_v1_http_reply_inner_thing **out)
 {
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
@@ -662,21 +657,21 @@ teff_err acme_shop_x_v1_everything_get_url_await(teff_ctx *ctx, teff_call call,
 }
 
 teff_err acme_shop_x_v1_everything_get_url_send(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                                const acme_shop_x_v1_empty *in)
+        const acme_shop_x_v1_empty *in)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
-                     &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in);
+        &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_tell(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                        const acme_shop_x_v1_empty *in)
+        const acme_shop_x_v1_empty *in)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
-                     &teffi_acme_shop_x_v1_everything_table[0], (const ProtobufCMessage *)in);
+        &teffi_acme_shop_x_v1_everything_table[0], (const ProtobufCMessage *)in);
 }
 
 teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key, const char *key_text)
@@ -684,16 +679,16 @@ teff_err acme_shop_x_v1_everything_nothing(teff_ctx *ctx, teff_uuid key, const c
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
-                    &teffi_acme_shop_x_v1_everything_table[3], NULL, NULL);
+        &teffi_acme_shop_x_v1_everything_table[3], NULL, NULL);
 }
 
 teff_err acme_shop_x_v1_everything_nothing_async(teff_ctx *ctx, teff_uuid key, const char *key_text,
-                                                 const teff_call_options *options, teff_call *call)
+        const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_ask_async(ctx, &acme_shop_x_v1_everything_info, &to,
-                          &teffi_acme_shop_x_v1_everything_table[3], NULL, options, call);
+        &teffi_acme_shop_x_v1_everything_table[3], NULL, options, call);
 }
 
 teff_err acme_shop_x_v1_everything_nothing_await(teff_ctx *ctx, teff_call call)
@@ -706,7 +701,7 @@ teff_err acme_shop_x_v1_everything_nothing_send(teff_ctx *ctx, teff_uuid key, co
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
 
     return teff_send(ctx, &acme_shop_x_v1_everything_info, &to,
-                     &teffi_acme_shop_x_v1_everything_table[3], NULL);
+        &teffi_acme_shop_x_v1_everything_table[3], NULL);
 }
 
 /* ---- acme.shopX.v1.Bare ---- */
@@ -744,7 +739,7 @@ const teff_type_info acme_shop_x_v1_bare_info = {
     NULL, 0,
     teffi_acme_shop_x_v1_bare_activate, teffi_acme_shop_x_v1_bare_deactivate,
     offsetof(acme_shop_x_v1_bare_methods, on_activate), offsetof(acme_shop_x_v1_bare_methods,
-             on_deactivate)
+        on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user)
@@ -806,23 +801,22 @@ const teff_type_info acme_shop_x_v1_tagged_info = {
     teffi_acme_shop_x_v1_tagged_table, 1,
     teffi_acme_shop_x_v1_tagged_activate, teffi_acme_shop_x_v1_tagged_deactivate,
     offsetof(acme_shop_x_v1_tagged_methods, on_activate), offsetof(acme_shop_x_v1_tagged_methods,
-             on_deactivate)
+        on_deactivate)
 };
 
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
-                                            void *user)
+        void *user)
 {
     return teff_grain_type_new(&acme_shop_x_v1_tagged_info, methods, user);
 }
 
 teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_shop_x_v1_empty *in,
-                                     acme_shop_x_v1_empty **out)
+        acme_shop_x_v1_empty **out)
 {
     const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_tagged_info, &to,
-                            &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in,
-                            out != NULL ? &reply : NULL);
+        &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (acme_shop_x_v1_empty *)reply;
@@ -831,18 +825,16 @@ teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_sh
 }
 
 teff_err acme_shop_x_v1_tagged_twice_async(teff_ctx *ctx, teff_uuid key,
-                                           const acme_shop_x_v1_empty *in,
-                                           const teff_call_options *options, teff_call *call)
+        const acme_shop_x_v1_empty *in, const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
 
     return teff_ask_async(ctx, &acme_shop_x_v1_tagged_info, &to,
-                          &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in,
-                          options, call);
+        &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in, options, call);
 }
 
 teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_call call,
-                                           acme_shop_x_v1_empty **out)
+        acme_shop_x_v1_empty **out)
 {
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
@@ -854,10 +846,10 @@ teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_call call,
 }
 
 teff_err acme_shop_x_v1_tagged_twice_send(teff_ctx *ctx, teff_uuid key,
-                                          const acme_shop_x_v1_empty *in)
+        const acme_shop_x_v1_empty *in)
 {
     const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
 
     return teff_send(ctx, &acme_shop_x_v1_tagged_info, &to, &teffi_acme_shop_x_v1_tagged_table[0],
-                     (const ProtobufCMessage *)in);
+        (const ProtobufCMessage *)in);
 }

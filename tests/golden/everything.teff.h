@@ -95,7 +95,7 @@ static inline acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_keep(teff_ctx
         const acme_shop_x_v1_http_reply *src)
 {
     return (acme_shop_x_v1_http_reply *)teff_state_copy(ctx, &acme_shop_x_v1_http_reply_ops,
-            (const ProtobufCMessage *)src);
+        (const ProtobufCMessage *)src);
 }
 static inline void acme_shop_x_v1_http_reply_append_nums(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, int32_t src)
@@ -116,15 +116,13 @@ static inline acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_a
         acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_inner_thing *src)
 {
     return (acme_shop_x_v1_http_reply_inner_thing *)teff_state_append_message(ctx, &dst->things,
-            &dst->n_things, &acme_shop_x_v1_http_reply_inner_thing_ops,
-            (const ProtobufCMessage *)src);
+        &dst->n_things, &acme_shop_x_v1_http_reply_inner_thing_ops, (const ProtobufCMessage *)src);
 }
 static inline acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_append_by_name(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_by_name_entry *src)
 {
     return (acme_shop_x_v1_http_reply_by_name_entry *)teff_state_append_message(ctx, &dst->by_name,
-            &dst->n_by_name, &acme_shop_x_v1_http_reply_by_name_entry_ops,
-            (const ProtobufCMessage *)src);
+        &dst->n_by_name, &acme_shop_x_v1_http_reply_by_name_entry_ops, (const ProtobufCMessage *)src);
 }
 static inline void acme_shop_x_v1_http_reply_append_kinds(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, Acme__ShopX__V1__Kind src)
@@ -150,55 +148,54 @@ static inline shop_shared_link *acme_shop_x_v1_http_reply_append_links(teff_ctx 
         acme_shop_x_v1_http_reply *dst, const shop_shared_link *src)
 {
     return (shop_shared_link *)teff_state_append_message(ctx, &dst->links, &dst->n_links,
-            &shop_shared_link_ops, (const ProtobufCMessage *)src);
+        &shop_shared_link_ops, (const ProtobufCMessage *)src);
 }
 static inline acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_append_texts(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_texts_entry *src)
 {
     return (acme_shop_x_v1_http_reply_texts_entry *)teff_state_append_message(ctx, &dst->texts,
-            &dst->n_texts, &acme_shop_x_v1_http_reply_texts_entry_ops,
-            (const ProtobufCMessage *)src);
+        &dst->n_texts, &acme_shop_x_v1_http_reply_texts_entry_ops, (const ProtobufCMessage *)src);
 }
 static inline acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_append_raws(teff_ctx *ctx,
         acme_shop_x_v1_http_reply *dst, const acme_shop_x_v1_http_reply_raws_entry *src)
 {
     return (acme_shop_x_v1_http_reply_raws_entry *)teff_state_append_message(ctx, &dst->raws,
-            &dst->n_raws, &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
+        &dst->n_raws, &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
 }
 
 static inline acme_shop_x_v1_http_reply_inner_thing *acme_shop_x_v1_http_reply_inner_thing_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply_inner_thing *src)
 {
     return (acme_shop_x_v1_http_reply_inner_thing *)teff_state_copy(ctx,
-            &acme_shop_x_v1_http_reply_inner_thing_ops, (const ProtobufCMessage *)src);
+        &acme_shop_x_v1_http_reply_inner_thing_ops, (const ProtobufCMessage *)src);
 }
 
 static inline acme_shop_x_v1_http_reply_by_name_entry *acme_shop_x_v1_http_reply_by_name_entry_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply_by_name_entry *src)
 {
     return (acme_shop_x_v1_http_reply_by_name_entry *)teff_state_copy(ctx,
-            &acme_shop_x_v1_http_reply_by_name_entry_ops, (const ProtobufCMessage *)src);
+        &acme_shop_x_v1_http_reply_by_name_entry_ops, (const ProtobufCMessage *)src);
 }
 
 static inline acme_shop_x_v1_http_reply_texts_entry *acme_shop_x_v1_http_reply_texts_entry_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply_texts_entry *src)
 {
     return (acme_shop_x_v1_http_reply_texts_entry *)teff_state_copy(ctx,
-            &acme_shop_x_v1_http_reply_texts_entry_ops, (const ProtobufCMessage *)src);
+        &acme_shop_x_v1_http_reply_texts_entry_ops, (const ProtobufCMessage *)src);
 }
 
 static inline acme_shop_x_v1_http_reply_raws_entry *acme_shop_x_v1_http_reply_raws_entry_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply_raws_entry *src)
 {
     return (acme_shop_x_v1_http_reply_raws_entry *)teff_state_copy(ctx,
-            &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
+        &acme_shop_x_v1_http_reply_raws_entry_ops, (const ProtobufCMessage *)src);
 }
 
 static inline acme_shop_x_v1_empty *acme_shop_x_v1_empty_keep(teff_ctx *ctx,
         const acme_shop_x_v1_empty *src)
 {
     return (acme_shop_x_v1_empty *)teff_state_copy(ctx, &acme_shop_x_v1_empty_ops,
-            (const ProtobufCMessage *)src);
+        (const ProtobufCMessage *)src);
 }
 
 /* ---- C++ --------------------------------------------------------------------------------
@@ -221,21 +218,21 @@ struct acme_shop_x_v1_http_reply_with {
         return *this;
     }
     acme_shop_x_v1_http_reply_with &nums(decltype(Acme__ShopX__V1__HTTPReply::nums) V,
-                                         decltype(Acme__ShopX__V1__HTTPReply::n_nums) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_nums) N)
     {
         M.nums = V;
         M.n_nums = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &names(decltype(Acme__ShopX__V1__HTTPReply::names) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_names) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_names) N)
     {
         M.names = V;
         M.n_names = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &blobs(decltype(Acme__ShopX__V1__HTTPReply::blobs) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_blobs) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_blobs) N)
     {
         M.blobs = V;
         M.n_blobs = N;
@@ -247,14 +244,14 @@ struct acme_shop_x_v1_http_reply_with {
         return *this;
     }
     acme_shop_x_v1_http_reply_with &things(decltype(Acme__ShopX__V1__HTTPReply::things) V,
-                                           decltype(Acme__ShopX__V1__HTTPReply::n_things) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_things) N)
     {
         M.things = V;
         M.n_things = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &by_name(decltype(Acme__ShopX__V1__HTTPReply::by_name) V,
-                                            decltype(Acme__ShopX__V1__HTTPReply::n_by_name) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_by_name) N)
     {
         M.by_name = V;
         M.n_by_name = N;
@@ -285,7 +282,7 @@ struct acme_shop_x_v1_http_reply_with {
         return *this;
     }
     acme_shop_x_v1_http_reply_with &kinds(decltype(Acme__ShopX__V1__HTTPReply::kinds) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_kinds) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_kinds) N)
     {
         M.kinds = V;
         M.n_kinds = N;
@@ -302,21 +299,21 @@ struct acme_shop_x_v1_http_reply_with {
         return *this;
     }
     acme_shop_x_v1_http_reply_with &ratios(decltype(Acme__ShopX__V1__HTTPReply::ratios) V,
-                                           decltype(Acme__ShopX__V1__HTTPReply::n_ratios) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_ratios) N)
     {
         M.ratios = V;
         M.n_ratios = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &flags(decltype(Acme__ShopX__V1__HTTPReply::flags) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_flags) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_flags) N)
     {
         M.flags = V;
         M.n_flags = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &wide(decltype(Acme__ShopX__V1__HTTPReply::wide) V,
-                                         decltype(Acme__ShopX__V1__HTTPReply::n_wide) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_wide) N)
     {
         M.wide = V;
         M.n_wide = N;
@@ -352,21 +349,21 @@ struct acme_shop_x_v1_http_reply_with {
         return *this;
     }
     acme_shop_x_v1_http_reply_with &links(decltype(Acme__ShopX__V1__HTTPReply::links) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_links) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_links) N)
     {
         M.links = V;
         M.n_links = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &texts(decltype(Acme__ShopX__V1__HTTPReply::texts) V,
-                                          decltype(Acme__ShopX__V1__HTTPReply::n_texts) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_texts) N)
     {
         M.texts = V;
         M.n_texts = N;
         return *this;
     }
     acme_shop_x_v1_http_reply_with &raws(decltype(Acme__ShopX__V1__HTTPReply::raws) V,
-                                         decltype(Acme__ShopX__V1__HTTPReply::n_raws) N)
+        decltype(Acme__ShopX__V1__HTTPReply::n_raws) N)
     {
         M.raws = V;
         M.n_raws = N;
@@ -461,9 +458,9 @@ typedef struct acme_shop_x_v1_everything {
 typedef struct acme_shop_x_v1_everything_methods {
     /* Its response is imported. */
     teff_err (*find)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_http_reply *in,
-              shop_shared_link *out);
+        shop_shared_link *out);
     teff_err (*get_url)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_empty *in,
-              acme_shop_x_v1_http_reply_inner_thing *out);
+        acme_shop_x_v1_http_reply_inner_thing *out);
     teff_err (*tell)(acme_shop_x_v1_everything *self, const acme_shop_x_v1_empty *in);
     /* said behind it */
     teff_err (*nothing)(acme_shop_x_v1_everything *self);
@@ -476,7 +473,7 @@ extern const teff_type_info acme_shop_x_v1_everything_info;
 /* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
  * out. */
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
-                                                void *user);
+        void *user);
 
 /* Write the state to the store; remove it there and empty it here. */
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_save(acme_shop_x_v1_everything *self);
@@ -499,8 +496,7 @@ TEFF_MUST_USE teff_err acme_shop_x_v1_everything_find_send(teff_ctx *ctx, teff_u
         const char *key_text, const acme_shop_x_v1_http_reply *in);
 
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key,
-        const char *key_text, const acme_shop_x_v1_empty *in,
-        acme_shop_x_v1_http_reply_inner_thing **out);
+        const char *key_text, const acme_shop_x_v1_empty *in, acme_shop_x_v1_http_reply_inner_thing **out);
 TEFF_MUST_USE teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key,
         const char *key_text, const acme_shop_x_v1_empty *in, const teff_call_options *options,
         teff_call *call);
@@ -555,7 +551,7 @@ typedef struct acme_shop_x_v1_tagged {
  * on_activate and on_deactivate, which need not be there. */
 typedef struct acme_shop_x_v1_tagged_methods {
     teff_err (*twice)(acme_shop_x_v1_tagged *self, const acme_shop_x_v1_empty *in,
-              acme_shop_x_v1_empty *out);
+        acme_shop_x_v1_empty *out);
     teff_err (*on_activate)(acme_shop_x_v1_tagged *self);
     teff_err (*on_deactivate)(acme_shop_x_v1_tagged *self, teff_reason why);
 } acme_shop_x_v1_tagged_methods;
@@ -565,7 +561,7 @@ extern const teff_type_info acme_shop_x_v1_tagged_info;
 /* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
  * out. */
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
-                                            void *user);
+        void *user);
 
 /* Calling acme.shopX.v1.Tagged. Each method waits for its response: a grain's turn is
  * suspended, a thread blocks. _async does not wait: _await does, after teff_await_all or

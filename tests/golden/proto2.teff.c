@@ -64,7 +64,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
     dst->numbers = NULL;
     if (src->n_numbers > 0) {
         dst->numbers = (int32_t *)teff_arena_copy(arena, src->numbers,
-                        src->n_numbers * sizeof *src->numbers);
+        src->n_numbers * sizeof *src->numbers);
         if (dst->numbers == NULL) {
             return NULL;
         }

@@ -2,7 +2,7 @@
 #include "shared.teff.h"
 
 shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_shared_link *src,
-                                               unsigned levels)
+        unsigned levels)
 {
     shop_shared_link *dst;
     size_t size = sizeof *dst;
@@ -100,7 +100,7 @@ const teff_type_info shop_shared_lists_info = {
     teffi_shop_shared_lists_table, 1,
     teffi_shop_shared_lists_activate, teffi_shop_shared_lists_deactivate,
     offsetof(shop_shared_lists_methods, on_activate), offsetof(shop_shared_lists_methods,
-             on_deactivate)
+        on_deactivate)
 };
 
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user)
@@ -113,7 +113,7 @@ teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **o
     const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0],
-                            NULL, out != NULL ? &reply : NULL);
+        NULL, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (shop_shared_link *)reply;
@@ -122,12 +122,12 @@ teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **o
 }
 
 teff_err shop_shared_lists_read_async(teff_ctx *ctx, int64_t key, const teff_call_options *options,
-                                      teff_call *call)
+        teff_call *call)
 {
     const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
 
     return teff_ask_async(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0],
-                          NULL, options, call);
+        NULL, options, call);
 }
 
 teff_err shop_shared_lists_read_await(teff_ctx *ctx, teff_call call, shop_shared_link **out)

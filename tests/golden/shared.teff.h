@@ -27,7 +27,7 @@ typedef Shop__Shared__Link shop_shared_link;
 extern const teff_message_ops shop_shared_link_ops;
 shop_shared_link *shop_shared_link_copy(teff_arena *arena, const shop_shared_link *src);
 shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_shared_link *src,
-                                               unsigned levels);
+        unsigned levels);
 
 /* ---- states -----------------------------------------------------------------------------
  * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
@@ -38,7 +38,7 @@ shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_sha
 static inline shop_shared_link *shop_shared_link_keep(teff_ctx *ctx, const shop_shared_link *src)
 {
     return (shop_shared_link *)teff_state_copy(ctx, &shop_shared_link_ops,
-            (const ProtobufCMessage *)src);
+        (const ProtobufCMessage *)src);
 }
 
 /* ---- C++ --------------------------------------------------------------------------------

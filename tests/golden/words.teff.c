@@ -115,7 +115,7 @@ static teff_err teffi_words_word_activate(const teff_grain *grain, const void *m
 }
 
 static teff_err teffi_words_word_deactivate(const teff_grain *grain, const void *methods,
-                                            teff_reason why)
+        teff_reason why)
 {
     const words_word_methods *slots = (const words_word_methods *)methods;
     words_word self = teffi_words_word_self(grain);
@@ -124,7 +124,7 @@ static teff_err teffi_words_word_deactivate(const teff_grain *grain, const void 
 }
 
 static teff_err teffi_words_word_add_invoke(const teff_grain *grain, const void *methods,
-                                            const ProtobufCMessage *in, ProtobufCMessage *out)
+        const ProtobufCMessage *in, ProtobufCMessage *out)
 {
     const words_word_methods *slots = (const words_word_methods *)methods;
     words_word self = teffi_words_word_self(grain);
@@ -136,7 +136,7 @@ static teff_err teffi_words_word_add_invoke(const teff_grain *grain, const void 
 }
 
 static teff_err teffi_words_word_get_invoke(const teff_grain *grain, const void *methods,
-                                            const ProtobufCMessage *in, ProtobufCMessage *out)
+        const ProtobufCMessage *in, ProtobufCMessage *out)
 {
     const words_word_methods *slots = (const words_word_methods *)methods;
     words_word self = teffi_words_word_self(grain);
@@ -149,7 +149,7 @@ static teff_err teffi_words_word_get_invoke(const teff_grain *grain, const void 
 }
 
 static teff_err teffi_words_word_poke_invoke(const teff_grain *grain, const void *methods,
-                                             const ProtobufCMessage *in, ProtobufCMessage *out)
+        const ProtobufCMessage *in, ProtobufCMessage *out)
 {
     const words_word_methods *slots = (const words_word_methods *)methods;
     words_word self = teffi_words_word_self(grain);
@@ -162,7 +162,7 @@ static teff_err teffi_words_word_poke_invoke(const teff_grain *grain, const void
 }
 
 static teff_err teffi_words_word_nop_invoke(const teff_grain *grain, const void *methods,
-                                            const ProtobufCMessage *in, ProtobufCMessage *out)
+        const ProtobufCMessage *in, ProtobufCMessage *out)
 {
     const words_word_methods *slots = (const words_word_methods *)methods;
     words_word self = teffi_words_word_self(grain);
@@ -217,7 +217,7 @@ teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, wo
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[1],
-                            (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
+        (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -226,12 +226,12 @@ teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, wo
 }
 
 teff_err words_word_add_async(teff_ctx *ctx, const char *key, const words_seen *in,
-                              const teff_call_options *options, teff_call *call)
+        const teff_call_options *options, teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
     return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[1],
-                          (const ProtobufCMessage *)in, options, call);
+        (const ProtobufCMessage *)in, options, call);
 }
 
 teff_err words_word_add_await(teff_ctx *ctx, teff_call call, words_total **out)
@@ -250,7 +250,7 @@ teff_err words_word_add_send(teff_ctx *ctx, const char *key, const words_seen *i
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
     return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[1],
-                     (const ProtobufCMessage *)in);
+        (const ProtobufCMessage *)in);
 }
 
 teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
@@ -258,7 +258,7 @@ teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
     ProtobufCMessage *reply = NULL;
     teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL,
-                            out != NULL ? &reply : NULL);
+        out != NULL ? &reply : NULL);
 
     if (out != NULL) {
         *out = (words_total *)reply;
@@ -267,12 +267,12 @@ teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
 }
 
 teff_err words_word_get_async(teff_ctx *ctx, const char *key, const teff_call_options *options,
-                              teff_call *call)
+        teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
     return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL, options,
-                          call);
+        call);
 }
 
 teff_err words_word_get_await(teff_ctx *ctx, teff_call call, words_total **out)
@@ -298,7 +298,7 @@ teff_err words_word_poke(teff_ctx *ctx, const char *key, const words_seen *in)
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
     return teff_send(ctx, &words_word_info, &to, &teffi_words_word_table[0],
-                     (const ProtobufCMessage *)in);
+        (const ProtobufCMessage *)in);
 }
 
 teff_err words_word_nop(teff_ctx *ctx, const char *key)
@@ -309,12 +309,12 @@ teff_err words_word_nop(teff_ctx *ctx, const char *key)
 }
 
 teff_err words_word_nop_async(teff_ctx *ctx, const char *key, const teff_call_options *options,
-                              teff_call *call)
+        teff_call *call)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
 
     return teff_ask_async(ctx, &words_word_info, &to, &teffi_words_word_table[3], NULL, options,
-                          call);
+        call);
 }
 
 teff_err words_word_nop_await(teff_ctx *ctx, teff_call call)

@@ -147,24 +147,24 @@ TEFF_MUST_USE teff_err words_word_clear(words_word *self);
 /* Adds to the count.
  * Two lines. */
 TEFF_MUST_USE teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in,
-                                      words_total **out);
+        words_total **out);
 TEFF_MUST_USE teff_err words_word_add_async(teff_ctx *ctx, const char *key, const words_seen *in,
-                                            const teff_call_options *options, teff_call *call);
+        const teff_call_options *options, teff_call *call);
 TEFF_MUST_USE teff_err words_word_add_await(teff_ctx *ctx, teff_call call, words_total **out);
 TEFF_MUST_USE teff_err words_word_add_send(teff_ctx *ctx, const char *key, const words_seen *in);
 
 TEFF_MUST_USE teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out);
 TEFF_MUST_USE teff_err words_word_get_async(teff_ctx *ctx, const char *key,
-                                            const teff_call_options *options, teff_call *call);
+        const teff_call_options *options, teff_call *call);
 TEFF_MUST_USE teff_err words_word_get_await(teff_ctx *ctx, teff_call call, words_total **out);
 TEFF_MUST_USE teff_err words_word_get_send(teff_ctx *ctx, const char *key);
 
 TEFF_MUST_USE teff_err words_word_poke(teff_ctx *ctx, const char *key,
-                                       const words_seen *in); /* one way */
+        const words_seen *in); /* one way */
 
 TEFF_MUST_USE teff_err words_word_nop(teff_ctx *ctx, const char *key);
 TEFF_MUST_USE teff_err words_word_nop_async(teff_ctx *ctx, const char *key,
-                                            const teff_call_options *options, teff_call *call);
+        const teff_call_options *options, teff_call *call);
 TEFF_MUST_USE teff_err words_word_nop_await(teff_ctx *ctx, teff_call call);
 TEFF_MUST_USE teff_err words_word_nop_send(teff_ctx *ctx, const char *key);
 
