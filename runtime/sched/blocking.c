@@ -30,11 +30,11 @@ static void block_worker(teffi_worker *w)
     (void)teffi_processor_allow_stealing(w->processor);
     pthread_mutex_lock(&sched->idle_lock);
     /* Once stopping is set, waiting workers have returned without a processor: assign none. */
-    if (sched->stopping || TAILQ_EMPTY(&sched->waiting)) {
+    if (sched->stopping || !teffi_workers_in(sched, TEFFI_WORKER_WAITING)) {
         teffi_idle_add(w, TEFFI_WORKER_BLOCKED);
     } else {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
-        w->state = TEFFI_WORKER_OUT;
+        teffi_worker_set_state(w, TEFFI_WORKER_OUT);
         teffi_parker_wake(&next->parker);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -60,22 +60,12 @@ void teffi_blocking_begin(teffi_exec *exec)
 static bool take_processor(teffi_worker *w)
 {
     teffi_processor *p = teffi_processor_find_free(w->sched);
-    if (!p)
-        p = teffi_idle_lend(w->sched);
+    teffi_worker *idle = p ? NULL : teffi_idle_first(w->sched);
+    if (idle)
+        p = teffi_idle_lend(idle);
     if (p)
-        teffi_set_running(w, p);
+        teffi_processor_assign(p, w);
     return p;
-}
-
-static void queue_for_processor(teffi_worker *w)
-{
-    teffi_sched *sched = w->sched;
-    if (w->state == TEFFI_WORKER_LOST)
-        TAILQ_REMOVE(&sched->lost, w, link);
-    w->state = TEFFI_WORKER_WAITING;
-    TAILQ_INSERT_TAIL(&sched->waiting, w, link);
-    /* seq_cst: before teffi_back_off_end's load */
-    atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
 }
 
 /* out: false: no processor is free, and the turn must yield. */
@@ -90,8 +80,11 @@ static bool unblock_worker(teffi_worker *w)
                !sched->stopping && !take_processor(w)) {
         yields = teffi_turn_may_yield(w);
         waits = !yields;
-        if (waits)
-            queue_for_processor(w);
+    }
+    if (waits) {
+        teffi_worker_set_state(w, TEFFI_WORKER_WAITING);
+        /* seq_cst: before teffi_back_off_end's load */
+        atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_WAITING, memory_order_seq_cst);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (waits) {

@@ -21,7 +21,7 @@ static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
 void teffi_borrow_init(teffi_sched *sched)
 {
     teffi_worker_init(&sched->borrower, sched, TEFF_THREAD_BORROWED);
-    sched->borrower.state = TEFFI_WORKER_SPARE;
+    teffi_worker_set_state(&sched->borrower, TEFFI_WORKER_OUT);
     teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
 }
 
@@ -32,14 +32,12 @@ static bool borrow_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *lender = TAILQ_FIRST(&sched->idle);
-    bool may =
-        !sched->stopping && !sched->borrowed && lender && lender->state == TEFFI_WORKER_PARKED;
+    teffi_worker *lender = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    bool may = !sched->stopping && !sched->borrowed && lender;
     if (may) {
         sched->borrowed = true;
-        w->state = TEFFI_WORKER_RUNNING;
         w->thread.id = pthread_self();
-        teffi_processor_assign(teffi_idle_lend(sched), w);
+        teffi_processor_assign(teffi_idle_lend(lender), w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     return may;
@@ -49,17 +47,14 @@ static bool borrow_processor(teffi_worker *w)
  * worker that has p now stays parked. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
-    teffi_worker *w = TAILQ_FIRST(&sched->spare);
-    if (!TAILQ_EMPTY(&sched->waiting))
+    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
+    if (teffi_workers_in(sched, TEFFI_WORKER_WAITING))
         return teffi_processor_assign_waiting(sched, p);
     if (!w) /* all other threads run long turns, without a processor */
         return teffi_processor_staff(sched, p);
-    TAILQ_REMOVE(&sched->spare, w, link);
     teffi_processor_assign(p, w);
-    if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral)) {
-        w->state = TEFFI_WORKER_RUNNING;
+    if (teffi_processor_has_local(p) || teffi_deferral_exists(&p->deferral))
         return w;
-    }
     *parked = true;
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     /* Load after idle_add: a timer that is set later pokes the parked worker. */
@@ -73,10 +68,8 @@ static void return_processor(teffi_worker *w)
     teffi_worker *next = NULL;
     bool parked = false;
     pthread_mutex_lock(&sched->idle_lock);
-    if (w->state == TEFFI_WORKER_LOST)
-        TAILQ_REMOVE(&sched->lost, w, link);
     teffi_processor *p = w->processor ? teffi_processor_release(w) : NULL;
-    w->state = TEFFI_WORKER_SPARE;
+    teffi_worker_set_state(w, TEFFI_WORKER_OUT);
     sched->borrowed = false;
     bool active = p && teffi_processor_is_active(sched, p);
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;

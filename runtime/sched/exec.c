@@ -177,15 +177,11 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     if (opt->hooks)
         sched->hooks = *opt->hooks;
     sched->worker_main = teffi_worker_main;
+    for (int i = 0; i < TEFFI_WORKER_STATES; i++)
+        TAILQ_INIT(&sched->in_state[i]);
     teffi_borrow_init(sched);
     teffi_worker_init(&sched->system, sched, UINT32_MAX);
     pthread_mutex_init(&sched->idle_lock, NULL);
-    TAILQ_INIT(&sched->idle);
-    TAILQ_INIT(&sched->waiting);
-    TAILQ_INIT(&sched->spare);
-    TAILQ_INIT(&sched->lost);
-    TAILQ_INIT(&sched->ended);
-    TAILQ_INIT(&sched->vacant);
     teffi_runqueue_init(&sched->queue);
     teffi_runqueue_init(&sched->system_queue);
     sched->exec.fibers = teffi_fiber_pool_new(opt->stack_bytes, opt->stacks_max);

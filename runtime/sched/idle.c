@@ -18,54 +18,37 @@ void teffi_monitor_wake(teffi_sched *sched)
     teffi_parker_wake(&sched->monitor_parker);
 }
 
-/* ---- the idle list ---- */
+/* ---- idle workers ---- */
 
 void teffi_idle_add(teffi_worker *w, teffi_worker_state state)
 {
-    teffi_sched *sched = w->sched;
-    w->state = state;
-    if (state == TEFFI_WORKER_PARKED) { /* first: to wake it is cheaper than a hand-over */
-        TAILQ_INSERT_HEAD(&sched->idle, w, link);
-        sched->n_parked++;
-    } else {
-        TAILQ_INSERT_TAIL(&sched->idle, w, link);
-    }
+    teffi_worker_set_state(w, state);
     uint32_t change = TEFFI_IDLE - (w->searching ? TEFFI_SEARCHING : 0u);
     w->searching = false;
-    atomic_fetch_add_explicit(&sched->idle_word, change, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&w->sched->idle_word, change, memory_order_seq_cst);
 }
 
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching)
 {
     teffi_sched *sched = w->sched;
-    TAILQ_REMOVE(&sched->idle, w, link);
-    if (w->state == TEFFI_WORKER_PARKED)
-        sched->n_parked--;
-    w->state = state;
+    teffi_worker_set_state(w, state);
     w->searching = searching;
     atomic_fetch_add_explicit(&sched->idle_word, (searching ? TEFFI_SEARCHING : 0u) - TEFFI_IDLE,
                               memory_order_seq_cst);
     teffi_monitor_wake(sched);
 }
 
-teffi_processor *teffi_idle_lend(teffi_sched *sched)
+teffi_worker *teffi_idle_first(const teffi_sched *sched)
 {
-    teffi_worker *w = TAILQ_FIRST(&sched->idle);
-    if (!w)
-        return NULL;
-    bool parked = w->state == TEFFI_WORKER_PARKED;
-    teffi_idle_remove(w, TEFFI_WORKER_OUT, false);
-    if (parked)
-        teffi_worker_make_spare(w);
-    return teffi_processor_release(w);
+    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    return w ? w : teffi_workers_longest(sched, TEFFI_WORKER_BLOCKED);
 }
 
-void teffi_set_running(teffi_worker *w, teffi_processor *p)
+teffi_processor *teffi_idle_lend(teffi_worker *w)
 {
-    if (w->state == TEFFI_WORKER_LOST)
-        TAILQ_REMOVE(&w->sched->lost, w, link);
-    w->state = TEFFI_WORKER_RUNNING;
-    teffi_processor_assign(p, w);
+    bool parked = w->state == TEFFI_WORKER_PARKED;
+    teffi_idle_remove(w, parked ? TEFFI_WORKER_SPARE : TEFFI_WORKER_OUT, false);
+    return teffi_processor_release(w);
 }
 
 /* ---- waking ---- */
@@ -78,7 +61,7 @@ static bool none_needs_waking(uint32_t word)
 static void wake_one_locked(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *w = TAILQ_FIRST(&sched->idle);
+    teffi_worker *w = teffi_idle_first(sched);
     if (sched->stopping ||
         none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
         w = NULL;
@@ -86,7 +69,7 @@ static void wake_one_locked(teffi_sched *sched)
         teffi_idle_remove(w, TEFFI_WORKER_RUNNING, true);
         teffi_counter_add(&w->processor->counters.unparks, 1);
     } else {
-        w = teffi_processor_staff(sched, teffi_idle_lend(sched));
+        w = teffi_processor_staff(sched, teffi_idle_lend(w));
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (w)
@@ -148,9 +131,7 @@ static bool retire_spare(teffi_worker *w)
     if (w->state != TEFFI_WORKER_SPARE || !has_surplus_threads(sched) ||
         teffi_now(sched->exec.platform) < w->sleeps_until_ns)
         return false;
-    TAILQ_REMOVE(&sched->spare, w, link);
-    w->state = TEFFI_WORKER_ENDED;
-    TAILQ_INSERT_HEAD(&sched->ended, w, link);
+    teffi_worker_set_state(w, TEFFI_WORKER_ENDED);
     atomic_fetch_sub_explicit(&sched->n_threads, 1, memory_order_relaxed);
     teffi_monitor_wake(sched); /* the monitor joins the thread */
     return true;
@@ -196,11 +177,9 @@ void teffi_regain_processor(teffi_worker *w)
     bool ends = sched->stopping || w->state == TEFFI_WORKER_ENDED;
     teffi_processor *p = ends ? NULL : teffi_processor_find_free(sched);
     if (p) {
-        teffi_set_running(w, p);
+        teffi_processor_assign(p, w);
     } else if (!ends) {
-        if (w->state == TEFFI_WORKER_LOST)
-            TAILQ_REMOVE(&sched->lost, w, link);
-        teffi_worker_make_spare(w);
+        teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
         wait_for_processor_locked(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -212,9 +191,9 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
     if (w->searching)
         teffi_search_end(w);
     pthread_mutex_lock(&sched->idle_lock);
-    if (!TAILQ_EMPTY(&sched->waiting) && !sched->stopping) {
+    if (teffi_workers_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
-        teffi_worker_make_spare(w);
+        teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
         teffi_parker_wake(&next->parker);
         wait_for_processor_locked(w);
     }
@@ -250,7 +229,7 @@ void teffi_park(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    if (sched->stopping || !TAILQ_EMPTY(&sched->waiting) ||
+    if (sched->stopping || teffi_workers_in(sched, TEFFI_WORKER_WAITING) ||
         !teffi_processor_is_active(sched, w->processor)) {
         pthread_mutex_unlock(&sched->idle_lock);
         if (w->searching)

@@ -47,19 +47,19 @@ void teffi_back_off_end(teffi_sched *sched);
 
 /* ---- idle_lock held ---- */
 
-/* teffi_idle_add - put w into the idle list, as PARKED or BLOCKED; it stops searching. The caller
- * must look for work afterwards. */
+/* teffi_idle_add - w is PARKED or BLOCKED from now on; it stops searching. The caller must look for
+ * work afterwards. */
 void teffi_idle_add(teffi_worker *w, teffi_worker_state state);
 
-/* teffi_idle_remove - take w off the idle list. in: its new state; searching: count it as such. */
+/* teffi_idle_remove - w is idle no more. in: its new state; searching: count it as such. */
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching);
 
-/* teffi_idle_lend - take the processor of an idle worker, which becomes SPARE or OUT.
+/* teffi_idle_first - an idle worker; PARKED if there is one, since a hand-over costs more.
  * out:  NULL: none is idle. */
-teffi_processor *teffi_idle_lend(teffi_sched *sched);
+teffi_worker *teffi_idle_first(const teffi_sched *sched);
 
-/* teffi_set_running - give p to w, which was OUT or LOST. */
-void teffi_set_running(teffi_worker *w, teffi_processor *p);
+/* teffi_idle_lend - take the processor of an idle worker, which becomes SPARE or OUT. */
+teffi_processor *teffi_idle_lend(teffi_worker *w);
 
 /* teffi_monitor_wake - wake the monitor if it sleeps without a timeout. */
 void teffi_monitor_wake(teffi_sched *sched);

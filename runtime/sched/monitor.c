@@ -27,7 +27,7 @@ static bool too_many_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
     const teffi_worker *w;
-    TAILQ_FOREACH (w, &sched->lost, link)
+    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_LOST], link)
         n += !atomic_load_explicit(&w->blocked, memory_order_relaxed);
     return n >= (max > LOST_MIN ? max : LOST_MIN);
 }
@@ -61,14 +61,14 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
         if (retake_from(w, run)) {
             /* The next worker may run a long turn as well. */
             (void)teffi_processor_allow_stealing(p);
-            next = TAILQ_EMPTY(&sched->waiting) ? teffi_processor_staff(sched, p)
-                                                : teffi_processor_assign_waiting(sched, p);
+            next = teffi_workers_in(sched, TEFFI_WORKER_WAITING)
+                       ? teffi_processor_assign_waiting(sched, p)
+                       : teffi_processor_staff(sched, p);
         }
         if (next) {
             w->processor = NULL;
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
-            w->state = TEFFI_WORKER_LOST;
-            TAILQ_INSERT_TAIL(&sched->lost, w, link);
+            teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {
             p->worker = w;
             /* release: pairs with teffi_processor_get_usable */

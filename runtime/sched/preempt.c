@@ -113,7 +113,7 @@ void teffi_preempt_lost(teffi_sched *sched)
 {
     teffi_worker *w;
     pthread_mutex_lock(&sched->idle_lock);
-    TAILQ_FOREACH (w, &sched->lost, link)
+    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_LOST], link)
         if (!sched->stopping)
             interrupt_if_allowed(w);
     pthread_mutex_unlock(&sched->idle_lock);

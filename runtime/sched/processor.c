@@ -63,6 +63,7 @@ void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
 
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
 {
+    teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
     w->processor = p;
     p->worker = w;
     /* relaxed: w's thread is parked, or is the caller */
@@ -80,23 +81,19 @@ teffi_processor *teffi_processor_release(teffi_worker *w)
 
 teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = TAILQ_FIRST(&sched->waiting);
-    TAILQ_REMOVE(&sched->waiting, w, link);
-    if (TAILQ_EMPTY(&sched->waiting))
+    teffi_worker *w = teffi_workers_longest(sched, TEFFI_WORKER_WAITING);
+    teffi_processor_assign(p, w);
+    if (!teffi_workers_in(sched, TEFFI_WORKER_WAITING))
         atomic_fetch_and_explicit(&sched->attention, ~(uint32_t)TEFFI_ATTEND_WAITING,
                                   memory_order_relaxed);
-    w->state = TEFFI_WORKER_RUNNING;
-    teffi_processor_assign(p, w);
     return w;
 }
 
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
 {
-    teffi_worker *w = TAILQ_FIRST(&sched->spare);
+    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
     atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if (w) {
-        TAILQ_REMOVE(&sched->spare, w, link);
-        w->state = TEFFI_WORKER_RUNNING;
         w->searching = true;
         teffi_processor_assign(p, w);
         return w;

@@ -115,13 +115,13 @@ void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platf
  * idle_lock. */
 void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_processor_assign - give p to w. teffi_processor_release - out: the processor that w
- * held. */
+/* teffi_processor_assign - give p to w, which is RUNNING from now on.
+ * teffi_processor_release - out: the processor that w held. */
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w);
 teffi_processor *teffi_processor_release(teffi_worker *w);
 
 /* teffi_processor_assign_waiting - give p to the worker that has waited longest; there is one.
- * out:  that worker, RUNNING; the caller wakes it. */
+ * out:  that worker; the caller wakes it. */
 teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_staff - give p to a spare or new worker, which begins with a search.

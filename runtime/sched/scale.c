@@ -62,16 +62,8 @@ void teffi_scale_leave(teffi_worker *w)
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
-    if (!w)
-        return;
-    if (w->state == TEFFI_WORKER_PARKED) {
-        teffi_idle_remove(w, TEFFI_WORKER_SPARE, false);
-        teffi_worker_make_spare(w);
-        (void)teffi_processor_release(w);
-    } else if (w->state == TEFFI_WORKER_BLOCKED) {
-        teffi_idle_remove(w, TEFFI_WORKER_OUT, false);
-        (void)teffi_processor_release(w);
-    }
+    if (w && (w->state == TEFFI_WORKER_PARKED || w->state == TEFFI_WORKER_BLOCKED))
+        (void)teffi_idle_lend(w);
 }
 
 /* Vacate and clear the processor, unless another thread has activated it meanwhile. It is cleared

@@ -47,9 +47,9 @@ struct teffi_sched {
     teffi_runqueue system_queue; /* of the system thread */
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
-    teffi_worker_list idle, waiting, spare, lost, ended, vacant;
+    teffi_worker_list in_state[TEFFI_WORKER_STATES];
     teffi_worker **workers; /* never freed before the scheduler, also without a thread */
-    unsigned n_workers, workers_room, n_parked;
+    unsigned n_workers, workers_room;
     bool stopping, monitor_asleep, refused_once;
     bool borrowed;                      /* a thread that is no worker has borrowed a processor */
     teffi_parker borrower_left;         /* wakes the thread that stops the scheduler */

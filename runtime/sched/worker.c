@@ -28,10 +28,21 @@ void teffi_turn_fatal(const teffi_worker *w, const char *rule)
 
 /* ---- lists ---- */
 
-void teffi_worker_make_spare(teffi_worker *w)
+void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state)
 {
-    w->state = TEFFI_WORKER_SPARE;
-    TAILQ_INSERT_HEAD(&w->sched->spare, w, link);
+    TAILQ_REMOVE(&w->sched->in_state[w->state], w, link);
+    w->state = state;
+    TAILQ_INSERT_HEAD(&w->sched->in_state[state], w, link);
+}
+
+teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state)
+{
+    return TAILQ_FIRST(&sched->in_state[state]);
+}
+
+teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state)
+{
+    return TAILQ_LAST(&sched->in_state[state], teffi_worker_list);
 }
 
 /* ---- threads ---- */
@@ -54,6 +65,7 @@ void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number)
     w->sched = sched;
     w->number = number;
     atomic_init(&w->using_processor, 1);
+    TAILQ_INSERT_HEAD(&sched->in_state[w->state], w, link);
 }
 
 /* Without a thread. Workers are freed with the scheduler only: they are read without a lock. */
@@ -65,20 +77,6 @@ static teffi_worker *worker_new(teffi_sched *sched)
     teffi_worker_init(w, sched, sched->n_workers);
     sched->workers[sched->n_workers++] = w;
     return w;
-}
-
-static teffi_worker *worker_take_vacant(teffi_sched *sched)
-{
-    teffi_worker *w = TAILQ_FIRST(&sched->vacant);
-    if (w)
-        TAILQ_REMOVE(&sched->vacant, w, link);
-    return w;
-}
-
-static void worker_make_vacant(teffi_worker *w)
-{
-    w->state = TEFFI_WORKER_VACANT;
-    TAILQ_INSERT_HEAD(&w->sched->vacant, w, link);
 }
 
 static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
@@ -94,7 +92,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     uint32_t threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed);
     if (threads == sched->threads_max)
         return refuse_thread(sched, "the limit, teff_sched_options.threads_max, is reached");
-    teffi_worker *w = worker_take_vacant(sched);
+    teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_VACANT);
     if (!w && !(w = worker_new(sched)))
         return refuse_thread(sched, "memory is out");
     char name[32];
@@ -105,10 +103,10 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     if (teffi_thread_start(&w->thread, name, sched->worker_main, w)) {
         p->worker = NULL;
         w->processor = NULL;
-        worker_make_vacant(w);
+        teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
         return refuse_thread(sched, "the system refused to start one");
     }
-    w->state = TEFFI_WORKER_RUNNING;
+    teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
     atomic_store_explicit(&sched->n_threads, threads + 1, memory_order_relaxed);
     return w;
 }
@@ -116,12 +114,11 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
 void teffi_workers_join_ended(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    for (teffi_worker *w; (w = TAILQ_FIRST(&sched->ended));) {
-        TAILQ_REMOVE(&sched->ended, w, link);
+    for (teffi_worker *w; (w = teffi_workers_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
         teffi_thread_join(&w->thread); /* a user's hook in it may need the lock */
         pthread_mutex_lock(&sched->idle_lock);
-        worker_make_vacant(w);
+        teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }
     pthread_mutex_unlock(&sched->idle_lock);
 }

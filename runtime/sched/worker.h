@@ -15,15 +15,15 @@
 
 enum { TEFFI_THREADS_MIN = 2, TEFFI_THREADS_MAX = TEFF_THREAD_BORROWED };
 
-/* Guarded by idle_lock. Each but RUNNING and OUT has a list. */
+/* Guarded by idle_lock, as the list of the workers in each state. */
 typedef enum teffi_worker_state {
     TEFFI_WORKER_RUNNING = 0,
-    TEFFI_WORKER_PARKED,  /* holds a processor; idle list */
-    TEFFI_WORKER_BLOCKED, /* in a blocking region with its processor; idle list */
-    TEFFI_WORKER_OUT,     /* in a blocking region; its processor was handed over */
+    TEFFI_WORKER_PARKED,  /* holds a processor; idle */
+    TEFFI_WORKER_BLOCKED, /* in a blocking region with its processor; idle */
+    TEFFI_WORKER_OUT,     /* in a blocking region, its processor handed over; the unused borrower */
     TEFFI_WORKER_LOST,    /* its turn took too long, its processor was retaken */
     TEFFI_WORKER_WAITING, /* in its turn, after a blocking region, for a processor */
-    TEFFI_WORKER_SPARE,   /* between turns, without a processor; the unused borrower, in no list */
+    TEFFI_WORKER_SPARE,   /* between turns, without a processor */
     TEFFI_WORKER_ENDED,   /* its thread ends, because it was spare for long */
     TEFFI_WORKER_VACANT,  /* its thread was joined */
     TEFFI_WORKER_STATES
@@ -132,12 +132,17 @@ void teffi_worker_become(teffi_worker *w);
 
 typedef TAILQ_HEAD(teffi_worker_list, teffi_worker) teffi_worker_list;
 
-/* teffi_worker_make_spare - in: w, in no list, without a processor. */
-void teffi_worker_make_spare(teffi_worker *w);
+/* teffi_worker_set_state - move w to the head of the list of its new state. */
+void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
+
+/* teffi_workers_in - of the workers in a state, the one that came last; NULL: there are none.
+ * teffi_workers_longest - the one that came first. */
+teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state);
+teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state);
 
 /* ---- threads ---- */
 
-/* teffi_worker_init - without a thread. in: w, zeroed. */
+/* teffi_worker_init - RUNNING, without a thread. in: w, zeroed. */
 void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
 
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.

@@ -624,8 +624,9 @@ static void look_for_lost(void)
     if (!exec || sched()->stopping)
         return;
     bool work = !sched()->system.running && teffi_runqueue_count(&sched()->system_queue);
-    work |= sched()->n_parked && teffi_runqueue_count(&sched()->queue);
-    for (unsigned i = 0; sched()->n_parked && i < sched()->n_processors; i++) {
+    bool parked = teffi_workers_in(sched(), TEFFI_WORKER_PARKED);
+    work |= parked && teffi_runqueue_count(&sched()->queue);
+    for (unsigned i = 0; parked && i < sched()->n_processors; i++) {
         teffi_processor *p = &sched()->processors[i];
         work |= teffi_deque_count(&p->deque) != 0 && !is_kept(p);
         work |= p->deferral.list && (!p->worker || p->worker->state == TEFFI_WORKER_PARKED);

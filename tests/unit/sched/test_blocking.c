@@ -179,7 +179,7 @@ static void wake_spares(teffi_sched *real)
 {
     teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    TAILQ_FOREACH (w, &real->spare, link)
+    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_SPARE], link)
         teffi_parker_wake(&w->parker);
     pthread_mutex_unlock(&real->idle_lock);
 }
@@ -190,7 +190,7 @@ static bool all_spare_are_gone(teffi_sched *real)
     unsigned vacant = 0;
     teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    TAILQ_FOREACH (w, &real->vacant, link)
+    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_VACANT], link)
         vacant++;
     bool gone = vacant == real->n_workers - real->n_processors;
     pthread_mutex_unlock(&real->idle_lock);

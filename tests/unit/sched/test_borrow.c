@@ -42,8 +42,11 @@ static void surely_visit(teffi_exec *exec, job *j)
 static unsigned parked(teffi_exec *exec)
 {
     teffi_sched *real = teffi_sched_of(exec);
+    unsigned n = 0;
+    const teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    unsigned n = real->n_parked;
+    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_PARKED], link)
+        n++;
     pthread_mutex_unlock(&real->idle_lock);
     return n;
 }

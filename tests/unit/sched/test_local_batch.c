@@ -23,8 +23,11 @@ static teffi_sched *real_of(teffi_exec *exec)
 static unsigned parked(teffi_exec *exec)
 {
     teffi_sched *real = real_of(exec);
+    unsigned n = 0;
+    const teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
-    unsigned n = real->n_parked;
+    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_PARKED], link)
+        n++;
     pthread_mutex_unlock(&real->idle_lock);
     return n;
 }
