@@ -171,7 +171,7 @@ void teffi_recover_start(teffi_grains *grains)
 {
     if (atomic_exchange(&grains->shards->recovering, true))
         return;
-    if (!teffi_task_start_system(&grains->node->home, recover_task, grains, "directory: recover"))
+    if (!teffi_task_start(&grains->node->home, recover_task, grains, "directory: recover", true))
         return;
     grains->shards->recovering = false;
     teffi_logf(&grains->node->platform->log, TEFF_LOG_ERROR, "directory: out of memory to recover");

@@ -39,7 +39,7 @@ static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
     if (!atomic_exchange(&shards->catching_up, true) &&
-        teffi_task_start_system(&node->home, catch_up, shards, "directory: catch up with a view"))
+        teffi_task_start(&node->home, catch_up, shards, "directory: catch up with a view", true))
         shards->catching_up = false;
 }
 
@@ -101,7 +101,7 @@ static void end_loser(teff_ctx *ctx, void *arg)
 
 static void handle_deactivate(teffi_node *node, teffi_msg *msg)
 {
-    if (teffi_task_start_system(&node->home, end_loser, msg, "directory: end a second activation"))
+    if (teffi_task_start(&node->home, end_loser, msg, "directory: end a second activation", true))
         teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 

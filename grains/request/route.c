@@ -305,7 +305,7 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
     if (!err && !teffi_table_add(&shard->lookups, &entry->node, ident->hash))
         err = TEFF_E_NOMEM;
     else if (!err) {
-        err = teffi_task_start(&grains->node->home, look_up, entry, "locate a grain");
+        err = teffi_task_start(&grains->node->home, look_up, entry, "locate a grain", false);
         if (err)
             teffi_table_del(&shard->lookups, &entry->node);
     }

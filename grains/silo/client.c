@@ -69,7 +69,7 @@ static void look_for_gateway(teff_client *client)
     if (client->closing || atomic_exchange(&client->looking, true))
         return;
     if (teffi_task_start(&client->node.home, look_for_gateway_task, client,
-                         "client: find a gateway"))
+                         "client: find a gateway", false))
         client->looking = false;
 }
 
@@ -131,8 +131,8 @@ static void leave_gateway(teff_ctx *ctx, void *arg)
 static void start_parting(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *place = begin_parting(client, from);
-    if (place &&
-        teffi_task_start(&client->node.home, leave_gateway, place, "client: leave a gateway"))
+    if (place && teffi_task_start(&client->node.home, leave_gateway, place,
+                                  "client: leave a gateway", false))
         end_parting(client, place);
 }
 
@@ -205,7 +205,8 @@ static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
     pthread_mutex_unlock(&node->lock);
     if (!room)
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, "the client has lost its gateway");
-    else if (start && teffi_task_start(&node->home, resend_all, client, "client: send again"))
+    else if (start &&
+             teffi_task_start(&node->home, resend_all, client, "client: send again", false))
         drop_unsent(client);
 }
 

@@ -231,8 +231,8 @@ static void ask_seed_task(teff_ctx *ctx, void *arg)
 static void submit_remote(teffi_store *store, teffi_store_op *op)
 {
     teffi_node *node = teffi_container(store, remote_store, store)->node;
-    teff_err err = (op->system ? teffi_task_start_system : teffi_task_start)(
-        &node->home, ask_seed_task, op, "ask the seed's store");
+    teff_err err =
+        teffi_task_start(&node->home, ask_seed_task, op, "ask the seed's store", op->system);
     if (!err)
         return;
     op->err = err;

@@ -105,8 +105,8 @@ static teffi_task *take_task(teffi_home *home, bool system)
     return t;
 }
 
-static teff_err start_task(teffi_home *home, bool system, void (*fn)(teff_ctx *ctx, void *arg),
-                           void *arg, const char *label)
+teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
+                          const char *label, bool system)
 {
     teffi_task *t = take_task(home, system);
     if (!t)
@@ -126,18 +126,6 @@ static teff_err start_task(teffi_home *home, bool system, void (*fn)(teff_ctx *c
     atomic_fetch_add_explicit(&home->tasks.running, 1, memory_order_relaxed);
     (void)teffi_group_push(&t->group, &t->start);
     return TEFF_OK;
-}
-
-teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
-                          const char *label)
-{
-    return start_task(home, false, fn, arg, label);
-}
-
-teff_err teffi_task_start_system(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg), void *arg,
-                                 const char *label)
-{
-    return start_task(home, true, fn, arg, label);
 }
 
 uint64_t teffi_tasks_running(teffi_home *home)

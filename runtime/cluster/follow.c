@@ -148,8 +148,8 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
             if (!ctx->group || ctx->group->system)
                 return read_and_adopt(ctx);
             enough = m->follow.reads + 1;
-            if (teffi_task_start_system(&m->node->home, read_as_task, m,
-                                        "membership: read the table")) {
+            if (teffi_task_start(&m->node->home, read_as_task, m, "membership: read the table",
+                                 true)) {
                 m->follow.reading = false;
                 return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
             }
@@ -189,6 +189,6 @@ static void look_as_task(teff_ctx *ctx, void *arg)
 void teffi_membership_look(teffi_membership *m)
 {
     if (!atomic_exchange(&m->follow.looking, true) &&
-        teffi_task_start_system(&m->node->home, look_as_task, m, "membership: look at the table"))
+        teffi_task_start(&m->node->home, look_as_task, m, "membership: look at the table", true))
         m->follow.looking = false;
 }

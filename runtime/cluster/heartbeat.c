@@ -113,8 +113,8 @@ static void beat_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.timer);
     pthread_mutex_lock(&m->beat.lock);
-    bool failed = !m->beat.stopped && teffi_task_start_system(&m->node->home, run_heartbeat, m,
-                                                              "membership: heartbeat");
+    bool failed = !m->beat.stopped &&
+                  teffi_task_start(&m->node->home, run_heartbeat, m, "membership: heartbeat", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
         set_timer(m, RETRY_MS);

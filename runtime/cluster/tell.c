@@ -108,8 +108,8 @@ void teffi_membership_handle(teffi_node *node, teffi_msg *msg)
     if (msg->method_id == TEFFI_METHOD_VIEW_AT_LEAST) {
         err = teffi_msg_unpack(msg, &teff__cluster__view_at_least__descriptor);
         if (!err)
-            err = teffi_task_start_system(&node->home, adopt_view_and_respond, msg,
-                                          "membership: adopt a view");
+            err = teffi_task_start(&node->home, adopt_view_and_respond, msg,
+                                   "membership: adopt a view", true);
     }
     if (err)
         teffi_node_respond(node, msg, err, "membership: cannot take this request");

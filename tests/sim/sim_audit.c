@@ -71,7 +71,7 @@ static void audit_main(teff_ctx *ctx, void *arg)
 
 void sim_audit_start(sim_world *w, teffi_node *node)
 {
-    if (teffi_task_start(&node->home, audit_main, w, "audit"))
+    if (teffi_task_start(&node->home, audit_main, w, "audit", false))
         sim_fail(&w->s, "no memory for the audit");
 }
 

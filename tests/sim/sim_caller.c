@@ -170,5 +170,5 @@ void sim_caller_start(sim_world *w, teffi_node *node, sim_silo *place)
     teffi_bug_if(!c);
     *c = (caller){w, place, (unsigned)sim_draw_between(&w->draw, 2, 40)};
     w->callers++;
-    teffi_bug_if(teffi_task_start(&node->home, call_some, c, "caller") != TEFF_OK);
+    teffi_bug_if(teffi_task_start(&node->home, call_some, c, "caller", false) != TEFF_OK);
 }

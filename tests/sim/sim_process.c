@@ -430,8 +430,8 @@ static void draw_process(sim *s, void *arg, bool run)
         spawn(all, place);
     } else if (place && which < 9) {
         all->under_way++;
-        teffi_bug_if(teffi_task_start(&place->silo->node.home, run_errand, place, "errand") !=
-                     TEFF_OK);
+        teffi_bug_if(teffi_task_start(&place->silo->node.home, run_errand, place, "errand",
+                                      false) != TEFF_OK);
     } else if (place) {
         cancel_some(all, place);
     }

@@ -77,7 +77,7 @@ static void silo_start(sim_silo *place)
         err = teffi_silo_open(place->silo, text);
     }
     if (!err)
-        err = teffi_task_start(&place->silo->node.home, join_main, place, "join");
+        err = teffi_task_start(&place->silo->node.home, join_main, place, "join", false);
     if (err)
         sim_fail(&w->s, "silo %u cannot start: %s: %s", place->no, teff_err_name(err), text);
 }
@@ -139,7 +139,7 @@ static void leave_main(teff_ctx *ctx, void *arg)
 
 static void begin_leaving(sim_silo *place)
 {
-    if (teffi_task_start(&place->silo->node.home, leave_main, place, "leave"))
+    if (teffi_task_start(&place->silo->node.home, leave_main, place, "leave", false))
         sim_fail(&place->world->s, "no memory to leave");
 }
 
@@ -230,7 +230,7 @@ static void client_start(sim *s, void *arg, bool run)
         opt.gateways[i] = c->world->silos[i].address;
     teff_err err = teffi_client_open(&c->node.platform, &opt, &c->client, text);
     if (!err)
-        err = teffi_task_start(&c->client->node.home, connect_client, c, "connect");
+        err = teffi_task_start(&c->client->node.home, connect_client, c, "connect", false);
     if (err)
         sim_fail(s, "a client cannot start: %s", text);
 }

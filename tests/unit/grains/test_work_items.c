@@ -168,7 +168,7 @@ static void a_task_has_a_group_of_its_own(void **state)
 {
     task_end t[20] = {0};
     for (unsigned i = 0; i < 20; i++)
-        lab_ok(outside, teffi_task_start(&node->home, task_main, &t[i], "test"));
+        lab_ok(outside, teffi_task_start(&node->home, task_main, &t[i], "test", false));
     for (unsigned i = 0; i < 20; i++)
         until(atomic_load(&t[i].over));
     until(atomic_load(&seen) == 20 * 5);
