@@ -70,10 +70,10 @@ typedef struct teffi_activation {
     _Atomic uint64_t hash; /* relaxed; of the identity, for finding it without a lock */
     const teff_grain_type *type;
 
-    teffi_grains *grains;     /* constant */
-    struct teffi_turn *turns; /* G: turns, which lie on their stacks; life's turn too */
-    uint32_t running_of[3];   /* G: turns of requests, by class */
-    uint32_t running;         /* G: turns of requests, of all classes */
+    teffi_grains *grains;          /* constant */
+    LIST_HEAD(, teffi_turn) turns; /* G: turns, which lie on their stacks; life's turn too */
+    uint32_t running_of[3];        /* G: turns of requests, by class */
+    uint32_t running;              /* G: turns of requests, of all classes */
     /* relaxed: requests pushed and not started; at queue_max pushes are refused. Below 0 for a
      * moment if a late push reached memory that was reused for another grain. */
     _Atomic uint32_t queued;
@@ -107,12 +107,12 @@ typedef struct teffi_activation {
 typedef struct teffi_turn {
     teff_ctx ctx; /* ctx.owner points back here */
     teffi_activation *act;
-    teffi_msg *request;              /* NULL: a life turn, or request was reused as the response */
-    struct teffi_in_place *place;    /* takes the response; NULL: the response is a message */
-    bool on_stack;                   /* request lies on the stack, beside the turn */
-    uint32_t due_ms;                 /* the caller's deadline, as ctx.due_ms at the start */
-    const teff_method *method;       /* NULL: a life turn */
-    struct teffi_turn *next, **prev; /* in teffi_activation.turns */
+    teffi_msg *request;           /* NULL: a life turn, or request was reused as the response */
+    struct teffi_in_place *place; /* takes the response; NULL: the response is a message */
+    bool on_stack;                /* request lies on the stack, beside the turn */
+    uint32_t due_ms;              /* the caller's deadline, as ctx.due_ms at the start */
+    const teff_method *method;    /* NULL: a life turn */
+    LIST_ENTRY(teffi_turn) link;  /* in teffi_activation.turns */
 } teffi_turn;
 
 /* teffi_activation_of_turn - the activation whose turn runs on ctx; NULL for threads and tasks. */

@@ -38,18 +38,12 @@ static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fibe
     turn->place = NULL;
     turn->on_stack = false;
     turn->due_ms = turn->ctx.due_ms = due_ms;
-    turn->next = act->turns;
-    turn->prev = &act->turns;
-    if (turn->next)
-        turn->next->prev = &turn->next;
-    act->turns = turn;
+    LIST_INSERT_HEAD(&act->turns, turn, link);
 }
 
 static inline void turn_fini(teffi_turn *turn)
 {
-    *turn->prev = turn->next;
-    if (turn->next)
-        turn->next->prev = turn->prev;
+    LIST_REMOVE(turn, link);
     if (turn->ctx.calls || turn->ctx.arena.chunks)
         teffi_ctx_fini(&turn->ctx);
     if (turn->on_stack && turn->request)
@@ -74,8 +68,8 @@ void teffi_turns_discard(teffi_activation *act)
         teffi_msg_free(teffi_container(n, teffi_msg, link));
     while ((item = teffi_group_drain(&act->group)))
         discard_item(item);
-    while (act->turns)
-        turn_fini(act->turns);
+    while (!LIST_EMPTY(&act->turns))
+        turn_fini(LIST_FIRST(&act->turns));
     teffi_state_free(act);
     teffi_activation_clear(act);
 }
@@ -251,7 +245,7 @@ static void break_state(const teffi_turn *turn)
     if (teffi_state_is_broken(act))
         return;
     teffi_state_break(act);
-    for (teffi_turn *other = act->turns; other; other = other->next) {
+    for (teffi_turn *other = LIST_FIRST(&act->turns); other; other = LIST_NEXT(other, link)) {
         if (other == turn)
             continue;
         atomic_store_explicit(&other->ctx.doomed, true, memory_order_relaxed);

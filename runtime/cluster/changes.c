@@ -6,26 +6,18 @@
 enum { PAUSE_FIRST_MS = 2, DOUBLINGS_MAX = 9 };
 
 typedef struct teffi_change_waiter {
-    struct teffi_change_waiter *next, **back;
+    LIST_ENTRY(teffi_change_waiter) link; /* guarded by changes->lock */
     teffi_changes *changes;
     teffi_wait wait;
     teffi_timer timer;
 } waiter;
-
-/* changes->lock held. */
-static void unlist_waiter(waiter *w)
-{
-    *w->back = w->next;
-    if (w->next)
-        w->next->back = w->back;
-}
 
 static void wake_timed_out(teffi_timer *timer)
 {
     waiter *w = teffi_container(timer, waiter, timer);
     pthread_mutex_t *lock = &w->changes->lock;
     pthread_mutex_lock(lock);
-    unlist_waiter(w);
+    LIST_REMOVE(w, link);
     pthread_mutex_unlock(lock);
     teffi_wait_signal(&w->wait);
 }
@@ -40,11 +32,11 @@ void teffi_membership_changed(teffi_membership *m)
     teffi_exec *exec = m->node->home.exec;
     pthread_mutex_lock(&changes->lock);
     changes->count++;
-    for (waiter *w = changes->first, *next; w; w = next) {
-        next = w->next;
+    for (waiter *w = LIST_FIRST(&changes->waiters), *next; w; w = next) {
+        next = LIST_NEXT(w, link);
         if (!exec->ops->timer_cancel(exec, &w->timer))
             continue;
-        unlist_waiter(w);
+        LIST_REMOVE(w, link);
         teffi_wait_signal(&w->wait);
     }
     pthread_mutex_unlock(&changes->lock);
@@ -68,11 +60,7 @@ void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries)
     pthread_mutex_lock(&changes->lock);
     bool waits = changes->count == seen;
     if (waits) {
-        w.next = changes->first;
-        w.back = &changes->first;
-        if (w.next)
-            w.next->back = &w.next;
-        changes->first = &w;
+        LIST_INSERT_HEAD(&changes->waiters, &w, link);
         exec->ops->timer_set(exec, &w.timer, teffi_now(platform) + pause_ns(platform, tries));
     }
     pthread_mutex_unlock(&changes->lock);

@@ -12,8 +12,8 @@ enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 64
 
 typedef struct teffi_changes { /* changes.c's */
     pthread_mutex_t lock;
-    struct teffi_change_waiter *first; /* guarded by lock */
-    _Atomic uint64_t count;            /* written under lock */
+    LIST_HEAD(, teffi_change_waiter) waiters; /* guarded by lock */
+    _Atomic uint64_t count;                   /* written under lock */
 } teffi_changes;
 
 typedef struct

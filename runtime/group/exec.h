@@ -4,6 +4,7 @@
  * Threads: as each function says. */
 #pragma once
 
+#include <sys/queue.h>
 #include "os/platform.h"
 #include "group/warn.h"
 
@@ -14,9 +15,9 @@ struct teffi_fiber_pool;
 typedef struct teffi_timer {
     void (*fire)(struct teffi_timer *timer);
     uint64_t due_ns;
-    struct teffi_timer *prev, *next; /* the executor's links */
-    _Atomic uint32_t where;          /* the executor's: the wheel that holds it, 0 = not set */
-    uint32_t bucket;                 /* the executor's */
+    LIST_ENTRY(teffi_timer) link; /* the executor's */
+    _Atomic uint32_t where;       /* the executor's: the wheel that holds it, 0 = not set */
+    uint32_t bucket;              /* the executor's */
 } teffi_timer;
 
 typedef struct teffi_exec teffi_exec;

@@ -11,7 +11,7 @@ static bool kill_oldest_pending(teffi_link *link)
     teffi_conn *oldest = NULL;
     if (link->conns.pending < PENDING_MAX)
         return false;
-    for (teffi_conn *c = link->conns.all; c; c = c->next)
+    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
         if (!c->dialled && c->state != CONN_UP && !c->liveness.given_up)
             oldest = c;
     if (oldest) {

@@ -113,7 +113,7 @@ static void end_locked(teffi_conn *conn)
     if (!conn->dialled)
         (*teffi_conns_accepted(conn))--;
     conn->state = CONN_ENDED;
-    teffi_conn_unlist(conn);
+    LIST_REMOVE(conn, link);
     pthread_cond_broadcast(&conn->conns->changed);
     if (conn->peer)
         end_for_peer(conn, conn->peer);

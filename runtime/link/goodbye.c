@@ -116,7 +116,7 @@ static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = true;
-    for (teffi_conn *c = link->conns.all; c; c = c->next) {
+    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         teffi_conn_carry(c, 0);
         if (c->peer)
             want_goodbye(c->peer);
@@ -130,7 +130,7 @@ static void begin_leaving(teffi_link *link)
 /* conns.lock held. Is a connection to a peer, a dial or an unreported event left? */
 static bool is_unfinished(const teffi_link *link)
 {
-    for (const teffi_conn *c = link->conns.all; c; c = c->next)
+    for (const teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link))
         if (c->peer || c->dialled)
             return true;
     for (unsigned i = 0; i < LINK_BUCKETS; i++)

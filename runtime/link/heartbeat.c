@@ -93,7 +93,7 @@ static void look_at_conns(teffi_link *link, uint64_t now_ns)
     teffi_conn *due = NULL;
     pthread_mutex_lock(&link->conns.lock);
     bool judge = may_judge(link, now_ns);
-    for (teffi_conn *c = link->conns.all; c; c = c->next) {
+    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         if (need_of(c, now_ns, judge) == NEED_NONE)
             continue;
         teffi_conn_ref(c);

@@ -92,7 +92,7 @@ static void free_link_memory(teffi_link *link)
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
-    for (teffi_conn *c = conns->all; c; c = c->next)
+    for (teffi_conn *c = LIST_FIRST(&conns->all); c; c = LIST_NEXT(c, link))
         teffi_conn_kill(c);
     pthread_mutex_unlock(&conns->lock);
 }

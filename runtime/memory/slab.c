@@ -17,9 +17,9 @@ struct teffi_slab_block {
     /* Written under the lock; relaxed: teffi_slab_committed() reads it without. */
     _Atomic teffi_slab_state state;
     /* guarded by the lock */
-    teffi_slab_block *next, **back; /* in the list of its state, unless IN_USE */
-    uint64_t free;                  /* one bit per entry: it is free and in no list */
-    uint32_t begun;                 /* generation from which its entries continued */
+    LIST_ENTRY(teffi_slab_block) link; /* in the list of its state */
+    uint64_t free;                     /* one bit per entry: it is free and in no list */
+    uint32_t begun;                    /* generation from which its entries continued */
     uint32_t passed; /* most generations since `begun`, among entries that were in `free` */
 };
 
@@ -87,20 +87,9 @@ uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
 /* The functions from here to pop_entry() are called with slab->lock held. */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
-    teffi_slab_state from = block_state(block);
-    if (from != TEFFI_SLAB_IN_USE) {
-        *block->back = block->next;
-        if (block->next)
-            block->next->back = block->back;
-    }
-    if (to != TEFFI_SLAB_IN_USE) {
-        block->next = slab->list[to];
-        block->back = &slab->list[to];
-        if (block->next)
-            block->next->back = &block->next;
-        slab->list[to] = block;
-    }
-    slab->n[from]--;
+    LIST_REMOVE(block, link);
+    LIST_INSERT_HEAD(&slab->list[to], block, link);
+    slab->n[block_state(block)]--;
     slab->n[to]++;
     if (slab->n[TEFFI_SLAB_FREE] < slab->low)
         slab->low = slab->n[TEFFI_SLAB_FREE];
@@ -164,8 +153,8 @@ static void *add_block(teffi_slab *slab)
     teffi_slab_block *block = block_at(slab, no);
     block->no = no;
     block->entries = segment + at;
-    atomic_store_explicit(&block->state, TEFFI_SLAB_IN_USE, memory_order_relaxed);
     atomic_store_explicit(&block->mark, UINT64_MAX, memory_order_relaxed);
+    LIST_INSERT_HEAD(&slab->list[TEFFI_SLAB_IN_USE], block, link);
     slab->n[TEFFI_SLAB_IN_USE]++;
     void *list = begin_entries(slab, block);
     /* release: pairs with teffi_slab_at and teffi_slab_blocks */
@@ -192,7 +181,7 @@ static void *take_of_block(teffi_slab *slab, teffi_slab_block *block, void *list
 /* The block's state changes before any of its entries is returned to a caller. */
 static void *take_decommitted(teffi_slab *slab)
 {
-    teffi_slab_block *block = slab->list[TEFFI_SLAB_DECOMMITTED];
+    teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
     block->begun += block->passed;
     block->passed = 0;
     block->free = 0;
@@ -206,12 +195,12 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 {
     void *list = NULL;
     *n = 0;
-    while (slab->list[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
-        list = take_of_block(slab, slab->list[TEFFI_SLAB_PARTLY_FREE], list, n);
+    while (slab->n[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
+        list = take_of_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_PARTLY_FREE]), list, n);
     if (list)
         return list;
-    if (slab->list[TEFFI_SLAB_FREE])
-        return take_of_block(slab, slab->list[TEFFI_SLAB_FREE], NULL, n);
+    if (slab->n[TEFFI_SLAB_FREE])
+        return take_of_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
     list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted(slab) : add_block(slab);
     *n = list ? BATCH : 0;
     return list;
@@ -329,7 +318,7 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 /* ---- aging ---- */
 
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
-static teffi_slab *slabs; /* guarded by slabs_lock */
+static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
 /* The block is IN_USE during the system call, so no thread takes its entries. A late write to its
  * mark does no harm. out: false: there are no more to decommit. */
@@ -338,7 +327,7 @@ static bool decommit_block(teffi_slab *slab)
     teffi_slab_block *block = NULL;
     pthread_mutex_lock(&slab->lock);
     if (!slab->keeps_all && slab->spare && slab->n[TEFFI_SLAB_FREE] > TEFFI_SLAB_KEEPS) {
-        block = slab->list[TEFFI_SLAB_FREE];
+        block = LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]);
         set_block_state(slab, block, TEFFI_SLAB_IN_USE);
         slab->spare--;
     }
@@ -369,29 +358,11 @@ void teffi_slab_age(uint64_t now_ns)
 {
     if (pthread_mutex_trylock(&slabs_lock) != 0)
         return; /* another thread does it */
-    for (teffi_slab *slab = slabs; slab; slab = slab->older) {
+    for (teffi_slab *slab = LIST_FIRST(&slabs); slab; slab = LIST_NEXT(slab, link)) {
         count_spare_blocks(slab, now_ns);
         for (int i = 0; i < TEFFI_SLAB_SLICE && decommit_block(slab); i++)
             continue;
     }
-    pthread_mutex_unlock(&slabs_lock);
-}
-
-static void list_slab(teffi_slab *slab)
-{
-    pthread_mutex_lock(&slabs_lock);
-    slab->older = slabs;
-    slabs = slab;
-    pthread_mutex_unlock(&slabs_lock);
-}
-
-static void unlist_slab(const teffi_slab *slab)
-{
-    teffi_slab **at = &slabs;
-    pthread_mutex_lock(&slabs_lock);
-    while (*at != slab)
-        at = &(*at)->older;
-    *at = slab->older;
     pthread_mutex_unlock(&slabs_lock);
 }
 
@@ -405,7 +376,9 @@ bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner,
     slab->owner = owner;
     pthread_mutex_init(&slab->lock, NULL);
     slab->keeps_all = type->stays;
-    list_slab(slab);
+    pthread_mutex_lock(&slabs_lock);
+    LIST_INSERT_HEAD(&slabs, slab, link);
+    pthread_mutex_unlock(&slabs_lock);
     return teffi_pages_init(&slab->pages, image, image_entries * type->bytes);
 }
 
@@ -413,7 +386,9 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
 {
     if (!slab->type)
         return;
-    unlist_slab(slab);
+    pthread_mutex_lock(&slabs_lock);
+    LIST_REMOVE(slab, link);
+    pthread_mutex_unlock(&slabs_lock);
     uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
     for (uint32_t no = 0; (no = teffi_slab_committed(slab, no)) < end; no++)
         for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include "base/thread_index.h"
 #include "os/pages.h"
 
@@ -50,11 +51,11 @@ typedef struct teffi_slab_type {
 } teffi_slab_type;
 
 typedef enum teffi_slab_state { /* of blocks */
+                                TEFFI_SLAB_IN_USE = 0,
                                 TEFFI_SLAB_PARTLY_FREE,
                                 TEFFI_SLAB_FREE,
                                 TEFFI_SLAB_DECOMMITTED,
-                                TEFFI_SLAB_STATES, /* that have a list; IN_USE has none */
-                                TEFFI_SLAB_IN_USE = TEFFI_SLAB_STATES,
+                                TEFFI_SLAB_STATES
 } teffi_slab_state;
 
 typedef struct teffi_slab_block teffi_slab_block;
@@ -78,14 +79,14 @@ typedef struct teffi_slab {
     _Atomic uint32_t used; /* entries ever made; release: pairs with teffi_slab_at() */
     /* guarded by lock */
     pthread_mutex_t lock;
-    uint32_t low;                      /* the fewest FREE blocks since looked_ns */
-    uint32_t spare;                    /* blocks still to be decommitted */
-    uint64_t looked_ns;                /* begin of the present period of TEFFI_SLAB_AGE_MS */
-    bool keeps_all;                    /* type->stays, or pages cannot be decommitted */
-    uint32_t n[TEFFI_SLAB_IN_USE + 1]; /* blocks in each state */
-    teffi_slab_block *list[TEFFI_SLAB_STATES];
+    uint32_t low;                  /* the fewest FREE blocks since looked_ns */
+    uint32_t spare;                /* blocks still to be decommitted */
+    uint64_t looked_ns;            /* begin of the present period of TEFFI_SLAB_AGE_MS */
+    bool keeps_all;                /* type->stays, or pages cannot be decommitted */
+    uint32_t n[TEFFI_SLAB_STATES]; /* blocks in each state */
+    LIST_HEAD(, teffi_slab_block) list[TEFFI_SLAB_STATES];
     teffi_slab_lists lists[TEFFI_THREAD_INDEXES]; /* a thread without an index has none */
-    struct teffi_slab *older; /* of the slabs of this process; guarded by slab.c's lock of them */
+    LIST_ENTRY(teffi_slab) link; /* all slabs of this process; guarded by slab.c's lock of them */
 } teffi_slab;
 
 /* teffi_slab_init - in: type, borrowed. image, copied: NULL, or the initial contents of

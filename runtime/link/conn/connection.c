@@ -74,23 +74,9 @@ void teffi_conn_list(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     teffi_conn_ref(conn);
-    conn->next = conns->all;
-    conn->prev = NULL;
-    if (conn->next)
-        conn->next->prev = conn;
-    conns->all = conn;
+    LIST_INSERT_HEAD(&conns->all, conn, link);
     if (!conn->dialled)
         conns->pending++;
-}
-
-void teffi_conn_unlist(teffi_conn *conn)
-{
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        conn->conns->all = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
 }
 
 void teffi_conn_carry(teffi_conn *conn, uint64_t node)

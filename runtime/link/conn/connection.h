@@ -9,6 +9,7 @@
 
 #include <nng/nng.h>
 #include <pthread.h>
+#include <sys/queue.h>
 #include "base/queue.h"
 #include "message/hello.h"
 #include "group/exec.h"
@@ -71,7 +72,7 @@ typedef struct teffi_conns {
     /* guarded by lock, which also guards fields of connections, peers and the link */
     pthread_mutex_t lock;
     pthread_cond_t changed;        /* shutdown and free wait on it */
-    teffi_conn *all;               /* connections that have not ended */
+    LIST_HEAD(, teffi_conn) all;   /* connections that have not ended */
     teffi_conn *dead;              /* connections without references, to be freed */
     teffi_conn *kept;              /* type-stable memory for reuse, see keeps_memory */
     unsigned live;                 /* connections in memory that are not dead */
@@ -122,12 +123,12 @@ struct teffi_conn {
     nng_stream_dialer *dialer;
     char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
 
-    _Atomic uint32_t refs;    /* release on drop pairs with acquire of the last */
-    teffi_conn *next, *prev;  /* guarded by conns->lock: list `all` */
-    teffi_conn *next_dead;    /* guarded by conns->lock: list `dead` */
-    teffi_conn *next_look;    /* owner: the ticker, which collects connections in a list */
-    _Atomic conn_state state; /* written under conns->lock; the reader loads it without */
-    struct link_peer *peer;   /* written under conns->lock; holds a reference */
+    _Atomic uint32_t refs;       /* release on drop pairs with acquire of the last */
+    LIST_ENTRY(teffi_conn) link; /* guarded by conns->lock: list `all` */
+    teffi_conn *next_dead;       /* guarded by conns->lock: list `dead` */
+    teffi_conn *next_look;       /* owner: the ticker, which collects connections in a list */
+    _Atomic conn_state state;    /* written under conns->lock; the reader loads it without */
+    struct link_peer *peer;      /* written under conns->lock; holds a reference */
 
     /* The gates are taken before lock. shut is written under both gates, read under either. */
     pthread_mutex_t read_gate, write_gate;
@@ -166,9 +167,8 @@ void teffi_conn_ref(teffi_conn *conn);
 void teffi_conn_unref(teffi_conn *conn);
 
 /* teffi_conn_list - conns->lock held; add to conns->all, which holds a reference.
- * teffi_conn_unlist - conns->lock held; remove it; the caller drops that reference. */
+ * The caller that removes it drops that reference. */
 void teffi_conn_list(teffi_conn *conn);
-void teffi_conn_unlist(teffi_conn *conn);
 
 /* teffi_conn_carry - conns->lock held; the node whose messages conn carries from now on; 0: none.
  * in:   conn, may be NULL. */

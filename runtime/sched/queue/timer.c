@@ -59,11 +59,7 @@ static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
     uint64_t tick = clamp_tick(wheel->tick, due_tick(timer->due_ns));
     unsigned level = wheel_level_of(wheel->tick, tick), b = bucket_at(tick, level);
     timer->bucket = level * TEFFI_WHEEL_BUCKETS + b;
-    timer->prev = NULL;
-    timer->next = wheel->bucket[level][b];
-    if (timer->next)
-        timer->next->prev = timer;
-    wheel->bucket[level][b] = timer;
+    LIST_INSERT_HEAD(&wheel->bucket[level][b], timer, link);
     wheel->filled[level] |= (uint64_t)1 << b;
     return bucket_begin(wheel, tick, level);
 }
@@ -71,13 +67,8 @@ static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
 static void wheel_remove(teffi_wheel *wheel, teffi_timer *timer)
 {
     unsigned level = timer->bucket / TEFFI_WHEEL_BUCKETS, b = timer->bucket & MASK;
-    if (timer->prev)
-        timer->prev->next = timer->next;
-    else
-        wheel->bucket[level][b] = timer->next;
-    if (timer->next)
-        timer->next->prev = timer->prev;
-    if (!wheel->bucket[level][b])
+    LIST_REMOVE(timer, link);
+    if (LIST_EMPTY(&wheel->bucket[level][b]))
         wheel->filled[level] &= ~((uint64_t)1 << b);
 }
 
@@ -140,15 +131,14 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     return earlier;
 }
 
-static bool move_bucket(teffi_timer *timer, teffi_wheel *to)
+static bool move_bucket(teffi_timers *bucket, teffi_wheel *to)
 {
     bool earlier = false;
-    while (timer) {
-        teffi_timer *next = timer->next;
+    for (teffi_timer *timer; (timer = LIST_FIRST(bucket));) {
+        LIST_REMOVE(timer, link);
         earlier |= wheel_note_earliest(to, wheel_insert(to, timer));
         /* release: pairs with cancel's acquire */
         atomic_store_explicit(&timer->where, to->id, memory_order_release);
-        timer = next;
     }
     return earlier;
 }
@@ -162,8 +152,7 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
     for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
         for (; from->filled[level]; from->filled[level] &= from->filled[level] - 1) {
             unsigned b = (unsigned)__builtin_ctzll(from->filled[level]);
-            earlier |= move_bucket(from->bucket[level][b], to);
-            from->bucket[level][b] = NULL;
+            earlier |= move_bucket(&from->bucket[level][b], to);
         }
     }
     uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
@@ -202,13 +191,9 @@ static void wheel_cascade(teffi_wheel *wheel)
         if (wheel->tick & (((uint64_t)1 << (BITS * level)) - 1))
             continue;
         unsigned b = bucket_at(wheel->tick, level);
-        teffi_timer *timer = wheel->bucket[level][b];
-        wheel->bucket[level][b] = NULL;
-        wheel->filled[level] &= ~((uint64_t)1 << b);
-        while (timer) {
-            teffi_timer *next = timer->next;
+        for (teffi_timer *timer; (timer = LIST_FIRST(&wheel->bucket[level][b]));) {
+            wheel_remove(wheel, timer);
             (void)wheel_insert(wheel, timer);
-            timer = next;
         }
     }
 }
@@ -217,7 +202,7 @@ static void wheel_cascade(teffi_wheel *wheel)
 static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
 {
     for (;;) {
-        teffi_timer *timer = wheel->bucket[0][wheel->tick & MASK];
+        teffi_timer *timer = LIST_FIRST(&wheel->bucket[0][wheel->tick & MASK]);
         if (timer && due_tick(timer->due_ns) <= now)
             return timer;
         /* That bucket is empty or not due, so the next filled one is later. */

@@ -12,6 +12,8 @@ enum { TEFFI_WHEEL_LEVELS = 6, TEFFI_WHEEL_BUCKETS = 64 };
 
 #define TEFFI_TICK_NS 1000000u
 
+typedef LIST_HEAD(teffi_timers, teffi_timer) teffi_timers;
+
 typedef struct teffi_wheel {
     /* When to call teffi_wheel_fire: not later than the earliest timer, maybe earlier; UINT64_MAX:
      * no timer is set. seq_cst store under the lock, pairs with a parking worker's load. */
@@ -21,7 +23,7 @@ typedef struct teffi_wheel {
     teffi_spinlock lock;                 /* guards the rest */
     uint64_t tick;                       /* all ticks before it have been fired */
     uint64_t filled[TEFFI_WHEEL_LEVELS]; /* a bit for each bucket that holds a timer */
-    teffi_timer *bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
+    teffi_timers bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
 } teffi_wheel;
 
 /* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel, plus 1. */

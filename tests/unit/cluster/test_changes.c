@@ -92,7 +92,7 @@ static void a_change_ends_the_wait(void **state)
     assert_false(w.over);
     teffi_membership_changed(&membership);
     pthread_join(w.thread, NULL);
-    assert_null(membership.follow.changes.first);
+    assert_null(LIST_FIRST(&membership.follow.changes.waiters));
 }
 
 static void what_changed_before_the_wait_is_not_waited_for(void **state)
@@ -111,12 +111,12 @@ static void timer_and_change_end_it_once(void **state)
     begin(&w, 0);
     fires = true;
     teffi_membership_changed(&membership);
-    assert_non_null(membership.follow.changes.first);
+    assert_non_null(LIST_FIRST(&membership.follow.changes.waiters));
     assert_false(w.over);
     teffi_timer *fired = timer;
     fired->fire(fired);
     pthread_join(w.thread, NULL);
-    assert_null(membership.follow.changes.first);
+    assert_null(LIST_FIRST(&membership.follow.changes.waiters));
 }
 
 static void pauses_grow_to_a_second(void **state)

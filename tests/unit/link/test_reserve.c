@@ -180,7 +180,7 @@ static bool all_are_read(port *p, size_t *held)
     bool all = true;
     *held = 0;
     pthread_mutex_lock(&link->conns.lock);
-    for (teffi_conn *c = link->conns.all; c && all; c = c->next) {
+    for (teffi_conn *c = LIST_FIRST(&link->conns.all); c && all; c = LIST_NEXT(c, link)) {
         all = c->liveness.receiving_since_ns != 0;
         *held += all ? c->receiver.buffer.cap : 0;
     }
