@@ -34,13 +34,12 @@ static const teffi_slab_type activation_type = {.bytes = sizeof(teffi_activation
                                                 .begin = begin_activation_entry,
                                                 .last_use = get_last_use};
 
-bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *grains)
+bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains)
 {
     teffi_activation *image = calloc(IMAGE_ENTRIES, sizeof *image);
     for (int i = 0; image && i < IMAGE_ENTRIES; i++)
         teffi_activation_init(&image[i], grains);
-    bool ok =
-        image && teffi_slab_init(&memory->slab, &activation_type, grains, image, IMAGE_ENTRIES);
+    bool ok = image && teffi_slab_init(memory, &activation_type, grains, image, IMAGE_ENTRIES);
     free(image);
     return ok;
 }
@@ -48,16 +47,6 @@ bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *gra
 static void discard_entry(void *entry)
 {
     teffi_turns_discard(entry);
-}
-
-void teffi_activation_slab_fini(teffi_activation_slab *memory)
-{
-    teffi_slab_fini(&memory->slab, discard_entry);
-}
-
-void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act)
-{
-    teffi_slab_put(&memory->slab, act);
 }
 
 bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
@@ -70,7 +59,7 @@ bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
 
 void teffi_shards_fini(teffi_shards *shards)
 {
-    teffi_activation_slab_fini(&shards->memory);
+    teffi_slab_fini(&shards->memory, discard_entry);
     for (int i = 0; i < TEFFI_PARTITIONS; i++) {
         teffi_index_fini(&shards->at[i].index);
         pthread_mutex_destroy(&shards->at[i].lock);
@@ -81,7 +70,7 @@ void teffi_shards_fini(teffi_shards *shards)
 void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
-    teffi_activation_put(&shards->memory, act); /* may be reused for another grain from here on */
+    teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
     /* release: pairs with a leaving silo, which then sees the last requests routed again */
     atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
@@ -154,13 +143,13 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type || !grains->accepting)
         return TEFF_E_NOT_FOUND;
-    teffi_activation *act = teffi_slab_take(&shards->memory.slab);
+    teffi_activation *act = teffi_slab_take(&shards->memory);
     if (!act)
         return TEFF_E_NOMEM;
     teff_err err =
         teffi_index_reserve(&shard->index) ? teffi_activation_born(act, type, ident) : TEFF_E_NOMEM;
     if (err) {
-        teffi_activation_put(&shards->memory, act);
+        teffi_slab_put(&shards->memory, act);
         return err;
     }
     act->registered = registered;

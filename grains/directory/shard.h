@@ -28,15 +28,12 @@ typedef struct teffi_shard {
 
 enum { TEFFI_LOOKING = 1024 };
 
-/* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
- * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image. */
-typedef struct teffi_activation_slab {
-    teffi_slab slab;
-} teffi_activation_slab;
-
 typedef struct teffi_shards {
     teffi_shard at[TEFFI_PARTITIONS];
-    teffi_activation_slab memory;
+    /* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
+     * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image.
+     */
+    teffi_slab memory;
     _Atomic uint64_t activations; /* number that has not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs */
@@ -66,19 +63,14 @@ static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t h
     return &grains->shards->at[teffi_partition(hash)];
 }
 
-/* teffi_activation_slab_init - errs: false: out of memory. */
-bool teffi_activation_slab_init(teffi_activation_slab *memory, teffi_grains *grains);
-
-/* teffi_activation_slab_fini - also frees what its activations hold. Accepts zeroed memory. */
-void teffi_activation_slab_fini(teffi_activation_slab *memory);
-
-/* teffi_activation_put - return one to the slab: it is FREE, its group is COMPLETE. */
-void teffi_activation_put(teffi_activation_slab *memory, teffi_activation *act);
+/* teffi_activation_slab_init - errs: false: out of memory. What is put into the slab is FREE, and
+ * its group COMPLETE. */
+bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains);
 
 /* teffi_activation_at - the activation of a slot that the slab has set. */
-static inline teffi_activation *teffi_activation_at(teffi_activation_slab *memory, uint32_t slot)
+static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t slot)
 {
-    return teffi_slab_at(&memory->slab, slot - TEFFI_SLOT_SYSTEM_END);
+    return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
 }
 
 /* teffi_shard_push - give msg to the grain's activation; with create, make one if there is none.

@@ -141,7 +141,7 @@ static uint32_t entries_held(teffi_slab *slab)
 static void memory_of_grains_that_ended_goes_back(void **state)
 {
     enum { N = 12000 };
-    teffi_slab *slab = &shards_here()->memory.slab;
+    teffi_slab *slab = &shards_here()->memory;
     lab_number *out;
     char key[20];
     for (int round = 0; round < 2; round++) {

@@ -8,7 +8,7 @@ static uint64_t now_ns = MS;
 static teffi_exec executor;
 static teffi_node node = {.home.exec = &executor};
 static teffi_grains grains = {.node = &node};
-static teffi_activation_slab memory;
+static teffi_slab memory;
 static teffi_activation *taken[MANY];
 
 static int setup(void **state)
@@ -18,7 +18,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    teffi_activation_slab_fini(&memory);
+    teffi_slab_fini(&memory, NULL);
     return 0;
 }
 
@@ -26,7 +26,7 @@ static int teardown(void **state)
 static void take_many(void)
 {
     for (int i = 0; i < MANY; i++) {
-        taken[i] = teffi_slab_take(&memory.slab);
+        taken[i] = teffi_slab_take(&memory);
         assert_non_null(taken[i]);
         assert_true(taken[i]->slot >= TEFFI_SLOT_SYSTEM_END && taken[i]->slot < TEFFI_PROCESS_BIT);
         assert_ptr_equal(teffi_activation_at(&memory, taken[i]->slot), taken[i]);
@@ -38,7 +38,7 @@ static void take_many(void)
 static void put_all(void)
 {
     for (int i = 0; i < MANY; i++)
-        teffi_activation_put(&memory, taken[i]);
+        teffi_slab_put(&memory, taken[i]);
     for (int i = 0; i < 3; i++)
         teffi_slab_age(now_ns += TEFFI_SLAB_AGE_MS * (uint64_t)MS);
 }
@@ -46,8 +46,7 @@ static void put_all(void)
 /* Entries of the blocks that are not decommitted. */
 static uint32_t entries_held(void)
 {
-    const teffi_slab *slab = &memory.slab;
-    return (teffi_slab_blocks(&memory.slab) - slab->n[TEFFI_SLAB_DECOMMITTED]) * TEFFI_SLAB_BLOCK;
+    return (teffi_slab_blocks(&memory) - memory.n[TEFFI_SLAB_DECOMMITTED]) * TEFFI_SLAB_BLOCK;
 }
 
 static void memory_goes_back_and_no_life_is_taken_for_another(void **state)
