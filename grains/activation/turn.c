@@ -44,7 +44,7 @@ static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fibe
 static inline void turn_fini(teffi_turn *turn)
 {
     LIST_REMOVE(turn, link);
-    if (turn->ctx.calls || turn->ctx.arena.chunks)
+    if (!LIST_EMPTY(&turn->ctx.calls) || turn->ctx.arena.chunks)
         teffi_ctx_fini(&turn->ctx);
     if (turn->on_stack && turn->request)
         teffi_arena_drop(&turn->request->arena);

@@ -216,7 +216,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
     if (err && teffi_call_unnamed(call))
         return teffi_ask_name(ask, err);
     if (!err && !ask->method->out) { /* there is no response to keep */
-        teffi_ctx_unlist(call);
+        LIST_REMOVE(call, in_ctx);
         teffi_call_release(call);
     }
     return err;

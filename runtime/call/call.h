@@ -61,12 +61,9 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     /* the caller's thread only */
     uint32_t number; /* the context's n_calls when the call began; wraps around */
     union {
-        struct {
-            teffi_call *next;  /* in its context's list, newest first */
-            teffi_call **back; /* the pointer to this call in that list */
-        };
-        teffi_slab_link link; /* while free: the slab's list */
-        teffi_origin origin;  /* of a relay */
+        LIST_ENTRY(teffi_call) in_ctx; /* in its context's list */
+        teffi_slab_link link;          /* while free: the slab's list */
+        teffi_origin origin;           /* of a relay */
     };
     /* The descriptor of the expected body (0: none), or'ed with TEFFI_CALL_HAS_ASKED. Of a relay:
      * the node that the request came from. Relaxed: the sweep may read the next use's value. */

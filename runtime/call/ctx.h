@@ -23,18 +23,18 @@ struct teff_ctx {
     /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
     void (*suspend)(teff_ctx *ctx);
     teff_arena arena;
-    teffi_call *calls;           /* started, not released; newest first */
-    uint32_t n_calls;            /* calls ever begun; wraps around */
-    uint32_t waiting;            /* turn: awaited waits that are not done */
-    _Atomic uint32_t asleep_for; /* thread: number of awaited waits that are not signalled */
-    teffi_parker parker;         /* thread: unparked by the signal that brings asleep_for to 0 */
-    _Atomic bool doomed;         /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
-    uint32_t timeout_ms;         /* teff_ctx_timeout */
-    uint32_t due_ms;             /* the caller's deadline, see teffi_due_left; 0: none */
-    const char *text;            /* the last error's text; NULL: none */
-    teff_err text_err;           /* the error that text belongs to */
-    teffi_notifier *notifier;    /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
-    teffi_exec *runs;            /* thread: its park() runs work during a wait (simulator);
+    LIST_HEAD(, teffi_call) calls; /* started, not released; newest first */
+    uint32_t n_calls;              /* calls ever begun; wraps around */
+    uint32_t waiting;              /* turn: awaited waits that are not done */
+    _Atomic uint32_t asleep_for;   /* thread: number of awaited waits that are not signalled */
+    teffi_parker parker;           /* thread: unparked by the signal that brings asleep_for to 0 */
+    _Atomic bool doomed;           /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
+    uint32_t timeout_ms;           /* teff_ctx_timeout */
+    uint32_t due_ms;               /* the caller's deadline, see teffi_due_left; 0: none */
+    const char *text;              /* the last error's text; NULL: none */
+    teff_err text_err;             /* the error that text belongs to */
+    teffi_notifier *notifier;      /* thread: signalled when a call ends; NULL: no teff_ctx_fd */
+    teffi_exec *runs;              /* thread: its park() runs work during a wait (simulator);
                                   * NULL: the thread sleeps */
     char text_buf[TEFF_TEXT_MAX];
 };
@@ -131,14 +131,6 @@ teff_ctx *teffi_ctx_new(teffi_home *home);
 
 /* teffi_ctx_call - teffi_call_new, then add the call to ctx's list. */
 teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns);
-
-/* teffi_ctx_unlist - remove a call from its context's list. */
-static inline void teffi_ctx_unlist(teffi_call *call)
-{
-    *call->back = call->next;
-    if (call->next)
-        call->next->back = call->back;
-}
 
 /* teffi_ctx_await_call - wait until the call has ended.
  * in:   reply may be NULL. out: *reply, the response's body, valid until the call is released.

@@ -10,11 +10,7 @@ teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns)
     if (!call)
         return NULL;
     call->number = ++ctx->n_calls;
-    call->next = ctx->calls;
-    call->back = &ctx->calls;
-    if (call->next)
-        call->next->back = &call->next;
-    ctx->calls = call;
+    LIST_INSERT_HEAD(&ctx->calls, call, in_ctx);
     return call;
 }
 
@@ -57,14 +53,14 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
 
 static void drop_newest(teff_ctx *ctx)
 {
-    teffi_call *call = ctx->calls;
-    teffi_ctx_unlist(call);
+    teffi_call *call = LIST_FIRST(&ctx->calls);
+    LIST_REMOVE(call, in_ctx);
     drop_call(ctx, call);
 }
 
 void teffi_ctx_fini(teff_ctx *ctx)
 {
-    while (ctx->calls)
+    while (!LIST_EMPTY(&ctx->calls))
         drop_newest(ctx);
     teffi_arena_fini(&ctx->arena);
     ctx->text = NULL;
@@ -122,7 +118,8 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
-    while (ctx->calls && (int32_t)(ctx->calls->number - mark.n_calls) > 0)
+    while (!LIST_EMPTY(&ctx->calls) &&
+           (int32_t)(LIST_FIRST(&ctx->calls)->number - mark.n_calls) > 0)
         drop_newest(ctx);
     teffi_arena_back(&ctx->arena,
                      (teffi_arena_mark){mark.at[0], mark.at[1], mark.at[2], mark.used});
@@ -132,8 +129,8 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
 {
     teffi_call *impl = call->impl;
     call->impl = NULL;
-    if (!impl || !impl->back)
-        return; /* never pended: it is in the context's arena */
-    teffi_ctx_unlist(impl);
+    if (!impl || !impl->in_ctx.le_prev)
+        return; /* never pended: it is in no list, and in the context's arena */
+    LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

@@ -22,7 +22,7 @@ static bool calls_have_ended(teff_process *p, teffi_waiting *w)
 /* The ends of the calls arrive as items, like every other. */
 static void fail_calls(teff_ctx *ctx)
 {
-    for (teffi_call *call = ctx->calls; call; call = call->next)
+    for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx))
         if (!call->wait.done)
             (void)teffi_call_fail(call, TEFF_E_CANCELLED,
                                   "its process was ended by force; the call may have run");

@@ -189,7 +189,7 @@ static bool add_waiter(void)
     snprintf(key, sizeof key, "wait-%u", n_calls);
     lab_ok(ctx, lab_relay_go_async(ctx, key, lab_path(.n_keys = 1, .keys = last), NULL,
                                    &calls[n_calls++]));
-    const teffi_call *call = ctx->calls;
+    const teffi_call *call = LIST_FIRST(&ctx->calls);
     lab_until(l->record.went > before || !lab_pending(call));
     return l->record.went > before;
 }

@@ -11,7 +11,7 @@ enum { LOOPS = 500 };
 static unsigned calls_of(const teff_ctx *of)
 {
     unsigned n = 0;
-    for (const teffi_call *call = of->calls; call; call = call->next)
+    for (const teffi_call *call = LIST_FIRST(&of->calls); call; call = LIST_NEXT(call, in_ctx))
         n++;
     return n;
 }
