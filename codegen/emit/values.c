@@ -24,11 +24,11 @@ static const char *const elements[] = {
     [PROTOC__FIELD__TYPE__BOOL] = "protobuf_c_boolean",
 };
 
-/* out: before, the C type of m, behind; if m is NULL: without. */
+/* out: before, the C type of m, behind; "" if m is NULL. */
 static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
-                              const char *behind, const char *without)
+                              const char *behind)
 {
-    return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, behind) : without;
+    return m ? teffi_pool_printf(pool, "%s%s%s", before, m->c, behind) : "";
 }
 
 teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
@@ -47,8 +47,8 @@ teffi_values teffi_service_values(teffi_pool *pool, const teffi_service *s)
     v.values['A'] = teffi_pool_printf(pool, "grain->key.%s%s", keys[key].member,
                                       two ? ", grain->key.text" : "");
     v.values['Q'] = keys[key].kind;
-    v.values['T'] = print_type(pool, s->state, "    ", " *state;\n", "");
-    v.values['t'] = print_type(pool, s->state, ", (", " *)grain->state", "");
+    v.values['T'] = print_type(pool, s->state, "    ", " *state;\n");
+    v.values['t'] = print_type(pool, s->state, ", (", " *)grain->state");
     return v;
 }
 
@@ -57,13 +57,13 @@ void teffi_method_values(teffi_pool *pool, const teffi_method *m, teffi_values *
     v->values['m'] = m->slot;
     v->values['F'] = m->full;
     v->values['x'] = teffi_pool_printf(pool, "%zu", m->at);
-    v->values['I'] = print_type(pool, m->in, ", const ", " *in", "");
+    v->values['I'] = print_type(pool, m->in, ", const ", " *in");
     v->values['i'] = m->in ? "(const ProtobufCMessage *)in" : "NULL";
-    v->values['a'] = print_type(pool, m->in, ", (const ", " *)in", "");
-    v->values['O'] = print_type(pool, m->out, ", ", " **out", "");
-    v->values['o'] = print_type(pool, m->out, ", ", " *out", "");
-    v->values['r'] = print_type(pool, m->out, ", (", " *)out", "");
-    v->values['R'] = print_type(pool, m->out, "", "", "");
+    v->values['a'] = print_type(pool, m->in, ", (const ", " *)in");
+    v->values['O'] = print_type(pool, m->out, ", ", " **out");
+    v->values['o'] = print_type(pool, m->out, ", ", " *out");
+    v->values['r'] = print_type(pool, m->out, ", (", " *)out");
+    v->values['R'] = print_type(pool, m->out, "", "");
 }
 
 teffi_values teffi_message_values(const teffi_message *m)

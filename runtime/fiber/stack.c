@@ -217,23 +217,18 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
     return fiber;
 }
 
-static void give_shared(teffi_fiber *first, teffi_fiber *last, size_t n)
+/* Gives a list of n stacks to the pool. */
+static void give_list(teffi_fiber *first, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
+    teffi_fiber *last = first;
+    while (last->next)
+        last = last->next;
     pthread_mutex_lock(&pool->lock);
     last->next = pool->free;
     pool->free = first;
     set_free_count(pool, count_of_free(pool) + n);
     pthread_mutex_unlock(&pool->lock);
-}
-
-/* Gives a list of n stacks to the pool. */
-static void give_list(teffi_fiber *first, size_t n)
-{
-    teffi_fiber *last = first;
-    while (last->next)
-        last = last->next;
-    give_shared(first, last, n);
 }
 
 /* Gives the older half of a full cache to the pool. */
@@ -253,8 +248,10 @@ void teffi_stack_give(teffi_fiber *fiber)
     teffi_stacks *c = own_stacks();
     if (c->pool == fiber->pool) /* teffi_stack_keep refused it, so the cache is full */
         give_half(c);
-    if (!teffi_stack_keep(fiber))
-        give_shared(fiber, fiber, 1);
+    if (teffi_stack_keep(fiber))
+        return;
+    fiber->next = NULL;
+    give_list(fiber, 1);
 }
 
 void teffi_stacks_begin(teffi_fiber_pool *pool)

@@ -26,14 +26,10 @@ static void *run_thread(void *arg)
 /* All signals, except those that a thread's own faults raise. */
 static void set_process_signals(sigset_t *set)
 {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGPROF};
     sigfillset(set);
-    sigdelset(set, SIGSEGV);
-    sigdelset(set, SIGBUS);
-    sigdelset(set, SIGILL);
-    sigdelset(set, SIGFPE);
-    sigdelset(set, SIGTRAP);
-    sigdelset(set, SIGABRT);
-    sigdelset(set, SIGPROF);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(set, faults[i]);
 }
 
 teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(void *arg),
