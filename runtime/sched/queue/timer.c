@@ -59,17 +59,17 @@ static uint64_t wheel_insert(teffi_wheel *wheel, teffi_timer *timer)
     uint64_t tick = clamp_tick(wheel->tick, due_tick(timer->due_ns));
     unsigned level = wheel_level_of(wheel->tick, tick), b = bucket_at(tick, level);
     timer->bucket = level * TEFFI_WHEEL_BUCKETS + b;
-    LIST_INSERT_HEAD(&wheel->bucket[level][b], timer, link);
+    LIST_INSERT_HEAD(&wheel->bucket[timer->bucket], timer, link);
     wheel->filled[level] |= (uint64_t)1 << b;
     return bucket_begin(wheel, tick, level);
 }
 
 static void wheel_remove(teffi_wheel *wheel, teffi_timer *timer)
 {
-    unsigned level = timer->bucket / TEFFI_WHEEL_BUCKETS, b = timer->bucket & MASK;
     LIST_REMOVE(timer, link);
-    if (LIST_EMPTY(&wheel->bucket[level][b]))
-        wheel->filled[level] &= ~((uint64_t)1 << b);
+    if (LIST_EMPTY(&wheel->bucket[timer->bucket]))
+        wheel->filled[timer->bucket / TEFFI_WHEEL_BUCKETS] &=
+            ~((uint64_t)1 << (timer->bucket & MASK));
 }
 
 /* The lock is held, so a load and a store replace an atomic addition. */
@@ -152,7 +152,7 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
     for (unsigned level = 0; level < TEFFI_WHEEL_LEVELS; level++) {
         for (; from->filled[level]; from->filled[level] &= from->filled[level] - 1) {
             unsigned b = (unsigned)__builtin_ctzll(from->filled[level]);
-            earlier |= move_bucket(&from->bucket[level][b], to);
+            earlier |= move_bucket(&from->bucket[level * TEFFI_WHEEL_BUCKETS + b], to);
         }
     }
     uint32_t moved = atomic_load_explicit(&from->count, memory_order_relaxed);
@@ -191,8 +191,12 @@ static void wheel_cascade(teffi_wheel *wheel)
         if (wheel->tick & (((uint64_t)1 << (BITS * level)) - 1))
             continue;
         unsigned b = bucket_at(wheel->tick, level);
-        for (teffi_timer *timer; (timer = LIST_FIRST(&wheel->bucket[level][b]));) {
-            wheel_remove(wheel, timer);
+        teffi_timers *bucket = &wheel->bucket[level * TEFFI_WHEEL_BUCKETS + b];
+        teffi_timer *timer = LIST_FIRST(bucket);
+        LIST_INIT(bucket);
+        wheel->filled[level] &= ~((uint64_t)1 << b);
+        for (teffi_timer *next; timer; timer = next) {
+            next = LIST_NEXT(timer, link);
             (void)wheel_insert(wheel, timer);
         }
     }
@@ -202,7 +206,7 @@ static void wheel_cascade(teffi_wheel *wheel)
 static teffi_timer *wheel_advance(teffi_wheel *wheel, uint64_t now)
 {
     for (;;) {
-        teffi_timer *timer = LIST_FIRST(&wheel->bucket[0][wheel->tick & MASK]);
+        teffi_timer *timer = LIST_FIRST(&wheel->bucket[wheel->tick & MASK]);
         if (timer && due_tick(timer->due_ns) <= now)
             return timer;
         /* That bucket is empty or not due, so the next filled one is later. */

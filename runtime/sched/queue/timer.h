@@ -23,7 +23,7 @@ typedef struct teffi_wheel {
     teffi_spinlock lock;                 /* guards the rest */
     uint64_t tick;                       /* all ticks before it have been fired */
     uint64_t filled[TEFFI_WHEEL_LEVELS]; /* a bit for each bucket that holds a timer */
-    teffi_timers bucket[TEFFI_WHEEL_LEVELS][TEFFI_WHEEL_BUCKETS];
+    teffi_timers bucket[TEFFI_WHEEL_LEVELS * TEFFI_WHEEL_BUCKETS]; /* level by level */
 } teffi_wheel;
 
 /* teffi_wheel_init - empty. in: id, the index in the array given to teffi_wheel_cancel, plus 1. */
