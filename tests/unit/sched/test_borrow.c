@@ -337,8 +337,10 @@ static char hooked[16]; /* hooks of this thread, in their order */
 
 static void note_hook(uint32_t thread, char name)
 {
+    if (thread != TEFF_THREAD_BORROWED)
+        return; /* another thread's */
     size_t n = strlen(hooked);
-    if (thread == TEFF_THREAD_BORROWED && n < sizeof hooked - 1)
+    if (n < sizeof hooked - 1)
         hooked[n] = name;
 }
 
