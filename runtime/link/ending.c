@@ -72,6 +72,16 @@ static void post_down(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
 }
 
+void teffi_ending_after_goodbye(teffi_conn *conn)
+{
+    if (!conn || conn->state != CONN_UP)
+        return;
+    conn->ending.cause = CONN_REPLACED;
+    conn->ending.was_up = true;
+    conn->ending.clean = !has_unsent(conn);
+    teffi_conn_kill(conn);
+}
+
 void teffi_ending_replace(teffi_conn *conn)
 {
     conn->ending.cause = CONN_REPLACED;

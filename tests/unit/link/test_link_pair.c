@@ -3,6 +3,7 @@
 #include "net_test.h"
 
 #include <sys/socket.h>
+#include "link/link.h"
 #include "raw_peer.h"
 
 enum { SILO = 70 };
@@ -97,6 +98,38 @@ static void a_new_connection_for_an_old_one_breaks_both_old_ones(void **state)
     assert_int_equal(p->link->downs, 2);
 }
 
+static void say_goodbye(pair *p)
+{
+    assert_true(raw_send_frame(p->asks, TEFFI_FRAME_BYE, NULL, 0));
+    assert_int_equal(raw_read(p->asked), TEFFI_FRAME_BYE_ACK);
+    raw_close(p->asks);
+}
+
+static bool has_accepted(test_node *node)
+{
+    teffi_link *link = (teffi_link *)node->net;
+    pthread_mutex_lock(&link->conns.lock);
+    bool some = link->conns.silos_up > 0;
+    pthread_mutex_unlock(&link->conns.lock);
+    return some;
+}
+
+/* The old connections end one after the other, and the silo connects again between them. */
+static void a_connection_after_a_goodbye_stays(void **state)
+{
+    pair *p = *state;
+    say_goodbye(p);
+    test_wait(p->link, !has_accepted(p->link));
+    p->asks = join(p);
+    test_wait(p->link, p->link->ups == 3);
+    raw_close(p->asked);
+    be_asked(p);
+    test_wait(p->link, p->link->ups == 4);
+    say_goodbye(p); /* on the connection that came between them */
+    assert_int_equal(p->link->downs, 0);
+    p->asks = join(p);
+}
+
 static teff_err send_response(test_node *link, teffi_node_id to)
 {
     teffi_msg *msg = test_message(TEFFI_MSG_RESPONSE, 1, 1);
@@ -180,6 +213,7 @@ int main(void)
         ROW(both_break_when_the_one_with_responses_does),
         ROW(both_break_when_the_one_with_questions_does),
         ROW(a_new_connection_for_an_old_one_breaks_both_old_ones),
+        ROW(a_connection_after_a_goodbye_stays),
         cmocka_unit_test(the_end_of_an_old_connection_is_told_before_the_new_one),
         cmocka_unit_test(who_asks_and_gets_no_response_is_told),
         cmocka_unit_test(who_asks_without_being_a_peer_is_told),
