@@ -20,7 +20,7 @@ typedef struct teffi_warn {
     /* immutable after init */
     uint32_t turn_warn_ms, delay_warn_ms;
     uint32_t queue_warn; /* items; UINT32_MAX, or 0 without init: off */
-    teffi_warn_limiter turn, ended, delay, queue;
+    teffi_warn_limiter turn, delay, queue;
 } teffi_warn;
 
 /* teffi_warn_init - in: opt, checked. */

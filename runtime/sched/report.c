@@ -223,21 +223,23 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* Is this worker in the same run as at the last checks, and for longer than turn_warn_ms? Sets *out
- * if it is in the same run. idle_lock held. */
-static bool turn_is_long(teffi_worker *w, uint64_t now_ns, seen_run *out)
+/* Is this worker in the same run as at the last check, and for long enough to log it (again)? Sets
+ * *out if it is in the same run. idle_lock held. */
+static bool turn_is_due(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
     if (!now.running || now.run != w->watched.run || blocked) {
-        w->watched.run = now.run;
         /* A new reading, not now_ns: the monitor may have been preempted since it read that. */
-        w->watched.since_ns = teffi_now(w->sched->exec.platform);
+        w->watched = (teffi_watched){now.run, teffi_now(w->sched->exec.platform),
+                                     w->sched->exec.warn.turn_warn_ms};
         return false;
     }
     *out = now;
-    return now_ns - now.since_ns >= w->sched->exec.warn.turn_warn_ms * (uint64_t)MS_NS &&
-           atomic_load_explicit(&w->logged_run, memory_order_relaxed) != now.run;
+    if (now_ns - now.since_ns < w->watched.next_ms * MS_NS)
+        return false;
+    w->watched.next_ms *= 2;
+    return true;
 }
 
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
@@ -245,30 +247,13 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     unsigned n = 0;
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
-        n += turn_is_long(sched->workers[i], now_ns, &out[n]);
+        n += turn_is_due(sched->workers[i], now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += turn_is_long(&sched->borrower, now_ns, &out[n]);
+        n += turn_is_due(&sched->borrower, now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += turn_is_long(&sched->system, now_ns, &out[n]);
+        n += turn_is_due(&sched->system, now_ns, &out[n]);
     pthread_mutex_unlock(&sched->idle_lock);
     return n;
-}
-
-/* Store what is logged about a run, because the line at the end of the run repeats it.
- * out:  false: the worker is in another run by now; nothing was stored. */
-static bool note_logged(const seen_run *turn, const char *text)
-{
-    teffi_worker *w = turn->worker;
-    pthread_mutex_lock(&w->sched->idle_lock);
-    bool same = is_same_run(turn);
-    if (same) {
-        memcpy(w->watched.logged_text, text, TEFFI_DESCRIBE_MAX);
-        w->watched.logged_since_ns = turn->since_ns;
-        /* relaxed: the lock guards the text; if the run has just ended, its end is not logged */
-        atomic_store_explicit(&w->logged_run, turn->run, memory_order_relaxed);
-    }
-    pthread_mutex_unlock(&w->sched->idle_lock);
-    return same;
 }
 
 /* Workers are never freed while the monitor runs. */
@@ -277,7 +262,7 @@ static void log_long_turn(const seen_run *turn, uint64_t now_ns)
     teffi_exec *exec = &turn->worker->sched->exec;
     char text[TEFFI_DESCRIBE_MAX], more[48];
     teffi_running_describe(turn->running, text);
-    if (!note_logged(turn, text) || !teffi_warn_may_log(exec, &exec->warn.turn, more))
+    if (!is_same_run(turn) || !teffi_warn_may_log(exec, &exec->warn.turn, more))
         return;
     teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
                "scheduler: a turn of %s runs for %llu ms without a pause (limit %u)%s", text,
@@ -296,20 +281,4 @@ void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns)
     unsigned n = find_long_turns(sched, now_ns, turns);
     for (unsigned i = 0; i < n; i++)
         log_long_turn(&turns[i], now_ns);
-}
-
-void teffi_watch_log_end(teffi_worker *w)
-{
-    teffi_exec *exec = &w->sched->exec;
-    char text[TEFFI_DESCRIBE_MAX], more[48];
-    pthread_mutex_lock(&w->sched->idle_lock);
-    memcpy(text, w->watched.logged_text, sizeof text);
-    uint64_t since_ns = w->watched.logged_since_ns;
-    pthread_mutex_unlock(&w->sched->idle_lock);
-    atomic_store_explicit(&w->logged_run, 0, memory_order_relaxed);
-    if (!teffi_warn_may_log(exec, &exec->warn.ended, more))
-        return;
-    teffi_logf(&exec->platform->log, TEFF_LOG_WARN,
-               "scheduler: that turn of %s has ended or yielded, after %llu ms%s", text,
-               (unsigned long long)((teffi_now(exec->platform) - since_ns) / MS_NS), more);
 }

@@ -1,7 +1,7 @@
 /* report.h - what a scheduler says about itself: its counters, its state as text, turns that take
- * long. The monitor sees the same run of a worker several times. The first line is written while
- * the turn still runs, since it may never end.
- * Way:     a program -> exec op -> [report] -> fn(arg, line); monitor, run -> [report] -> the log
+ * long. The monitor sees the same run of a worker several times. A line is written while the turn
+ * still runs, since it may never end, and again each time that its length has doubled.
+ * Way:     a program -> exec op -> [report] -> fn(arg, line); monitor -> [report] -> the log
  * Threads: metrics, dump: any, while groups run; what is read is not from the same moment. No line
  *          is written under a lock.
  * Source:  Go's schedtrace and sysmon; Orleans' DumpSchedulerStatus, TurnWarningLengthThreshold */
@@ -17,13 +17,3 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg);
 /* teffi_watch_turns - log turns that take longer than turn_warn_ms, without time in blocking
  * regions. runs: the monitor. */
 void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns);
-
-/* teffi_watch_log_end - log the end of a run that was logged. */
-void teffi_watch_log_end(teffi_worker *w);
-
-/* teffi_watch_run_ended - log the end of the run if it was logged. runs: the worker, after each. */
-static inline void teffi_watch_run_ended(teffi_worker *w, uint64_t run)
-{
-    if (atomic_load_explicit(&w->logged_run, memory_order_relaxed) == run)
-        teffi_watch_log_end(w);
-}

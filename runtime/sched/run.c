@@ -6,7 +6,6 @@
 #include "fiber/exceptions.h"
 #include "sched/idle.h"
 #include "sched/preempt.h"
-#include "sched/report.h"
 #include "sched/retake.h"
 #include "sched/scale.h"
 #include "sched/submit.h"
@@ -182,7 +181,6 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
             teffi_counter_add(&w->processor->items, ran / 2 - 1);
         teffi_turn_check_blocking(w);
         teffi_worker_run_ends(w);
-        teffi_watch_run_ended(w, run);
         if (w->after_yield)
             call_after_yield(w);
         group = ran & 1 ? requeue_or_fork(w, group) : NULL;

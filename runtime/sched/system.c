@@ -3,7 +3,7 @@
 #include "sched/submit.h"
 
 #include "base/bug.h"
-#include "sched/report.h"
+#include "sched/scheduler.h"
 
 enum { STACKS_MAX = 4096 };  /* tasks under way: a few for each silo of the cluster */
 enum { ITEMS_MAX = 256 };    /* of one group in a run */
@@ -29,7 +29,6 @@ static void run_system_group(teffi_worker *w, teffi_group *group)
     bool again = teffi_group_run(group, ITEMS_MAX, until_ns);
     teffi_turn_check_blocking(w);
     teffi_worker_run_ends(w);
-    teffi_watch_run_ended(w, run);
     teffi_bug_if(w->after_yield || w->run_first); /* no system turn forks */
     if (again)
         teffi_runqueue_push(&w->sched->system_queue, group);

@@ -32,8 +32,7 @@ typedef enum teffi_worker_state {
 /* How the monitor watches for long turns (report.c); guarded by idle_lock. */
 typedef struct teffi_watched {
     uint64_t run, since_ns; /* the run it saw last, and when it saw it first */
-    uint64_t logged_since_ns;
-    char logged_text[TEFFI_DESCRIBE_MAX];
+    uint64_t next_ms;       /* it is logged when it has run for so long */
 } teffi_watched;
 
 /* Turns in place (direct.c). */
@@ -60,9 +59,8 @@ struct teffi_worker {
     _Atomic uint32_t in_region; /* preemptible: its turn may be interrupted */
     _Atomic uint32_t using_processor; /* pairs with retaken, see retake.h */
     /* written by others */
-    _Atomic uint32_t retaken;    /* by the monitor under idle_lock; cleared with a new processor */
-    _Atomic uint32_t preempt;    /* preemption request, by the monitor; cleared when a run begins */
-    _Atomic uint64_t logged_run; /* the long run that the monitor has logged */
+    _Atomic uint32_t retaken; /* by the monitor under idle_lock; cleared with a new processor */
+    _Atomic uint32_t preempt; /* preemption request, by the monitor; cleared when a run begins */
     /* own thread */
     teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
     bool searching;             /* while it is idle: written under idle_lock by its waker */

@@ -239,8 +239,7 @@ static void a_long_turn_names_its_method(void **state)
     unsigned told = 0;
     for (int i = 0; i < TRIES && !told; i++)
         told = told_of_slow_ones(1, "a turn of lab.Turns.Note (grain in slot", "runs for");
-    assert_int_equal(told, 1);
-    until(lines_with(&logged, "lab.Turns.Note", "has ended") >= 1);
+    assert_true(told >= 1);
 }
 
 static void a_long_queue_names_its_grain(void **state)
