@@ -4,8 +4,10 @@
  * Source:  Orleans, "Activation collection" */
 #include "hosting/install.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "activation/type.h"
 #include "call/wait.h"
 #include "cluster/membership.h"
@@ -97,7 +99,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
 {
     node->grains = new_grains(node, types, n);
     if (!node->grains) {
-        snprintf(text, TEFF_TEXT_MAX, "out of memory");
+        snprintf(text, TEFF_TEXT_MAX, "memory for activations: %s", strerror(errno));
         return TEFF_E_NOMEM;
     }
     node->upcalls = upcalls;

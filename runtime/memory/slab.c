@@ -335,7 +335,7 @@ static bool decommit_block(teffi_slab *slab)
     if (!block)
         return false;
     atomic_store_explicit(&block->mark, UINT64_MAX, memory_order_relaxed);
-    bool gone = teffi_pages_decommit(&slab->pages, block->entries, block_bytes(slab));
+    bool gone = teffi_pages_decommit(block->entries, block_bytes(slab));
     pthread_mutex_lock(&slab->lock);
     set_block_state(slab, block, gone ? TEFFI_SLAB_DECOMMITTED : TEFFI_SLAB_FREE);
     slab->keeps_all |= !gone;

@@ -92,7 +92,7 @@ typedef struct teffi_slab {
 /* teffi_slab_init - in: type, borrowed. image, copied: NULL, or the initial contents of
  * image_entries free entries (a power of two, a multiple of TEFFI_SLAB_BLOCK, at most
  * TEFFI_SLAB_FIRST).
- * out: false: no memory; teffi_slab_fini() is allowed. */
+ * out: false, with errno: as teffi_pages_init(); teffi_slab_fini() is allowed. */
 bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
                      uint32_t image_entries);
 

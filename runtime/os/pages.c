@@ -4,9 +4,6 @@
 
 #include <malloc.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,32 +22,16 @@ static bool write_image(int fd, const char *image, size_t bytes)
     return true;
 }
 
-static int image_file(const void *image, size_t bytes)
-{
-    int fd = memfd_create("teff", MFD_CLOEXEC);
-    if (fd >= 0 && !write_image(fd, image, bytes)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
 bool teffi_pages_init(teffi_pages *pages, const void *image, size_t bytes)
 {
-    *pages = (teffi_pages){.fd = image ? image_file(image, bytes) : -1, .bytes = bytes};
-    if (!image || pages->fd >= 0)
-        return true;
-    pages->image = malloc(bytes);
-    if (pages->image)
-        memcpy(pages->image, image, bytes);
-    return pages->image != NULL;
+    *pages = (teffi_pages){.fd = image ? memfd_create("teff", MFD_CLOEXEC) : -1, .bytes = bytes};
+    return !image || (pages->fd >= 0 && write_image(pages->fd, image, bytes));
 }
 
 void teffi_pages_fini(teffi_pages *pages)
 {
     if (pages->fd >= 0)
         close(pages->fd);
-    free(pages->image);
     *pages = (teffi_pages){.fd = -1};
 }
 
@@ -66,13 +47,8 @@ void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 /* Maps one copy of the image at `to`. */
 static bool map_image(const teffi_pages *pages, char *to)
 {
-    int file = pages->fd < 0 ? MAP_ANONYMOUS : 0;
-    if (mmap(to, pages->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | file, pages->fd,
-             0) == MAP_FAILED)
-        return false;
-    if (pages->image)
-        memcpy(to, pages->image, pages->bytes);
-    return true;
+    return mmap(to, pages->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, pages->fd, 0) !=
+           MAP_FAILED;
 }
 
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
@@ -83,11 +59,10 @@ bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, siz
     return true;
 }
 
-bool teffi_pages_decommit(const teffi_pages *pages, void *from, size_t bytes)
+bool teffi_pages_decommit(void *from, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return !pages->image && (uintptr_t)from % page == 0 && bytes % page == 0 &&
-           madvise(from, bytes, MADV_DONTNEED) == 0;
+    return bytes % page == 0 && madvise(from, bytes, MADV_DONTNEED) == 0;
 }
 
 void teffi_pages_release(void *reserved, size_t bytes)

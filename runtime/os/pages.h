@@ -12,11 +12,10 @@
 typedef struct teffi_pages {
     int fd;       /* a file with the image, of which each mapping is a private copy; -1: none */
     size_t bytes; /* of the image; 0: zeros */
-    void *image;  /* if no file could be made: memory is filled from it, and never decommitted */
 } teffi_pages;
 
 /* teffi_pages_init - in: image, copied; bytes, a multiple of the page size; NULL, 0: zeros.
- * out: false: no memory. */
+ * out: false, with errno: no memory, or no memfd; teffi_pages_fini() is allowed. */
 bool teffi_pages_init(teffi_pages *pages, const void *image, size_t bytes);
 void teffi_pages_fini(teffi_pages *pages); /* existing mappings stay */
 
@@ -28,7 +27,7 @@ void teffi_pages_fini(teffi_pages *pages); /* existing mappings stay */
  * teffi_pages_release - unmap the whole reservation. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes);
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes);
-bool teffi_pages_decommit(const teffi_pages *pages, void *from, size_t bytes);
+bool teffi_pages_decommit(void *from, size_t bytes);
 void teffi_pages_release(void *reserved, size_t bytes);
 
 /* Before kernel 6.13 each guard is a separate mapping and splits the one around it. A process may
