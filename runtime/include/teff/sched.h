@@ -75,7 +75,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
      * urgent one is evicted: its requests fail with TEFF_E_OVERLOADED. */
     uint32_t waiting_max;
     const teff_sched_hooks *hooks; /* borrowed as these options; NULL = none */
-    /* When the scheduler warns in the log; at most one line of each kind a second. */
+    /* When the scheduler warns in the log; at most one line of each kind a second. A turn that goes
+     * on is logged again each time its length has doubled. */
     uint32_t turn_warn_ms;  /* a turn runs this long without suspending: up to a day; 0 = 1 s */
     uint32_t delay_warn_ms; /* a work item was queued longer than this: up to a day; 0 = 10 s */
     uint32_t queue_warn;    /* one group has more queued work items than this; 0 = never */
