@@ -42,7 +42,6 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     group->head = NULL;
     group->ops = ops;
     group->exec = exec;
-    group->next = NULL;
     group->used = 0;
     atomic_init(&group->priority, 0);
     group->evicted = group->shares = false;

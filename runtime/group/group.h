@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/queue.h"
 
 struct teffi_exec;
 struct teffi_fiber;
@@ -64,7 +65,7 @@ struct teffi_group {
     const teffi_group_ops *ops; /* immutable after init, as exec */
     struct teffi_exec *exec;
     teffi_item *head;        /* the owner's: items taken off the word, oldest first */
-    teffi_group *next;       /* the owner's: link in a run queue, while READY */
+    teffi_qnode link;        /* the owner's: in a run queue, while READY */
     uint32_t used;           /* the owner's: decayed run time, or the number of an account that has
                               * it: see sched/policy/level.h */
     _Atomic int8_t priority; /* any thread; policy priority: higher ones run earlier */

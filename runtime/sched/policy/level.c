@@ -75,7 +75,7 @@ static void levels_push(teffi_order *order, teffi_group *group)
 {
     teffi_levels *levels = (teffi_levels *)order;
     unsigned level = teffi_level_of_group(levels, group);
-    teffi_fifo_push(&levels->level[level], group);
+    teffi_queue_push(&levels->level[level], &group->link);
     if (level)
         atomic_fetch_add_explicit(&levels->longer, 1, memory_order_relaxed);
 }
@@ -85,13 +85,11 @@ unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned
     teffi_levels *levels = (teffi_levels *)order;
     (void)n;
     unsigned level = teffi_random_next(&levels->rng) % (RATIO + 1) < RATIO ? 1 : 2;
-    *out = teffi_fifo_pop(&levels->level[level]);
-    if (!*out)
-        *out = teffi_fifo_pop(&levels->level[3 - level]);
-    if (!*out)
-        return 0;
-    atomic_fetch_sub_explicit(&levels->longer, 1, memory_order_relaxed);
-    return 1;
+    unsigned got = teffi_groups_pop(&levels->level[level], out, 1);
+    if (!got)
+        got = teffi_groups_pop(&levels->level[3 - level], out, 1);
+    atomic_fetch_sub_explicit(&levels->longer, got, memory_order_relaxed);
+    return got;
 }
 
 /* Called after find.c has drawn level 0. If that is empty, take one group of another level: a batch
@@ -99,7 +97,7 @@ unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned
 static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
 {
     teffi_levels *levels = (teffi_levels *)order;
-    unsigned got = teffi_fifo_pop_many(&levels->level[0], out, n);
+    unsigned got = teffi_groups_pop(&levels->level[0], out, n);
     return got || !n ? got : teffi_levels_pop_longer(order, out, 1);
 }
 

@@ -34,7 +34,7 @@ typedef struct teffi_levels {
     uint64_t last_level0_ns, last_ns;
     /* run queue's lock */
     uint64_t rng;
-    teffi_fifo level[TEFF_SCHED_LEVELS];
+    teffi_queue level[TEFF_SCHED_LEVELS];
 } teffi_levels;
 
 /* teffi_level_us - the run time from which a group is in level 1 or 2. */

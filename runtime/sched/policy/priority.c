@@ -6,9 +6,9 @@
 
 #include <stddef.h>
 
-static teffi_group *xor_links(const teffi_group *a, const teffi_group *b)
+static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
 {
-    return (teffi_group *)((uintptr_t)a ^ (uintptr_t)b);
+    return (teffi_qnode *)((uintptr_t)a ^ (uintptr_t)b);
 }
 
 static unsigned first_rank(const teffi_priorities *ranks)
@@ -32,28 +32,28 @@ static void rank_mark(teffi_priorities *ranks, unsigned at)
 static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group)
 {
     teffi_rank *rank = &ranks->rank[at];
-    group->next = xor_links(rank->tail, NULL);
+    teffi_qnode *node = &group->link;
+    node->next = xor_links(rank->tail, NULL);
     if (rank->tail)
-        rank->tail->next = xor_links(rank->tail->next, group);
+        rank->tail->next = xor_links(rank->tail->next, node);
     else
-        rank->head = group;
-    rank->tail = group;
+        rank->head = node;
+    rank->tail = node;
     rank_mark(ranks, at);
 }
 
 /* Remove the group at one end; *other is the other end. */
-static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_group **end,
-                              teffi_group **other)
+static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
+                              teffi_qnode **other)
 {
-    teffi_group *group = *end, *next = xor_links(group->next, NULL);
+    teffi_qnode *node = *end, *next = xor_links(node->next, NULL);
     if (next)
-        next->next = xor_links(next->next, group);
+        next->next = xor_links(next->next, node);
     else
         *other = NULL;
     *end = next;
-    group->next = NULL;
     rank_mark(ranks, at);
-    return group;
+    return teffi_container(node, teffi_group, link);
 }
 
 static unsigned last_rank(const teffi_priorities *ranks)

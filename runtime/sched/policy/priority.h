@@ -15,7 +15,7 @@
 enum { TEFFI_RANKS = 1 + 256 };
 
 typedef struct teffi_rank { /* doubly linked by one pointer a group, see priority.c */
-    teffi_group *head, *tail;
+    teffi_qnode *head, *tail;
 } teffi_rank;
 
 typedef struct teffi_priorities {

@@ -7,7 +7,7 @@ void teffi_runqueue_init(teffi_runqueue *queue)
 {
     atomic_init(&queue->count, 0);
     pthread_mutex_init(&queue->lock, NULL);
-    queue->fifo = (teffi_fifo){NULL, NULL};
+    queue->fifo = (teffi_queue){0};
     queue->order = NULL;
 }
 
@@ -22,7 +22,7 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group)
     if (queue->order)
         queue->order->push(queue->order, group);
     else
-        teffi_fifo_push(&queue->fifo, group);
+        teffi_queue_push(&queue->fifo, &group->link);
     /* seq_cst: before the pusher's load of idle_word; pairs with teffi_runqueue_count */
     atomic_fetch_add_explicit(&queue->count, 1, memory_order_seq_cst);
     pthread_mutex_unlock(&queue->lock);
@@ -34,7 +34,7 @@ unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigne
     if (atomic_load_explicit(&queue->count, memory_order_relaxed) == 0)
         return 0;
     pthread_mutex_lock(&queue->lock);
-    unsigned got = pop ? pop(queue->order, out, n) : teffi_fifo_pop_many(&queue->fifo, out, n);
+    unsigned got = pop ? pop(queue->order, out, n) : teffi_groups_pop(&queue->fifo, out, n);
     atomic_fetch_sub_explicit(&queue->count, got, memory_order_relaxed);
     pthread_mutex_unlock(&queue->lock);
     return got;

@@ -14,14 +14,10 @@ typedef struct teffi_order {
     unsigned (*pop)(struct teffi_order *order, teffi_group **out, unsigned n);
 } teffi_order;
 
-typedef struct teffi_fifo {
-    teffi_group *head, *tail; /* linked by group.next */
-} teffi_fifo;
-
 typedef struct teffi_runqueue {
     _Atomic uint32_t count; /* written under the lock; read by parking workers and wakers */
     pthread_mutex_t lock;
-    teffi_fifo fifo;    /* guarded by lock; unused if there is an order */
+    teffi_queue fifo;   /* of group.link; guarded by lock; unused if there is an order */
     teffi_order *order; /* immutable after init; NULL: first in, first out */
 } teffi_runqueue;
 
@@ -44,31 +40,11 @@ static inline uint32_t teffi_runqueue_count(teffi_runqueue *queue)
     return atomic_load_explicit(&queue->count, memory_order_seq_cst);
 }
 
-static inline void teffi_fifo_push(teffi_fifo *fifo, teffi_group *group)
-{
-    group->next = NULL;
-    *(fifo->tail ? &fifo->tail->next : &fifo->head) = group;
-    fifo->tail = group;
-}
-
-/* teffi_fifo_pop - NULL: empty. */
-static inline teffi_group *teffi_fifo_pop(teffi_fifo *fifo)
-{
-    teffi_group *group = fifo->head;
-    if (!group)
-        return NULL;
-    fifo->head = group->next;
-    if (!fifo->head)
-        fifo->tail = NULL;
-    group->next = NULL;
-    return group;
-}
-
-/* teffi_fifo_pop_many - up to n groups. out: how many, in out[0..]. */
-static inline unsigned teffi_fifo_pop_many(teffi_fifo *fifo, teffi_group **out, unsigned n)
+/* teffi_groups_pop - take up to n groups, linked by group.link. out: how many, in out[0..]. */
+static inline unsigned teffi_groups_pop(teffi_queue *queue, teffi_group **out, unsigned n)
 {
     unsigned got = 0;
-    while (got < n && (out[got] = teffi_fifo_pop(fifo)))
-        got++;
+    for (teffi_qnode *node; got < n && (node = teffi_queue_pop(queue)); got++)
+        out[got] = teffi_container(node, teffi_group, link);
     return got;
 }
