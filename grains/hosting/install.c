@@ -5,10 +5,10 @@
 #include "hosting/install.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "activation/type.h"
+#include "base/error.h"
 #include "call/wait.h"
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
@@ -98,10 +98,8 @@ static teffi_grains *new_grains(teffi_node *node, teff_grain_type **types, size_
 teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t n, char *text)
 {
     node->grains = new_grains(node, types, n);
-    if (!node->grains) {
-        snprintf(text, TEFF_TEXT_MAX, "memory for activations: %s", strerror(errno));
-        return TEFF_E_NOMEM;
-    }
+    if (!node->grains)
+        return teffi_fail(text, TEFF_E_NOMEM, "memory for activations: %s", strerror(errno));
     node->upcalls = upcalls;
     node->home.turn_exits = teffi_life_turn_exits;
     teffi_node_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);

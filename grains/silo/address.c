@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/error.h"
 #include "call/wait.h"
 #include "node/node.h"
 #include "silo/silo.h"
@@ -36,9 +37,7 @@ bool teffi_cluster_ok(const char *cluster)
 teff_err teffi_option_refuse(char *text, const char *option, const char *value,
                              const char *expected)
 {
-    if (text)
-        snprintf(text, TEFF_TEXT_MAX, "%s: '%.100s'; expected %s", option, value, expected);
-    return TEFF_E_INVALID;
+    return teffi_fail(text, TEFF_E_INVALID, "%s: '%.100s'; expected %s", option, value, expected);
 }
 
 teff_err teffi_options_check(const char *cluster, const char *name, const char *const *addresses,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "activation/activation.h"
+#include "base/error.h"
 #include "call/calls.h"
 #include "call/ctx.h"
 #include "cluster.pb-c.h"
@@ -126,18 +127,14 @@ teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, const ch
 
 teff_err teffi_silo_open(teff_silo *silo, char *text)
 {
-    char scratch[TEFF_TEXT_MAX];
-    text = text ? text : scratch;
     teff_err err = teffi_node_init(&silo->node, &silo->platform, TEFFI_ROLE_SILO, silo->opt.cluster,
                                    silo->opt.workers, silo->opt.sched);
     if (!err && silo->opt.message_bytes_max)
         teffi_budget_init(silo->node.budget, silo->opt.message_bytes_max);
     if (silo->opt.grain_bytes_max)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
-    if (err) {
-        snprintf(text, TEFF_TEXT_MAX, "the worker threads could not be started");
-        return err;
-    }
+    if (err)
+        return teffi_fail(text, err, "the worker threads could not be started");
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
     teffi_net **net = &silo->node.home.net;

@@ -2,10 +2,9 @@
  * Threads: start, stop and free by one thread at a time; the others from any. */
 #include "silo/silo.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "activation/activation.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "call/ctx.h"
 #include "cluster/membership.h"
@@ -18,9 +17,7 @@ enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000 };
 static teff_err check_sched(const teff_silo_options *opt, char *text)
 {
     const char *wrong = teffi_sched_check(opt->sched, opt->workers);
-    if (wrong && text)
-        snprintf(text, TEFF_TEXT_MAX, "sched.%s", wrong);
-    return wrong ? TEFF_E_INVALID : TEFF_OK;
+    return wrong ? teffi_fail(text, TEFF_E_INVALID, "sched.%s", wrong) : TEFF_OK;
 }
 
 static teff_err check_listen(const teff_silo_options *opt, char *text)
@@ -97,11 +94,8 @@ teff_err teffi_silo_new_on(const teffi_platform *platform, const teff_silo_optio
 {
     teff_silo *silo = calloc(1, sizeof *silo);
     *out = NULL;
-    if (!silo) {
-        if (text)
-            snprintf(text, TEFF_TEXT_MAX, "out of memory");
-        return TEFF_E_NOMEM;
-    }
+    if (!silo)
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     teff_err err = take_silo_options(silo, given, text);
     if (err) {
         free(silo);
@@ -139,43 +133,30 @@ teff_err teff_silo_new(const teff_silo_options *opt, teff_silo **silo, char *tex
     return teffi_silo_new_on(&platform, opt, silo, text);
 }
 
-static teff_err refuse_type(char *text, teff_err err, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static teff_err refuse_type(char *text, teff_err err, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, TEFF_TEXT_MAX, fmt, args);
-    va_end(args);
-    return err;
-}
-
 static teff_err check_new_type(const teff_silo *silo, const teff_grain_type *type, char *text)
 {
     if (!type)
-        return refuse_type(text, TEFF_E_INVALID, "a grain type is NULL");
+        return teffi_fail(text, TEFF_E_INVALID, "a grain type is NULL");
     const teff_type_info *info = type->info;
     if (!info)
-        return refuse_type(text, TEFF_E_NOMEM, "out of memory when a grain type was made");
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory when a grain type was made");
     if (silo->phase != TEFFI_SILO_NEW)
-        return refuse_type(text, TEFF_E_INVALID,
-                           "grain type %.100s comes too late: the silo has "
-                           "been started",
-                           info->name);
+        return teffi_fail(text, TEFF_E_INVALID,
+                          "grain type %.100s comes too late: the silo has been started",
+                          info->name);
     if (silo->n_types == TEFFI_TYPES_MAX)
-        return refuse_type(text, TEFF_E_INVALID, "grain type %.100s is one too many; at most %d",
-                           info->name, TEFFI_TYPES_MAX);
+        return teffi_fail(text, TEFF_E_INVALID, "grain type %.100s is one too many; at most %d",
+                          info->name, TEFFI_TYPES_MAX);
     for (size_t i = 0; i < silo->n_types; i++) {
         const teff_type_info *other = silo->types[i]->info;
         if (other->id != info->id)
             continue;
         if (strcmp(other->name, info->name) == 0)
-            return refuse_type(text, TEFF_E_EXISTS, "grain type %.100s is hosted already",
-                               info->name);
-        return refuse_type(text, TEFF_E_EXISTS,
-                           "grain type %.100s has the same id as %.100s, 0x%08x; rename one",
-                           info->name, other->name, (unsigned)info->id);
+            return teffi_fail(text, TEFF_E_EXISTS, "grain type %.100s is hosted already",
+                              info->name);
+        return teffi_fail(text, TEFF_E_EXISTS,
+                          "grain type %.100s has the same id as %.100s, 0x%08x; rename one",
+                          info->name, other->name, (unsigned)info->id);
     }
     return TEFF_OK;
 }
@@ -205,19 +186,16 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     if (!ctx)
         return TEFF_E_NOMEM;
     teff_err err = teffi_silo_join(ctx, silo);
-    if (err && text)
-        snprintf(text, TEFF_TEXT_MAX, "%s", teff_error(ctx));
+    if (err)
+        (void)teffi_fail(text, err, "%s", teff_error(ctx));
     teff_ctx_free(ctx);
     return err;
 }
 
 teff_err teff_silo_start(teff_silo *silo, char *text)
 {
-    if (silo->phase != TEFFI_SILO_NEW) {
-        if (text)
-            snprintf(text, TEFF_TEXT_MAX, "a silo is started once");
-        return TEFF_E_INVALID;
-    }
+    if (silo->phase != TEFFI_SILO_NEW)
+        return teffi_fail(text, TEFF_E_INVALID, "a silo is started once");
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);
     if (!err)

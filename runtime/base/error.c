@@ -1,7 +1,8 @@
-/* error.c - the names of errors and which of them leave a call's outcome unknown. */
-#include <teff/error.h>
+/* error.c - the names of errors, their texts, and which leave a call's outcome unknown. */
+#include "base/error.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 enum { USER_CODES = TEFF_E_MAX - TEFF_E_USER + 1 };
@@ -52,4 +53,14 @@ int teff_err_unknown(teff_err err)
 {
     return err == TEFF_E_TIMEOUT || err == TEFF_E_UNREACHABLE || err == TEFF_E_UNKNOWN ||
            err == TEFF_E_CANCELLED;
+}
+
+teff_err teffi_fail(char *text, teff_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    if (text)
+        vsnprintf(text, TEFF_TEXT_MAX, fmt, args);
+    va_end(args);
+    return err;
 }

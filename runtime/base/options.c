@@ -1,9 +1,8 @@
 /* options.c - options structs that can grow. */
 #include "base/options.h"
 
-#include <stdio.h>
 #include <string.h>
-#include <teff/error.h>
+#include "base/error.h"
 
 enum { SIZE_LIMIT = 65536 }; /* a larger size is invalid: the member was not set */
 
@@ -18,18 +17,17 @@ static bool bytes_are_zero(const char *bytes, size_t n)
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text)
 {
     size_t given = size;
-    char unused[TEFF_TEXT_MAX];
-    text = text ? text : unused;
     memset(to, 0, size);
     if (from)
         memcpy(&given, from, sizeof given);
     if (given < sizeof given || given > SIZE_LIMIT) {
-        snprintf(text, TEFF_TEXT_MAX, "%s.size is %zu: set it to sizeof(%s)", name, given, name);
+        (void)teffi_fail(text, TEFF_E_INVALID, "%s.size is %zu: set it to sizeof(%s)", name, given,
+                         name);
         return false;
     }
     if (given > size && !bytes_are_zero((const char *)from + size, given - size)) {
-        snprintf(text, TEFF_TEXT_MAX, "a member of %s is set that this library does not have",
-                 name);
+        (void)teffi_fail(text, TEFF_E_INVALID,
+                         "a member of %s is set that this library does not have", name);
         return false;
     }
     if (from)

@@ -1,6 +1,7 @@
 /* accept.c - the listener and the connections that it accepts. */
 #include <stdio.h>
 #include <string.h>
+#include "base/error.h"
 #include "link/steps.h"
 
 enum { PENDING_MAX = 1024 }; /* accepted connections in their handshake */
@@ -91,10 +92,10 @@ static teff_err open_listener(teffi_link *link, const char *address, nng_stream_
         if (rv)
             nng_stream_listener_free(listener);
     }
-    if (rv) {
-        snprintf(text, TEFF_TEXT_MAX, "listen on '%.256s': %s", address, nng_strerror(rv));
-        return rv == NNG_EADDRINVAL || rv == NNG_EINVAL ? TEFF_E_INVALID : TEFF_E_IO;
-    }
+    if (rv)
+        return teffi_fail(text,
+                          rv == NNG_EADDRINVAL || rv == NNG_EINVAL ? TEFF_E_INVALID : TEFF_E_IO,
+                          "listen on '%.256s': %s", address, nng_strerror(rv));
     *out = listener;
     return TEFF_OK;
 }
@@ -102,11 +103,9 @@ static teff_err open_listener(teffi_link *link, const char *address, nng_stream_
 teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text)
 {
     teffi_link *link = (teffi_link *)net;
-    nng_stream_listener *listener;
-    if (link->listener) {
-        snprintf(text, TEFF_TEXT_MAX, "listen on '%.256s': listening already", address);
-        return TEFF_E_INVALID;
-    }
+    nng_stream_listener *listener = NULL;
+    if (link->listener)
+        return teffi_fail(text, TEFF_E_INVALID, "listen on '%.256s': listening already", address);
     teff_err err = open_listener(link, address, &listener, text);
     if (err)
         return err;

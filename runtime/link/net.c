@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/error.h"
 #include "link/steps.h"
 
 enum { FRAME_MAX_DEFAULT = 1024 * 1024 + 4096, QUEUE_MAX_DEFAULT = 64 * 1024 * 1024 };
@@ -54,10 +55,8 @@ static teff_err make_tls_config(const teffi_net_options *opt, nng_tls_mode mode,
         if (rv)
             nng_tls_config_free(config);
     }
-    if (rv) {
-        snprintf(text, TEFF_TEXT_MAX, "%.300s: %s", what, nng_strerror(rv));
-        return TEFF_E_INVALID;
-    }
+    if (rv)
+        return teffi_fail(text, TEFF_E_INVALID, "%.300s: %s", what, nng_strerror(rv));
     *out = config;
     return TEFF_OK;
 }
@@ -66,10 +65,8 @@ static teff_err set_tls(teffi_link *link, const teffi_net_options *opt, char *te
 {
     if (!opt->tls_cert && !opt->tls_ca)
         return TEFF_OK;
-    if (!opt->tls_cert || !opt->tls_ca) {
-        snprintf(text, TEFF_TEXT_MAX, "tls takes both a certificate and an authority");
-        return TEFF_E_INVALID;
-    }
+    if (!opt->tls_cert || !opt->tls_ca)
+        return teffi_fail(text, TEFF_E_INVALID, "tls takes both a certificate and an authority");
     teff_err err = make_tls_config(opt, NNG_TLS_MODE_CLIENT, &link->tls_dial, text);
     link->conns.tls = err == TEFF_OK;
     return err ? err : make_tls_config(opt, NNG_TLS_MODE_SERVER, &link->tls_accept, text);
@@ -171,10 +168,8 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
 {
     teffi_link *link = calloc(1, sizeof *link);
     *net = NULL;
-    if (!link) {
-        snprintf(text, TEFF_TEXT_MAX, "link: out of memory");
-        return TEFF_E_NOMEM;
-    }
+    if (!link)
+        return teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
     link->net.ops = &link_ops;
     link->conns.platform = platform;
     teffi_conns_init(&link->conns);
@@ -182,14 +177,10 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
     link->secret.k0 = platform->random(platform->arg);
     link->secret.k1 = platform->random(platform->arg);
     teff_err err = set_tls(link, opt, text);
-    if (!err && nng_aio_alloc(&link->accept_aio, teffi_accept_cb, link) != 0) {
-        snprintf(text, TEFF_TEXT_MAX, "link: out of memory");
-        err = TEFF_E_NOMEM;
-    }
-    if (!err && teffi_link_heartbeat_start(link)) {
-        snprintf(text, TEFF_TEXT_MAX, "link: a thread could not start");
-        err = TEFF_E_IO;
-    }
+    if (!err && nng_aio_alloc(&link->accept_aio, teffi_accept_cb, link) != 0)
+        err = teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
+    if (!err && teffi_link_heartbeat_start(link))
+        err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");
     if (err) {
         free_link_memory(link);
         return err;

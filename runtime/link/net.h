@@ -67,8 +67,8 @@ typedef struct teffi_net teffi_net;
 
 typedef struct teffi_net_ops {
     /* Bind; the OS queues connections until accept. in: "host:port", "[v6]:port", port 0 = any.
-     * out: bound, TEFFI_ADDRESS_MAX+1 bytes. errs: TEFF_E_INVALID (the address), TEFF_E_IO (in
-     * use), with text. */
+     * text: TEFF_TEXT_MAX bytes or NULL. out: bound, TEFFI_ADDRESS_MAX+1 bytes.
+     * errs: TEFF_E_INVALID (the address), TEFF_E_IO (in use), with text. */
     teff_err (*listen)(teffi_net *net, const char *address, char *bound, char *text);
     /* After listen, once: accept connections, including those queued since listen. */
     void (*accept)(teffi_net *net);

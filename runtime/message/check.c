@@ -2,7 +2,7 @@
  * walk. */
 #include "message/codec.h"
 
-#include <stdio.h>
+#include "base/error.h"
 #include "base/utf8.h"
 #include "message/fields.h"
 
@@ -128,18 +128,16 @@ static size_t checked_message_size(checker *c, teffi_message_desc *desc,
 static teff_err describe_error(const checker *c, const char *what, char *text)
 {
     if (c->why)
-        snprintf(text, TEFF_TEXT_MAX, "%s: %s.%s %s", what, c->at->name, c->field->name, c->why);
-    else
-        snprintf(text, TEFF_TEXT_MAX, "%s nests over %d messages deep, at %s.%s; at most %d", what,
-                 TEFF_DEPTH_MAX, c->at->name, c->field->name, TEFF_DEPTH_MAX);
-    return c->err;
+        return teffi_fail(text, c->err, "%s: %s.%s %s", what, c->at->name, c->field->name, c->why);
+    return teffi_fail(text, c->err, "%s nests over %d messages deep, at %s.%s; at most %d", what,
+                      TEFF_DEPTH_MAX, c->at->name, c->field->name, TEFF_DEPTH_MAX);
 }
 
 static teff_err too_large(const char *what, const char *verb, size_t n, const char *unit,
                           size_t max, char *text)
 {
-    snprintf(text, TEFF_TEXT_MAX, "%s %s %zu %s; at most %zu", what, verb, n, unit, max);
-    return TEFF_E_TOO_LARGE;
+    return teffi_fail(text, TEFF_E_TOO_LARGE, "%s %s %zu %s; at most %zu", what, verb, n, unit,
+                      max);
 }
 
 teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMessage *msg,

@@ -3,7 +3,7 @@
  * Threads: any of the transport's. */
 #include "node/node.h"
 
-#include <stdio.h>
+#include "base/error.h"
 #include "call/calls.h"
 #include "node/deliver.h"
 
@@ -54,9 +54,8 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
                    ? node->check_silo(node, peer, text)
                    : TEFF_OK;
     end_greeting(node, peer);
-    snprintf(text, TEFF_TEXT_MAX, "%s",
-             early ? still_starting : "this silo is leaving the cluster");
-    return TEFF_E_REFUSED;
+    return teffi_fail(text, TEFF_E_REFUSED, "%s",
+                      early ? still_starting : "this silo is leaving the cluster");
 }
 
 static void on_gone(void *arg, const teffi_hello *peer)

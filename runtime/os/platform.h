@@ -20,7 +20,7 @@ typedef struct teffi_platform {
     uint64_t (*wall_ns)(void *arg); /* since 1970; may jump; only for logs and stored rows */
     uint64_t (*random)(void *arg);  /* 64 random bits */
     teffi_log log;
-    /* Constructors; text is of TEFF_TEXT_MAX bytes, set on an error. */
+    /* Constructors; text: TEFF_TEXT_MAX bytes, set on an error; or NULL. */
     teff_err (*exec_new)(const struct teffi_platform *platform, unsigned workers,
                          const struct teff_sched_options *opt, struct teffi_exec **exec);
     teff_err (*net_new)(const struct teffi_platform *platform, const struct teffi_net_options *opt,

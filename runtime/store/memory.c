@@ -3,9 +3,9 @@
 #include "store/engine.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/error.h"
 #include "base/hash.h"
 
 enum { LEVELS = 20 };
@@ -206,10 +206,8 @@ teff_err teffi_memory_open(const char *rest, teffi_store **store, char *text)
         .free = memory_free,
     };
     memory *mem = calloc(1, sizeof *mem);
-    if (!mem) {
-        snprintf(text, TEFF_TEXT_MAX, "store: out of memory");
-        return TEFF_E_NOMEM;
-    }
+    if (!mem)
+        return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     mem->base.ops = &ops;
     pthread_mutex_init(&mem->lock, NULL);
     pthread_cond_init(&mem->idle, NULL);

@@ -1,8 +1,8 @@
 /* open.c - the list of engines. A new engine adds its line to engines[] and addresses[]. */
 #include "store/store.h"
 
-#include <stdio.h>
 #include <string.h>
+#include "base/error.h"
 #include "store/engine.h"
 
 typedef struct engine {
@@ -42,6 +42,6 @@ teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
     text[0] = '\0';
     if (found)
         return found->open(address + strlen(found->prefix), store, text);
-    snprintf(text, TEFF_TEXT_MAX, "store '%.200s': %s expected", address ? address : "", addresses);
-    return TEFF_E_INVALID;
+    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': %s expected", address ? address : "",
+                      addresses);
 }

@@ -7,8 +7,8 @@
 #include "store/engine.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include "base/error.h"
 #include "base/hash.h"
 #include "os/thread.h"
 #include "store/sqlite_file.h"
@@ -341,10 +341,8 @@ teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text)
         .free = sqlite_free,
     };
     engine *e = calloc(1, sizeof *e);
-    if (!e) {
-        snprintf(text, TEFF_TEXT_MAX, "store: out of memory");
-        return TEFF_E_NOMEM;
-    }
+    if (!e)
+        return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     e->base.ops = &ops;
@@ -355,7 +353,7 @@ teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text)
             *store = &e->base;
             return TEFF_OK;
         }
-        snprintf(text, TEFF_TEXT_MAX, "store: the engine's thread could not be started");
+        (void)teffi_fail(text, err, "store: the engine's thread could not be started");
         teffi_sqlite_file_close(&e->file);
     }
     sqlite_free(&e->base);

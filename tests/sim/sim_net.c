@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/bug.h"
+#include "base/error.h"
 
 static const size_t frame_max_default = 1024 * 1024 + 4096;
 
@@ -57,10 +58,8 @@ static teff_err net_listen(teffi_net *base, const char *address, char *bound, ch
     sim_net *net = (sim_net *)base;
     sim *s = net->node->sim;
     for (sim_net *other = s->nets; other; other = other->next)
-        if (other->listening && !other->freed && strcmp(other->self.address, address) == 0) {
-            snprintf(text, TEFF_TEXT_MAX, "listen on '%.100s': in use", address);
-            return TEFF_E_IO;
-        }
+        if (other->listening && !other->freed && strcmp(other->self.address, address) == 0)
+            return teffi_fail(text, TEFF_E_IO, "listen on '%.100s': in use", address);
     net->listening = true;
     snprintf(net->self.address, sizeof net->self.address, "%s", address);
     snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%s", address);

@@ -1,5 +1,5 @@
 /* test_error.c - the names of errors; their numbers are on the wire and never change. */
-#include <teff/error.h>
+#include "base/error.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +18,16 @@ static void every_error_has_its_name(void **state)
         snprintf(previous, sizeof previous, "%s", name);
     }
     assert_string_equal(teff_err_name((teff_err)(TEFF_E_DEADLOCK + 1)), "TEFF_E_INVALID");
+}
+
+static void a_text_is_written_if_there_is_room_for_one(void **state)
+{
+    char text[TEFF_TEXT_MAX];
+    assert_int_equal(teffi_fail(text, TEFF_E_IO, "file %s: %d", "a", 7), TEFF_E_IO);
+    assert_string_equal(text, "file a: 7");
+    assert_int_equal(teffi_fail(NULL, TEFF_E_NOMEM, "%s", "b"), TEFF_E_NOMEM);
+    assert_int_equal(teffi_fail(text, TEFF_E_IO, "%600s", ""), TEFF_E_IO);
+    assert_int_equal(strlen(text), TEFF_TEXT_MAX - 1);
 }
 
 static void numbers_stay(void **state)
@@ -55,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_error_has_its_name),
+        cmocka_unit_test(a_text_is_written_if_there_is_room_for_one),
         cmocka_unit_test(numbers_stay),
         cmocka_unit_test(user_errors),
         cmocka_unit_test(unknown_outcomes),
