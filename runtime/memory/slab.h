@@ -4,6 +4,7 @@
  * States:  of a block: IN_USE <-> PARTLY_FREE <-> FREE -decommit-> DECOMMITTED -> IN_USE
  * Threads: any. A thread's lists are its own; the states of blocks are guarded by the lock.
  * Source:  Bonwick and Adams, "Magazines and Vmem" (2001)
+ * Model:   tests/model/slab.pml
  *
  * Rules: a late reader finds a free entry as in the image (zeros if there is none) or as its last
  * user left it; both must mean "not in use". A block is decommitted only while its 64 entries are
