@@ -31,9 +31,10 @@ static teffi_item *word_items(uintptr_t word)
     return (teffi_item *)(word & ~(uintptr_t)STATE_MASK);
 }
 
+/* A resting group holds no items. */
 static bool word_rests(uintptr_t word)
 {
-    return word_state(word) == IDLE || word_state(word) == BLOCKED;
+    return word == IDLE || word == BLOCKED;
 }
 
 void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_group_ops *ops)
@@ -44,30 +45,39 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     group->exec = exec;
     group->used = 0;
     atomic_init(&group->priority, 0);
-    group->evicted = group->shares = false;
+    group->evicted = group->shares = group->blocked = false;
     group->system = false;
     atomic_init(&group->running, false);
+}
+
+/* release: the item's content, pairs with group_take_all; acquire: from IDLE on the pusher owns
+ * head and next, pairs with group_rest; seq_cst: the pusher may then load whether a handler sleeps
+ * in its turn, which stores that before teffi_group_drain */
+static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
+{
+    return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
+                                                 memory_order_relaxed);
 }
 
 bool teffi_group_push(teffi_group *group, teffi_item *item)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_relaxed);
-    uintptr_t want;
     item->at_ms = teffi_coarse_ms(group->exec);
-    do {
-        if (word_state(word) == COMPLETE)
+    for (;;) {
+        if (word_rests(word)) {
+            if (replace_word(group, &word, READY))
+                break;
+        } else if (word_state(word) == COMPLETE) {
             return false;
-        item->next = word_items(word);
-        want = word_rests(word) ? READY : (uintptr_t)item | word_state(word);
-        /* release: the item's content, pairs with group_take_all; acquire: from IDLE on the pusher
-         * owns head and next, pairs with group_rest; seq_cst: the pusher may then load whether a
-         * handler sleeps in its turn, which stores that before teffi_group_drain */
-    } while (!atomic_compare_exchange_weak_explicit(&group->word, &word, want, memory_order_seq_cst,
-                                                    memory_order_relaxed));
-    if (word_rests(word)) {
-        group->head = item; /* a resting word holds no items, so item->next is NULL */
-        group->exec->ops->ready(group->exec, group);
+        } else {
+            item->next = word_items(word);
+            if (replace_word(group, &word, (uintptr_t)item | word_state(word)))
+                return true;
+        }
     }
+    item->next = NULL;
+    group->head = item;
+    group->exec->ops->ready(group->exec, group);
     return true;
 }
 
@@ -110,18 +120,21 @@ static inline void set_running(teffi_group *group, bool running)
     atomic_store_explicit(&group->running, running, memory_order_relaxed);
 }
 
+static __attribute__((noinline)) void take_first_batch(teffi_group *group)
+{
+    group->head = group_take_all(group, READY);
+}
+
 static inline bool group_start(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
-    if (word_state(word) == COMPLETE)
-        return group->head != NULL;
     if (word_state(word) != READY)
-        return false;
+        return word_state(word) == COMPLETE && group->head;
     /* The caller is the only owner. head has the item that made the group READY, or the rest of the
      * last batch: those come first. */
     set_running(group, true);
     if (!group->head)
-        group->head = group_take_all(group, READY);
+        take_first_batch(group);
     return true;
 }
 
@@ -149,7 +162,7 @@ static inline bool group_stop_running(teffi_group *group)
 static inline bool group_rest(teffi_group *group)
 {
     uintptr_t word = READY;
-    uintptr_t rest = group->ops->blocked && group->ops->blocked(group) ? BLOCKED : IDLE;
+    uintptr_t rest = group->blocked ? BLOCKED : IDLE;
     set_running(group, false);
     /* release: this run's effects, pairs with the acquire of the next push or claim */
     if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
@@ -164,44 +177,63 @@ static inline bool is_complete(const teffi_group *group)
     return word_state(atomic_load_explicit(&group->word, memory_order_relaxed)) == COMPLETE;
 }
 
-/* head is empty: take the next batch, or end the run. out: true: there is a batch; false: the run
- * ends, with result *again. */
-static inline bool group_refill(teffi_group *group, unsigned *repolls, bool *again,
-                                teffi_meter *meter)
+/* A run of a group: what it may still do, and how it ends. */
+typedef struct group_run {
+    unsigned items_max;
+    uint64_t until_ns;
+    unsigned done;    /* items that it handled */
+    unsigned repolls; /* batches taken since it began */
+    unsigned look;    /* items at the next look at the coarse clock */
+    uint32_t coarse;  /* as of the last look */
+    bool again;       /* the group is still READY */
+    teffi_meter *meter;
+    bool evicted;
+} group_run;
+
+static inline void group_charge(teffi_group *group, const group_run *run)
 {
-    if (meter)
-        meter->charge(meter, group);
-    if (group_rest(group))
-        return false;
+    if (run->meter)
+        run->meter->charge(run->meter, group);
+}
+
+/* Rest was refused: take the next batch, or end the run. out: true: there is a batch. */
+static inline bool group_take_more(teffi_group *group, group_run *run)
+{
     if (is_complete(group)) {
         call_ended(group);
         return false;
     }
     uint32_t repolls_max = group->exec->repolls_max;
-    if ((*repolls)++ == (repolls_max ? repolls_max : TEFFI_REPOLLS_MAX)) {
-        *again = group_stop_running(group);
+    if (run->repolls++ == (repolls_max ? repolls_max : TEFFI_REPOLLS_MAX)) {
+        run->again = group_stop_running(group);
         return false;
     }
     group->head = group_take_all(group, READY);
     return true;
 }
 
+/* head is empty: take the next batch, or end the run. out: true: there is a batch. */
+static inline bool group_refill(teffi_group *group, group_run *run)
+{
+    group_charge(group, run);
+    return !group_rest(group) && group_take_more(group, run);
+}
+
 /* The coarse clock is read after 2, 4, 8, 16 items, then every 16; the platform's clock (40 ns)
  * only if the coarse one has advanced or is not known. So a run may exceed its quantum by the time
  * that it had used at the last check, and a tick. */
-static inline bool budget_used(teffi_group *group, unsigned done, unsigned items_max,
-                               uint64_t until_ns, unsigned *look, uint32_t *coarse)
+static inline bool budget_used(teffi_group *group, group_run *run)
 {
-    if (done >= items_max)
+    if (run->done >= run->items_max)
         return true;
-    if (!until_ns || done < *look)
+    if (!run->until_ns || run->done < run->look)
         return false;
-    *look += *look < CLOCK_EVERY_MAX ? *look : CLOCK_EVERY_MAX;
+    run->look += run->look < CLOCK_EVERY_MAX ? run->look : CLOCK_EVERY_MAX;
     uint32_t now = teffi_coarse_ms(group->exec);
-    if (now && now == *coarse)
+    if (now && now == run->coarse)
         return false;
-    *coarse = now;
-    return teffi_now(group->exec->platform) >= until_ns;
+    run->coarse = now;
+    return teffi_now(group->exec->platform) >= run->until_ns;
 }
 
 void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
@@ -211,28 +243,16 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
     group->head = &turn->item;
 }
 
-/* out: false: it yielded again. */
-static inline bool group_resume(teffi_group *group)
+static inline void group_resume(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
-    return !teffi_group_yielded(group);
-}
-
-static inline bool charged_requeue(teffi_group *group, teffi_meter *meter)
-{
-    if (meter)
-        meter->charge(meter, group);
-    return group_stop_running(group);
 }
 
 /* out: true: the group is READY; false: it stays RUNNING until teffi_group_go_on. */
-static inline bool end_yielded_run(teffi_group *group, teffi_meter *meter)
+static inline bool end_yielded_run(teffi_group *group)
 {
-    if (!teffi_container(group->head, teffi_yielded_turn, item)->stays)
-        return charged_requeue(group, meter);
-    if (meter)
-        meter->charge(meter, group);
-    return false;
+    return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
+           group_stop_running(group);
 }
 
 void teffi_group_go_on(teffi_group *group)
@@ -247,40 +267,83 @@ static inline void group_handle(teffi_group *group, teffi_item *item)
     group->ops->handle(group, item);
 }
 
-/* Always inlined, so that a plain run has no code for meter and evicted. out: as run_counted. */
-static inline __attribute__((always_inline)) unsigned
-group_drain_run(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter,
-                bool evicted)
+/* Always inlined, as its callers, so that a plain run has no code for meter and evicted. */
+static inline __attribute__((always_inline)) void group_handle_next(teffi_group *group,
+                                                                    group_run *run)
 {
-    unsigned done = 0, repolls = 0, look = 2;
-    uint32_t coarse = teffi_coarse_ms(group->exec);
-    bool again = false;
-    if (!group_start(group))
-        return false;
-    if (teffi_group_yielded(group) && !group_resume(group))
-        return end_yielded_run(group, meter);
-    while (group->head || group_refill(group, &repolls, &again, meter)) {
-        if (done && budget_used(group, done, items_max, until_ns, &look, &coarse))
-            return done << 1 | charged_requeue(group, meter);
-        teffi_item *item = group_pop(group);
-        if (!evicted || !group->ops->evict(group, item))
-            group_handle(group, item);
-        done++;
-        if (teffi_group_yielded(group))
-            return done << 1 | end_yielded_run(group, meter);
-    }
-    return done << 1 | again;
+    teffi_item *item = group_pop(group);
+    if (!run->evicted || !group->ops->evict(group, item))
+        group_handle(group, item);
+    run->done++;
 }
 
+/* out: as teffi_group_run_counted. */
+static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_group *group,
+                                                                      group_run *run)
+{
+    for (;; group_handle_next(group, run)) {
+        if (teffi_group_yielded(group)) {
+            group_charge(group, run);
+            return run->done << 1 | end_yielded_run(group);
+        }
+        if (!group->head && !group_refill(group, run))
+            return run->done << 1 | run->again;
+        if (run->done && budget_used(group, run)) {
+            group_charge(group, run);
+            return run->done << 1 | group_stop_running(group);
+        }
+    }
+}
+
+/* A run from its beginning. out: as teffi_group_run_counted. */
+static __attribute__((noinline)) unsigned
+run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
+{
+    group_run run = {.items_max = items_max,
+                     .until_ns = until_ns,
+                     .look = 2,
+                     .coarse = teffi_coarse_ms(group->exec),
+                     .meter = meter,
+                     .evicted = evicted};
+    if (!group_start(group))
+        return 0;
+    if (teffi_group_yielded(group))
+        group_resume(group);
+    return group_drain_run(group, &run);
+}
+
+/* A plain run after its first item. If head is empty, rest was refused. */
+static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned items_max,
+                                                   uint64_t until_ns)
+{
+    group_run run = {.items_max = items_max,
+                     .until_ns = until_ns,
+                     .done = 1,
+                     .look = 2,
+                     .coarse = teffi_coarse_ms(group->exec)};
+    if (!group->head && !group_take_more(group, &run))
+        return run.done << 1 | run.again;
+    return group_drain_run(group, &run);
+}
+
+/* Most runs handle one item and rest. All else is in functions that are not inlined, so that these
+ * runs save few registers. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
-    return group_drain_run(group, items_max, until_ns, NULL, false);
+    if (!group_start(group))
+        return 0;
+    if (teffi_group_yielded(group))
+        return run_all(group, items_max, until_ns, NULL, false);
+    group_handle(group, group_pop(group));
+    if (!group->head && group_rest(group))
+        return 1 << 1;
+    return run_more(group, items_max, until_ns);
 }
 
 bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
                           teffi_meter *meter, bool evicted)
 {
-    return group_drain_run(group, items_max, until_ns, meter, evicted) & 1;
+    return run_all(group, items_max, until_ns, meter, evicted) & 1;
 }
 
 bool teffi_group_claim(teffi_group *group)
@@ -308,7 +371,7 @@ void teffi_group_release(teffi_group *group)
 
 bool teffi_group_left(teffi_group *group)
 {
-    return end_yielded_run(group, NULL);
+    return end_yielded_run(group);
 }
 
 void teffi_group_complete(teffi_group *group)

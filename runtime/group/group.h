@@ -29,8 +29,6 @@ typedef struct teffi_group_ops {
     /* The group is COMPLETE, its last item was handled, and the executor does not refer to it any
      * more: its memory may be freed. May be NULL. */
     void (*ended)(teffi_group *group);
-    /* The group has no items left: is it BLOCKED? NULL: always IDLE. */
-    bool (*blocked)(teffi_group *group);
     /* Resume the fiber of a turn that yielded, then do what handle does after a turn. handle is not
      * called before that. After resuming a fiber, handle and resume must return at once if
      * teffi_group_yielded. NULL: the group's turns cannot yield. */
@@ -71,6 +69,7 @@ struct teffi_group {
     _Atomic int8_t priority; /* any thread; policy priority: higher ones run earlier */
     bool evicted : 1;        /* the owner's; set by the run queue, under its lock */
     bool shares : 1;         /* the owner's: used is the number of an account */
+    bool blocked : 1;        /* the owner's: at rest the group is BLOCKED, not IDLE */
     bool system;             /* immutable once pushed to, see teffi_group_make_system */
     _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
 };

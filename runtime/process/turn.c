@@ -101,6 +101,13 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
+/* Does only a command, a timer or a poke go on with it? */
+static bool is_blocked(const teff_process *p)
+{
+    return p->wait ? p->wait->blocked
+                   : p->status == TEFFI_STATUS_BLOCK || p->status == TEFFI_STATUS_RETRY;
+}
+
 static void free_held(teff_process *p)
 {
     if (p->held && p->status == TEFFI_STATUS_START)
@@ -132,6 +139,7 @@ static void settle_turn(teff_process *p)
 {
     if (teffi_group_yielded(&p->group))
         return;
+    p->group.blocked = is_blocked(p);
     if (p->over)
         finish_process(p);
     else if (!p->wait && teffi_process_has_work(p))
@@ -226,13 +234,6 @@ static bool evict_item(teffi_group *group, teffi_item *item)
 
 /* ---- the group's operations ---- */
 
-static bool is_blocked(teffi_group *group)
-{
-    const teff_process *p = process_of(group);
-    return p->wait ? p->wait->blocked
-                   : p->status == TEFFI_STATUS_BLOCK || p->status == TEFFI_STATUS_RETRY;
-}
-
 /* The group stays COMPLETE, and refuses late items, until the slot is used again. */
 static void end_process(teffi_group *group)
 {
@@ -258,7 +259,6 @@ static void describe_process(teffi_group *group, char *text, size_t size)
 const teffi_group_ops teffi_process_group_ops = {
     .handle = handle_item,
     .ended = end_process,
-    .blocked = is_blocked,
     .resume = resume_yielded,
     .evict = evict_item,
     .describe = describe_process,
@@ -266,7 +266,6 @@ const teffi_group_ops teffi_process_group_ops = {
 const teffi_group_ops teffi_process_kept_group_ops = {
     .handle = handle_item,
     .ended = end_process,
-    .blocked = is_blocked,
     .resume = resume_yielded,
     .describe = describe_process,
 };

@@ -64,17 +64,18 @@ PLANTS = {
                    "    return true;"),
     # A push finds a running group and queues it a second time.
     "double-run": ("group/group.c",
-                   "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;",
-                   "        group->exec->ops->ready(group->exec, group);\n"
-                   "    } else if (atomic_load_explicit(&group->running, memory_order_relaxed)) {\n"
-                   "        group->exec->ops->ready(group->exec, group);\n    }\n    return true;"),
+                   "word_state(word)))\n                return true;",
+                   "word_state(word))) {\n"
+                   "                if (atomic_load_explicit(&group->running, "
+                   "memory_order_relaxed))\n"
+                   "                    group->exec->ops->ready(group->exec, group);\n"
+                   "                return true;\n            }"),
     # A group is queued before the item that made it READY is there.
     "late-head": ("group/group.c",
-                  "        group->head = item; /* a resting word holds no items, so item->next is "
-                  "NULL */\n"
-                  "        group->exec->ops->ready(group->exec, group);",
-                  "        group->exec->ops->ready(group->exec, group);\n"
-                  "        group->head = item;"),
+                  "    group->head = item;\n"
+                  "    group->exec->ops->ready(group->exec, group);",
+                  "    group->exec->ops->ready(group->exec, group);\n"
+                  "    group->head = item;"),
     # A batch that was taken back is run by the worker as well, which finds it in its queue.
     "run-again": ("group/inbound.c", "    if (was == TEFFI_INBOUND_QUEUED) {\n",
                   "    if (was != TEFFI_INBOUND_IDLE) {\n"),

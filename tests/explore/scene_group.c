@@ -137,13 +137,8 @@ static void handle(teffi_group *group, teffi_item *item)
     maybe_complete(p);
     if (explore_draw(8) == 0 && (item = teffi_group_drain(group)))
         one(p, item);
+    group->blocked = explore_draw(2);
     leave(p);
-}
-
-static bool blocked(teffi_group *group)
-{
-    (void)group;
-    return explore_draw(2);
 }
 
 static void ended(teffi_group *group)
@@ -163,7 +158,7 @@ static void ended(teffi_group *group)
     teffi_group_reuse(group);
 }
 
-static const teffi_group_ops group_ops = {.handle = handle, .ended = ended, .blocked = blocked};
+static const teffi_group_ops group_ops = {.handle = handle, .ended = ended};
 
 /* ---- the others ---- */
 
