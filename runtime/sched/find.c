@@ -70,10 +70,10 @@ static teffi_group *pop_global_batch(teffi_worker *w)
 }
 
 /* Pick the oldest work, alternately from the global queue and from the deque. */
-static teffi_group *pick_fair(teffi_worker *w, uint32_t now_ms)
+static teffi_group *pick_fair(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    p->fair_ms = now_ms;
+    p->fair_ms = teffi_coarse_ms(&w->sched->exec);
     bool global_first = p->fair_picks++ % 2;
     teffi_group *group = global_first ? pop_global(w) : pop_oldest(p);
     if (group)
@@ -94,26 +94,41 @@ static void check_local_batch(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-static teffi_group *pick_local(teffi_worker *w)
+/* Pick from the LIFO slot. out: NULL: call pick_queued, which begins with the oldest work if
+ * *fair. */
+static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
+{
+    teffi_processor *p = w->processor;
+    uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
+    /* Turns in place count as picks, so that groups cannot use them to extend their hand-offs. */
+    uint32_t lifo_picks = p->lifo_picks + w->direct.unseen;
+    w->direct.unseen = 0;
+    p->tick++;
+    *fair = now_ms - p->fair_ms >= FAIR_MS || lifo_picks >= LIFO_PICKS_MAX;
+    teffi_group *group = *fair ? NULL : teffi_processor_take_lifo(p);
+    if (group)
+        p->lifo_picks = lifo_picks + 1;
+    return group;
+}
+
+static teffi_group *pick_queued(teffi_worker *w, bool fair)
 {
     teffi_processor *p = w->processor;
     teffi_group *group;
-    uint32_t now_ms = teffi_coarse_ms(&w->sched->exec);
-    bool fair = now_ms - p->fair_ms >= FAIR_MS;
-    p->tick++;
-    if (p->batch.exists)
-        check_local_batch(w);
-    /* Turns in place count as picks, so that groups cannot use them to extend their hand-offs. */
-    p->lifo_picks += w->direct.unseen;
-    w->direct.unseen = 0;
-    if (!fair && p->lifo_picks++ < LIFO_PICKS_MAX && (group = teffi_processor_take_lifo(p)))
-        return group;
-    fair |= p->lifo_picks > LIFO_PICKS_MAX;
     p->lifo_picks = 0;
-    if ((fair || ++p->picks % FAIR_EVERY == 0) && (group = pick_fair(w, now_ms)))
+    if ((fair || ++p->picks % FAIR_EVERY == 0) && (group = pick_fair(w)))
         return group;
     group = teffi_processor_take_lifo(p);
     return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));
+}
+
+static teffi_group *pick_local(teffi_worker *w)
+{
+    bool fair;
+    if (w->processor->batch.exists)
+        check_local_batch(w);
+    teffi_group *group = pick_lifo(w, &fair);
+    return group ? group : pick_queued(w, fair);
 }
 
 /* ---- stealing ---- */
@@ -215,19 +230,12 @@ static void end_local_batch(teffi_processor *p)
     (void)teffi_processor_allow_stealing(p);
 }
 
-teffi_group *teffi_find_near(teffi_worker *w)
+/* Called when this processor's own queues are empty. */
+static teffi_group *find_elsewhere(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
-    if (group)
-        return group;
-    if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
-        teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
-    group = pick_local(w);
-    if (!group) {
-        end_local_batch(p);
-        group = pop_global_batch(w);
-    }
+    end_local_batch(p);
+    teffi_group *group = pop_global_batch(w);
     /* Steal before running deferred work: the later it runs, the more requests it serves. */
     if (!group && teffi_deferral_exists(&p->deferral))
         group = steal_from_any(w);
@@ -236,16 +244,40 @@ teffi_group *teffi_find_near(teffi_worker *w)
     return group;
 }
 
-teffi_group *teffi_find(teffi_worker *w, bool patient)
+/* Not inlined, as find_queued: a pick from the LIFO slot saves no registers. */
+static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
 {
-    teffi_group *group = teffi_find_near(w);
-    if (!group && teffi_deferral_exists(&w->processor->deferral))
+    teffi_processor *p = w->processor;
+    teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
+    if (group)
+        return group;
+    if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
+        teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
+    group = pick_local(w);
+    return group ? group : find_elsewhere(w);
+}
+
+static __attribute__((noinline)) teffi_group *find_queued(teffi_worker *w, bool fair)
+{
+    teffi_group *group = pick_queued(w, fair);
+    return group ? group : find_elsewhere(w);
+}
+
+teffi_group *teffi_find_near(teffi_worker *w)
+{
+    const teffi_processor *p = w->processor;
+    bool fair;
+    if (w->sched->levels || p->batch.exists || teffi_deferral_exists(&p->deferral))
+        return find_by_policy(w);
+    teffi_group *group = pick_lifo(w, &fair);
+    return group ? group : find_queued(w, fair);
+}
+
+teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)
+{
+    if (teffi_deferral_exists(&w->processor->deferral))
         return NULL; /* work was deferred again while deferred work ran */
-    if (!group && patient)
+    if (patient)
         back_off(w);
-    if (!group && teffi_search_begin(w))
-        group = search_all(w);
-    if (group && w->searching)
-        teffi_search_end(w);
-    return group;
+    return teffi_search_begin(w) ? search_all(w) : NULL;
 }

@@ -93,7 +93,8 @@ static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
 }
 
 /* Run with hooks, a policy or both. out: 1: the group is still READY. */
-static unsigned run_extended(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
+                                                       uint64_t until_ns)
 {
     teffi_hooks_before(w, group);
     bool again = run_by_policy(w, group, until_ns);
@@ -102,10 +103,8 @@ static unsigned run_extended(teffi_worker *w, teffi_group *group, uint64_t until
 }
 
 /* If the group that this worker requeued without a wake-up is still in the queue, wake a worker. */
-static void announce_requeued(teffi_worker *w)
+static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
-    if (!w->processor || !w->processor->unannounced)
-        return;
     w->processor->unannounced = false;
     if (teffi_runqueue_count(&w->sched->queue))
         teffi_wake_one(w->sched);
@@ -153,19 +152,32 @@ static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
     return NULL;
 }
 
-static void call_after_yield(teffi_worker *w)
+enum { ONE_ITEM = 1 << 1 }; /* as teffi_group_run_counted returns it */
+
+/* out: the group to be run next; NULL: none. */
+static __attribute__((noinline)) teffi_group *end_other_run(teffi_worker *w, teffi_group *group,
+                                                            unsigned ran)
+{
+    if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by runs */
+        teffi_counter_add(&w->processor->items, ran / 2 - 1);
+    return ran & 1 ? requeue_or_fork(w, group) : NULL;
+}
+
+static __attribute__((noinline)) void call_after_yield(teffi_worker *w)
 {
     void (*after)(void *arg) = w->after_yield;
     w->after_yield = NULL;
     after(w->after_yield_arg);
 }
 
-/* One long function, since it is the hottest path: split up, a run takes 17 instructions more. */
+/* One long function, since it is the hottest path: split up, a run takes 17 instructions more. What
+ * few runs need is in functions that are not inlined, so that the others save fewer registers. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group)
 {
     while (group) {
+        if (w->processor->unannounced)
+            announce_requeued(w);
         teffi_processor *p = w->processor;
-        announce_requeued(w);
         /* relaxed: only the owner writes; the monitor and thieves compare values */
         uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed) + 1;
         atomic_store_explicit(&p->runs, run, memory_order_relaxed);
@@ -177,13 +189,11 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
                            ? run_extended(w, group, until_ns)
                            : teffi_group_run_counted(group, ITEMS_MAX, until_ns);
         (void)teffi_processor_use_begin_after_retake(w);
-        if (ran > 3 && w->processor) /* the first item of each run is counted by runs */
-            teffi_counter_add(&w->processor->items, ran / 2 - 1);
         teffi_turn_check_blocking(w);
         teffi_worker_run_ends(w);
         if (w->after_yield)
             call_after_yield(w);
-        group = ran & 1 ? requeue_or_fork(w, group) : NULL;
+        group = ran == ONE_ITEM ? NULL : end_other_run(w, group, ran);
     }
 }
 
@@ -216,7 +226,8 @@ static bool find_and_run(teffi_worker *w)
     run_with_own_exceptions(w, group);
     w->nested--;
     w->nested_on = outer_on;
-    announce_requeued(w);
+    if (w->processor && w->processor->unannounced)
+        announce_requeued(w);
     return true;
 }
 

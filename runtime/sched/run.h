@@ -4,6 +4,7 @@
 #pragma once
 
 #include "group/direct.h"
+#include "sched/idle.h"
 #include "sched/scheduler.h"
 
 /* teffi_worker_main - what a worker's thread runs. in: worker, a teffi_worker. */
@@ -46,14 +47,27 @@ static inline void teffi_thread_hook(const teffi_worker *w,
         hook(w->sched->hooks.arg, w->number);
 }
 
-/* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
- * in:   patient: the worker may back off before it searches.
- * out:  NULL: none; the worker parks, unless work was deferred again. */
-teffi_group *teffi_find(teffi_worker *w, bool patient);
-
-/* teffi_find_near - as teffi_find, without back-off and search. If the queues are empty and work is
- * deferred, try to steal once, then run the deferred work. */
+/* teffi_find_near - the next group for this worker, from its own queues or the global one. If they
+ * are empty and work is deferred, try to steal once, then run the deferred work.
+ * out:  NULL: none. */
 teffi_group *teffi_find_near(teffi_worker *w);
+
+/* teffi_find_by_search - after teffi_find_near found none: steal, for a while.
+ * in:   patient: the worker may back off before it searches. */
+teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
+
+/* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
+ * in:   patient, as above.
+ * out:  NULL: none; the worker parks, unless work was deferred again. */
+static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
+{
+    teffi_group *group = teffi_find_near(w);
+    if (!group)
+        group = teffi_find_by_search(w, patient);
+    if (group && w->searching)
+        teffi_search_end(w);
+    return group;
+}
 
 /* teffi_find_check_clock - before a pick: every 16 picks, fire timers and run old deferred work.
  * out:  true: the clock was read. */

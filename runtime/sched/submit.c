@@ -37,36 +37,60 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     teffi_wake_one(w->sched);
 }
 
-static bool submit_here(teffi_worker *w, teffi_group *group)
+/* Not inlined, as submit_global and submit_system, so that a push to an empty LIFO slot saves no
+ * registers. */
+static __attribute__((noinline)) void displace_and_end(teffi_worker *w, teffi_processor *p,
+                                                       teffi_group *older, uint32_t was)
 {
-    uint32_t was = teffi_processor_use_begin(w);
-    teffi_processor *p = teffi_processor_get_usable(w);
-    if (p) {
-        /* relaxed: this worker runs it next, or the monitor empties the slot */
-        teffi_group *older = atomic_load_explicit(&p->lifo, memory_order_relaxed);
-        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
-        if (older)
-            push_displaced(w, p, older);
-    }
+    push_displaced(w, p, older);
     teffi_processor_use_end(w, was);
-    return p != NULL;
 }
 
-static void submit_global(teffi_sched *sched, teffi_group *group)
+static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_group *group)
 {
     teffi_runqueue_push(&sched->queue, group);
     teffi_wake_one(sched);
     teffi_back_off_end(sched);
 }
 
+static void submit_here(teffi_worker *w, teffi_group *group)
+{
+    uint32_t was = teffi_processor_use_begin(w);
+    teffi_processor *p = teffi_processor_get_usable(w);
+    /* relaxed: this worker runs it next, or the monitor empties the slot */
+    teffi_group *older = p ? atomic_load_explicit(&p->lifo, memory_order_relaxed) : NULL;
+    if (p)
+        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);
+    if (older) {
+        displace_and_end(w, p, older, was);
+        return;
+    }
+    teffi_processor_use_end(w, was);
+    if (!p)
+        submit_global(w->sched, group);
+}
+
+static inline void submit_to_workers(teffi_sched *sched, teffi_group *group)
+{
+    teffi_worker *w = own_free_worker(sched);
+    if (w)
+        submit_here(w, group);
+    else
+        submit_global(sched, group);
+}
+
+static __attribute__((noinline)) void submit_system(teffi_sched *sched, teffi_group *group)
+{
+    if (!teffi_system_submit(sched, group))
+        submit_to_workers(sched, group);
+}
+
 void teffi_submit_ready(teffi_exec *exec, teffi_group *group)
 {
-    teffi_sched *sched = teffi_sched_of(exec);
-    if (__builtin_expect(group->system, 0) && teffi_system_submit(sched, group))
-        return;
-    teffi_worker *w = own_free_worker(sched);
-    if (!w || !submit_here(w, group))
-        submit_global(sched, group);
+    if (__builtin_expect(group->system, 0))
+        submit_system(teffi_sched_of(exec), group);
+    else
+        submit_to_workers(teffi_sched_of(exec), group);
 }
 
 /* Does the policy order the group? Then it goes to the global queue. */
