@@ -26,16 +26,14 @@ static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
                               timer);
 }
 
-/* Reads the thread-local: called through a pointer, never inlined, and does not suspend. */
+/* Reads the thread-local: called through a pointer, never inlined, and does not suspend. relaxed: a
+ * processor that is retaken at this moment may still count as held. */
 static unsigned processor_number(teffi_exec *exec)
 {
-    teffi_worker *w = teffi_own_worker;
-    if (!w || &w->sched->exec != exec || w->blocking)
-        return 0;
-    uint32_t was = teffi_processor_use_begin(w);
-    teffi_processor *p = teffi_processor_get_usable(w);
-    teffi_processor_use_end(w, was);
-    return p ? (unsigned)(p - w->sched->processors) + 1 : 0;
+    const teffi_worker *w = teffi_own_worker;
+    return w && &w->sched->exec == exec && !w->blocking
+               ? atomic_load_explicit(&w->held, memory_order_relaxed)
+               : 0;
 }
 
 static teffi_group *current_group(teffi_exec *exec)

@@ -66,7 +66,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
                        : teffi_processor_staff(sched, p);
         }
         if (next) {
-            w->processor = NULL;
+            teffi_worker_hold(w, NULL);
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
             teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {

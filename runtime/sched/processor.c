@@ -64,7 +64,7 @@ void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
 {
     teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
-    w->processor = p;
+    teffi_worker_hold(w, p);
     p->worker = w;
     /* relaxed: w's thread is parked, or is the caller */
     atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
@@ -73,7 +73,7 @@ void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
 teffi_processor *teffi_processor_release(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    w->processor = NULL;
+    teffi_worker_hold(w, NULL);
     p->worker = NULL;
     (void)teffi_processor_allow_stealing(p);
     return p;

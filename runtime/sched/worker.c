@@ -35,6 +35,13 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state)
     TAILQ_INSERT_HEAD(&w->sched->in_state[state], w, link);
 }
 
+void teffi_worker_hold(teffi_worker *w, teffi_processor *p)
+{
+    w->processor = p;
+    atomic_store_explicit(&w->held, p ? (uint32_t)(p - w->sched->processors) + 1 : 0,
+                          memory_order_relaxed);
+}
+
 teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state)
 {
     return TAILQ_FIRST(&sched->in_state[state]);
@@ -98,11 +105,11 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
     char name[32];
     snprintf(name, sizeof name, "teff-w%u", w->number);
     w->searching = searching;
-    w->processor = p;
+    teffi_worker_hold(w, p);
     p->worker = w;
     if (teffi_thread_start(&w->thread, name, sched->worker_main, w)) {
         p->worker = NULL;
-        w->processor = NULL;
+        teffi_worker_hold(w, NULL);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
         return refuse_thread(sched, "the system refused to start one");
     }

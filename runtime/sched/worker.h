@@ -55,6 +55,7 @@ struct teffi_worker {
                                   * group's set-up; pairs with readers' acquire */
     _Atomic uint64_t run;       /* that run's number: its processor's runs then. relaxed */
     _Atomic bool blocked;       /* in a blocking region */
+    _Atomic uint32_t held;      /* number of its processor; 0: none. With processor, any thread */
     _Atomic bool backing_off;   /* see idle.h */
     _Atomic uint32_t in_region; /* preemptible: its turn may be interrupted */
     _Atomic uint32_t using_processor; /* pairs with retaken, see retake.h */
@@ -137,6 +138,9 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
  * teffi_workers_longest - the one that came first. */
 teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state);
 teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state);
+
+/* teffi_worker_hold - w holds p from now on; NULL: no processor. */
+void teffi_worker_hold(teffi_worker *w, teffi_processor *p);
 
 /* ---- threads ---- */
 
