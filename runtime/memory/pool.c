@@ -230,7 +230,15 @@ __attribute__((noinline)) void *teffi_pool_get(size_t n)
     return poison_behind(unlink_node(first, class), n, class);
 }
 
-static __attribute__((noinline)) void flush_cache(cache *c, unsigned class)
+static void push_to_cache(cache *c, void *memory, unsigned class)
+{
+    node *first = link_node(memory, class);
+    first->next = c->free;
+    c->free = first;
+    c->room--;
+}
+
+static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
     if (!leaves)
         set_thread_destructor();
@@ -239,6 +247,7 @@ static __attribute__((noinline)) void flush_cache(cache *c, unsigned class)
     c->full = c->free;
     c->free = NULL;
     c->room = batch_of[class];
+    push_to_cache(c, memory, class);
 }
 
 __attribute__((noinline)) void teffi_pool_put(void *memory, size_t n)
@@ -249,10 +258,8 @@ __attribute__((noinline)) void teffi_pool_put(void *memory, size_t n)
     }
     unsigned class = class_of[(n + STEP - 1) / STEP];
     cache *c = &caches[class];
-    if (!c->room)
-        flush_cache(c, class);
-    node *first = link_node(memory, class);
-    first->next = c->free;
-    c->free = first;
-    c->room--;
+    if (c->room)
+        push_to_cache(c, memory, class);
+    else
+        flush_and_push(c, memory, class);
 }
