@@ -2,31 +2,21 @@
  * freed. A generation is odd while a process lives in the slot, even between two lives, and only
  * rises: so a PID with a smaller odd one names a process that has ended, and any other PID with a
  * wrong generation was never given out. */
-#include "process/send.h"
+#include "process/pid.h"
 
 pthread_mutex_t *teffi_stripe(const teff_process *p)
 {
     return &p->system->stripes[p->slot % TEFFI_STRIPES];
 }
 
-teff_process *teffi_process_at(teff_process_system *system, uint32_t slot)
+teff_err teffi_process_missing(teff_process_system *system, teff_pid pid)
 {
-    return slot & TEFFI_PROCESS_BIT ? teffi_slab_at(&system->slab, slot & ~TEFFI_PROCESS_BIT)
-                                    : NULL;
-}
-
-teff_err teffi_process_find(teff_process_system *system, teff_pid pid, teff_process **process)
-{
-    *process = NULL;
     teff_process *p = teffi_process_at(system, pid.slot);
     if (!p || pid.generation % 2 == 0)
         return TEFF_E_NOT_FOUND;
-    /* acquire: the process's fields; pairs with publish_process() */
-    uint32_t now = atomic_load_explicit(&p->generation, memory_order_acquire);
-    if (now != pid.generation)
-        return (int32_t)(now - pid.generation) > 0 ? TEFF_E_CLOSED : TEFF_E_NOT_FOUND;
-    *process = p;
-    return TEFF_OK;
+    /* relaxed: it only rises, and teffi_process_find has loaded it before */
+    uint32_t now = atomic_load_explicit(&p->generation, memory_order_relaxed);
+    return (int32_t)(now - pid.generation) > 0 ? TEFF_E_CLOSED : TEFF_E_NOT_FOUND;
 }
 
 /* ---- slots ---- */

@@ -1,33 +1,9 @@
-/* send.h - find a process by its PID, and send it messages and signals (cancel, kill, poke).
+/* send.h - send messages and signals (cancel, kill, poke) to a process; its mailbox.
  * Way:     a sender -> [send -> pid, mailbox] -> the process's group | the route to another silo
- * Threads: any. A slot is taken under the lock only near processes_max, and for new slots. */
+ * Threads: any. */
 #pragma once
 
-#include "process/process.h"
-
-/* teffi_process_at - the memory of a slot; NULL: it was never used. */
-teff_process *teffi_process_at(teff_process_system *system, uint32_t slot);
-
-/* teffi_process_find - the live process with this PID of this system. It may end at any moment.
- * errs: TEFF_E_NOT_FOUND, TEFF_E_CLOSED: *process is NULL. */
-TEFF_MUST_USE teff_err teffi_process_find(teff_process_system *system, teff_pid pid,
-                                          teff_process **process);
-
-/* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
- * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in
- * *spawned, a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
-bool teffi_slots_init(teff_process_system *system);
-TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
-                                       teff_process **process);
-
-/* teffi_own_cell - the counters of this thread's worker; cell 0 on other threads. */
-teffi_cell *teffi_own_cell(teff_process_system *system);
-
-/* teffi_processes_alive - how many. acquire: the stores of ended ones. */
-uint32_t teffi_processes_alive(teff_process_system *system);
-
-/* teffi_stripe - the lock over signals, commands and the generation of a slot. */
-pthread_mutex_t *teffi_stripe(const teff_process *p);
+#include "process/pid.h"
 
 /* A mailbox counts the messages that wait, and their bytes: sent - taken, both packed as
  * messages << TEFFI_MAILBOX_SHIFT | bytes. */

@@ -1,0 +1,45 @@
+/* pid.h - slots of processes, and the process that a PID names.
+ * Way:     spawn -> [slot_take]; a sender -> [find] -> send
+ * Threads: any. A slot is taken under the lock only near processes_max, and for new slots. */
+#pragma once
+
+#include "process/process.h"
+
+/* teffi_process_at - the memory of a slot; NULL: it was never used. */
+static inline teff_process *teffi_process_at(teff_process_system *system, uint32_t slot)
+{
+    return slot & TEFFI_PROCESS_BIT ? teffi_slab_at(&system->slab, slot & ~TEFFI_PROCESS_BIT)
+                                    : NULL;
+}
+
+/* teffi_process_find - the live process with this PID of this system. It may end at any moment.
+ * out:  NULL: there is none, see teffi_process_missing. */
+static inline teff_process *teffi_process_find(teff_process_system *system, teff_pid pid)
+{
+    teff_process *p = teffi_process_at(system, pid.slot);
+    /* acquire: the process's fields; pairs with publish_process() */
+    bool found = p &&
+                 atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation &&
+                 pid.generation % 2;
+    return found ? p : NULL;
+}
+
+/* teffi_process_missing - why teffi_process_find found none: TEFF_E_CLOSED: it has ended;
+ * TEFF_E_NOT_FOUND: there was never such a process. */
+teff_err teffi_process_missing(teff_process_system *system, teff_pid pid);
+
+/* teffi_own_cell - the counters of this thread's worker; cell 0 on other threads. */
+teffi_cell *teffi_own_cell(teff_process_system *system);
+
+/* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
+ * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in
+ * *spawned, a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */
+bool teffi_slots_init(teff_process_system *system);
+TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
+                                       teff_process **process);
+
+/* teffi_processes_alive - how many. acquire: the stores of ended ones. */
+uint32_t teffi_processes_alive(teff_process_system *system);
+
+/* teffi_stripe - the lock over signals, commands and the generation of a slot. */
+pthread_mutex_t *teffi_stripe(const teff_process *p);
