@@ -8,14 +8,15 @@
 
 void teffi_event_free(teff_process *p, teffi_event *event)
 {
-    size_t n = sizeof *event + event->event.len;
-    if (event->item.kind == TEFFI_ITEM_COMMAND) {
-        teffi_command_free(teffi_container(event, teffi_command, e));
-        return;
-    }
-    if (event->item.kind == TEFFI_ITEM_MESSAGE)
+    uint32_t kind = event->item.kind;
+    if (kind == TEFFI_ITEM_MESSAGE)
         teffi_mailbox_release(p, event->event.len);
-    teffi_pool_put(event, event->item.kind == TEFFI_ITEM_TIMER ? sizeof(teffi_timer_event) : n);
+    if (kind == TEFFI_ITEM_COMMAND)
+        teffi_command_free(teffi_container(event, teffi_command, e));
+    else if (kind == TEFFI_ITEM_TIMER)
+        teffi_pool_put(event, sizeof(teffi_timer_event));
+    else
+        teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
 static void take_signals(teff_process *p)
@@ -127,7 +128,7 @@ bool teffi_process_has_other_work(const teff_process *p)
         return true;
     if (p->cancel && p->status != TEFFI_STATUS_START)
         return true;
-    switch ((teffi_next)p->status) {
+    switch (p->status) {
     case TEFFI_STATUS_START:
     case TEFFI_STATUS_CONTINUE:
         return !p->again_queued;

@@ -1,39 +1,10 @@
-/* list.c - counters of processes and workers, the list of processes, and both as lines of text.
+/* list.c - reads the counters, lists the processes, and writes both as lines of text.
  * Counters are read one by one while they change. */
 #include "process/process.h"
 
 #include <string.h>
 #include "base/log.h"
 #include "process/send.h"
-
-/* A counter with one writer needs no atomic addition. If the worker loses its processor here, two
- * writers may meet and one count is lost. */
-static void counter_add(_Atomic uint64_t *count, uint64_t n)
-{
-    uint64_t now = atomic_load_explicit(count, memory_order_relaxed);
-    atomic_store_explicit(count, now + n, memory_order_relaxed);
-}
-
-void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint64_t run_ns)
-{
-    teffi_exec *exec = p->system->exec;
-    unsigned worker = exec->ops->worker ? exec->ops->worker(exec) : 0;
-    teffi_cell *cell = &p->system->cells[worker];
-    counter_add(&p->turns, turns);
-    counter_add(&p->events, events);
-    if (run_ns)
-        counter_add(&p->run_ns, run_ns);
-    if (worker) {
-        counter_add(&cell->turns, turns);
-        counter_add(&cell->events, events);
-        if (run_ns)
-            counter_add(&cell->run_ns, run_ns);
-    } else {
-        atomic_fetch_add_explicit(&cell->turns, turns, memory_order_relaxed);
-        atomic_fetch_add_explicit(&cell->events, events, memory_order_relaxed);
-        atomic_fetch_add_explicit(&cell->run_ns, run_ns, memory_order_relaxed);
-    }
-}
 
 /* out: false: the process is not alive. */
 static bool describe_life(teff_process *p, teff_process_info *info)

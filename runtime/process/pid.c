@@ -49,12 +49,6 @@ bool teffi_slots_init(teff_process_system *system)
     return teffi_slab_init(&system->slab, &process_type, system, NULL, 0);
 }
 
-teffi_cell *teffi_own_cell(teff_process_system *system)
-{
-    teffi_exec *exec = system->exec;
-    return &system->cells[exec->ops->worker ? exec->ops->worker(exec) : 0];
-}
-
 /* Under the lock two spawns cannot both take the last slot. Processes that end meanwhile do no
  * harm. */
 static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)

@@ -28,9 +28,6 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
  * TEFF_E_NOT_FOUND: there was never such a process. */
 teff_err teffi_process_missing(teff_process_system *system, teff_pid pid);
 
-/* teffi_own_cell - the counters of this thread's worker; cell 0 on other threads. */
-teffi_cell *teffi_own_cell(teff_process_system *system);
-
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
  * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in
  * *spawned, a cell's. errs: TEFF_E_OVERLOADED, TEFF_E_NOMEM. */

@@ -48,8 +48,8 @@ struct teff_process {
     _Atomic uint64_t sent, taken;        /* see send.h */
     const teff_process_ops *_Atomic ops; /* written by the turn */
     _Atomic uint64_t turns, events, run_ns;
-    _Atomic bool sleeping;             /* its turn waits on parker; pairs with teffi_process_wake */
-    uint8_t status, gathered, retry_n; /* the turn's */
+    _Atomic bool sleeping; /* its turn waits on parker; pairs with teffi_process_wake */
+    uint8_t n_uncounted;   /* the turn's: events that the counters do not have yet */
     teffi_parker parker;
     /* guarded by the stripe's lock */
     uint16_t signals;
@@ -70,8 +70,11 @@ struct teff_process {
     teffi_events urgent, mail; /* taken off the group, not handled yet */
     LIST_HEAD(, teffi_timer_event) timers;
     uint64_t serial;
-    uint8_t n_uncounted; /* events handled and not added to the counters yet */
-    bool again_queued, cancel, poked, forced, over, gone;
+    /* in one word, for teffi_process_awaits_any */
+    teffi_next status : 3;
+    uint32_t retry_n : 1;
+    uint32_t gathered : 7;
+    uint32_t again_queued : 1, cancel : 1, poked : 1, forced : 1, over : 1, gone : 1;
 };
 
 static_assert(sizeof(struct teff_process) <= 256, "what an idle process costs");
@@ -151,6 +154,14 @@ static inline bool teffi_process_takes(const teff_process *p, const teffi_event 
            event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
+/* teffi_process_awaits_any - between two turns: is it idle, so that the next event starts a turn?
+ * Its lists are empty then. runs: the turn. */
+static inline bool teffi_process_awaits_any(const teff_process *p)
+{
+    return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&
+           !p->forced && !p->over && !p->gone;
+}
+
 /* ---- system.c ---- */
 
 /* teffi_process_system_on - a system on the caller's executor, which must be freed before the
@@ -165,9 +176,6 @@ void teffi_process_system_drop(teff_process_system *system);
 /* teffi_processes_print - report the processes as lines. runs: any thread; no lock is held while a
  * line is written. */
 void teffi_processes_print(teff_process_system *system, const teffi_lines *to);
-
-/* teffi_process_count - add to the counters of the process and of this worker. */
-void teffi_process_count(teff_process *p, uint64_t turns, uint64_t events, uint64_t run_ns);
 
 /* A thread in teff_process_system_stop. Guarded by the system's lock. */
 typedef struct teffi_stopper {

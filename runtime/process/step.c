@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "memory/pool.h"
+#include "process/count.h"
 
 /* ---- the arguments of init, copied by spawn and upgrade ---- */
 
@@ -91,8 +92,11 @@ teff_err teff_step_command(teff_step *out, uint32_t kind, uint64_t tag, const vo
     teffi_command *command = teffi_command_new(out->process, kind, tag, data, len, &err);
     if (!command)
         return err;
-    *out->last = command;
-    out->last = &command->next;
+    if (out->last)
+        out->last->next = command;
+    else
+        out->first = command;
+    out->last = command;
     return TEFF_OK;
 }
 
@@ -103,6 +107,7 @@ teff_process *teff_step_process(teff_step *out)
 
 /* ---- around the step ---- */
 
+/* The events of a step. */
 typedef struct batch {
     teffi_events given; /* the nodes of events; a cancel has none */
     uint32_t n;
@@ -134,23 +139,10 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* Most steps get one message, which is not copied. out: NULL: there is more, or something else. */
-static const teff_event *take_only_message(teff_process *p, batch *b)
-{
-    teffi_event *event = p->mail.head;
-    if (!event || event != p->mail.tail || p->urgent.head || p->cancel ||
-        p->status != TEFFI_STATUS_IDLE)
-        return NULL;
-    b->n = 1;
-    b->given = p->mail;
-    p->mail = (teffi_events){0};
-    return &event->event;
-}
-
 /* The event, if there was one (step_max is 1), becomes the first of its list again. */
-static void put_event_back(teff_process *p, batch *b)
+static void put_event_back(teff_process *p, teffi_events *given)
 {
-    teffi_event *event = teffi_events_pop(&b->given);
+    teffi_event *event = teffi_events_pop(given);
     p->retry_n = event != NULL;
     if (!event)
         return;
@@ -163,7 +155,6 @@ static void put_event_back(teff_process *p, batch *b)
 static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
 {
     teffi_command *command = out->first;
-    *out->last = NULL;
     while (command) {
         teffi_command *next = command->next;
         p->n_commands -= drop;
@@ -195,7 +186,7 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
     if (out->status == TEFFI_STATUS_BLOCK && !p->n_commands && LIST_EMPTY(&p->timers))
         out->status = TEFFI_STATUS_IDLE;
-    p->status = (uint8_t)out->status;
+    p->status = out->status;
     if (!p->over && out->status == TEFFI_STATUS_START)
         upgrade_process(p, out);
     else
@@ -214,24 +205,25 @@ static void count_events(teff_process *p, unsigned n)
     p->n_uncounted = 0;
 }
 
+void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err)
+{
+    if (!err && out->status == TEFFI_STATUS_RETRY)
+        put_event_back(p, &given);
+    else
+        teffi_events_free(p, &given);
+    apply_decision(p, out, err);
+}
+
 void teffi_process_step(teff_process *p)
 {
     const teff_process_ops *ops = atomic_load_explicit(&p->ops, memory_order_relaxed);
     batch b __attribute__((uninitialized)); /* 3 KiB that need no zeroes */
     b.n = 0;
     b.given = (teffi_events){0};
-    const teff_event *events = take_only_message(p, &b);
-    if (!events) {
-        gather_events(p, ops, &b);
-        events = b.events;
-    }
+    gather_events(p, ops, &b);
     p->poked = false;
-    teff_step out = {.process = p, .last = &out.first};
-    teff_err err = ops->step(p->self, events, b.n, &out);
+    teff_step out = {.process = p};
+    teff_err err = ops->step(p->self, b.events, b.n, &out);
     count_events(p, b.n);
-    if (!err && out.status == TEFFI_STATUS_RETRY)
-        put_event_back(p, &b);
-    else
-        teffi_events_free(p, &b.given);
-    apply_decision(p, &out, err);
+    teffi_step_end(p, b.given, &out, err);
 }

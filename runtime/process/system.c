@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/options.h"
+#include "process/count.h"
 #include "process/send.h"
 #include "process/turn.h"
 #include "sched/exec.h"
@@ -167,7 +168,9 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     p->n_commands = 0;
     p->err = TEFF_OK;
     p->status = TEFFI_STATUS_START;
-    p->gathered = p->retry_n = p->n_uncounted = 0;
+    p->n_uncounted = 0;
+    p->gathered = 0;
+    p->retry_n = 0;
     p->again_queued = true;
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
@@ -203,7 +206,7 @@ teff_err teff_process_spawn_shared(teff_process_system *system, const teff_proce
     if (!start)
         return TEFF_E_NOMEM;
     teff_process *p;
-    _Atomic uint64_t *spawned = &teffi_own_cell(system)->spawned;
+    _Atomic uint64_t *spawned = &system->cells[teffi_own_cell(system)].spawned;
     /* seq_cst: either stop sees this spawn and waits for it, or this spawn sees `stopping` */
     atomic_fetch_add_explicit(spawned, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)

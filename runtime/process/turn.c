@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include "base/bug.h"
 #include "memory/pool.h"
+#include "process/count.h"
 #include "process/send.h"
 
 static teff_process *process_of(teffi_group *group)
@@ -135,7 +136,7 @@ static void finish_process(teff_process *p)
 }
 
 /* After a turn: finish the process, or push the again item if there is work. */
-static void settle_turn(teff_process *p)
+static __attribute__((noinline)) void settle_turn(teff_process *p)
 {
     if (teffi_group_yielded(&p->group))
         return;
@@ -146,7 +147,7 @@ static void settle_turn(teff_process *p)
         teffi_process_push_again(p);
 }
 
-static void run_if_ready(teff_process *p)
+static __attribute__((noinline)) void run_if_ready(teff_process *p)
 {
     p->gathered = 0;
     if (p->wait ? !p->forced && !p->wait->ready(p, p->wait) : !teffi_process_has_work(p))
@@ -164,16 +165,49 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-static void handle_item(teffi_group *group, teffi_item *item)
+/* Is the item a message that may have a turn of its own, without a fiber? */
+static bool takes_one(const teff_process *p, const teffi_item *item)
 {
-    teff_process *p = process_of(group);
+    return item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
+           teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
+           !p->group.head && !p->system->opt.measure;
+}
+
+/* A turn of a process that takes_one, as most turns are: the message is not copied. */
+static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *message)
+{
+    teff_step out = {.process = p};
+    p->poked = false;
+    teff_err err = ops_of(p)->step(p->self, &message->event, 1, &out);
+    if (err || out.decided || out.first) {
+        teffi_step_end(p, (teffi_events){message, message}, &out, err);
+    } else { /* it stays idle */
+        teffi_mailbox_release(p, message->event.len);
+        teffi_pool_put(message, sizeof *message + message->event.len);
+    }
+    teffi_process_count(p, 1, 1, 0);
+    if (!teffi_process_awaits_any(p) || p->urgent.head || p->mail.head)
+        settle_turn(p);
+}
+
+static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
+{
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
         teffi_events_push(&p->mail, teffi_event_of(item));
     else
         teffi_process_take_item(p, item);
-    if (p->gone || (group->head && ++p->gathered < TEFFI_STEP_MAX))
+    if (p->gone || (p->group.head && ++p->gathered < TEFFI_STEP_MAX))
         return;
     run_if_ready(p);
+}
+
+static void handle_item(teffi_group *group, teffi_item *item)
+{
+    teff_process *p = process_of(group);
+    if (takes_one(p, item))
+        run_one(p, teffi_event_of(item));
+    else
+        gather_item(p, item);
 }
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
@@ -241,7 +275,8 @@ static void end_process(teffi_group *group)
     teff_process_system *system = p->system;
     teffi_slab_put(&system->slab, p);
     /* seq_cst: the last action of this life; either stop counts it, or `stopping` is seen here */
-    atomic_fetch_add_explicit(&teffi_own_cell(system)->ended, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&system->cells[teffi_own_cell(system)].ended, 1,
+                              memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))
         teffi_stoppers_wake(system);
 }

@@ -24,14 +24,18 @@ struct teff_step {
     teff_process *process;
     teffi_next status;
     bool decided, done;
-    struct teffi_command *first, **last;
-    const teff_process_ops *upgrade; /* NULL: no */
+    struct teffi_command *first, *last; /* issued; NULL: none */
+    const teff_process_ops *upgrade;    /* NULL: no */
     void *upgrade_self;
     struct teffi_start *upgrade_start;
 };
 
 /* teffi_process_step - run one step with the queued events; sets status or over. */
 void teffi_process_step(teff_process *p);
+
+/* teffi_step_end - after ops->step: free its events, apply its decision, dispatch its commands.
+ * in:   given, the nodes of its events. */
+void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 
 /* teffi_step_retry - a decision: run the step again with the same events, after a poke or a cancel.
  * For processes with step_max 1. */

@@ -4,6 +4,8 @@
  * and sleeps until an item is pushed. */
 #include "process/turn.h"
 
+#include "process/count.h"
+
 void teffi_process_push_again(teff_process *p)
 {
     if (p->again_queued)

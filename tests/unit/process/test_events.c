@@ -385,7 +385,7 @@ enum { NOTHING, MAIL, URGENT, POKE, CANCEL, KILL, AGAIN, REASONS };
 
 static void has_work_as_in(const char *row, teffi_next status)
 {
-    p->status = (uint8_t)status;
+    p->status = status;
     for (int reason = NOTHING; reason < REASONS; reason++) {
         if (reason == MAIL)
             send(1);
