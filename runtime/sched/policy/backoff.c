@@ -12,7 +12,7 @@
 #endif
 #define FRESH_NS 10000000u /* for so long a victim's rate without thief is used */
 #define SLEEP_MIN_NS 100000u
-#define SLEEP_MAX_NS 2000000u
+#define SLEEP_MAX_NS 3200000u
 
 static uint64_t rate_of(uint64_t items, uint64_t ns)
 {
