@@ -548,6 +548,28 @@ static void test_put_off_beside_others_work(void **state)
     exec->ops->free(exec);
 }
 
+static void put_off_at_the_stop(job *j)
+{
+    atomic_store(&lates.filled, true);
+    while (!teffi_sched_is_stopping(teffi_sched_of(j->exec)))
+        teffi_thread_yield();
+    assert_true(j->exec->ops->defer(j->exec, &lates.later));
+}
+
+/* A worker that stops in a turn leaves what was put off to the executor's end. */
+static void test_put_off_while_the_executor_stops(void **state)
+{
+    teffi_exec *exec = exec_new(1);
+    memset(&lates, 0, sizeof lates);
+    lates.later.run = note_done;
+    job_init(&lates.puts, exec, put_off_at_the_stop);
+    push(&lates.puts);
+    while (!atomic_load(&lates.filled))
+        teffi_thread_yield();
+    exec->ops->free(exec);
+    assert_true(atomic_load(&lates.done));
+}
+
 /* ---- long turns that hand over to each other ---- */
 
 static struct {
@@ -744,6 +766,7 @@ int main(void)
         cmocka_unit_test(test_timer_fires_beside_a_stuck_worker),
         cmocka_unit_test(test_two_executors_keep_apart),
         cmocka_unit_test(test_put_off_beside_others_work),
+        cmocka_unit_test(test_put_off_while_the_executor_stops),
         cmocka_unit_test(test_a_pair_with_turns_in_place_starves_nobody),
         cmocka_unit_test(test_a_pair_with_long_turns_starves_nobody),
 

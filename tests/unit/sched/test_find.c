@@ -128,6 +128,7 @@ static void fill_own_queue(job *j)
 {
     victim *v = teffi_container(j, victim, job);
     v->processor = processor_here(j->exec);
+    atomic_fetch_add(&v->processor->items, 1000); /* handled before */
     meet_all();
     for (unsigned i = 0; i < v->n; i++)
         push(&v->fill[i]);
@@ -205,6 +206,74 @@ static void test_victims_are_drawn_at_random(void **state)
     assert_true(others > 0);
 }
 
+/* ---- does a steal pay? ---- */
+
+static teffi_processor *thiefs;
+static _Atomic uint64_t passed_ns;
+
+/* Stands, but for a sleep of the thief, which takes 100 us. */
+static uint64_t thiefs_clock(void *arg)
+{
+    const teffi_worker *w = teffi_worker_self();
+    bool slept = w && w->processor && w->processor->backoff.sleep_ns;
+    return 1000000000 + atomic_load(&passed_ns) + slept * 100000;
+}
+
+static void take_60_us(job *j)
+{
+    thiefs = processor_here(j->exec);
+    atomic_fetch_add(&passed_ns, 60000);
+}
+
+static void take_60_us_for_200_items(job *j)
+{
+    take_60_us(j);
+    atomic_fetch_add(&thiefs->items, 200);
+}
+
+static bool one_has_parked(teffi_exec *exec)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    pthread_mutex_lock(&sched->idle_lock);
+    bool parked = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    pthread_mutex_unlock(&sched->idle_lock);
+    return parked;
+}
+
+/* The victim has handled items before; it handles none while the thief works or sleeps. No time
+ * passes after the first group that is stolen, so that only the first steal is measured.
+ * out:  what the thief has measured. */
+static teffi_backoff measure_steals(void (*first)(job *j))
+{
+    teffi_platform before = platform;
+    platform.mono_ns = thiefs_clock;
+    atomic_store(&passed_ns, 0);
+    teffi_exec *exec = start_thief(1, HALF_OF, first);
+    wait_for_stolen(1, HALF_OF);
+    WAIT_FOR(one_has_parked(exec));
+    teffi_backoff measured = thiefs->backoff;
+    atomic_store(&gate, true);
+    end(exec);
+    platform = before;
+    return measured;
+}
+
+static void test_a_thief_of_few_long_turns_does_not_sleep(void **state)
+{
+    teffi_backoff measured = measure_steals(take_60_us);
+    assert_int_equal(measured.since_ns, 1000060000); /* the second steal */
+    assert_int_equal(measured.sleep_ns, 0);
+    assert_int_equal(measured.alone_at_ns, 0);
+}
+
+static void test_a_thief_of_short_turns_sleeps_and_measures_the_victim(void **state)
+{
+    teffi_backoff measured = measure_steals(take_60_us_for_200_items);
+    assert_int_equal(measured.sleep_ns, 100000);
+    assert_int_equal(measured.alone_at_ns, 1000160000);
+    assert_int_equal(measured.alone_rate, 0);
+}
+
 /* ---- before it parks ---- */
 
 static _Atomic unsigned yields;
@@ -266,6 +335,8 @@ int main(void)
         cmocka_unit_test_setup(test_one_of_the_global_queue_and_16_more, setup),
         cmocka_unit_test_setup(test_half_of_a_victims_queue, setup),
         cmocka_unit_test_setup(test_victims_are_drawn_at_random, setup),
+        cmocka_unit_test_setup(test_a_thief_of_few_long_turns_does_not_sleep, setup),
+        cmocka_unit_test_setup(test_a_thief_of_short_turns_sleeps_and_measures_the_victim, setup),
         cmocka_unit_test_setup(test_16_searches_before_it_parks, setup),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
