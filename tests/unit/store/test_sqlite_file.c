@@ -1,10 +1,13 @@
 /* test_sqlite_file.c - which files engine `sqlite` takes, and what it says to the others. */
+#include <errno.h>
 #include <grp.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "ask.h"
@@ -125,6 +128,41 @@ static void other_schemas(void **state)
     make_store(path, "newer");
     run_sql(path, "PRAGMA user_version = 2");
     expect_refused(path, TEFF_E_REFUSED, "schema version 2, this program knows 1");
+}
+
+static long file_system; /* instead of the one that files are on; 0: their own; -1: unknown */
+
+/* Instead of the C library's. */
+int statfs(const char *path, struct statfs *fs)
+{
+    if (file_system < 0) {
+        fs->f_type = 0x6969;
+        errno = EACCES;
+        return -1;
+    }
+    if (syscall(SYS_statfs, path, fs) != 0)
+        return -1;
+    if (file_system)
+        fs->f_type = file_system;
+    return 0;
+}
+
+/* Processes of several machines share no memory, which the write-ahead log needs. */
+static void on_the_network(void **state)
+{
+    static const long networks[] = {0x6969, 0x517b, 0xff534d42, 0xfe534d42, 0x00c36400};
+    char path[SCRATCH_PATH_MAX];
+    make_store(path, "shared.db");
+    for (unsigned i = 0; i < sizeof networks / sizeof networks[0]; i++) {
+        file_system = networks[i];
+        expect_refused(path, TEFF_E_REFUSED, "network");
+    }
+    for (file_system = -1; file_system <= 0; file_system++) {
+        teffi_store *store;
+        assert_int_equal(open_path(path, &store), TEFF_OK);
+        teffi_store_close(store);
+    }
+    file_system = 0;
 }
 
 static void maintained_by_hand(void **state)
@@ -371,6 +409,7 @@ int main(void)
         cmocka_unit_test(not_databases),
         cmocka_unit_test(others_databases),
         cmocka_unit_test(other_schemas),
+        cmocka_unit_test(on_the_network),
         cmocka_unit_test(maintained_by_hand),
         cmocka_unit_test(empty_file_is_new),
         cmocka_unit_test(odd_names),
