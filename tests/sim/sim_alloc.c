@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/bug.h"
 #include "base/hash.h"
+#include "memory/pool.h"
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -87,25 +89,51 @@ char *__wrap_strdup(const char *s)
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
-/* Blocks are freed at once: a free list would hide leaks and uses after free. */
+/* ---- pools and blocks: freed at once, as a free list would hide leaks and uses after free ---- */
+
+/* Before the memory; as long as malloc's alignment. */
+typedef struct head {
+    _Alignas(16) size_t n; /* bytes that were asked for */
+} head;
+
+static void *get_sized(size_t n)
+{
+    head *h = __wrap_malloc(sizeof *h + n);
+    if (!h)
+        return NULL;
+    h->n = n;
+    return h + 1;
+}
+
+/* A size that is not the one asked for would put the memory into another free list. */
+static void put_sized(void *p, size_t n, size_t (*room)(size_t n))
+{
+    head *h = p ? (head *)p - 1 : NULL;
+    teffi_bug_if(h && room(h->n) != room(n));
+    __wrap_free(h);
+}
+
+static size_t itself(size_t n)
+{
+    return n;
+}
+
 void *__wrap_teffi_pool_get(size_t n)
 {
-    return __wrap_malloc(n);
+    return get_sized(n);
 }
 
 void __wrap_teffi_pool_put(void *p, size_t n)
 {
-    (void)n;
-    __wrap_free(p);
+    put_sized(p, n, itself);
 }
 
 void *__wrap_teffi_block_get(size_t n)
 {
-    return __wrap_malloc(n);
+    return get_sized(n);
 }
 
 void __wrap_teffi_block_put(void *p, size_t n)
 {
-    (void)n;
-    __wrap_free(p);
+    put_sized(p, n, teffi_block_room);
 }
