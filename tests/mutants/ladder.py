@@ -1,8 +1,10 @@
 # ladder.py - builds a copy of the tree and runs the tests that should catch a mutant, those nearest
-# to its source first, until one fails.
+# to its source first, until one fails. A test whose programs have the same bytes with the mutant as
+# without it is not run: it would pass.
 import collections
 import concurrent.futures
 import filecmp
+import hashlib
 import json
 import os
 import shutil
@@ -16,6 +18,7 @@ import source
 
 SECONDS_MIN, TIMES = 15, 8  # a test's limit: so many seconds, or so many times what it took
 LAST = ("explore", "sim")   # after all unit tests, in the order of what they take
+TESTS_PER_JOB = 2           # at a time: tests wait for half of their time
 
 Test = collections.namedtuple("Test", "name command env targets alone")
 
@@ -36,7 +39,7 @@ class Ladder:
     def __init__(self, root, scratch, jobs):
         self.scratch, self.jobs = scratch, jobs
         self.build = os.path.join(scratch, "build")
-        self.seconds = {}  # of each test, without a mutant
+        self.seconds, self.programs = {}, {}  # of each test, without a mutant
         copy_tree(root, scratch)
         if not os.path.exists(os.path.join(self.build, "build.ninja")):
             self.must("meson", "setup", self.build, scratch, "-Dwerror=false", "--native-file",
@@ -62,8 +65,9 @@ class Ladder:
         for test in self.info("intro-tests.json"):
             if test["suite"][0].endswith(":unit") or test["name"] in LAST:
                 targets = [name for target in test["depends"] for name in files[target]]
-                yield Test(test["name"], test["cmd"], test["env"], targets,
-                           not test["is_parallel"])
+                if targets:
+                    yield Test(test["name"], test["cmd"], test["env"], targets,
+                               not test["is_parallel"])
 
     # ---- which tests ----
 
@@ -100,6 +104,13 @@ class Ladder:
                               check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.stdout.decode(errors="replace") if done.returncode else None
 
+    def digest(self, test):
+        digest = hashlib.sha256()
+        for name in test.targets:
+            with open(os.path.join(self.build, name), "rb") as file:
+                digest.update(file.read())
+        return digest.digest()
+
     def limit(self, test):
         return max(SECONDS_MIN, TIMES * self.seconds.get(test.name, 0))
 
@@ -135,7 +146,7 @@ class Ladder:
                 stop.set()
 
         shortest_first = sorted(tests, key=lambda test: self.seconds.get(test.name, 0))
-        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+        with concurrent.futures.ThreadPoolExecutor(TESTS_PER_JOB * self.jobs) as pool:
             list(pool.map(run, [test for test in shortest_first if not test.alone]))
         for test in shortest_first:
             if test.alone:
@@ -150,17 +161,21 @@ class Ladder:
         failure = self.first_failure(tests, lambda test: 300)
         if failure:
             raise SystemExit("mutants: %s fails without a mutant: %s" % failure)
+        self.programs = {test.name: self.digest(test) for test in tests}
 
     def climb(self, path, quick):
-        """The tree has a mutant in path. out: (built, the test that caught it and how)."""
+        """The tree has a mutant in path.
+        out: (False: it does not compile or changes no program, the test that caught it and how)."""
+        changes = False
         for tests in self.rungs(path, quick):
-            said = self.ninja(tests)
-            if said:
-                return False, said
-            caught = self.first_failure(tests, self.limit)
+            if self.ninja(tests):
+                return False, None
+            changed = [t for t in tests if self.digest(t) != self.programs.get(t.name)]
+            changes = changes or bool(changed)
+            caught = self.first_failure(changed, self.limit)
             if caught:
                 return True, caught
-        return True, None
+        return changes or quick, None
 
 
 def end_session(child):

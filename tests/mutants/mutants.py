@@ -39,14 +39,19 @@ def named_mutants(root):
 
 
 def drawn_mutants(root, chance):
-    """Without end: a kind, then a place of it, each as likely as any other."""
-    found = {kind: [] for kind in kinds.KINDS}
+    """A folder, then a kind, then a place of it, each as likely as any other."""
+    found = {}
     for path in source.files(root, ".c"):
         if path.startswith(("runtime/", "grains/")):
             for kind, mutants in kinds.places(path, source.read(root, path)).items():
-                found[kind] += mutants
-    while True:
-        of_kind = found[chance.choice(sorted(found))]
+                found.setdefault(os.path.dirname(path), {}).setdefault(kind, []).extend(mutants)
+    while found:
+        folder = chance.choice(sorted(found))
+        of_folder = {kind: mutants for kind, mutants in found[folder].items() if mutants}
+        if not of_folder:
+            del found[folder]
+            continue
+        of_kind = of_folder[chance.choice(sorted(of_folder))]
         yield of_kind.pop(chance.randrange(len(of_kind)))
 
 
@@ -65,7 +70,7 @@ class Run:
         self.survivors, self.caught = [], 0
 
     def plant(self, mutant):
-        """out: False: the mutant does not compile."""
+        """out: False: the mutant does not compile, or it changes no program."""
         path = os.path.join(self.steps.scratch, mutant.path)
         text = source.read(self.steps.scratch, mutant.path)
         begin = time.monotonic()
@@ -140,7 +145,8 @@ def run_all(opt, scratch):
     table = Run(steps, opt.quick)
     for mutant in [] if opt.quick else named_mutants(scratch):
         if not table.plant(mutant):
-            raise SystemExit("mutants: named.py: %s does not compile" % mutant.kind)
+            raise SystemExit("mutants: named.py: %s does not compile or changes nothing" %
+                             mutant.kind)
     drawn = Run(steps, opt.quick)
     explained = draw(drawn, count, random.Random(opt.seed))
     return tell(table, drawn, explained, AT_LEAST_QUICK if opt.quick else AT_LEAST)
