@@ -53,7 +53,8 @@ static void set_first_id(teff_ctx *ctx, const char *address)
     uint64_t now_s = node->platform->wall_ns(node->platform->arg) / 1000000000u;
     node->id.silo = (uint32_t)teffi_hash64(address, strlen(address), 0) & ~TEFFI_CLIENT_BIT;
     node->id.silo += node->id.silo == 0;
-    node->id.incarnation = now_s > second_2022 ? (uint32_t)(now_s - second_2022) : 1;
+    if (now_s > second_2022)
+        node->id.incarnation = (uint32_t)(now_s - second_2022);
     memcpy(node->address, address, strlen(address) + 1);
 }
 

@@ -223,6 +223,19 @@ static void what_is_needed_stays(void **state)
     gone_but(STAY);
 }
 
+/* Each at once, whether it has ended or is under way. */
+static void dropped_calls_are_used_again(void **state)
+{
+    for (int i = 0; i < PEAK; i++) {
+        teff_call call = {call_new()};
+        if (i % 2)
+            respond(use_of(call.impl));
+        teff_drop(ctx, &call);
+        assert_null(call.impl);
+    }
+    assert_int_equal(teffi_slab_blocks(slab), 1);
+}
+
 /* ---- threads ---- */
 
 enum { CALLERS = 3, BURST = 4000, BURSTS = 40, RING = 4096 };
@@ -315,6 +328,7 @@ int main(void)
         RECLAIM(calls_in_use_keep_their_blocks_and_are_found),
         RECLAIM(calls_come_while_memory_goes),
         RECLAIM(what_is_needed_stays),
+        RECLAIM(dropped_calls_are_used_again),
         RECLAIM(threads_call_and_come_late_while_memory_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

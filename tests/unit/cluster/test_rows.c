@@ -15,9 +15,23 @@
 static lab *l;
 static teff_ctx *ctx;
 
+static _Atomic unsigned told_of_skipped; /* lines in the silo's log */
+
+static void count_skipped(void *arg, teff_log_level level, const char *line)
+{
+    if (strstr(line, "are no member's and are skipped"))
+        atomic_fetch_add(&told_of_skipped, 1);
+}
+
+static void log_to_test(teff_silo *silo)
+{
+    silo->platform.log.write = count_skipped;
+}
+
 static int setup(void **state)
 {
-    l = lab_open(1);
+    atomic_store(&told_of_skipped, 0);
+    l = lab_open_more(1, log_to_test);
     ctx = l->ctx[0];
     return 0;
 }
@@ -178,6 +192,27 @@ static void a_damaged_version_row_is_told(void **state)
     assert_non_null(strstr(teff_error(ctx), "version row of cluster dev"));
     lab_fails(ctx, teffi_rows_version(ctx, &version), TEFF_E_MALFORMED);
     put("v", "", 0);
+}
+
+static void read_thrice(void)
+{
+    teffi_rows rows;
+    for (int i = 0; i < 3; i++)
+        lab_ok(ctx, teffi_membership_read(ctx, &rows));
+}
+
+/* The silo reads its table by itself too: the log has one line for all that read. */
+static void rows_that_are_skipped_are_logged_once(void **state)
+{
+    static const uint8_t junk[] = {0xff};
+    read_thrice();
+    assert_int_equal(atomic_load(&told_of_skipped), 0);
+    put("m00000001", junk, sizeof junk);
+    read_thrice();
+    assert_int_equal(atomic_load(&told_of_skipped), 1);
+    put("m00000002", junk, sizeof junk);
+    read_thrice();
+    assert_int_equal(atomic_load(&told_of_skipped), 2);
 }
 
 static teff_silo *start_with(const teff_silo_options *opt)
@@ -573,6 +608,7 @@ int main(void)
         ROWS(changes_are_in_one_order),
         ROWS(rows_that_are_no_members_are_skipped),
         ROWS(a_row_under_a_foreign_key_is_skipped),
+        ROWS(rows_that_are_skipped_are_logged_once),
         ROWS(a_damaged_version_row_is_told),
         ROWS(a_silo_starts_when_a_damaged_version_row_is_removed),
         ROWS(a_silo_starts_whatever_rows_hold),

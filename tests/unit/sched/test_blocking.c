@@ -33,6 +33,16 @@ static void block_until_released(job *j)
     assert_true(had_processor(j->exec));
 }
 
+static void end_unbegun(job *j)
+{
+    teff_blocking_end();
+    assert_true(holds_processor(j->exec));
+    teff_blocking_begin();
+    assert_false(holds_processor(j->exec));
+    teff_blocking_end();
+    assert_true(had_processor(j->exec));
+}
+
 /* There may be many more threads than processors: a thread in a blocking region has none. */
 static void test_processors_are_apart_from_threads(void **state)
 {
@@ -50,6 +60,19 @@ static void test_processors_are_apart_from_threads(void **state)
     pthread_mutex_unlock(&real_of(exec)->idle_lock);
     latch_hit(&gate_open);
     latch_wait(&done, N);
+    exec->ops->free(exec);
+}
+
+/* Regions of a thread that is no worker, and ends without a begin, are of no effect. */
+static void test_regions_of_other_threads_and_unbegun_ones(void **state)
+{
+    static job one;
+    teffi_exec *exec = exec_of(1, NULL);
+    exec->ops->blocking_begin(exec);
+    exec->ops->blocking_end(exec);
+    job_init(&one, exec, end_unbegun, &done);
+    job_push(&one);
+    latch_wait(&done, 1);
     exec->ops->free(exec);
 }
 
@@ -420,6 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_processors_are_apart_from_threads, setup),
+        cmocka_unit_test_setup(test_regions_of_other_threads_and_unbegun_ones, setup),
         cmocka_unit_test_setup(test_a_blocking_region_hands_the_processor_over, setup),
         cmocka_unit_test_setup(test_one_hog_on_the_only_worker, setup),
         cmocka_unit_test_setup(test_a_hog_on_each_worker_and_more, setup),
