@@ -77,7 +77,8 @@ static void install_overflow_handler(void)
 static void *set_signal_stack(void)
 {
     stack_t now;
-    if (sigaltstack(NULL, &now) != 0 || !(now.ss_flags & SS_DISABLE))
+    sigaltstack(NULL, &now);
+    if (!(now.ss_flags & SS_DISABLE))
         return NULL; /* the thread has one, perhaps a sanitizer's */
     void *memory = mmap(NULL, SIGNAL_STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);

@@ -27,6 +27,30 @@ static void warm_up(test_node *from, test_node *to)
     test_wait(to, to->messages == before + 2);
 }
 
+/* Over the limit of the sender's frames. */
+static teff_err try_send_too_large(test_node *from, test_node *to)
+{
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 5, 100000);
+    msg->to.node = to->id;
+    teff_err err = from->net->ops->send(from->net, to->id, msg);
+    assert_int_not_equal(err, TEFF_OK);
+    teffi_msg_free(msg);
+    return err;
+}
+
+static void a_removed_peer_is_closed_to_messages_of_any_size(void **state)
+{
+    test_node *a = test_node_start((test_options){.frame_max_bytes = 65536});
+    test_node *b = test_node_start((test_options){0});
+    test_know(a, b);
+    warm_up(a, b);
+    assert_int_equal(try_send_too_large(a, b), TEFF_E_TOO_LARGE);
+    a->net->ops->peer_remove(a->net, b->id, false);
+    assert_int_equal(try_send_too_large(a, b), TEFF_E_CLOSED);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 static void a_removed_peer_is_closed_at_once(void **state)
 {
     test_node *a = test_node_start((test_options){0});
@@ -241,6 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_removed_peer_is_closed_at_once),
+        cmocka_unit_test(a_removed_peer_is_closed_to_messages_of_any_size),
         cmocka_unit_test(a_peer_that_says_goodbye_is_closed),
         cmocka_unit_test(who_leaves_sends_no_more),
         cmocka_unit_test(a_client_is_sent_to_on_its_newest_connection),

@@ -303,6 +303,40 @@ static void generations_continue(void **state)
     assert_int_equal(go_on(0x80000000u), 0);
 }
 
+/* ---- a thread's lists ---- */
+
+static void *take_block(void *to)
+{
+    thing **got = to;
+    for (int i = 0; i < BLOCK; i++)
+        got[i] = teffi_slab_take(&slab);
+    return NULL;
+}
+
+/* out: the highest slot of a block of entries that another thread takes. */
+static uint32_t highest_taken_elsewhere(void)
+{
+    thing *got[BLOCK];
+    uint32_t highest = 0;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_block, got), 0);
+    pthread_join(thread, NULL);
+    for (int i = 0; i < BLOCK; i++)
+        highest = got[i]->slot > highest ? got[i]->slot : highest;
+    return highest;
+}
+
+/* Of what a thread has put it keeps two blocks; what is over is others'. */
+static void a_thread_keeps_two_blocks(void **state)
+{
+    thing **got = take(3 * BLOCK);
+    put_all(got, 0, 2 * BLOCK);
+    assert_true(highest_taken_elsewhere() >= 3 * BLOCK);
+    put_all(got, 2 * BLOCK, 3 * BLOCK);
+    assert_true(highest_taken_elsewhere() < 3 * BLOCK);
+    free(got);
+}
+
 /* ---- threads ---- */
 
 enum { USERS = TEFFI_THREAD_INDEXES + 8, EACH = 100, ROUNDS = 5 };
@@ -387,6 +421,7 @@ int main(void)
         SLAB(slots_are_found),
         SLAB(there_are_as_many_as_may_be),
         SLAB(what_was_put_last_comes_first),
+        SLAB(a_thread_keeps_two_blocks),
         SLAB(in_any_order),
         SLAB(free_entries_of_blocks_are_used_again),
         cmocka_unit_test_setup_teardown(a_decommitted_block_is_as_the_image, setup_image, teardown),

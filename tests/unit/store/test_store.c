@@ -2,6 +2,7 @@
 #include <string.h>
 #include "ask.h"
 #include "setup.h"
+#include "store/engine.h"
 
 static char text[TEFF_TEXT_MAX];
 static char block[TEFFI_STORE_VALUE_MAX + 1];
@@ -115,6 +116,25 @@ static void scans(void **state)
     assert_int_equal(ask(*state, &op), TEFF_E_INVALID); /* without an arena */
 }
 
+/* Whatever the memory lacks for, op is as it was submitted, and says so. */
+static void a_scan_without_memory(void **state)
+{
+    enum { ROWS = 20, STEP = 16 };
+    teffi_row from = {.table = "t"}, found = {.key = {"key", 3}, .value = {block, 100}, .etag = 7};
+    size_t n = 0;
+    for (size_t bytes = STEP; n < ROWS; bytes += STEP) {
+        teff_arena arena;
+        teffi_arena_init(&arena, NULL, 0, bytes);
+        teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
+        for (n = 0; n < ROWS && teffi_store_found(&op, &from, &found); n++)
+            ;
+        assert_int_equal(op.err, n < ROWS ? TEFF_E_NOMEM : TEFF_OK);
+        assert_int_equal(op.n_found, n < ROWS ? 0 : ROWS);
+        assert_true((op.rows == &from) == (n < ROWS));
+        teffi_arena_fini(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +143,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(counts, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_of_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(scans, setup, teardown),
+        cmocka_unit_test(a_scan_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
