@@ -17,7 +17,7 @@ import mirror
 import source
 
 SECONDS_MIN, TIMES = 15, 8  # a test's limit: so many seconds, or so many times what it took
-LAST = ("explore", "sim")   # after all unit tests, in the order of what they take
+BESIDE_UNIT = ("explore", "sim")
 TESTS_PER_JOB = 2           # at a time: tests wait for half of their time
 
 Test = collections.namedtuple("Test", "name command env targets alone")
@@ -63,7 +63,7 @@ class Ladder:
         files = {target["id"]: [os.path.relpath(name, self.build) for name in target["filename"]]
                  for target in self.info("intro-targets.json")}
         for test in self.info("intro-tests.json"):
-            if test["suite"][0].endswith(":unit") or test["name"] in LAST:
+            if test["suite"][0].endswith(":unit") or test["name"] in BESIDE_UNIT:
                 targets = [name for target in test["depends"] for name in files[target]]
                 if targets:
                     yield Test(test["name"], test["cmd"], test["env"], targets,
@@ -86,8 +86,7 @@ class Ladder:
         ladder = [self.nearest(path),
                   sorted(name for name in self.tests if name.startswith(folder))]
         if not quick:
-            ladder += [sorted(name for name in self.tests if name not in LAST)]
-            ladder += [[name] for name in LAST]
+            ladder.append(sorted(self.tests))
         seen = set()
         for names in ladder:
             new = [self.tests[name] for name in names if name not in seen]
