@@ -195,6 +195,21 @@ static void test_overflow_is_reported(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* The usable size is whole pages, as many as the option needs. */
+static void test_sizes_are_rounded_up_to_pages(void **state)
+{
+    static const size_t sizes[][2] = {{65535, 65536}, {65536, 65536}, {65537, 69632}};
+    assert_int_equal(sysconf(_SC_PAGESIZE), 4096);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        teffi_fiber_pool *pool = teffi_fiber_pool_new(sizes[i][0], 0);
+        teffi_fiber *fiber = teffi_fiber_new(pool, wait_once, NULL);
+        assert_false(teffi_fiber_resume(fiber));
+        assert_int_equal(fiber->high - fiber->low, sizes[i][1]);
+        assert_true(teffi_fiber_resume(fiber));
+        teffi_fiber_pool_free(pool);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -205,6 +220,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_an_unmapped_stack_leaves_no_poison, setup, teardown),
         cmocka_unit_test_setup_teardown(test_guards_stay_after_a_peak, setup, teardown),
         cmocka_unit_test(test_overflow_is_reported),
+        cmocka_unit_test(test_sizes_are_rounded_up_to_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

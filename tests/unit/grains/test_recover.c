@@ -246,6 +246,30 @@ static void requests_that_wait_are_limited(void **state)
     free(calls);
 }
 
+/* Their memory too, with body and key. */
+static void bytes_of_requests_that_wait_are_limited(void **state)
+{
+    enum { BODY = 1000, KEY = 2000 };
+    static teffi_shards shards;
+    size_t one = sizeof(teffi_msg) + TEFFI_MSG_INLINE + BODY + KEY, n = 0;
+    assert_int_equal(pthread_mutex_init(&shards.parked_lock, NULL), 0);
+    teffi_msg *msg;
+    for (;; n++) {
+        msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+        assert_non_null(msg);
+        msg->raw_len = BODY; /* of bytes that are not there */
+        msg->key_len = KEY;
+        if (!teffi_partitions_park(&shards, msg))
+            break;
+        assert_int_equal(shards.parked_bytes, (n + 1) * one);
+    }
+    assert_int_equal(n, TEFFI_PARKED_BYTES_MAX / one);
+    teffi_msg_free(msg);
+    for (teffi_qnode *at; (at = teffi_queue_pop(&shards.parked));)
+        teffi_msg_free(teffi_container(at, teffi_msg, link));
+    pthread_mutex_destroy(&shards.parked_lock);
+}
+
 /* ---- memory ---- */
 
 static lab_record record;
@@ -312,6 +336,7 @@ int main(void)
         cmocka_unit_test_teardown(what_was_asked_before_a_partition_was_lost_is_not_taken,
                                   close_lab),
         cmocka_unit_test_teardown(requests_that_wait_are_limited, close_lab),
+        cmocka_unit_test(bytes_of_requests_that_wait_are_limited),
         cmocka_unit_test_teardown(recovery_holds_one_response_at_a_time, close_lab),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
