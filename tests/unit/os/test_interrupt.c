@@ -1,7 +1,9 @@
 /* test_interrupt.c - a fiber interrupted on one thread goes on in another: each thread keeps its
- * own signal mask. */
+ * own signal mask. Signals of others go to the handler that was there before. */
 #include "test.h"
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "fiber/fiber.h"
 #include "fiber/sanitize.h"
 #include "os/thread.h"
@@ -81,12 +83,65 @@ static void test_each_thread_keeps_its_mask(void **state)
     teffi_fiber_pool_free(pool);
 }
 
+/* ---- handlers of others ---- */
+
+static volatile sig_atomic_t ours, theirs;
+
+static void note_ours(void *context)
+{
+    ours++;
+}
+
+static void note_plain(int signal)
+{
+    theirs += signal == SIGURG;
+}
+
+static void note_with_info(int signal, siginfo_t *info, void *context)
+{
+    theirs += signal == SIGURG && info->si_pid == getpid() && context;
+}
+
+/* In a process of its own, as the handler is installed once. out: the exit status: signals that
+ * reached the handler before ours, of one that others sent; plus 10 for one of ours. */
+static int signals_with(const struct sigaction *before)
+{
+    sigaction(SIGURG, before, NULL);
+    teffi_interrupt_install(note_ours);
+    kill(getpid(), SIGURG);
+    raise(SIGURG); /* as teffi_interrupt_thread sends it */
+    return theirs + 10 * ours;
+}
+
+static void test_the_handler_before_gets_others_signals(void **state)
+{
+    const struct {
+        struct sigaction before;
+        int status;
+    } rows[] = {
+        {{.sa_handler = SIG_DFL}, 10},
+        {{.sa_handler = SIG_IGN}, 10},
+        {{.sa_handler = note_plain}, 11},
+        {{.sa_sigaction = note_with_info, .sa_flags = SA_SIGINFO}, 11},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(signals_with(&rows[i].before));
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), rows[i].status);
+    }
+}
+
 int main(void)
 {
 #ifdef TEFFI_TSAN
     return 77; /* it delivers a signal at the next call it knows of: the loop has none */
 #endif
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_handler_before_gets_others_signals), /* before ours is there */
         cmocka_unit_test(test_each_thread_keeps_its_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,36 @@ static void a_dial_leaves_no_memory(void **state)
     teff_client_free(client);
 }
 
+static uint64_t lowest(void *arg)
+{
+    return 0;
+}
+
+static uint64_t highest(void *arg)
+{
+    return UINT64_MAX;
+}
+
+/* Drawn, but never 0, which is no node's. */
+static void an_id_is_a_clients(void **state)
+{
+    static const struct {
+        uint64_t (*random)(void *arg);
+        teffi_node_id id;
+    } rows[] = {{lowest, {TEFFI_CLIENT_BIT, 1}}, {highest, {UINT32_MAX, 0x80000000}}};
+    for (unsigned i = 0; i < 2; i++) {
+        teff_client_options opt = {.size = sizeof opt, .gateways = {"127.0.0.1:1"}};
+        teffi_platform platform;
+        teff_client *client;
+        char text[TEFF_TEXT_MAX];
+        teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+        platform.random = rows[i].random;
+        assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+        assert_true(teffi_node_is(client->node.id, rows[i].id));
+        teff_client_free(client);
+    }
+}
+
 static teff_client *connected(test_node *gateway)
 {
     teff_client_options opt = {
@@ -227,6 +257,7 @@ int main(void)
         cmocka_unit_test(each_bad_option_names_itself),
         cmocka_unit_test(what_waits_is_limited_in_bytes),
         cmocka_unit_test(a_dial_leaves_no_memory),
+        cmocka_unit_test(an_id_is_a_clients),
         cmocka_unit_test(a_gateway_is_left_by_one_task),
         cmocka_unit_test(a_gateway_that_is_left_gets_no_more_requests),
         cmocka_unit_test(a_gateway_that_is_gone_is_forgotten),
