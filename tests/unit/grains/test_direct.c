@@ -84,6 +84,59 @@ static void test_two_callers_begin_a_grain_once(void **state)
     }
 }
 
+/* ---- what is due after a turn in place ---- */
+
+static teff_err asks_one_to_end(teff_ctx *turn, int64_t key, const direct_act *in,
+                                direct_number *out)
+{
+    direct_number *got;
+    teff_err err = direct_keeper_obey(turn, FIRST, RUN(responds), &got);
+    return err ? err : direct_keeper_obey(turn, FIRST, RUN(ends), &got);
+}
+
+static void test_a_callee_may_end(void **state)
+{
+    direct_number *out;
+    for (int i = 1; i <= 3; i++) {
+        lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(asks_one_to_end), &out));
+        lab_until(world.deactivated == i);
+    }
+}
+
+enum { NOTE = 1000 };
+
+/* out: n: bytes in the arena of the state, with those of older notes. */
+static teff_err writes_a_note(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    char *note = teff_state_alloc(turn, NOTE);
+    memset(note, 'a', NOTE - 1);
+    acts_memo(turn)->note = note;
+    out->n = (int64_t)teffi_activation_of_turn(turn)->stored->arena->used_bytes;
+    return TEFF_OK;
+}
+
+static teff_err asks_for_notes(teff_ctx *turn, int64_t key, const direct_act *in,
+                               direct_number *out)
+{
+    direct_number *got;
+    teff_err err = TEFF_OK;
+    for (int i = 0; i < 100 && !err; i++) {
+        err = direct_keeper_obey(turn, FIRST, RUN(writes_a_note), &got);
+        if (!err && got->n > out->n)
+            out->n = got->n;
+    }
+    return err;
+}
+
+static void test_a_callees_state_is_compacted(void **state)
+{
+    direct_number *out;
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(asks_for_notes), &out));
+    assert_in_range(out->n, NOTE, 32 * NOTE);
+}
+
+/* ---- errors ---- */
+
 static teff_err asks_failing(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     direct_number *got;
@@ -361,6 +414,8 @@ int main(void)
         DIRECT(test_responses_come_without_a_queue),
         DIRECT(test_a_new_grain_begins_inside_its_callers_turn),
         DIRECT(test_two_callers_begin_a_grain_once),
+        DIRECT(test_a_callee_may_end),
+        DIRECT(test_a_callees_state_is_compacted),
         DIRECT(test_errors_have_code_and_text),
         DIRECT(test_a_callee_may_wait),
         DIRECT(test_started_calls_do_not_wait_for_each_other),
