@@ -6,6 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 /* cmocka comes after these. */
 #include "test.h"
 #include "base/hash.h"
@@ -104,6 +107,39 @@ static void a_walk_sees_each_that_stays(void **state)
     teffi_index_fini(&index);
 }
 
+/* ---- while an old array is emptied ---- */
+
+static teffi_index rebuilt;
+static teffi_probe before; /* begun before the rebuild */
+static unsigned emptied, certain_meanwhile;
+
+/* Instead of the C library's. */
+int madvise(void *at, size_t len, int advice)
+{
+    teffi_probe now;
+    if (before.index) {
+        (void)teffi_index_first(&now, &rebuilt, 1);
+        emptied++;
+        certain_meanwhile += teffi_index_certain(&now) + teffi_index_certain(&before);
+    }
+    return (int)syscall(SYS_madvise, at, len, advice);
+}
+
+static void no_search_is_certain_while_an_array_is_emptied(void **state)
+{
+    for (uint32_t i = 2; emptied < 3; i++) {
+        (void)teffi_index_first(&before, &rebuilt, hash_of(i));
+        assert_true(teffi_index_certain(&before));
+        assert_true(teffi_index_add(&rebuilt, hash_of(i), i));
+    }
+    assert_int_equal(certain_meanwhile, 0);
+    assert_false(teffi_index_certain(&before));
+    (void)teffi_index_first(&before, &rebuilt, 1);
+    assert_true(teffi_index_certain(&before));
+    before.index = NULL;
+    teffi_index_fini(&rebuilt);
+}
+
 /* ---- beside a writer ---- */
 
 enum { READERS = 2, RESIDENTS = 200, PASSING = 3000, ROUNDS = 60 };
@@ -190,6 +226,7 @@ int main(void)
         cmocka_unit_test(all_are_found_while_it_grows_and_shrinks),
         cmocka_unit_test(coming_and_going_does_not_grow_it),
         cmocka_unit_test(a_walk_sees_each_that_stays),
+        cmocka_unit_test(no_search_is_certain_while_an_array_is_emptied),
         cmocka_unit_test(readers_without_a_lock_miss_nothing_that_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
