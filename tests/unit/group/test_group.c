@@ -15,6 +15,7 @@ static struct {
     uint64_t item_ns;     /* what each item costs */
     unsigned again;       /* handle pushes its item again this often */
     unsigned complete_at; /* handle completes the group at this count */
+    unsigned ticks_at;    /* the coarse clock advances at this count */
 } seen;
 
 static teffi_item item[ITEMS];
@@ -39,6 +40,8 @@ static void on_item(teffi_group *group, teffi_item *it)
         seen.handled[seen.n_handled] = it->kind;
     seen.n_handled++;
     seen.now_ns += seen.item_ns;
+    if (seen.n_handled == seen.ticks_at)
+        teffi_coarse_ms_set(&exec, 6);
     if (seen.complete_at && seen.n_handled == seen.complete_at)
         teffi_group_complete(group);
     if (seen.again) {
@@ -117,6 +120,28 @@ static void test_quantum(void **state)
     assert_int_equal(seen.n_handled, 4);
     assert_false(teffi_group_run(*state, 100, 0));
     assert_int_equal(seen.n_handled, 20);
+}
+
+static unsigned run_with_coarse_clock(teffi_group *group, unsigned ticks_at, uint64_t until_ns)
+{
+    void *state;
+    assert_int_equal(setup(&state), 0);
+    seen.item_ns = 30;
+    seen.ticks_at = ticks_at;
+    teffi_coarse_ms_set(&exec, 5);
+    push(group, 0, 20);
+    (void)teffi_group_run(group, 100, until_ns);
+    teffi_coarse_ms_set(&exec, 0);
+    return seen.n_handled;
+}
+
+/* The clock is read after 2, 4, 8 and 16 items, if the coarse clock has advanced since the last. */
+static void test_quantum_by_the_coarse_clock(void **state)
+{
+    assert_int_equal(run_with_coarse_clock(*state, 0, 100), 20);
+    assert_int_equal(run_with_coarse_clock(*state, 1, 100), 20); /* not over at 2 */
+    assert_int_equal(run_with_coarse_clock(*state, 3, 100), 4);
+    assert_int_equal(run_with_coarse_clock(*state, 5, 100), 8);
 }
 
 static void test_push_while_running_is_polled_again_in_place(void **state)
@@ -215,6 +240,7 @@ int main(void)
         cmocka_unit_test_setup(test_run_of_idle_is_refused, setup),
         cmocka_unit_test_setup(test_item_budget_keeps_order, setup),
         cmocka_unit_test_setup(test_quantum, setup),
+        cmocka_unit_test_setup(test_quantum_by_the_coarse_clock, setup),
         cmocka_unit_test_setup(test_push_while_running_is_polled_again_in_place, setup),
         cmocka_unit_test_setup(test_sixth_poll_requeues, setup),
         cmocka_unit_test_setup(test_claim_idle_only, setup),
