@@ -125,6 +125,17 @@ static void changes_are_in_one_order(void **state)
     lab_ok(ctx, teffi_rows_write(ctx, &b, &two, 1));
 }
 
+/* With its next heartbeat a silo adopts a change that nobody told it. */
+static void a_change_is_found_without_being_told(void **state)
+{
+    teffi_rows rows;
+    lab_ok(ctx, teffi_rows_read(ctx, &rows));
+    teffi_member_row other = {.member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0}};
+    lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
+    lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
+    assert_int_equal(teff_silo_members(l->silos[0]), 2);
+}
+
 /* One row beside the silo's own, which is no member's: it counts as a dead silo's. */
 static void skipped(void)
 {
@@ -606,6 +617,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROWS(what_was_written_is_read),
         ROWS(changes_are_in_one_order),
+        ROWS(a_change_is_found_without_being_told),
         ROWS(rows_that_are_no_members_are_skipped),
         ROWS(a_row_under_a_foreign_key_is_skipped),
         ROWS(rows_that_are_skipped_are_logged_once),

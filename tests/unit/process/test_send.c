@@ -92,6 +92,26 @@ static void test_deliver_takes_messages_and_cancels_only(void **state)
                      TEFF_E_CLOSED);
 }
 
+/* Ends with the message 9. */
+static teff_err outlive_cancels(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    (void)step(self, events, n, out);
+    return n && t.last.tag == 9 ? teff_step_done(out) : teff_step_idle(out);
+}
+
+static void test_a_second_cancel_is_ignored(void **state)
+{
+    static const teff_process_ops ops_outliving = {.name = "outliving", .step = outlive_cancels};
+    teff_pid pid = spawn(*state, &ops_outliving, NULL);
+    assert_int_equal(teff_process_cancel(*state, pid), TEFF_OK);
+    latch_wait(&t.got, 1);
+    assert_int_equal(teff_process_cancel(*state, pid), TEFF_OK);
+    assert_int_equal(send_tag(*state, pid, 9), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.cancels, 1);
+    assert_int_equal(atomic_load(&t.got.count), 2);
+}
+
 static void test_a_slot_that_was_never_used_is_nobody(void **state)
 {
     teff_process_system *system = *state;
@@ -111,6 +131,7 @@ int main(void)
         T(test_own_pids_carry_the_silo),
         T(test_other_silos_take_the_route),
         T(test_deliver_takes_messages_and_cancels_only),
+        T(test_a_second_cancel_is_ignored),
         T(test_a_slot_that_was_never_used_is_nobody),
     };
     return cmocka_run_group_tests_name("process/send", tests, NULL, NULL);
