@@ -12,8 +12,8 @@ struct teffi_processor;
  * 20 ns, a thief can halve the throughput of all workers. So a thief counts the items that it and
  * its victim handle, from its first steal until it has no work and 50 us have passed. Then it
  * sleeps for 100 us and counts the items that the victim handles alone. If both together were not
- * faster by an eighth, the sleeps double, up to 3.2 ms; else it does not sleep for 10 ms. Items that
- * take more than 500 ns are always worth stealing. */
+ * faster by an eighth, the sleeps double, up to 3.2 ms; else it does not sleep for 10 ms. Items
+ * that take more than 500 ns are always worth stealing. */
 typedef struct teffi_backoff {
     uint64_t since_ns;     /* the steal that the measurement began with; 0: none */
     uint64_t items_before; /* handled by thief and victim until then */

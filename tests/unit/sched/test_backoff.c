@@ -1,5 +1,5 @@
-/* test_backoff.c - when a thief sleeps before it steals again: the measurement of 50 us, the rate of
- * a victim alone, sleeps that double. */
+/* test_backoff.c - when a thief sleeps before it steals again: the measurement of 50 us, the rate
+ * of a victim alone, sleeps that double. */
 #include "sched/policy/backoff.h"
 
 #include <string.h>

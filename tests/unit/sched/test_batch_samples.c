@@ -1,5 +1,5 @@
-/* test_batch_samples.c - which picks of a local batch are sampled, and after which samples others may
- * take from it. The clock is the test's. */
+/* test_batch_samples.c - which picks of a local batch are sampled, and after which samples others
+ * may take from it. The clock is the test's. */
 #include "sched/policy/local_batch.h"
 
 #include "os/thread.h"
