@@ -13,6 +13,7 @@
 #include "ask.h"
 #include "scratch.h"
 #include "setup.h"
+#include "store/sqlite_file.h"
 
 enum { NOBODY = 65534 };
 
@@ -163,6 +164,30 @@ static void on_the_network(void **state)
         teffi_store_close(store);
     }
     file_system = 0;
+}
+
+static void codes_have_errors_and_texts(void **state)
+{
+    static const struct {
+        int code;
+        teff_err err;
+        const char *text;
+    } rows[] = {
+        {SQLITE_NOMEM, TEFF_E_NOMEM, "out of memory (SQLite code 7)"},
+        {SQLITE_TOOBIG, TEFF_E_TOO_LARGE, "string or blob too big (SQLite code 18)"},
+        {SQLITE_CORRUPT, TEFF_E_MALFORMED, "damaged (SQLite code 11)"},
+        {SQLITE_NOTADB, TEFF_E_MALFORMED, "not an SQLite database (SQLite code 26)"},
+        {SQLITE_BUSY, TEFF_E_IO, "locked by another process for too long (SQLite code 5)"},
+        {SQLITE_READONLY_DBMOVED, TEFF_E_IO,
+         "it or its directory is not writable (SQLite code 1032)"},
+        {SQLITE_CANTOPEN, TEFF_E_IO, "it or its directory is not writable (SQLite code 14)"},
+        {SQLITE_FULL, TEFF_E_IO, "database or disk is full (SQLite code 13)"},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char why[TEFFI_SQLITE_TEXT];
+        assert_int_equal(teffi_sqlite_err(rows[i].code, why), rows[i].err);
+        assert_string_equal(why, rows[i].text);
+    }
 }
 
 static void maintained_by_hand(void **state)
@@ -410,6 +435,7 @@ int main(void)
         cmocka_unit_test(others_databases),
         cmocka_unit_test(other_schemas),
         cmocka_unit_test(on_the_network),
+        cmocka_unit_test(codes_have_errors_and_texts),
         cmocka_unit_test(maintained_by_hand),
         cmocka_unit_test(empty_file_is_new),
         cmocka_unit_test(odd_names),
