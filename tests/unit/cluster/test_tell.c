@@ -1,0 +1,49 @@
+/* test_tell.c - which silos are told of a view: each once, also those that left or are not in it. */
+#include "cluster/membership.h"
+
+#include "call/ctx.h"
+#include "cluster/join.h"
+#include "lab.h"
+
+static lab *l;
+
+static int setup(void **state)
+{
+    l = lab_open(2);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+static unsigned told_of_view(bool departed_too)
+{
+    teff_ctx *ctx = l->ctx[0];
+    uint32_t calls_before = ctx->n_calls;
+    teffi_membership_push_view(ctx, departed_too);
+    return ctx->n_calls - calls_before;
+}
+
+static void each_silo_is_told_once(void **state)
+{
+    teffi_membership *m = l->silos[0]->node.membership;
+    teffi_node_id member = l->silos[1]->node.id, stranger = {9, 9};
+    assert_int_equal(told_of_view(true), 1);
+    teffi_membership_note_outsider(m, member);
+    assert_int_equal(told_of_view(true), 1);
+    for (int i = 0; i < 3; i++)
+        teffi_membership_note_outsider(m, stranger);
+    assert_int_equal(told_of_view(true), 2);
+    assert_int_equal(told_of_view(false), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_silo_is_told_once, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
