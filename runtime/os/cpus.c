@@ -17,7 +17,7 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* out: line, without its newline; false: there is no such file, or it is empty. */
+/* out: line; false: there is no such file, or it is empty. */
 static bool read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
@@ -27,8 +27,6 @@ static bool read_first_line(const char *folder, const char *name, char *line, in
         return false;
     bool got = fgets(line, size, file) != NULL;
     fclose(file);
-    if (got)
-        line[strcspn(line, "\n")] = '\0';
     return got;
 }
 
