@@ -29,10 +29,10 @@ static int teardown(void **state)
 static void *enter_with_own_signal_stack(void *pool)
 {
     static char own[65536];
-    stack_t now, before = {.ss_sp = own, .ss_size = sizeof own};
-    sigaltstack(&before, NULL);
+    stack_t now, first, before = {.ss_sp = own, .ss_size = sizeof own};
+    sigaltstack(&before, &first);
     (void)teffi_fiber_thread_enter(pool);
-    sigaltstack(NULL, &now);
+    sigaltstack(&first, &now); /* a sanitizer frees its own when the thread ends */
     teffi_fiber_thread_leave();
     return now.ss_sp == own ? own : NULL;
 }
