@@ -180,6 +180,28 @@ static void a_gateway_that_is_gone_is_forgotten(void **state)
     test_node_stop(next);
 }
 
+/* A request that came back unsent, until its deadline. */
+static void a_request_without_a_gateway_is_answered(void **state)
+{
+    teff_client_options opt = {.size = sizeof opt, .gateways = {"127.0.0.1:1"}};
+    teffi_platform platform;
+    teff_client *client;
+    char text[TEFF_TEXT_MAX];
+    teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+    assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+    teff_ctx *ctx = teff_client_ctx(client);
+    teffi_call *call = teffi_ctx_call(ctx, teffi_now(&platform) + 60000000000ull);
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, call->slot, 1);
+    msg->call_generation = call->generation;
+    msg->src = client->node.id;
+    msg->deadline_ns = teffi_now(&platform);
+    client->node.upcalls.unsent(&client->node, (teffi_node_id){1, 1}, msg);
+    assert_int_equal(teffi_ctx_await_call(ctx, call, NULL), TEFF_E_UNAVAILABLE);
+    assert_non_null(strstr(teff_error(ctx), "no gateway can be reached"));
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+}
+
 static void refused(teff_client_options opt, const char *option, const char *value)
 {
     char text[TEFF_TEXT_MAX] = "";
@@ -261,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_gateway_is_left_by_one_task),
         cmocka_unit_test(a_gateway_that_is_left_gets_no_more_requests),
         cmocka_unit_test(a_gateway_that_is_gone_is_forgotten),
+        cmocka_unit_test(a_request_without_a_gateway_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
