@@ -1,4 +1,4 @@
-/* test_tell.c - which silos are told of a view: each once, also those that left or are not in it. */
+/* test_tell.c - which silos are told of a view: each once, also those that left or are unknown. */
 #include "cluster/membership.h"
 
 #include "call/ctx.h"
