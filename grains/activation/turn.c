@@ -155,6 +155,8 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     teff_ctx *ctx = &turn->ctx;
     if (turn->request->item.kind != TEFFI_MSG_REQUEST)
         return;
+    if (teffi_cancel_any(ctx->home))
+        (void)teffi_node_forget_cancel(ctx->node, turn->request);
     bool stays = teffi_node_is(turn->request->src, ctx->node->id);
     teffi_node_id to;
     teffi_msg *response = make_response(turn, stays, &to);
@@ -351,9 +353,11 @@ static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
     teffi_node *node = turn->ctx.node;
-    return request && !turn->on_stack && request->item.kind == TEFFI_MSG_REQUEST &&
-           teffi_node_is(request->src, node->id) &&
-           !teffi_call_is_pending(&node->home, request->call_slot, request->call_generation);
+    if (!request || turn->on_stack || request->item.kind != TEFFI_MSG_REQUEST)
+        return false;
+    if (teffi_node_is(request->src, node->id))
+        return !teffi_call_is_pending(&node->home, request->call_slot, request->call_generation);
+    return teffi_node_cancelled(node, request);
 }
 
 /* The call may end at its deadline while this runs: so it is read before the clock. */

@@ -24,13 +24,25 @@ static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, c
     teffi_node_respond(act->grains->node, msg, err, text);
 }
 
-static bool refuse_if_expired(teffi_activation *act, teffi_msg *msg)
+static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 {
-    bool late = msg->item.kind == TEFFI_MSG_REQUEST &&
-                teffi_is_late(act->grains->node->home.exec, msg->deadline_ns);
-    if (late)
-        refuse_queued(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
-    return late;
+    if (!teffi_node_forget_cancel(act->grains->node, msg))
+        return false;
+    teffi_activation_unqueue(act, msg);
+    teffi_msg_free(msg);
+    return true;
+}
+
+/* End a request that must not start: its deadline has passed, or its caller has cancelled it. */
+static bool end_if_moot(teffi_activation *act, teffi_msg *msg)
+{
+    const teffi_node *node = act->grains->node;
+    if (msg->item.kind != TEFFI_MSG_REQUEST)
+        return false;
+    if (!teffi_is_late(node->home.exec, msg->deadline_ns))
+        return teffi_cancel_any(&node->home) && drop_if_cancelled(act, msg);
+    refuse_queued(act, msg, TEFF_E_TIMEOUT, "expired while it waited for the grain");
+    return true;
 }
 
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
@@ -93,7 +105,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
         return;
     }
-    if (refuse_if_expired(act, msg))
+    if (end_if_moot(act, msg))
         return;
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
@@ -133,7 +145,7 @@ static void start_waiting(teffi_activation *act)
             continue;
         }
         more->pending_of[class]--;
-        if (!refuse_if_expired(act, msg))
+        if (!end_if_moot(act, msg))
             start_request(act, msg, method);
     }
     if (!more)

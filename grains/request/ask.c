@@ -22,6 +22,7 @@ void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)
     asked->method = ask->method;
     asked->key_kind = (uint8_t)ask->type->key_kind;
     asked->key_len = (uint8_t)(len < TEFFI_CALL_KEY_MAX ? len : TEFFI_CALL_KEY_MAX);
+    atomic_store_explicit(&call->sent_to, 0, memory_order_relaxed);
     memcpy(asked->key, ask->bytes, sizeof asked->key); /* a constant size compiles to a few moves */
     teffi_call_expect(call, out ? out->desc : NULL, TEFFI_CALL_HAS_ASKED);
 }

@@ -73,14 +73,20 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
         return;
     }
     teff_err err = teffi_relay_begin(node, msg);
+    if (err == TEFF_E_CANCELLED) {
+        teffi_msg_free(msg); /* nobody waits for a response */
+        return;
+    }
     if (err) {
         teffi_node_respond(node, msg, err,
                            "too many requests of the caller's are under way through this silo");
         return;
     }
     msg->to = (teffi_pid){.node = to};
-    if (msg->item.kind == TEFFI_MSG_REQUEST)
-        teffi_call_sign(&node->home, msg);
+    if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, to)) {
+        teffi_msg_free(msg);
+        return;
+    }
     err = node->home.net->ops->send(node->home.net, to, msg);
     if (err == TEFF_E_CLOSED || err == TEFF_E_UNREACHABLE)
         take_back(grains, ident, msg, to);

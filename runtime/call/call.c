@@ -3,26 +3,15 @@
 
 #include "base/bug.h"
 #include "base/hash.h"
-
-enum { GENERATION_SHIFT = 32 };
+#include "call/origin.h"
 
 const char teffi_call_late_text[] = "no response before the deadline; the call may have run";
 
 /* ---- the word ---- */
 
-static uint32_t word_generation(uint64_t word)
-{
-    return (uint32_t)(word >> GENERATION_SHIFT);
-}
-
 static bool word_is_pending(uint64_t word)
 {
     return word & TEFFI_CALL_PENDING;
-}
-
-static bool word_is_pending_use(uint64_t word, uint32_t generation)
-{
-    return word_is_pending(word) && word_generation(word) == generation;
 }
 
 /* The TEFFI_CALL_SENT bits of a node, a hash; never 0. */
@@ -33,29 +22,26 @@ static uint32_t sent_bits_of(teffi_node_id to)
     return bits ? bits : TEFFI_CALL_SENT;
 }
 
-static uint64_t load_word(const teffi_call *call)
-{
-    /* seq_cst: the sweep needs it, see deadline.h; other callers need acquire */
-    return atomic_load_explicit(&call->word, memory_order_seq_cst);
-}
-
 /* Clears PENDING: from then on only this thread ends the call. Weak: may fail spuriously.
  * in:   *word, a pending word that was read. out: false: *word is the word that was found. */
 static bool take_word(teffi_call *call, uint64_t *word)
 {
-    uint64_t taken = *word >> GENERATION_SHIFT << GENERATION_SHIFT;
-    /* acquire: pairs with set_pending; the taker reads what the caller wrote before that */
-    return atomic_compare_exchange_weak_explicit(&call->word, word, taken, memory_order_acquire,
+    uint64_t taken = *word >> TEFFI_CALL_GENERATION << TEFFI_CALL_GENERATION;
+    /* acquire: pairs with the store of a pending word; the taker reads what the caller wrote before
+     * it. seq_cst: teffi_cancel_call loads sent_to afterwards */
+    return atomic_compare_exchange_weak_explicit(&call->word, word, taken, memory_order_seq_cst,
                                                  memory_order_acquire);
 }
 
-static bool take_use(teffi_call *call, uint32_t generation)
+uint64_t teffi_call_take(teffi_call *call, uint32_t generation)
 {
-    uint64_t word = load_word(call);
-    while (word_is_pending_use(word, generation))
+    uint64_t word = teffi_call_word(call);
+    while (teffi_word_is_pending_use(word, generation)) {
+        uint64_t pending = word;
         if (take_word(call, &word))
-            return true;
-    return false;
+            return pending;
+    }
+    return 0;
 }
 
 /* ---- entries ---- */
@@ -72,7 +58,7 @@ static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *o
     call->home = owner;
     call->slot = slot;
     /* relaxed: no other thread writes the word of an entry that is not pending */
-    atomic_store_explicit(&call->word, (uint64_t)generation << GENERATION_SHIFT,
+    atomic_store_explicit(&call->word, (uint64_t)generation << TEFFI_CALL_GENERATION,
                           memory_order_relaxed);
 }
 
@@ -81,7 +67,7 @@ static teffi_slab_use last_use_of(const void *entry)
     const teffi_call *call = entry;
     /* relaxed: as above */
     uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
-    return (teffi_slab_use){call->slot, word_generation(word)};
+    return (teffi_slab_use){call->slot, teffi_word_generation(word)};
 }
 
 const teffi_slab_type teffi_call_type = {.bytes = sizeof(teffi_call),
@@ -119,40 +105,38 @@ static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call
 
 bool teffi_call_matches(const teffi_call *call, const teffi_call_match *match)
 {
-    return word_matches(call, load_word(call), match);
+    return word_matches(call, teffi_call_word(call), match);
 }
 
 uint64_t teffi_call_due_ns(const teffi_call *call)
 {
-    if (!word_is_pending(load_word(call)))
+    if (!word_is_pending(teffi_call_word(call)))
         return UINT64_MAX;
     return atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
 }
 
 /* ---- ending a call, after it was taken ---- */
 
-/* Clients choose their own ids. The hash is keyed so that a client cannot choose an id that shares
- * the count of another node. */
-_Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node)
+void teffi_call_free_relay(teffi_call *call)
 {
-    uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
-    return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
+    teffi_calls *calls = &call->home->calls;
+    _Atomic uint32_t *count = call->is_cancel ? &calls->cancels : &calls->relays;
+    atomic_fetch_sub_explicit(call->share, 1, memory_order_relaxed);
+    teffi_call_release(call);
+    /* release: pairs with teffi_calls_relays */
+    atomic_fetch_sub_explicit(count, 1, memory_order_release);
 }
 
 void teffi_call_release_relay(teffi_call *call)
 {
-    teffi_home *home = call->home;
-    uint64_t to = atomic_load_explicit(&call->out, memory_order_relaxed);
-    atomic_fetch_sub_explicit(teffi_call_relays_of(home, to), 1, memory_order_relaxed);
-    teffi_call_release(call);
-    /* release: pairs with teffi_calls_relays */
-    atomic_fetch_sub_explicit(&home->calls.relays, 1, memory_order_release);
+    teffi_origin_remove(call);
+    teffi_call_free_relay(call);
 }
 
 /* A timeout is not sent on, since the origin has its own deadline. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
-    if (call->err == TEFF_E_TIMEOUT && !call->reply) {
+    if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->reply)) {
         teffi_call_release_relay(call);
         return;
     }
@@ -184,7 +168,7 @@ teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
     teffi_call *call = call_at(home, response->call_slot);
     teffi_call *relay = NULL;
-    if (call && take_use(call, response->call_generation))
+    if (call && teffi_call_take(call, response->call_generation))
         end_call(call, (teff_err)response->err, response->text, response, &relay);
     else
         teffi_msg_free(response);
@@ -193,7 +177,7 @@ teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
 {
-    if (!take_use(call, call->generation))
+    if (!teffi_call_take(call, call->generation))
         return false;
     end_call(call, err, text, NULL, NULL);
     return true;
@@ -202,21 +186,18 @@ bool teffi_call_fail(teffi_call *call, teff_err err, const char *text)
 bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     teffi_call *call = call_at(home, slot);
-    return call && word_is_pending_use(load_word(call), generation);
+    return call && teffi_word_is_pending_use(teffi_call_word(call), generation);
 }
 
-void teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation)
+void teffi_call_end(teffi_call *call, teff_err err, const char *text)
 {
-    teffi_call *call = call_at(home, slot);
-    if (call && take_use(call, generation))
-        end_call(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run", NULL,
-                 NULL);
+    end_call(call, err, text, NULL, NULL);
 }
 
 bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
                        const char *text, teffi_call **relays)
 {
-    uint64_t word = load_word(call);
+    uint64_t word = teffi_call_word(call);
     while (word_matches(call, word, match)) {
         if (!take_word(call, &word))
             continue;
@@ -229,7 +210,7 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
 /* ---- responses ---- */
 
 /* A response from another process is valid only with the cookie of its request. */
-static uint64_t cookie_of(const teffi_home *home, uint32_t slot, uint32_t generation)
+uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const uint32_t use[2] = {slot, generation};
     return teffi_siphash(&home->calls.key, use, sizeof use);
@@ -239,10 +220,10 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
 {
     uint32_t slot = response->call_slot, generation = response->call_generation;
     teffi_call *call = call_at(home, slot);
-    uint64_t word = call ? load_word(call) : 0;
-    return word_is_pending_use(word, generation) &&
+    uint64_t word = call ? teffi_call_word(call) : 0;
+    return teffi_word_is_pending_use(word, generation) &&
            ((uint32_t)word & TEFFI_CALL_SENT) == sent_bits_of(from) &&
-           response->call_cookie == cookie_of(home, slot, generation);
+           response->call_cookie == teffi_call_cookie(home, slot, generation);
 }
 
 static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
@@ -271,7 +252,7 @@ static void reply_arrived(teffi_wait *wait)
 
 /* ---- begin ---- */
 
-static teffi_call *take_entry(teffi_home *home, uint64_t deadline_ns)
+teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns)
 {
     teffi_call *call = teffi_slab_take(&home->calls.slab);
     if (!call)
@@ -285,38 +266,17 @@ static teffi_call *take_entry(teffi_home *home, uint64_t deadline_ns)
     return call;
 }
 
-static void set_pending(teffi_call *call, uint32_t bits, uint64_t deadline_ns)
-{
-    /* seq_cst: pairs with take_word (acquire), and with the sweep, see deadline.h */
-    atomic_store_explicit(&call->word, (uint64_t)call->generation << GENERATION_SHIFT | bits,
-                          memory_order_seq_cst);
-    teffi_deadline_watch(&call->home->calls.deadlines, call->slot, deadline_ns);
-}
-
 teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns)
 {
-    teffi_call *call = take_entry(home, deadline_ns);
+    teffi_call *call = teffi_call_take_entry(home, deadline_ns);
     if (!call)
         return NULL;
     teffi_wait_init(&call->wait, ctx, reply_arrived);
     teffi_call_expect(call, NULL, 0);
-    set_pending(call, TEFFI_CALL_PENDING, deadline_ns);
-    return call;
-}
-
-teffi_call *teffi_call_relay(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
-                             uint64_t deadline_ns)
-{
-    teffi_call *call = take_entry(home, deadline_ns);
-    if (!call)
-        return NULL;
-    call->wait = (teffi_wait){0};
-    call->origin = origin;
-    atomic_store_explicit(&call->out, teffi_node_word(origin_node), memory_order_relaxed);
-    atomic_fetch_add_explicit(&home->calls.relays, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(teffi_call_relays_of(home, teffi_node_word(origin_node)), 1,
-                              memory_order_relaxed);
-    set_pending(call, TEFFI_CALL_PENDING | TEFFI_CALL_RELAY, deadline_ns);
+    /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
+    atomic_store_explicit(&call->word, teffi_word_pending(call->generation, 0),
+                          memory_order_seq_cst);
+    teffi_deadline_watch(&home->calls.deadlines, call->slot, deadline_ns);
     return call;
 }
 
@@ -325,7 +285,7 @@ void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, te
     teffi_call *call = call_at(home, slot);
     /* relaxed: the net's lock orders this store before teffi_calls_lose, and before the response */
     uint64_t word = call ? atomic_load_explicit(&call->word, memory_order_relaxed) : 0;
-    while (word_is_pending_use(word, generation)) {
+    while (teffi_word_is_pending_use(word, generation)) {
         uint64_t marked = (word & ~(uint64_t)TEFFI_CALL_SENT) | sent_bits_of(to);
         if (atomic_compare_exchange_weak_explicit(&call->word, &word, marked, memory_order_relaxed,
                                                   memory_order_relaxed))
@@ -335,14 +295,14 @@ void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, te
 
 void teffi_call_sign(teffi_home *home, teffi_msg *request)
 {
-    request->call_cookie = cookie_of(home, request->call_slot, request->call_generation);
+    request->call_cookie = teffi_call_cookie(home, request->call_slot, request->call_generation);
 }
 
 /* ---- the caller's side ---- */
 
 void teffi_call_release(teffi_call *call)
 {
-    teffi_bug_if(word_is_pending(load_word(call)));
+    teffi_bug_if(word_is_pending(teffi_call_word(call)));
     teffi_msg_free(call->reply);
     call->reply = NULL;
     teffi_slab_put(&call->home->calls.slab, call);
@@ -356,5 +316,5 @@ static bool end_was_seen(const teffi_wait *wait)
 
 bool teffi_call_abandon(teffi_call *call)
 {
-    return end_was_seen(&call->wait) || take_use(call, call->generation);
+    return end_was_seen(&call->wait) || teffi_call_take(call, call->generation);
 }

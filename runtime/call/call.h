@@ -1,5 +1,6 @@
 /* call.h - one pending call: which context waits for which response, and until when.
  * Way:     ctx_calls -> [call] -> msg to the target ... response {slot, generation} -> call -> wait
+ *          relay.h: entries for calls of other nodes
  * States:  free -new-> PENDING -response, deadline, lost link, cancel, fail, abandon-> taken
  *          -release-> free
  * Threads: one atomic word holds state and generation. The thread whose compare-and-swap clears
@@ -12,25 +13,27 @@
 #include "call/home.h"
 #include "call/wait.h"
 
-/* teffi_call.word: the generation in the upper 32 bits; below it PENDING, RELAY, and a hash of the
- * node that the request was sent to (0: not sent yet). They share a word so that a late
- * teffi_call_sent_to cannot change the entry's next use. On a hash collision (1 in 10^9 for two
+/* teffi_call.word: the generation in the upper 32 bits; below it PENDING, RELAY, CANCEL, and a hash
+ * of the node that the request was sent to (0: not sent yet). They share a word so that a late
+ * teffi_call_sent_to cannot change the entry's next use. On a hash collision (2 in 10^9 for two
  * silos) the loss of one silo also ends the calls to the other, as "may have run".
  *
- * A relay (node/deliver.h) is the pending call of a request that this node forwards for another
- * node. No context waits for it here: its outcome is sent on to that node. */
+ * A relay (relay.h) is the pending call of a request that this node forwards for another node. No
+ * context waits for it here: its outcome is sent on to that node. With CANCEL it is a kept cancel,
+ * which has no outcome. */
 #define TEFFI_CALL_PENDING 1u
 #define TEFFI_CALL_RELAY 2u
-#define TEFFI_CALL_SENT 0xfffffffcu
+#define TEFFI_CALL_CANCEL 4u
+#define TEFFI_CALL_SENT 0xfffffff8u
 
-/* The call, at another node, that a request belongs to. */
+/* The call that a request belongs to, at the node that sent the request. */
 typedef struct teffi_origin {
     uint32_t slot, generation;
     uint64_t cookie;
 } teffi_origin;
 
 /* The method and key of a call that is not awaited at once: its error text names them. */
-enum { TEFFI_CALL_KEY_MAX = 54, TEFFI_CALL_HAS_ASKED = 1 };
+enum { TEFFI_CALL_KEY_MAX = 46, TEFFI_CALL_HAS_ASKED = 1 };
 
 typedef struct teffi_asked {
     const teff_method *method;
@@ -45,8 +48,8 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     teffi_home *home; /* immutable, like slot */
     uint32_t slot;
     uint32_t generation; /* written by the caller's thread only */
-    /* atomic. set_pending stores it with seq_cst after the fields that the taker reads (wait);
-     * take_word exchanges it with acquire */
+    /* atomic. Stored pending with seq_cst after the fields that the taker reads (wait), and before
+     * teffi_deadline_watch; take_word exchanges it with acquire, at least */
     _Atomic uint64_t word;
     /* atomic, relaxed: the sweep may read the deadline of the entry's next use; its exchange of the
      * older word then fails. UINT64_MAX: none */
@@ -68,7 +71,20 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     /* The descriptor of the expected body (0: none), or'ed with TEFFI_CALL_HAS_ASKED. Of a relay:
      * the node that the request came from. Relaxed: the sweep may read the next use's value. */
     _Atomic uint64_t out;
-    teffi_asked asked; /* valid if out has TEFFI_CALL_HAS_ASKED */
+    union {
+        teffi_asked asked; /* valid if out has TEFFI_CALL_HAS_ASKED */
+        struct {           /* of a relay: its bucket's list, guarded by the bucket's lock */
+            LIST_ENTRY(teffi_call) in_bucket;
+            _Atomic uint32_t *share; /* its origin's in relays_of */
+            uint32_t bucket;
+            bool is_cancel; /* a kept cancel */
+        };
+    };
+    /* The node that the request was sent to, or is about to be sent to; 0: none yet. Only of relays
+     * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_cancel_sign stores it, then loads
+     * word; teffi_cancel_call takes word, then loads it. A store of a late teffi_cancel_sign may
+     * hit the entry's next use; then a cancel goes to a node that does not know the call. */
+    _Atomic uint64_t sent_to;
 };
 
 _Static_assert(offsetof(teffi_call, asked) == 128 && sizeof(teffi_call) == 192,
@@ -104,23 +120,18 @@ extern const char teffi_call_late_text[];
  * out:  NULL: out of memory, or TEFFI_CALLS_MAX calls are in use. */
 teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t deadline_ns);
 
-/* teffi_call_relay - begin a relay: a pending call for the call origin of origin_node.
- * in, out: as teffi_call_new. */
-teffi_call *teffi_call_relay(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
-                             uint64_t deadline_ns);
-
 /* teffi_call_sent_to - record the node that the request was sent to: only a response from there
  * ends the call, and teffi_calls_lose ends it when the link to that node breaks.
  * runs: in the net's sent event, so that it comes before that link's down event.
  * in:   generation: an entry of another generation is left unchanged. */
 void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
-/* teffi_call_sign - set the cookie of a request, which its response must carry. */
+/* teffi_call_sign - set the cookie of a request, which its response must carry. To a grain: see
+ * teffi_cancel_sign. */
 void teffi_call_sign(teffi_home *home, teffi_msg *request);
 
-/* teffi_call_relays_of - the count of relays for a node; nodes with the same hash share
- * one count. */
-_Atomic uint32_t *teffi_call_relays_of(teffi_home *home, uint64_t origin_node);
+/* teffi_call_cookie - the cookie of the call {slot, generation}. */
+uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation);
 
 /* teffi_call_due_ns - the call's deadline; UINT64_MAX: none, or the call is not pending. */
 uint64_t teffi_call_due_ns(const teffi_call *call);
@@ -138,11 +149,8 @@ TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg
  * out:  false: the call had ended already. */
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text);
 
-/* teffi_call_is_pending - is the call {slot, generation} pending? A hint: it may end meanwhile.
- * teffi_call_cancel - end that call as TEFF_E_CANCELLED, if it is pending.
- * runs: both on any thread. */
+/* teffi_call_is_pending - is the call {slot, generation} pending? A hint: it may end meanwhile. */
 bool teffi_call_is_pending(teffi_home *home, uint32_t slot, uint32_t generation);
-void teffi_call_cancel(teffi_home *home, uint32_t slot, uint32_t generation);
 
 /* Which calls to end: (word & mask) == bits, and the two conditions below hold. */
 typedef struct teffi_call_match {
@@ -168,14 +176,51 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
  * has ended and was awaited, or after teffi_call_abandon returned true. */
 void teffi_call_release(teffi_call *call);
 
-/* teffi_call_release_relay - release a relay that has ended, after its outcome was sent on: until
- * then it counts as under way. */
-void teffi_call_release_relay(teffi_call *call);
-
 /* teffi_call_abandon - the caller stops waiting for the call.
  * out:  true: the caller owns the entry and must release it; false: another thread has taken the
  *       call, and its signal is on the way to the context. */
 bool teffi_call_abandon(teffi_call *call);
+
+/* ---- for relay.c and origin.c ---- */
+
+/* teffi_call_take_entry - an entry that is not pending, in its next use. out: as teffi_call_new.
+ * teffi_call_take - end the pending use: only the caller ends it, by teffi_call_end. out: its word;
+ *       0: that use is not pending.
+ * teffi_call_end - end a call that was taken. A relay ends without an outcome if err is
+ *       TEFF_E_TIMEOUT; it must be. */
+teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns);
+uint64_t teffi_call_take(teffi_call *call, uint32_t generation);
+void teffi_call_end(teffi_call *call, teff_err err, const char *text);
+
+/* teffi_call_release_relay - release a relay or kept cancel that has ended; a relay after its
+ *       outcome was sent on: until then it counts as under way.
+ * teffi_call_free_relay - the same, of one that was never added to the table of origins. */
+void teffi_call_release_relay(teffi_call *call);
+void teffi_call_free_relay(teffi_call *call);
+
+enum { TEFFI_CALL_GENERATION = 32 }; /* where the word's generation begins */
+
+static inline uint64_t teffi_call_word(const teffi_call *call)
+{
+    /* seq_cst: the sweep needs it, see deadline.h; other callers need acquire */
+    return atomic_load_explicit(&call->word, memory_order_seq_cst);
+}
+
+static inline uint32_t teffi_word_generation(uint64_t word)
+{
+    return (uint32_t)(word >> TEFFI_CALL_GENERATION);
+}
+
+static inline bool teffi_word_is_pending_use(uint64_t word, uint32_t generation)
+{
+    return (word & TEFFI_CALL_PENDING) && teffi_word_generation(word) == generation;
+}
+
+/* in: bits, 0 or RELAY or'ed with CANCEL. */
+static inline uint64_t teffi_word_pending(uint32_t generation, uint32_t bits)
+{
+    return (uint64_t)generation << TEFFI_CALL_GENERATION | bits | TEFFI_CALL_PENDING;
+}
 
 /* teffi_call_type - the slab's description of an entry.
  * teffi_call_discard - free what an entry still holds when the slab is freed. */

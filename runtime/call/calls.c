@@ -1,6 +1,9 @@
 /* calls.c - visits the pending calls of a node, and sweeps the blocks with passed deadlines. */
 #include "call/calls.h"
 
+#include "call/origin.h"
+#include "call/relay.h"
+
 enum { SLICE_US = 500 };
 
 static const teffi_call_match any_pending = {TEFFI_CALL_PENDING, TEFFI_CALL_PENDING, 0, UINT64_MAX};
@@ -75,11 +78,13 @@ void teffi_calls_init(teffi_home *home)
 {
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0); /* no image */
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
+    teffi_origins_init(home);
 }
 
 void teffi_calls_fini(teffi_home *home)
 {
     pthread_mutex_destroy(&home->calls.deadlines.lock);
+    teffi_origins_fini(home);
     teffi_slab_fini(&home->calls.slab, teffi_call_discard);
 }
 
@@ -109,7 +114,9 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
 
 uint64_t teffi_calls_pending(teffi_home *home)
 {
-    return visit_matching(home, &any_pending, NULL, UINT64_MAX);
+    const teffi_call_match calls = {TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, TEFFI_CALL_PENDING, 0,
+                                    UINT64_MAX};
+    return visit_matching(home, &calls, NULL, UINT64_MAX);
 }
 
 uint32_t teffi_calls_relays(teffi_home *home)
@@ -149,7 +156,7 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
-    uint32_t most = atomic_load_explicit(teffi_call_relays_of(home, origin), memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
     if (most) /* TIMEOUT: nothing is sent on */
         (void)end_matching(home, (teffi_call_match){bits, bits, origin, UINT64_MAX}, TEFF_E_TIMEOUT,
                            NULL, most);

@@ -12,7 +12,8 @@
 void teffi_calls_init(teffi_home *home);
 void teffi_calls_fini(teffi_home *home);
 
-/* teffi_calls_pending - the number of pending calls. Visits every entry: for statistics only. */
+/* teffi_calls_pending - the number of pending calls and relays. Visits every entry: for
+ * statistics only. */
 uint64_t teffi_calls_pending(teffi_home *home);
 
 /* teffi_calls_relays - the number of relays whose outcome was not sent on yet, pending or not. */
@@ -25,7 +26,8 @@ bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to);
  * there as TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
 TEFF_MUST_USE teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer);
 
-/* teffi_calls_forget_relays - end the relays of a node that is gone; nothing is sent on. */
+/* teffi_calls_forget_relays - end the relays and kept cancels of a node that is gone; nothing is
+ * sent on. */
 void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node);
 
 /* teffi_calls_cancel - the node closes: end every pending call as TEFF_E_CANCELLED.

@@ -2,6 +2,7 @@
 #include "call/calls.h"
 
 #include <stdlib.h>
+#include "call/relay.h"
 
 enum { WATCHED_MIN = 8 };
 
@@ -76,7 +77,9 @@ void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
     else
         cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
     pthread_mutex_unlock(&cancel->lock);
-    if (err)
+    if (err == TEFF_E_CANCELLED)
+        teffi_cancel_call(call->home, call->slot, call->generation);
+    else if (err)
         (void)teffi_call_fail(call, err, "it could not be cancelled later; it may have run");
 }
 
@@ -90,6 +93,6 @@ void teff_cancel_fire(teff_cancel *cancel)
     cancel->n = cancel->room = 0;
     pthread_mutex_unlock(&cancel->lock);
     for (size_t i = 0; i < n; i++)
-        teffi_call_cancel(calls[i].home, calls[i].slot, calls[i].generation);
+        teffi_cancel_call(calls[i].home, calls[i].slot, calls[i].generation);
     free(calls);
 }

@@ -12,16 +12,20 @@ struct teff_ctx;
 struct teffi_node;
 struct teffi_task;
 
-enum { TEFFI_RELAY_SHARES = 1024 };
+enum { TEFFI_RELAY_SHARES = 1024, TEFFI_ORIGIN_BUCKETS = 4096, TEFFI_ORIGIN_LOCKS = 64 };
 
-/* The pending calls of a node (call.h, calls.h). */
+/* The pending calls of a node (call.h, calls.h, relay.h). */
 typedef struct teffi_calls {
     teffi_slab slab; /* of teffi_call; a block's mark is its earliest deadline */
     teffi_deadlines deadlines;
-    _Atomic uint32_t relays; /* number of relays, until their outcome was sent on */
-    /* the same, by a keyed hash of the origin node */
+    _Atomic uint32_t relays;  /* number of relays, until their outcome was sent on */
+    _Atomic uint32_t cancels; /* number of kept cancels */
+    /* both, by a keyed hash of the origin node */
     _Atomic uint32_t relays_of[TEFFI_RELAY_SHARES];
-    teffi_sipkey key; /* for cookies and relays_of; immutable after teffi_node_init */
+    /* both, listed by a keyed hash of the origin (origin.h); each bucket has one of the locks */
+    LIST_HEAD(, teffi_call) buckets[TEFFI_ORIGIN_BUCKETS];
+    pthread_mutex_t locks[TEFFI_ORIGIN_LOCKS];
+    teffi_sipkey key; /* for cookies and the hashes; immutable after teffi_node_init */
 } teffi_calls;
 
 /* The tasks of a node (task.h). */

@@ -17,6 +17,48 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
+/* ---- cancels ---- */
+
+/* Owns msg, a one-way to TEFFI_SLOT_CANCEL. */
+static void deliver_cancel(teffi_node *node, teffi_msg *msg)
+{
+    teffi_origin origin;
+    if (msg->raw_len == sizeof origin) {
+        memcpy(&origin, msg->raw, sizeof origin);
+        teffi_cancel_come(&node->home, msg->src, origin,
+                          msg->deadline_ns ? msg->deadline_ns : UINT64_MAX);
+    }
+    teffi_msg_free(msg);
+}
+
+/* out: *origin; the node that sent the request, none if it is this one. */
+static teffi_node_id get_origin(const teffi_node *node, const teffi_msg *request,
+                                teffi_origin *origin)
+{
+    bool own = teffi_node_is(request->src, node->id);
+    *origin = (teffi_origin){request->call_slot, request->call_generation,
+                             own ? 0 : request->call_cookie};
+    return own ? (teffi_node_id){0} : request->src;
+}
+
+bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request)
+{
+    teffi_origin origin;
+    if (!teffi_cancel_any(&node->home))
+        return false;
+    teffi_node_id from = get_origin(node, request, &origin);
+    return teffi_cancel_is_kept(&node->home, from, origin);
+}
+
+bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
+{
+    teffi_origin origin;
+    if (!teffi_cancel_any(&node->home))
+        return false;
+    teffi_node_id from = get_origin(node, request, &origin);
+    return teffi_cancel_take(&node->home, from, origin);
+}
+
 /* ---- deliver ---- */
 
 static void deliver_to_target(teffi_node *node, teffi_msg *msg)
@@ -62,7 +104,9 @@ void teffi_node_deliver(teffi_node *node, teffi_msg *msg)
         teffi_node_end_call(node, msg);
         return;
     }
-    if (msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END)
+    if (msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY)
+        deliver_cancel(node, msg);
+    else if (msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END)
         deliver_to_target(node, msg);
     else if (msg->to.slot & TEFFI_PROCESS_BIT)
         deliver_to_process(node, msg);
@@ -87,8 +131,8 @@ teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
         teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
     if (teffi_node_none(gateway))
         return TEFF_E_UNREACHABLE;
-    if (msg->item.kind == TEFFI_MSG_REQUEST)
-        teffi_call_sign(&node->home, msg);
+    if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, gateway))
+        return TEFF_E_CANCELLED;
     return node->home.net->ops->send(node->home.net, gateway, msg);
 }
 
@@ -199,16 +243,6 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
 
 /* ---- relays ---- */
 
-/* A node may have as many relays as are free: a single node gets half of them, two nodes a third
- * each, and so on. relaxed: concurrent begins may exceed a share by a few. */
-static bool has_relay_share(teffi_node *node, teffi_node_id origin_node)
-{
-    _Atomic uint32_t *share = teffi_call_relays_of(&node->home, teffi_node_word(origin_node));
-    uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
-    uint32_t all = atomic_load_explicit(&node->home.calls.relays, memory_order_relaxed);
-    return all < TEFFI_RELAYS_MAX && own < TEFFI_RELAYS_MAX - all;
-}
-
 teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 {
     if (teffi_node_is(msg->src, node->id))
@@ -216,11 +250,10 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
     if (msg->item.kind == TEFFI_MSG_REQUEST) {
         teffi_origin origin = {msg->call_slot, msg->call_generation, msg->call_cookie};
         uint64_t deadline_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
-        teffi_call *call = has_relay_share(node, msg->src)
-                               ? teffi_call_relay(&node->home, msg->src, origin, deadline_ns)
-                               : NULL;
-        if (!call)
-            return TEFF_E_OVERLOADED;
+        teffi_call *call;
+        teff_err err = teffi_relay_new(&node->home, msg->src, origin, deadline_ns, &call);
+        if (err)
+            return err;
         msg->call_slot = call->slot;
         msg->call_generation = call->generation;
     }

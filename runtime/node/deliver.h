@@ -3,7 +3,7 @@
  * Threads: any; no function here blocks. */
 #pragma once
 
-#include "call/call.h"
+#include "call/relay.h"
 #include "node/node.h"
 
 /* teffi_node_pack - give a message a body, packed. out: false: no memory. */
@@ -28,7 +28,8 @@ void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
 TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
 
 /* teffi_node_to_gateway - send a client's message to its gateway. in: as teffi_node_send.
- * errs: as teffi_node_send; TEFF_E_UNREACHABLE: there is no gateway now. */
+ * errs: as teffi_node_send; TEFF_E_UNREACHABLE: there is no gateway now; TEFF_E_CANCELLED: the
+ *       call of the request was cancelled. */
 TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
@@ -51,14 +52,14 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
 teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request);
 void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response);
 
-/* A relay (call.h) serves a client whose gateway this node is, or a silo with an outdated location
- * cache. It ends with the response, the link to the next node, its deadline, or its origin.
- * 192 bytes each. deliver.c divides them among origin nodes (source: Choudhury and Hahne, "Dynamic
- * queue length thresholds", 1998). */
-enum { TEFFI_RELAYS_MAX = 256 * 1024 };
-
 /* teffi_relay_begin - make this node the sender of a message that it forwards; a request also gets
- * a relay, whose slot and generation replace the origin's.
+ * a relay (call/relay.h), whose slot and generation replace the origin's.
  * in:   msg, a request or one-way, borrowed; one that begins at this node is left unchanged.
- * errs: TEFF_E_OVERLOADED: the origin node has used its share of relays, or memory is out. */
+ * errs: as teffi_relay_new. */
 TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
+
+/* teffi_node_cancelled - has its caller cancelled a request that is here? Any thread.
+ * teffi_node_forget_cancel - the same; the request starts never, or has ended: do not keep the
+ *       cancel any more. */
+bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request);
+bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request);

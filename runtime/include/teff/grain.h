@@ -70,10 +70,9 @@ TEFF_API void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms);
  *       the turn of a one-way message, and on the context of a thread or process.
  * runs: in ctx's turn or thread, and in the parts that the turn has forked (teff/fork.h), on any
  *       thread. Does not wait.
- * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller has ended its call
- *       (teff_cancel_fire, teff_drop), or the turn ends with its grain (see teff_alloc). Only a
- *       caller in the same silo cancels: a client's or another silo's cancel is not sent to the
- *       callee, whose turn sees the deadline only. */
+ * errs: TEFF_E_TIMEOUT: the deadline has passed. TEFF_E_CANCELLED: the caller, of any silo or a
+ *       client, has cancelled its call (teff_cancel_fire); or one of the same silo has dropped it
+ *       (teff_drop); or the turn ends with its grain (see teff_alloc). */
 TEFF_API TEFF_MUST_USE teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms);
 
 /* teff_post - queue a closure, fn(arg), without waiting for it.
@@ -189,9 +188,13 @@ TEFF_API int teff_ctx_fd(teff_ctx *ctx);
  * runs: any thread. */
 TEFF_API teff_cancel *teff_cancel_new(void);
 
-/* teff_cancel_fire - end each pending call that was begun with cancel, as TEFF_E_CANCELLED; a sent
- * request may run all the same. Later calls with it fail with TEFF_E_CANCELLED and do not run. A
- * second fire does nothing.
+/* teff_cancel_fire - end each pending call that was begun with cancel, as TEFF_E_CANCELLED. Later
+ * calls with it fail with TEFF_E_CANCELLED and do not run. A second fire does nothing.
+ *     The cancel follows the requests to their grains, also through other silos. A request that has
+ * not started does not run, whether it waits for the grain, for its activation or to be located. A
+ * running turn sees the cancel by teff_ctx_check; it is not stopped, nor are its own calls
+ * cancelled, and its response is dropped. A cancel may come too late, or get lost as any message:
+ * then the request runs. A request to a process (teff_pid_ask_async) reaches it all the same.
  * in:   cancel. The silos and clients of its calls must not have been freed.
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);

@@ -130,7 +130,8 @@ teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client)
     msg->hops = 0;
     if (msg->item.kind == TEFFI_MSG_RESPONSE)
         return TEFFI_ADMIT_BROKEN;
-    return msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
+    bool cancel = msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY;
+    return cancel || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
 }
 
 /* out: the response to a refused request; NULL: no memory. */

@@ -124,7 +124,8 @@ void teffi_reserve_return(teffi_conn *conn);
  * reserved now. out: ready: these (receiver.waiting), to be resumed, each with its reference. */
 void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
 
-/* ---- messages from clients: requests and one-ways to grains are admitted, only ---- */
+/* ---- messages from clients: requests and one-ways to grains, and cancels of their own calls, are
+ * admitted, only ---- */
 
 typedef enum teffi_admission {
     TEFFI_ADMITTED,

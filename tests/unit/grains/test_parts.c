@@ -83,7 +83,7 @@ static void all_saw(teff_err first, teff_err last)
     }
 }
 
-/* ---- cancelled by a caller in this silo ---- */
+/* ---- cancelled ---- */
 
 static void cancel_while_parts_run(teff_ctx *from)
 {
@@ -125,22 +125,6 @@ static void parts_see_that_their_caller_has_dropped_its_call(void **state)
     teff_drop(ctx, &call);
     lab_until(seen.ended == PARTS);
     assert_int_equal(seen.last[0], TEFF_E_CANCELLED);
-}
-
-/* The request is queued when its call is cancelled: it runs, and each part sees it at once. */
-static void parts_run_although_their_call_was_cancelled_before(void **state)
-{
-    teff_call first, call;
-    direct_number *got;
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(waits), NULL, &first));
-    lab_until(world.held == 1);
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(forks), &given, &call));
-    teff_cancel_fire(cancel);
-    lab_fails(ctx, direct_actor_obey_await(ctx, call, &got), TEFF_E_CANCELLED);
-    assert_int_equal(seen.begun, 0);
-    world.gate = true;
-    lab_ok(ctx, direct_actor_obey_await(ctx, first, &got));
-    all_saw(TEFF_E_CANCELLED, TEFF_E_CANCELLED);
 }
 
 static void a_cancel_after_the_end_changes_nothing(void **state)
@@ -205,27 +189,20 @@ static void a_threads_context_has_no_caller(void **state)
     assert_int_equal(left_ms, UINT32_MAX);
 }
 
-/* ---- callers elsewhere: the deadline only ---- */
+/* ---- callers elsewhere ---- */
 
-static void deadline_but_no_cancel(teff_ctx *from)
+static void deadline_and_cancel(teff_ctx *from)
 {
-    teff_call call;
-    direct_number *got;
     late(from);
     memset(&seen, 0, sizeof seen);
-    lab_ok(from, direct_actor_obey_async(from, FIRST, RUN(forks), &given, &call));
-    lab_until(seen.begun > 0);
-    teff_cancel_fire(cancel);
-    lab_fails(from, direct_actor_obey_await(from, call, &got), TEFF_E_CANCELLED);
-    world.gate = true;
-    all_saw(TEFF_OK, TEFF_OK);
+    cancel_while_parts_run(from);
 }
 
-static void a_client_is_seen_by_its_deadline(void **state)
+static void a_clients_deadline_and_cancel_are_seen(void **state)
 {
     teff_client *client = lab_client(l, (int[]){0, -1});
     teff_ctx *own = teff_client_ctx(client);
-    deadline_but_no_cancel(own);
+    deadline_and_cancel(own);
     teff_ctx_free(own);
     teff_client_free(client);
 }
@@ -235,12 +212,12 @@ static void host_actor(teff_silo *silo)
     assert_int_equal(teff_silo_host(silo, direct_actor_type(&acts_actor, NULL)), TEFF_OK);
 }
 
-static void another_silo_is_seen_by_its_deadline(void **state)
+static void another_silos_deadline_and_cancel_are_seen(void **state)
 {
     direct_number *got;
     lab *two = lab_open_more(2, host_actor);
     lab_ok(two->ctx[1], direct_actor_obey(two->ctx[1], FIRST, RUN(responds), &got));
-    deadline_but_no_cancel(two->ctx[0]);
+    deadline_and_cancel(two->ctx[0]);
     lab_close(two);
 }
 
@@ -284,14 +261,13 @@ int main(void)
         HERE(parts_see_that_a_threads_call_is_cancelled),
         HERE(parts_see_that_a_turns_call_is_cancelled),
         HERE(parts_see_that_their_caller_has_dropped_its_call),
-        HERE(parts_run_although_their_call_was_cancelled_before),
         HERE(a_cancel_after_the_end_changes_nothing),
         HERE(parts_see_the_deadline_of_a_thread),
         HERE(parts_see_the_deadline_of_a_turn),
         HERE(a_one_way_message_has_no_deadline),
         HERE(a_threads_context_has_no_caller),
-        HERE(a_client_is_seen_by_its_deadline),
-        HERE(another_silo_is_seen_by_its_deadline),
+        HERE(a_clients_deadline_and_cancel_are_seen),
+        HERE(another_silos_deadline_and_cancel_are_seen),
         HERE(parts_see_that_their_turn_ends_with_its_grain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

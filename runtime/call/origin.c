@@ -1,0 +1,105 @@
+/* origin.c - lists of entries in buckets, by a keyed hash of node, slot, generation and cookie:
+ * nobody can fill a bucket, but with entries that are all the same. */
+#include "call/origin.h"
+
+typedef struct key {
+    uint64_t node;
+    teffi_origin origin;
+} key;
+
+_Static_assert(sizeof(key) == 24, "hashed as bytes, so without padding");
+
+void teffi_origins_init(teffi_home *home)
+{
+    for (int i = 0; i < TEFFI_ORIGIN_LOCKS; i++)
+        pthread_mutex_init(&home->calls.locks[i], NULL);
+}
+
+void teffi_origins_fini(teffi_home *home)
+{
+    for (int i = 0; i < TEFFI_ORIGIN_LOCKS; i++)
+        pthread_mutex_destroy(&home->calls.locks[i]);
+}
+
+static key key_of(const teffi_call *call)
+{
+    return (key){atomic_load_explicit(&call->out, memory_order_relaxed), call->origin};
+}
+
+static uint32_t bucket_of(const teffi_home *home, const key *k)
+{
+    return (uint32_t)(teffi_siphash(&home->calls.key, k, sizeof *k) % TEFFI_ORIGIN_BUCKETS);
+}
+
+static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
+{
+    return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
+}
+
+static bool is_of_origin(const teffi_call *call, const key *k)
+{
+    const key own = key_of(call);
+    return own.origin.slot == k->origin.slot && own.origin.generation == k->origin.generation &&
+           own.origin.cookie == k->origin.cookie && own.node == k->node;
+}
+
+/* The lock is held. */
+static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
+                       teffi_slab_use *found)
+{
+    const teffi_call *call;
+    LIST_FOREACH (call, &home->calls.buckets[bucket], in_bucket) {
+        /* acquire: as every reader of word */
+        uint64_t word = atomic_load_explicit(&call->word, memory_order_acquire);
+        if (!is_of_origin(call, k) || (word & bits) != bits)
+            continue;
+        *found = (teffi_slab_use){call->slot, call->generation};
+        return true;
+    }
+    return false;
+}
+
+bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uint32_t bits,
+                       teffi_slab_use *found)
+{
+    const key k = {node, origin};
+    uint32_t bucket = bucket_of(home, &k);
+    pthread_mutex_lock(lock_of(home, bucket));
+    bool there = find_entry(home, bucket, &k, bits, found);
+    pthread_mutex_unlock(lock_of(home, bucket));
+    return there;
+}
+
+/* The lock is held. A cancel is counted before it is added (relay.c). */
+static bool may_not_add(const teffi_call *call, const key *k, teffi_slab_use *found)
+{
+    if (call->is_cancel)
+        return find_entry(call->home, call->bucket, k, 0, found);
+    return atomic_load_explicit(&call->home->calls.cancels, memory_order_relaxed) &&
+           find_entry(call->home, call->bucket, k, TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, found);
+}
+
+bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found)
+{
+    const key k = key_of(call);
+    teffi_home *home = call->home;
+    call->bucket = bucket_of(home, &k);
+    pthread_mutex_t *lock = lock_of(home, call->bucket);
+    pthread_mutex_lock(lock);
+    bool adds = !may_not_add(call, &k, found);
+    if (adds) {
+        LIST_INSERT_HEAD(&home->calls.buckets[call->bucket], call, in_bucket);
+        /* seq_cst: see teffi_call.word */
+        atomic_store_explicit(&call->word, pending, memory_order_seq_cst);
+    }
+    pthread_mutex_unlock(lock);
+    return adds;
+}
+
+void teffi_origin_remove(teffi_call *call)
+{
+    pthread_mutex_t *lock = lock_of(call->home, call->bucket);
+    pthread_mutex_lock(lock);
+    LIST_REMOVE(call, in_bucket);
+    pthread_mutex_unlock(lock);
+}

@@ -1,0 +1,23 @@
+/* origin.h - a table of the entries for calls of other nodes (relay.h), found by their origin.
+ * Way:     relay, call -> [origin]
+ * Threads: any. A bucket's lock is a leaf. */
+#pragma once
+
+#include "call/call.h"
+
+void teffi_origins_init(teffi_home *home);
+void teffi_origins_fini(teffi_home *home);
+
+/* teffi_origin_add - add an entry and make it pending: from then on any thread may end it.
+ * in:   call, a relay or kept cancel, with origin and out set. pending: its word.
+ * out:  false: not added; *found is an entry of the same origin: to a relay, a pending cancel; to a
+ *       cancel, any. One step, so of a relay and its cancel one finds the other. */
+bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found);
+
+/* teffi_origin_find - find an entry of a call by the bits of its word.
+ * in:   node, as a word; 0: this one. out: false: there is none. */
+bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uint32_t bits,
+                       teffi_slab_use *found);
+
+/* teffi_origin_remove - in: call, added, and taken by this thread. */
+void teffi_origin_remove(teffi_call *call);

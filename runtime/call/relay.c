@@ -1,0 +1,215 @@
+/* relay.c - relays; and cancels, which follow a request to another node, or wait for it here. */
+#include "call/relay.h"
+
+#include "call/origin.h"
+
+static const teffi_node_id here = {0, 0};
+
+/* ---- entries ---- */
+
+/* Clients choose their own ids. The hash is keyed so that a client cannot choose an id that shares
+ * the count of another node. */
+_Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node)
+{
+    uint64_t hash = teffi_siphash_word(&home->calls.key, origin_node);
+    return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
+}
+
+/* relaxed: concurrent begins may exceed a share by a few. */
+static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
+{
+    uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
+    uint32_t all = atomic_load_explicit(count, memory_order_relaxed);
+    return all < max && own < max - all;
+}
+
+static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_cancel,
+                                     uint64_t deadline_ns)
+{
+    _Atomic uint32_t *share = teffi_relays_of(home, node);
+    _Atomic uint32_t *count = is_cancel ? &home->calls.cancels : &home->calls.relays;
+    uint32_t max = is_cancel ? TEFFI_CANCELS_MAX : TEFFI_RELAYS_MAX;
+    teffi_call *call =
+        has_share(share, count, max) ? teffi_call_take_entry(home, deadline_ns) : NULL;
+    if (!call)
+        return NULL;
+    call->is_cancel = is_cancel;
+    call->share = share;
+    atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(share, 1, memory_order_relaxed);
+    return call;
+}
+
+/* out: an entry that is not in the table yet; NULL: over the node's share, or no memory. */
+static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origin, bool is_cancel,
+                             uint64_t deadline_ns)
+{
+    teffi_call *call = take_shared_entry(home, node, is_cancel, deadline_ns);
+    if (!call)
+        return NULL;
+    call->wait = (teffi_wait){0};
+    call->origin = origin;
+    atomic_store_explicit(&call->out, node, memory_order_relaxed);
+    atomic_store_explicit(&call->sent_to, 0, memory_order_relaxed);
+    return call;
+}
+
+/* Owns call. out: as teffi_origin_add. */
+static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
+{
+    teffi_home *home = call->home;
+    uint32_t slot = call->slot; /* once it is added, it may end, and be used again */
+    uint32_t bits = call->is_cancel ? TEFFI_CALL_RELAY | TEFFI_CALL_CANCEL : TEFFI_CALL_RELAY;
+    bool added = teffi_origin_add(call, teffi_word_pending(call->generation, bits), found);
+    if (added)
+        teffi_deadline_watch(&home->calls.deadlines, slot, deadline_ns);
+    else
+        teffi_call_free_relay(call);
+    return added;
+}
+
+/* End a relay or kept cancel without an outcome. out: false: it had ended. */
+static bool end_entry(teffi_home *home, const teffi_slab_use *use)
+{
+    teffi_call *call = teffi_slab_at(&home->calls.slab, use->slot);
+    if (!teffi_call_take(call, use->generation))
+        return false;
+    teffi_call_end(call, TEFF_E_TIMEOUT, NULL);
+    return true;
+}
+
+teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_origin origin,
+                         uint64_t deadline_ns, teffi_call **relay)
+{
+    teffi_slab_use cancel;
+    *relay = new_entry(home, teffi_node_word(origin_node), origin, false, deadline_ns);
+    if (!*relay)
+        return TEFF_E_OVERLOADED;
+    if (add_entry(*relay, deadline_ns, &cancel))
+        return TEFF_OK;
+    (void)end_entry(home, &cancel);
+    return TEFF_E_CANCELLED;
+}
+
+/* ---- kept cancels ---- */
+
+void teffi_cancel_come(teffi_home *home, teffi_node_id from, teffi_origin origin,
+                       uint64_t deadline_ns)
+{
+    uint64_t node = teffi_node_word(from);
+    teffi_slab_use found;
+    teffi_call *kept = new_entry(home, node, origin, true, deadline_ns);
+    bool there = kept ? !add_entry(kept, deadline_ns, &found)
+                      : teffi_origin_find(home, node, origin, 0, &found);
+    if (there)
+        teffi_cancel_call(home, found.slot, found.generation);
+}
+
+bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin)
+{
+    teffi_slab_use found;
+    return teffi_origin_find(home, teffi_node_word(from), origin,
+                             TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found);
+}
+
+bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin)
+{
+    teffi_slab_use found;
+    return teffi_origin_find(home, teffi_node_word(from), origin,
+                             TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, &found) &&
+           end_entry(home, &found);
+}
+
+/* ---- cancels that follow a request ---- */
+
+static bool cancel_follows(const teffi_call *call, uint64_t word)
+{
+    return word & TEFFI_CALL_RELAY ||
+           atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
+}
+
+bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
+{
+    const teffi_origin own = {request->call_slot, request->call_generation, 0};
+    teffi_call *call = teffi_slab_at(&home->calls.slab, own.slot);
+    uint64_t word = call ? teffi_call_word(call) : 0;
+    teffi_call_sign(home, request);
+    if (teffi_word_is_pending_use(word, own.generation)) {
+        if (!cancel_follows(call, word))
+            return true;
+        atomic_store_explicit(&call->sent_to, teffi_node_word(to), memory_order_seq_cst);
+        word = teffi_call_word(call);
+    }
+    return teffi_word_is_pending_use(word, own.generation) || !teffi_cancel_any(home) ||
+           !teffi_cancel_take(home, here, own);
+}
+
+static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, uint64_t deadline_ns)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    if (!msg)
+        return NULL;
+    msg->to = (teffi_pid){.node = to, .slot = TEFFI_SLOT_CANCEL};
+    msg->deadline_ns = deadline_ns == UINT64_MAX ? 0 : deadline_ns;
+    msg->raw = teff_arena_copy(&msg->arena, origin, sizeof *origin);
+    msg->raw_len = sizeof *origin;
+    if (msg->raw)
+        return msg;
+    teffi_msg_free(msg);
+    return NULL;
+}
+
+/* The node may be closing: a turn or thread that fires is not inside it. */
+static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *origin,
+                        uint64_t deadline_ns)
+{
+    if (!teffi_home_enter(home))
+        return;
+    teffi_msg *msg = new_cancel_msg(to, origin, deadline_ns);
+    if (msg && home->net->ops->send(home->net, to, msg))
+        teffi_msg_free(msg);
+    teffi_home_exit(home);
+}
+
+/* in: a call that was taken. out: where its request went; none: nowhere. */
+static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
+{
+    teffi_node_id to =
+        teffi_node_of_word(atomic_load_explicit(&call->sent_to, memory_order_seq_cst));
+    uint32_t sent = (uint32_t)word & TEFFI_CALL_SENT;
+    return !sent || sent == (teffi_call_match_sent(to).bits & TEFFI_CALL_SENT) ? to : here;
+}
+
+static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool follows,
+                          uint64_t deadline_ns)
+{
+    const teffi_origin own = {call->slot, call->generation,
+                              teffi_call_cookie(home, call->slot, call->generation)};
+    teffi_node_id to = follows ? get_sent_to(call, word) : here;
+    if (!teffi_node_none(to))
+        send_cancel(home, to, &own, deadline_ns);
+    if (word & TEFFI_CALL_RELAY)
+        teffi_call_end(call, TEFF_E_TIMEOUT, NULL); /* its origin has ended the call */
+    else
+        teffi_call_end(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run");
+}
+
+/* Until the request was sent, the cancel is kept here before the call is taken: so
+ * teffi_cancel_sign finds the call pending, or the cancel. */
+void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
+{
+    const teffi_origin own = {slot, generation, 0};
+    teffi_call *call = teffi_slab_at(&home->calls.slab, slot);
+    uint64_t word = call ? teffi_call_word(call) : 0;
+    if (!teffi_word_is_pending_use(word, generation) || word & TEFFI_CALL_CANCEL)
+        return;
+    uint64_t deadline_ns = atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
+    bool follows = cancel_follows(call, word), keeps = follows && !(word & TEFFI_CALL_SENT);
+    if (keeps)
+        teffi_cancel_come(home, here, own, deadline_ns);
+    word = teffi_call_take(call, generation);
+    if (word)
+        end_cancelled(home, call, word, follows, deadline_ns);
+    else if (keeps)
+        (void)teffi_cancel_take(home, here, own);
+}

@@ -1,0 +1,289 @@
+/* test_relay.c - cancels on one node: kept, taken, expired, lost, hostile. */
+#include "call/relay.h"
+
+#include <string.h>
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "lab.h"
+#include "node/deliver.h"
+
+static const teffi_node_id one_client = {TEFFI_CLIENT_BIT | 5, 1},
+                           other_client = {TEFFI_CLIENT_BIT | 6, 1}, here = {0, 0}, silo = {77, 1};
+static const teffi_origin origin = {7, 9, 1234};
+
+static lab *l;
+static teffi_node *node;
+
+static int setup(void **state)
+{
+    l = lab_open(1);
+    node = &l->silos[0]->node;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+static uint32_t kept(void)
+{
+    return node->home.calls.cancels;
+}
+
+static uint64_t in_ms(uint64_t ms)
+{
+    return teffi_now(node->platform) + ms * 1000000;
+}
+
+static teffi_msg *request_of(teffi_node_id from)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    assert_non_null(msg);
+    msg->src = from;
+    msg->call_slot = origin.slot;
+    msg->call_generation = origin.generation;
+    msg->call_cookie = origin.cookie;
+    return msg;
+}
+
+/* As it comes from the node's connection. */
+static void send_cancel(teffi_node_id from, const void *body, size_t len, uint64_t deadline_ns)
+{
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    assert_non_null(msg);
+    msg->src = from;
+    msg->to.slot = TEFFI_SLOT_CANCEL;
+    msg->deadline_ns = deadline_ns;
+    msg->raw = teff_arena_copy(&msg->arena, body, len);
+    msg->raw_len = len;
+    teffi_node_deliver(node, msg);
+}
+
+static void come(teffi_node_id from, teffi_origin o)
+{
+    send_cancel(from, &o, sizeof o, 0);
+}
+
+/* ---- kept ---- */
+
+static void it_is_kept_for_its_request_alone(void **state)
+{
+    teffi_msg *msg = request_of(one_client);
+    assert_false(teffi_node_cancelled(node, msg));
+    come(one_client, origin);
+    assert_true(teffi_node_cancelled(node, msg));
+    msg->src = other_client;
+    assert_false(teffi_node_cancelled(node, msg));
+    msg->src = node->id;
+    assert_false(teffi_node_cancelled(node, msg));
+    msg->src = one_client;
+    msg->call_cookie++;
+    assert_false(teffi_node_cancelled(node, msg));
+    msg->call_cookie--;
+    msg->call_generation++;
+    assert_false(teffi_node_cancelled(node, msg));
+    msg->call_generation--;
+    assert_true(teffi_node_forget_cancel(node, msg));
+    assert_false(teffi_node_forget_cancel(node, msg));
+    assert_int_equal(kept(), 0);
+    teffi_msg_free(msg);
+}
+
+static void it_is_kept_once(void **state)
+{
+    for (int i = 0; i < 100; i++)
+        come(one_client, origin);
+    assert_int_equal(kept(), 1);
+    assert_true(teffi_cancel_take(&node->home, one_client, origin));
+    assert_int_equal(kept(), 0);
+}
+
+static void it_is_no_call_under_way(void **state)
+{
+    uint64_t pending = teffi_calls_pending(&node->home);
+    come(one_client, origin);
+    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_true(teffi_calls_pending(&node->home) <= pending);
+}
+
+static void it_expires_with_the_call(void **state)
+{
+    send_cancel(one_client, &origin, sizeof origin, in_ms(1));
+    lab_until(kept() == 0);
+}
+
+static void it_goes_with_the_node(void **state)
+{
+    come(one_client, origin);
+    come(other_client, origin);
+    teffi_calls_forget_relays(&node->home, one_client);
+    assert_int_equal(kept(), 1);
+    teffi_calls_forget_relays(&node->home, other_client);
+    assert_int_equal(kept(), 0);
+}
+
+static void one_that_is_malformed_is_ignored(void **state)
+{
+    const uint8_t bytes[sizeof origin + 1] = {1};
+    for (size_t len = 0; len <= sizeof bytes; len++)
+        if (len != sizeof origin)
+            send_cancel(one_client, bytes, len, 0);
+    assert_int_equal(kept(), 0);
+}
+
+/* Cancels of calls that may come, or never: no more than a share, and others have theirs. */
+static void a_flood_takes_one_share(void **state)
+{
+    for (uint32_t i = 0; i < 2 * TEFFI_CANCELS_MAX; i++)
+        come(one_client, (teffi_origin){i, 1, i});
+    assert_int_equal(kept(), TEFFI_CANCELS_MAX / 2);
+    come(silo, origin);
+    assert_true(teffi_cancel_is_kept(&node->home, silo, origin));
+    teffi_calls_forget_relays(&node->home, one_client);
+    assert_int_equal(kept(), 1);
+}
+
+/* ---- relays ---- */
+
+static teff_err relay(teffi_msg *msg)
+{
+    return teffi_relay_begin(node, msg);
+}
+
+static void it_ends_the_relay_of_its_call_alone(void **state)
+{
+    uint64_t dropped = node->dropped;
+    teffi_msg *msg = request_of(one_client);
+    assert_int_equal(relay(msg), TEFF_OK);
+    come(other_client, origin);
+    come(one_client, (teffi_origin){origin.slot, origin.generation, 1});
+    come(one_client, (teffi_origin){origin.slot, origin.generation + 1, origin.cookie});
+    assert_int_equal(teffi_calls_relays(&node->home), 1);
+    uint32_t before = kept();
+    come(one_client, origin);
+    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    assert_int_equal(node->dropped, dropped); /* no response was sent on */
+    assert_int_equal(kept(), before + 1);     /* the relay's own: its request was not sent */
+    assert_false(teffi_cancel_sign(&node->home, msg, silo));
+    assert_int_equal(kept(), before);
+    teffi_msg_free(msg);
+}
+
+static void a_request_is_not_relayed_after_its_cancel(void **state)
+{
+    teffi_msg *msg = request_of(one_client);
+    come(one_client, origin);
+    assert_int_equal(relay(msg), TEFF_E_CANCELLED);
+    assert_int_equal(kept() + teffi_calls_relays(&node->home), 0);
+    assert_true(teffi_node_is(msg->src, one_client));
+    assert_int_equal(relay(msg), TEFF_OK);
+    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_msg_free(msg);
+}
+
+/* Whoever repeats an id harms itself only: a cancel ends one of them. */
+static void calls_with_one_id_are_cancelled_one_by_one(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        teffi_msg *msg = request_of(one_client);
+        assert_int_equal(relay(msg), TEFF_OK);
+        teffi_msg_free(msg);
+    }
+    for (uint32_t left = 3; left-- > 0;) {
+        come(one_client, origin);
+        assert_int_equal(teffi_calls_relays(&node->home), left);
+    }
+}
+
+/* ---- the caller's node ---- */
+
+static teffi_call *call_a_grain(teffi_msg **request)
+{
+    teffi_call *call = teffi_ctx_call(l->ctx[0], in_ms(600000));
+    assert_non_null(call);
+    teffi_call_expect(call, NULL, TEFFI_CALL_HAS_ASKED);
+    call->sent_to = 0;
+    *request = request_of(node->id);
+    (*request)->call_slot = call->slot;
+    (*request)->call_generation = call->generation;
+    return call;
+}
+
+static void fire(const teffi_call *call)
+{
+    teffi_cancel_call(&node->home, call->slot, call->generation);
+    assert_int_equal(call->err, TEFF_E_CANCELLED);
+}
+
+static void a_request_that_waits_here_is_not_sent(void **state)
+{
+    teffi_msg *msg;
+    fire(call_a_grain(&msg));
+    assert_int_equal(kept(), 1);
+    assert_true(teffi_node_cancelled(node, msg));
+    assert_false(teffi_cancel_sign(&node->home, msg, silo));
+    assert_int_equal(kept(), 0);
+    teffi_msg_free(msg);
+}
+
+static void of_a_request_that_was_sent_nothing_is_kept(void **state)
+{
+    teffi_msg *msg;
+    teffi_call *call = call_a_grain(&msg);
+    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    assert_true(msg->call_cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
+    teffi_call_sent_to(&node->home, call->slot, call->generation, silo);
+    fire(call);
+    assert_int_equal(kept(), 0);
+    teffi_msg_free(msg);
+}
+
+static void a_call_that_was_dropped_is_still_sent(void **state)
+{
+    teffi_msg *msg;
+    teff_call call = {call_a_grain(&msg)};
+    teff_drop(l->ctx[0], &call);
+    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    come(one_client, origin);
+    assert_true(teffi_cancel_sign(&node->home, msg, silo));
+    teffi_msg_free(msg);
+}
+
+static void a_call_that_ended_is_not_cancelled(void **state)
+{
+    teffi_msg *msg;
+    teffi_call *call = call_a_grain(&msg);
+    uint32_t generation = call->generation;
+    assert_true(teffi_call_fail(call, TEFF_E_FAILED, NULL));
+    teffi_cancel_call(&node->home, call->slot, generation);
+    teffi_cancel_call(&node->home, call->slot, generation + 1);
+    teffi_cancel_call(&node->home, UINT32_MAX, 1);
+    assert_int_equal(call->err, TEFF_E_FAILED);
+    assert_int_equal(kept(), 0);
+    assert_false(teffi_cancel_take(&node->home, here, origin));
+    teffi_msg_free(msg);
+}
+
+int main(void)
+{
+#define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ROW(it_is_kept_for_its_request_alone),
+        ROW(it_is_kept_once),
+        ROW(it_is_no_call_under_way),
+        ROW(it_expires_with_the_call),
+        ROW(it_goes_with_the_node),
+        ROW(one_that_is_malformed_is_ignored),
+        ROW(a_flood_takes_one_share),
+        ROW(it_ends_the_relay_of_its_call_alone),
+        ROW(a_request_is_not_relayed_after_its_cancel),
+        ROW(calls_with_one_id_are_cancelled_one_by_one),
+        ROW(a_request_that_waits_here_is_not_sent),
+        ROW(of_a_request_that_was_sent_nothing_is_kept),
+        ROW(a_call_that_was_dropped_is_still_sent),
+        ROW(a_call_that_ended_is_not_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
