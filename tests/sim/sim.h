@@ -44,6 +44,7 @@ typedef enum sim_plant {
     SIM_PLANT_STALE,    /* a row is read as it was before its last write */
     SIM_PLANT_REPEATED, /* a message to a process is delivered twice */
     SIM_PLANT_DROPPED,  /* a message to a process is lost, the connection stays up */
+    SIM_PLANT_FORGED,   /* a cancel has another cookie */
     SIM_PLANTS
 } sim_plant;
 
@@ -57,6 +58,14 @@ typedef struct sim_faults {
     unsigned parts;         /* not per mille: pairs of nodes that do not reach each other */
     unsigned crashes;       /* not per mille: silos that end without leaving */
 } sim_faults;
+
+/* A cancel that has arrived; zeroed: none. */
+enum { SIM_CANCELLED = 256 };
+typedef struct sim_cancelled {
+    uint64_t at, from; /* nodes, as words */
+    uint32_t slot, generation;
+    uint64_t cookie, until_ns;
+} sim_cancelled;
 
 /* One node's side of the platform: its own random numbers, its name in the trace. */
 typedef struct sim_node {
@@ -86,6 +95,8 @@ struct sim {
     uint64_t store_running;
     void (*after)(void *world); /* looks at the world after each step */
     void *world;
+    sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
+    unsigned n_cancelled;
     bool lenient; /* a living silo was declared dead: two activations of a grain are allowed */
     bool broken;
     char why[400];          /* the first violation */

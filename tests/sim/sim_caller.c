@@ -15,7 +15,7 @@ typedef struct caller {
 sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by)
 {
     w->begun++;
-    return (sim_call){kind, key, NULL, by, w->ledger[kind][key].seen};
+    return (sim_call){kind, key, NULL, by, w->ledger[kind][key].seen, false};
 }
 
 sim_call sim_call_begins_in(sim_silo *place, sim_kind kind, unsigned key, uint64_t by)
@@ -41,7 +41,7 @@ static void check_total(sim_world *w, const sim_call *call, uint64_t count)
 static void call_failed(sim_world *w, teff_ctx *ctx, const sim_call *call, teff_err err)
 {
     sim_trace_text(&w->s.trace, w->s.now_ns, "world", teff_err_name(err), teff_error(ctx));
-    if (sim_calm(w))
+    if (sim_calm(w) && !(call->cancelled && err == TEFF_E_CANCELLED))
         sim_fail(&w->s, "nothing is wrong, but a call to kind %d key %u ended as %s: %s",
                  call->kind, call->key, teff_err_name(err), teff_error(ctx));
     if (err == TEFF_E_TIMEOUT && !w->s.faults.timeouts)
@@ -83,6 +83,35 @@ static void add_counter(sim_world *w, teff_ctx *ctx, unsigned key)
     sim_call call = sim_call_begins(w, SIM_COUNTER, key, by);
     teff_err err = world_counter_add(ctx, name, world_step(.by = by, .pause_ms = pause), &total);
     sim_call_ended(w, ctx, call, err, total);
+}
+
+/* Some additions to one counter, cancelled together: queued there, on their way, running. */
+static void cancel_additions(sim_world *w, teff_ctx *ctx, unsigned key)
+{
+    enum { N = 3 };
+    teff_cancel *cancel = teff_cancel_new();
+    teffi_bug_if(!cancel);
+    const teff_call_options given = {.size = sizeof given, .cancel = cancel};
+    uint32_t pause = (uint32_t)sim_draw_below(&w->draw, 30);
+    char name[16];
+    teff_call calls[N];
+    teff_err err[N];
+    sim_call begun[N];
+    sim_key_name(key, name);
+    for (int i = 0; i < N; i++) {
+        begun[i] = sim_call_begins(w, SIM_COUNTER, key, 1);
+        begun[i].cancelled = true;
+        err[i] = world_counter_add_async(ctx, name, world_step(.by = 1, .pause_ms = pause), &given,
+                                         &calls[i]);
+    }
+    teffi_ctx_sleep(ctx, (uint32_t)sim_draw_below(&w->draw, 40));
+    teff_cancel_fire(cancel);
+    for (int i = 0; i < N; i++) {
+        world_total *total = NULL;
+        err[i] = err[i] ? err[i] : world_counter_add_await(ctx, calls[i], &total);
+        sim_call_ended(w, ctx, begun[i], err[i], total);
+    }
+    teff_cancel_free(cancel);
 }
 
 static void add_tally(sim_world *w, teff_ctx *ctx, unsigned key)
@@ -139,8 +168,10 @@ static void call_one(sim_world *w, teff_ctx *ctx)
     uint64_t which = sim_draw_below(&w->draw, 20);
     unsigned key = (unsigned)sim_draw_below(&w->draw, SIM_KEYS);
     teff_ctx_timeout(ctx, hurried ? (uint32_t)sim_draw_between(&w->draw, 1, 60) : 0);
-    if (which < 6)
+    if (which < 5)
         add_counter(w, ctx, key);
+    else if (which < 6)
+        cancel_additions(w, ctx, key);
     else if (which < 10)
         add_tally(w, ctx, key);
     else if (which < 12)

@@ -30,13 +30,21 @@ typedef struct tell {
     teffi_msg *msg;
 } tell;
 
+static void give_message(sim_side *side, teffi_msg *msg)
+{
+    sim_cancel_arrives(side->net, side->other.node, msg);
+    side->net->events.message(side->net->arg, &side->other, msg);
+}
+
 static void tell_down(tell *t)
 {
     sim_net *net = t->side->net;
     if (t->was_up)
         t->peer->ups--;
-    if (t->was_up && (!t->side->clean || t->peer->ups == 0))
+    if (t->was_up && (!t->side->clean || t->peer->ups == 0)) {
+        sim_cancel_link_ends(net, t->side->other.node);
         net->events.down(net->arg, &t->side->other, t->side->clean);
+    }
     for (teffi_qnode *at; (at = teffi_queue_pop(&t->unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
         if (msg->item.kind == TEFFI_MSG_RESPONSE)
@@ -51,7 +59,7 @@ static void tell_now(sim *s, void *arg, bool run)
     sim_net *net = t->side->net;
     static const char *const names[] = {"up", "down", "dialled", "gone"};
     if (t->kind == TELL_MESSAGE && run && !net->freed) {
-        net->events.message(net->arg, &t->side->other, t->msg);
+        give_message(t->side, t->msg);
     } else if (t->kind == TELL_MESSAGE) {
         teffi_msg_free(t->msg);
     } else if (run && !net->freed) {
@@ -107,7 +115,7 @@ static void tell_message(sim_conn *conn, int side_no, teffi_msg *msg)
     if (side->peer && side->peer->telling)
         tell_after(conn, side_no, TELL_MESSAGE, TEFF_OK, false)->msg = msg;
     else
-        side->net->events.message(side->net->arg, &side->other, msg);
+        give_message(side, msg);
 }
 
 static void tell_done(sim_conn *conn, teff_err err)

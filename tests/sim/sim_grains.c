@@ -2,8 +2,10 @@
  * Way:     caller -> the cluster -> [grains] -> ledger; relays call counters and tallies */
 #include <stdio.h>
 #include <stdlib.h>
+#include "activation/activation.h"
 #include "base/bug.h"
 #include "call/wait.h"
+#include "sim_net.h"
 #include "sim_world.h"
 
 void sim_key_name(unsigned key, char name[16])
@@ -56,10 +58,12 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 
 /* ---- turns that exclude each other ---- */
 
-static void activation_begins(sim_silo *place, sim_kind kind, unsigned key)
+static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key)
 {
+    const teffi_turn *turn = ctx->owner;
     if (place->node.dead)
         return;
+    sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running++ || l->reading)
         sim_violated(&place->world->s, "kind %d key %u: two turns at once", kind, key);
@@ -118,7 +122,7 @@ static teff_err counter_deactivate(world_counter *self, teff_reason why)
 static teff_err counter_add(world_counter *self, const world_step *in, world_total *out)
 {
     unsigned key = key_of(self->key);
-    activation_begins(self->user, SIM_COUNTER, key);
+    activation_begins(self->user, self->ctx, SIM_COUNTER, key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
@@ -162,7 +166,7 @@ static teff_err tally_deactivate(world_tally *self, teff_reason why)
 
 static teff_err tally_add(world_tally *self, const world_step *in, world_total *out)
 {
-    activation_begins(self->user, SIM_TALLY, (unsigned)self->key);
+    activation_begins(self->user, self->ctx, SIM_TALLY, (unsigned)self->key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
@@ -209,14 +213,14 @@ static bool relay_is_bare(const sim_silo *place)
     return place->world->s.seed % 2;
 }
 
-static void relay_enter(sim_silo *place, unsigned key)
+static void relay_enter(sim_silo *place, const teff_ctx *ctx, unsigned key)
 {
     sim_ledger *l = ledger_of(place, SIM_RELAY, key);
     if (relay_is_bare(place) && l->alive_on && !place->node.dead)
         sim_violated(&place->world->s, "relay %u: two turns at once", key);
     if (relay_is_bare(place) && !place->node.dead)
         l->alive_on = place->no + 1;
-    activation_begins(place, SIM_RELAY, key);
+    activation_begins(place, ctx, SIM_RELAY, key);
 }
 
 static void relay_leave(sim_silo *place, unsigned key)
@@ -239,7 +243,7 @@ static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *ou
 {
     sim_silo *place = self->user;
     world_total *total = NULL;
-    relay_enter(place, key_of(self->key));
+    relay_enter(place, self->ctx, key_of(self->key));
     for (size_t i = 0; i < in->n_counters; i++) {
         sim_call call = sim_call_begins_in(place, SIM_COUNTER, key_of(in->counters[i]), 1);
         teff_err err = world_counter_add(self->ctx, in->counters[i],

@@ -10,9 +10,9 @@
 #include "sim_alloc.h"
 #include "sim_world.h"
 
-static const char *const plants[SIM_PLANTS] = {"none",     "twice",  "register", "lost",
-                                               "unsaved",  "hasty",  "recover",  "stale",
-                                               "repeated", "dropped"};
+static const char *const plants[SIM_PLANTS] = {"none",     "twice",   "register", "lost",
+                                               "unsaved",  "hasty",   "recover",  "stale",
+                                               "repeated", "dropped", "forged"};
 
 typedef struct options {
     uint64_t first, seeds;

@@ -143,3 +143,11 @@ uint64_t sim_wire_delay(sim *s);
 bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg);
 /* sim_plant_twice - shall this request be delivered a second time? */
 bool sim_plant_twice(sim *s, const teffi_msg *msg);
+
+/* ---- sim_cancel.c ---- */
+/* sim_cancel_arrives - a message is about to be given to its node: note it if it is a cancel.
+ * sim_cancel_link_ends - the node forgets the cancels of a peer.
+ * sim_cancel_check - a request begins at a node: it is a violation if its cancel came before. */
+void sim_cancel_arrives(sim_net *net, teffi_node_id from, teffi_msg *msg);
+void sim_cancel_link_ends(sim_net *net, teffi_node_id from);
+void sim_cancel_check(sim *s, teffi_node_id at, const teffi_msg *request);

@@ -122,6 +122,7 @@ typedef struct sim_call {
     sim_begun *in; /* a turn's; NULL: a task's, which outlives none of its calls */
     uint64_t by,
         floor; /* floor: the count that others had seen before: the response is not below */
+    bool cancelled; /* by its caller, which expects it to end so */
 } sim_call;
 
 /* sim_call_begins - by: what it adds, 0 = it reads. The audit waits until each has ended.
