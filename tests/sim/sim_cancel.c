@@ -1,4 +1,4 @@
-/* sim_cancel.c - which cancels have arrived where: a request that was cancelled before does not begin.
+/* sim_cancel.c - which cancels have arrived where: a request does not begin after its cancel.
  * Way:     sim_conn (arriving) -> [sim_cancel] <- grains (a turn begins)
  * Knows the bytes of the wire only, not what a node keeps of them. */
 #include <string.h>

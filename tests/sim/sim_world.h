@@ -121,7 +121,7 @@ typedef struct sim_call {
     unsigned key;
     sim_begun *in; /* a turn's; NULL: a task's, which outlives none of its calls */
     uint64_t by,
-        floor; /* floor: the count that others had seen before: the response is not below */
+        floor;      /* floor: the count that others had seen before: the response is not below */
     bool cancelled; /* by its caller, which expects it to end so */
 } sim_call;
 

@@ -60,8 +60,10 @@ static int teardown(void **state)
 static teff_err watches(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     watched.begun++;
-    while (!(watched.saw = teff_ctx_check(turn, NULL)))
+    teff_err saw;
+    while (!(saw = teff_ctx_check(turn, NULL)))
         acts_sleep_ms(1);
+    watched.saw = saw;
     watched.ended++;
     return TEFF_OK;
 }

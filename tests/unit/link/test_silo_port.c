@@ -475,6 +475,27 @@ static void a_client_cannot_call_system_targets(void **state)
     raw_close(raw);
 }
 
+static void a_client_cancels_its_own_calls_only(void **state)
+{
+    port *p = *state;
+    raw_peer *raw = joined_client(p, 79);
+    unsigned before = p->silo->messages;
+    uint64_t refused = test_counters(p->silo->net).refused_system;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 16);
+    msg->to.slot = TEFFI_SLOT_CANCEL;
+    msg->src = (teffi_node_id){78 | TEFFI_CLIENT_BIT, 1};
+    assert_true(send_msg(raw, msg));
+    teffi_msg_free(msg);
+    test_wait(p->silo, p->silo->messages == before + 1);
+    assert_int_equal(p->silo->last->src.silo, 79 | TEFFI_CLIENT_BIT);
+    msg = test_message(TEFFI_MSG_REQUEST, 5, 16);
+    msg->to.slot = TEFFI_SLOT_CANCEL;
+    assert_true(send_msg(raw, msg));
+    teffi_msg_free(msg);
+    test_wait(p->silo, test_counters(p->silo->net).refused_system == refused + 1);
+    raw_close(raw);
+}
+
 static void a_client_that_responds_is_closed(void **state)
 {
     port *p = *state;
@@ -671,6 +692,7 @@ int main(void)
         ROW(the_owner_may_refuse),
         ROW(a_client_cannot_be_somebody_else),
         ROW(a_client_cannot_call_system_targets),
+        ROW(a_client_cancels_its_own_calls_only),
         ROW(a_client_that_responds_is_closed),
         ROW(a_second_goodbye_is_closed),
         ROW(a_goodbye_is_acknowledged_again_on_what_is_left),
