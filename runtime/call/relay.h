@@ -2,6 +2,7 @@
  * Way:     teff_cancel_fire -> [relay] ===> node/deliver -> [relay] ===> the next node
  *          route, an activation's start, teff_ctx_check -> [relay]: is the request cancelled?
  * Threads: any.
+ * Model:   tests/model/cancel.pml: a request that is being sent meets its cancel
  *
  * A relay is the pending call of a request that this node forwards: it serves a client whose
  * gateway this node is, or a silo with an outdated location cache. It ends with the response, the
