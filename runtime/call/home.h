@@ -18,14 +18,15 @@ enum { TEFFI_RELAY_SHARES = 1024, TEFFI_ORIGIN_BUCKETS = 4096, TEFFI_ORIGIN_LOCK
 typedef struct teffi_calls {
     teffi_slab slab; /* of teffi_call; a block's mark is its earliest deadline */
     teffi_deadlines deadlines;
-    _Atomic uint32_t relays;  /* number of relays, until their outcome was sent on */
-    _Atomic uint32_t cancels; /* number of kept cancels */
-    /* both, by a keyed hash of the origin node */
-    _Atomic uint32_t relays_of[TEFFI_RELAY_SHARES];
-    /* both, listed by a keyed hash of the origin (origin.h); each bucket has one of the locks */
+    teffi_sipkey key;         /* for cookies and the hashes; immutable after teffi_node_init */
+    _Atomic uint32_t cancels; /* number of kept cancels; each start of a request reads it */
+    /* relays and kept cancels, listed by a keyed hash of the origin (origin.h); each bucket has one
+     * of the locks */
     LIST_HEAD(, teffi_call) buckets[TEFFI_ORIGIN_BUCKETS];
     pthread_mutex_t locks[TEFFI_ORIGIN_LOCKS];
-    teffi_sipkey key; /* for cookies and the hashes; immutable after teffi_node_init */
+    /* number of both, by a keyed hash of the origin node */
+    _Atomic uint32_t relays_of[TEFFI_RELAY_SHARES];
+    _Atomic uint32_t relays; /* number of relays, until their outcome was sent on */
 } teffi_calls;
 
 /* The tasks of a node (task.h). */
