@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/bug.h"
+#include "base/queue.h"
 
 static void *run_thread(void *arg)
 {
@@ -97,7 +98,7 @@ void teffi_barrier_all(void)
     teffi_bug_if(call_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0);
 }
 
-enum { EMPTY = 0, ASLEEP = TEFFI_PARKER_ASLEEP };
+enum { EMPTY = 0, ASLEEP = TEFFI_PARKER_ASLEEP, POLLING = TEFFI_PARKER_POLLING };
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
@@ -119,21 +120,55 @@ uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
     return word & ~(uint32_t)ASLEEP;
 }
 
+uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t timeout_ns)
+{
+    uint32_t word = EMPTY;
+    if (!poller)
+        return teffi_parker_take(&p->parker, timeout_ns);
+    atomic_store_explicit(&p->poller, poller, memory_order_relaxed);
+    /* release: p->poller, pairs with leave. If a token is there, only look. */
+    bool sleeps = atomic_compare_exchange_strong_explicit(
+        &p->parker.word, &word, POLLING, memory_order_release, memory_order_relaxed);
+    poller->wait(poller, sleeps ? timeout_ns : 0);
+    /* acquire: pairs with leave */
+    word = atomic_exchange_explicit(&p->parker.word, EMPTY, memory_order_acquire);
+    return word & ~(uint32_t)POLLING;
+}
+
 bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
 {
     /* relaxed: teffi_parker_take() does the acquire */
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
 }
 
+static void wake_sleeper(_Atomic uint32_t *word)
+{
+    long rc = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    /* EINVAL: a mutex with priorities is at this address now. */
+    teffi_bug_if(rc < 0 && errno != EINVAL);
+}
+
+static teffi_poller *poller_of(teffi_parker *parker)
+{
+    teffi_poll_parker *p = teffi_container(parker, teffi_poll_parker, parker);
+    return atomic_load_explicit(&p->poller, memory_order_relaxed);
+}
+
 void teffi_parker_leave(teffi_parker *parker, uint32_t token)
 {
-    /* release: pairs with take. If another token is there, its leaver wakes the thread. */
-    if (atomic_fetch_or_explicit(&parker->word, token, memory_order_release) != ASLEEP)
-        return;
-    long rc = syscall(SYS_futex, &parker->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    /* The thread that took the token may have freed the parker, so its memory is not touched.
-     * EINVAL: a mutex with priorities is at this address now. */
-    teffi_bug_if(rc < 0 && errno != EINVAL);
+    teffi_poller *poller;
+    /* acquire: the poller, pairs with teffi_parker_poll */
+    uint32_t word = atomic_load_explicit(&parker->word, memory_order_acquire);
+    do
+        poller = word & POLLING ? poller_of(parker) : NULL;
+    while (!atomic_compare_exchange_weak_explicit(&parker->word, &word, word | token,
+                                                  memory_order_acq_rel, memory_order_acquire));
+    /* The thread that takes the token may free the parker, so its memory is not touched from here
+     * on. If another token is there, its leaver wakes the thread. */
+    if (word == ASLEEP)
+        wake_sleeper(&parker->word);
+    else if (word == POLLING)
+        poller->wake(poller);
 }
 
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <teff/error.h>
 #include "base/held.h"
+#include "os/poller.h"
 
 typedef struct teffi_thread {
     pthread_t id;
@@ -88,9 +89,15 @@ typedef struct teffi_parker {
     _Atomic uint32_t word;
 } teffi_parker;
 
-/* Bits of a parker's word: one token for each reason to wake, and one bit for "its thread
- * sleeps". */
-enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4 };
+/* Bits of a parker's word: one token for each reason to wake, and how its thread waits, if it does.
+ * POLLING: the parker is that of a teffi_poll_parker. */
+enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4, TEFFI_PARKER_POLLING = 8 };
+
+/* A parker whose thread may wait in a poller. Zeroed = no token. */
+typedef struct teffi_poll_parker {
+    teffi_parker parker;
+    teffi_poller *_Atomic poller; /* while POLLING */
+} teffi_poll_parker;
 
 /* teffi_parker_wait - wait for the token, at most timeout_ns. May return early.
  * in:   timeout_ns, UINT64_MAX = none.
@@ -103,6 +110,10 @@ void teffi_parker_wake(teffi_parker *parker);
 
 /* teffi_parker_take - as teffi_parker_wait(). out: the tokens taken; 0: none. */
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
+
+/* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when it has
+ * events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
+uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
 /* teffi_parker_has - is this token there? Called by the thread that takes it. */
 bool teffi_parker_has(const teffi_parker *parker, uint32_t token);

@@ -1,0 +1,43 @@
+/* poller.h - a set of sockets that an idle thread waits on, in the place of a sleep. So one wake-up
+ * brings the bytes and the thread that runs the turns.
+ * Way:     sched (park, find), link (wait, ticker) -> [poller] -> stream/reactor.c
+ * Threads: at most one thread polls, the one that has claimed the poller. wake, neglected: any.
+ * Source:  Go's netpoll.go (findRunnable waits in it), tokio's I/O driver */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct teffi_poller {
+    /* Wait for events, for a wake, or for timeout_ns (0: only look; UINT64_MAX: no limit). May
+     * return early. The events are kept for run. in: claimed. */
+    void (*wait)(struct teffi_poller *poller, uint64_t timeout_ns);
+    /* Handle the kept events: read what came, report it. On a worker, groups become READY as its
+     * local batch. Does not block. in: claimed. out: true: there was an event. */
+    bool (*run)(struct teffi_poller *poller);
+    /* End the present wait; if no thread is in wait, the next one. */
+    void (*wake)(struct teffi_poller *poller);
+    /* No thread has polled for a while, and no worker is free to: let another thread do it. */
+    void (*neglected)(struct teffi_poller *poller);
+    _Atomic bool claimed;
+    _Atomic uint32_t claims; /* how often it was claimed */
+} teffi_poller;
+
+/* teffi_poller_claim - become the thread that polls. out: false: another one does.
+ * teffi_poller_release - in: the kept events were handled. */
+static inline bool teffi_poller_claim(teffi_poller *poller)
+{
+    /* acquire: pairs with release. relaxed: read first, since often another thread polls */
+    if (atomic_load_explicit(&poller->claimed, memory_order_relaxed) ||
+        atomic_exchange_explicit(&poller->claimed, true, memory_order_acquire))
+        return false;
+    atomic_fetch_add_explicit(&poller->claims, 1, memory_order_relaxed);
+    return true;
+}
+
+static inline void teffi_poller_release(teffi_poller *poller)
+{
+    /* release: the kept events, pairs with claim */
+    atomic_store_explicit(&poller->claimed, false, memory_order_release);
+}
