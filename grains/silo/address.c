@@ -8,6 +8,7 @@
 #include "call/wait.h"
 #include "node/node.h"
 #include "silo/silo.h"
+#include "stream/stream.h"
 
 static bool address_starts(const char *address, const char *with)
 {

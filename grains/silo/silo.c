@@ -11,6 +11,7 @@
 #include "sched/exec.h"
 #include "silo/address.h"
 #include "store/store.h"
+#include "stream/stream.h"
 
 enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000 };
 

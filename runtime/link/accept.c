@@ -22,15 +22,15 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
-static void begin_conn(teffi_link *link, nng_stream *stream)
+static void begin_conn(teffi_link *link, teffi_stream *stream)
 {
     bool crowded = false;
     pthread_mutex_lock(&link->conns.lock);
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, false);
     if (conn) {
         crowded = kill_oldest_pending(link);
-        conn->sender.stream = stream;
-        teffi_link_address_remote(stream, conn->target, sizeof conn->target);
+        teffi_conn_attach(conn, stream);
+        stream->ops->remote(stream, conn->target, sizeof conn->target);
         teffi_conn_list(conn);
     }
     pthread_mutex_unlock(&link->conns.lock);
@@ -41,21 +41,25 @@ static void begin_conn(teffi_link *link, nng_stream *stream)
     if (conn)
         teffi_driver_read(conn);
     else
-        nng_stream_free(stream);
+        stream->ops->free(stream);
 }
 
-void teffi_accept_cb(void *arg)
+static void accept_next(teffi_link *link)
+{
+    link->conns.transport->ops->accept(link->conns.transport);
+}
+
+void teffi_accept_done(void *arg, const teffi_stream_result *result)
 {
     teffi_link *link = arg;
-    int rv = nng_aio_result(link->accept_aio);
-    if (rv == 0)
-        begin_conn(link, nng_aio_get_output(link->accept_aio, 0));
+    if (!result->end)
+        begin_conn(link, result->stream);
     pthread_mutex_lock(&link->conns.lock);
-    bool again = !link->freeing && rv != NNG_ECLOSED;
-    link->accept_again = again && rv != 0; /* no file descriptor or memory: the ticker retries */
+    bool again = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
+    link->accept_again = again && result->end; /* no descriptor or memory: the ticker retries */
     pthread_mutex_unlock(&link->conns.lock);
-    if (again && rv == 0)
-        nng_stream_listener_accept(link->listener, link->accept_aio);
+    if (again && !result->end)
+        accept_next(link);
 }
 
 void teffi_accept_retry(teffi_link *link)
@@ -65,59 +69,27 @@ void teffi_accept_retry(teffi_link *link)
     link->accept_again = false;
     pthread_mutex_unlock(&link->conns.lock);
     if (again)
-        nng_stream_listener_accept(link->listener, link->accept_aio);
-}
-
-static void write_bound(nng_stream_listener *listener, const char *address, char *bound)
-{
-    int port = 0;
-    const char *colon = strrchr(address, ':');
-    nng_stream_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, &port);
-    snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%.*s:%d", (int)(colon - address), address, port);
-}
-
-static teff_err open_listener(teffi_link *link, const char *address, nng_stream_listener **out,
-                              char *text)
-{
-    char url[TEFFI_ADDRESS_MAX + 32];
-    nng_stream_listener *listener;
-    int rv = NNG_EADDRINVAL;
-    if (teffi_link_address_url(address, link->conns.tls, url, sizeof url))
-        rv = nng_stream_listener_alloc(&listener, url);
-    if (rv == 0) {
-        nng_stream_listener_set_bool(listener, NNG_OPT_TCP_NODELAY, true);
-        if (link->tls_accept)
-            nng_stream_listener_set_ptr(listener, NNG_OPT_TLS_CONFIG, link->tls_accept);
-        rv = nng_stream_listener_listen(listener);
-        if (rv)
-            nng_stream_listener_free(listener);
-    }
-    if (rv)
-        return teffi_fail(text,
-                          rv == NNG_EADDRINVAL || rv == NNG_EINVAL ? TEFF_E_INVALID : TEFF_E_IO,
-                          "listen on '%.256s': %s", address, nng_strerror(rv));
-    *out = listener;
-    return TEFF_OK;
+        accept_next(link);
 }
 
 teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text)
 {
     teffi_link *link = (teffi_link *)net;
-    nng_stream_listener *listener = NULL;
-    if (link->listener)
-        return teffi_fail(text, TEFF_E_INVALID, "listen on '%.256s': listening already", address);
-    teff_err err = open_listener(link, address, &listener, text);
+    teffi_transport *transport = link->conns.transport;
+    const char *why = "listening already";
+    int port = 0;
+    teff_err err = TEFF_E_INVALID;
+    if (!link->listens)
+        err = transport->ops->listen(transport, address, &port, &why);
     if (err)
-        return err;
-    write_bound(listener, address, bound);
-    pthread_mutex_lock(&link->conns.lock);
-    link->listener = listener;
-    pthread_mutex_unlock(&link->conns.lock);
+        return teffi_fail(text, err, "listen on '%.256s': %s", address, why);
+    const char *colon = strrchr(address, ':');
+    snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%.*s:%d", (int)(colon - address), address, port);
+    link->listens = true;
     return TEFF_OK;
 }
 
 void teffi_accept_begin(teffi_net *net)
 {
-    teffi_link *link = (teffi_link *)net;
-    nng_stream_listener_accept(link->listener, link->accept_aio);
+    accept_next((teffi_link *)net);
 }

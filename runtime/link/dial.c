@@ -3,64 +3,46 @@
 #include <string.h>
 #include "link/steps.h"
 
-static void end_failed_dial(teffi_conn *conn, int rv)
+static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
-    teffi_conn_because(conn, TEFF_E_UNREACHABLE, late ? "no answer in time" : nng_strerror(rv));
-    if (rv != NNG_ECLOSED) /* NNG_ECLOSED: closed by this side, not a failure */
+    teffi_conn_because(conn, TEFF_E_UNREACHABLE, late ? "no answer in time" : result->text);
+    if (result->end != TEFFI_STREAM_CLOSED) /* closed by this side is not a failure */
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",
                             conn->target, conn->ending.why_text);
     teffi_driver_end(conn);
 }
 
-static void on_dialled(void *arg)
+static void on_dialled(void *arg, const teffi_stream_result *result)
 {
     teffi_conn *conn = arg;
-    int rv = nng_aio_result(conn->dial_aio);
-    if (rv != 0 || !conn->dialer) {
-        end_failed_dial(conn, rv);
+    if (result->end) {
+        end_failed_dial(conn, result);
         return;
     }
-    nng_stream *stream = nng_aio_get_output(conn->dial_aio, 0);
     pthread_mutex_lock(&conn->conns->lock);
     conn->state = CONN_GREETING;
     pthread_mutex_unlock(&conn->conns->lock);
-    pthread_mutex_lock(&conn->lock);
-    conn->sender.stream = stream;
-    pthread_mutex_unlock(&conn->lock);
+    teffi_conn_attach(conn, result->stream);
     teffi_handshake_begin(conn);
     teffi_driver_read(conn);
-}
-
-/* conns.lock held. On failure conn->dialer stays NULL and the reason is recorded. */
-static void make_dialer(teffi_link *link, teffi_conn *conn, const char *address)
-{
-    char url[TEFFI_ADDRESS_MAX + 32];
-    if (!teffi_link_address_url(address, link->conns.tls, url, sizeof url))
-        teffi_conn_because(conn, TEFF_E_UNREACHABLE, "not an address of the form host:port");
-    else if (nng_stream_dialer_alloc(&conn->dialer, url) != 0)
-        teffi_conn_because(conn, TEFF_E_UNREACHABLE, "the address was not understood");
-    if (!conn->dialer)
-        return;
-    nng_stream_dialer_set_bool(conn->dialer, NNG_OPT_TCP_NODELAY, true);
-    if (link->tls_dial)
-        nng_stream_dialer_set_ptr(conn->dialer, NNG_OPT_TLS_CONFIG, link->tls_dial);
 }
 
 /* conns.lock held. out: NULL: no memory, or the link is being freed. */
 static teffi_conn *new_dial(teffi_link *link, const char *address)
 {
+    teffi_transport *transport = link->conns.transport;
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, true);
     if (!conn)
         return NULL;
-    if (nng_aio_alloc(&conn->dial_aio, on_dialled, conn) != 0) {
+    conn->dial = transport->ops->dial_new(transport, address, on_dialled, conn);
+    if (!conn->dial) {
         teffi_conn_discard(conn);
         return NULL;
     }
     snprintf(conn->target, sizeof conn->target, "%s", address);
     conn->handshake.sequence =
         atomic_fetch_add_explicit(&link->sequence, 1, memory_order_relaxed) + 1;
-    make_dialer(link, conn, address);
     teffi_conn_list(conn);
     return conn;
 }
@@ -85,10 +67,7 @@ teffi_conn *teffi_dial_peer(link_peer *peer)
 void teffi_dial_start(teffi_conn *conn)
 {
     teffi_counters_add(&conn->conns->counters, LINK_DIALS, 1);
-    if (conn->dialer)
-        nng_stream_dialer_dial(conn->dialer, conn->dial_aio);
-    else
-        nng_sleep_aio(0, conn->dial_aio); /* report the failure from the callback, too */
+    conn->conns->transport->ops->dial_start(conn->dial);
 }
 
 void teffi_dial_address(teffi_net *net, const char *address,

@@ -183,7 +183,7 @@ static void submit_read(teffi_conn *conn)
 }
 
 /* Only a worker or a waiting client thread reads here. The monitor (for a worker in a long turn)
- * and the ticker only start a receive in nng. */
+ * and the ticker only begin a receive. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
@@ -199,31 +199,36 @@ static void run_deferred_read(teffi_deferred *work)
     }
 }
 
-/* ---- nng's callbacks ---- */
+/* ---- callbacks of the stream ---- */
 
-static void on_received(void *arg)
+static void on_received(void *arg, const teffi_stream_result *result)
 {
     teffi_conn *conn = arg;
-    int rv = nng_aio_result(conn->receiver.aio);
     conn->liveness.receiving_since_ns = 0;
-    if (rv != 0) {
+    if (result->end) {
         if (conn->state != CONN_UP)
-            teffi_handshake_broke(conn, rv);
-        teffi_conn_because(conn, TEFF_E_UNREACHABLE, nng_strerror(rv));
+            teffi_handshake_broke(conn, result);
+        teffi_conn_because(conn, TEFF_E_UNREACHABLE, result->text);
         teffi_driver_end(conn);
         return;
     }
-    teffi_receiver_came(conn, conn->receiver.aio);
+    teffi_receiver_came(conn, result->bytes);
     if (conn->state != CONN_UP || !teffi_receiver_has_frame(conn))
         teffi_driver_read(conn); /* no message, so no need to choose a thread */
     else if (!teffi_client_reader_give(conn))
         submit_read(conn);
 }
 
-static void on_written(void *arg)
+static void on_written(void *arg, const teffi_stream_result *result)
 {
-    if (teffi_sender_complete(arg))
+    if (teffi_sender_complete(arg, result))
         teffi_driver_end(arg);
+}
+
+void teffi_driver_init(teffi_link *link)
+{
+    link->conns.received = on_received;
+    link->conns.written = on_written;
 }
 
 teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
@@ -236,10 +241,8 @@ teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
     conn->receiver.next_read.run = run_deferred_read;
     conn->receiver.inbound.run = run_link_read;
     conn->receiver.inbound.release = release_read;
-    if (teffi_sender_init(conn, on_written) && teffi_receiver_init(conn, on_received))
-        return conn;
-    teffi_conn_discard(conn);
-    return NULL;
+    teffi_sender_init(conn);
+    return conn;
 }
 
 /* ---- waiting client threads ---- */

@@ -154,7 +154,6 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
         unfinished = is_unfinished(link);
     }
     pthread_mutex_unlock(&conns->lock);
-    if (link->listener)
-        nng_stream_listener_close(link->listener);
+    link->conns.transport->ops->close_listener(link->conns.transport);
     return unfinished ? TEFF_E_TIMEOUT : TEFF_OK;
 }

@@ -284,33 +284,32 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
     return teffi_receiver_malformed(conn, "no handshake");
 }
 
-/* nng reports two errors of a TLS handshake: no certificate came (NNG_EPEERAUTH), or anything else
- * (NNG_ECRYPTO). A peer that refuses our certificate usually closes before it sends its alert. */
-static const char *handshake_break_text(const teffi_conn *conn, int rv)
+/* A peer that refuses our certificate usually closes before it sends its alert. */
+static const char *handshake_break_text(const teffi_conn *conn, const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)
         return "no answer in time";
-    if (rv == NNG_ECLOSED || rv == NNG_ECANCELED)
+    if (result->end == TEFFI_STREAM_CLOSED)
         return "closed by this side";
-    if (rv == NNG_EPEERAUTH)
+    if (result->end == TEFFI_STREAM_NO_CERTIFICATE)
         return "TLS handshake failed: the peer showed no certificate";
-    if (rv == NNG_ECRYPTO)
+    if (result->end == TEFFI_STREAM_NO_TLS)
         return "TLS handshake failed: the peer speaks no TLS, or one side refused the other's "
                "certificate (expired, not valid yet, or not signed by the authority in tls_ca)";
-    if (conn->dialled && conn->conns->tls)
+    if (conn->dialled && conn->conns->transport->tls)
         return "closed by the peer in the TLS handshake: it speaks no TLS, or refused this side's "
                "certificate; its log may say more";
     if (conn->dialled)
         return "closed by the peer in the handshake: it may expect TLS; its log may say more";
-    return nng_strerror(rv);
+    return result->text;
 }
 
 /* A peer that connects and closes without sending anything, as health checks do, is not logged. */
-void teffi_handshake_broke(teffi_conn *conn, int rv)
+void teffi_handshake_broke(teffi_conn *conn, const teffi_stream_result *result)
 {
-    bool tls = rv == NNG_EPEERAUTH || rv == NNG_ECRYPTO;
-    bool ours = rv == NNG_ECLOSED || rv == NNG_ECANCELED; /* logged when it was killed */
-    const char *why = handshake_break_text(conn, rv);
+    bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
+    bool ours = result->end == TEFFI_STREAM_CLOSED; /* logged when it was killed */
+    const char *why = handshake_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",
                             conn->target, why);

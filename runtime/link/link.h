@@ -1,10 +1,8 @@
-/* link.h - one link: the transport of a node, over nng's streams, and its ops.
+/* link.h - one link: the connections of a node over one transport, and its ops.
  * Way:     next_hop, dial, accept -> conn/ ===> conn/ -> driver -> net events
  * Threads: lock order: conns.lock, then gates, then a peer's or a connection's lock (leaves). */
 #pragma once
 
-#include <nng/nng.h>
-#include <nng/supplemental/tls/tls.h>
 #include "base/siphash.h"
 #include "link/conn/connection.h"
 #include "link/net.h"
@@ -22,15 +20,13 @@ typedef struct teffi_link {
     void *arg;
     teffi_sipkey secret; /* hash key of the tables by node, because clients choose their ids */
     uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
-    nng_tls_config *tls_dial, *tls_accept;
-    nng_aio *accept_aio;
     teffi_thread ticker; /* set by its start */
 
     _Atomic uint64_t sequence; /* number of the newest dialled connection */
 
     /* guarded by conns.lock */
     teffi_hello self;
-    nng_stream_listener *listener;
+    bool listens;
     bool accept_again; /* an accept failed: the ticker tries again */
     bool leaving;      /* shutdown or free was called */
     bool freeing;      /* free was called */
@@ -60,10 +56,10 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean);
 void teffi_goodbye_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
-/* teffi_accept_cb - callback of link->accept_aio.
+/* teffi_accept_done - callback of the transport.
  * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
  * errs: TEFF_E_IO.
  * teffi_link_heartbeat_stop - wait until it has ended. in: link->freeing is set. */
-void teffi_accept_cb(void *arg);
+void teffi_accept_done(void *arg, const teffi_stream_result *result);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
 void teffi_link_heartbeat_stop(teffi_link *link);

@@ -1,6 +1,5 @@
 /* net.c - creates and frees a link, and implements the ops of teffi_net.
- * Threads: nng runs 14 threads on two cores (tasks, resolver, timers, poll), shared by all links of
- *          the process; each link adds its ticker. Only nng's streams are used. */
+ * Threads: the transport's, and the link's ticker. */
 #include "link/link.h"
 
 #include <stdio.h>
@@ -22,9 +21,7 @@ static void identify_link(teffi_net *net, teffi_node_id self, const char *addres
 static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
 {
     teffi_link *link = (teffi_link *)net;
-    char url[TEFFI_ADDRESS_MAX + 32];
-    if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) ||
-        !teffi_link_address_url(address, link->conns.tls, url, sizeof url))
+    if (!id.silo || (id.silo & TEFFI_CLIENT_BIT) || !teffi_address_ok(address))
         return TEFF_E_INVALID;
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = link->leaving ? NULL : teffi_peer_make(link, id);
@@ -35,52 +32,10 @@ static teff_err add_peer(teffi_net *net, teffi_node_id id, const char *address)
     return err;
 }
 
-/* Both sides present a certificate signed by the cluster's own authority. Names in it are not
- * checked, because silos move between addresses. */
-static teff_err make_tls_config(const teffi_net_options *opt, nng_tls_mode mode,
-                                nng_tls_config **out, char *text)
-{
-    nng_tls_config *config;
-    const char *what = "tls";
-    int rv = nng_tls_config_alloc(&config, mode);
-    if (rv == 0) {
-        what = opt->tls_cert;
-        rv = nng_tls_config_cert_key_file(config, opt->tls_cert, NULL);
-        if (rv == 0) {
-            what = opt->tls_ca;
-            rv = nng_tls_config_ca_file(config, opt->tls_ca);
-        }
-        if (rv == 0)
-            rv = nng_tls_config_auth_mode(config, NNG_TLS_AUTH_MODE_REQUIRED);
-        if (rv)
-            nng_tls_config_free(config);
-    }
-    if (rv)
-        return teffi_fail(text, TEFF_E_INVALID, "%.300s: %s", what, nng_strerror(rv));
-    *out = config;
-    return TEFF_OK;
-}
-
-static teff_err set_tls(teffi_link *link, const teffi_net_options *opt, char *text)
-{
-    if (!opt->tls_cert && !opt->tls_ca)
-        return TEFF_OK;
-    if (!opt->tls_cert || !opt->tls_ca)
-        return teffi_fail(text, TEFF_E_INVALID, "tls takes both a certificate and an authority");
-    teff_err err = make_tls_config(opt, NNG_TLS_MODE_CLIENT, &link->tls_dial, text);
-    link->conns.tls = err == TEFF_OK;
-    return err ? err : make_tls_config(opt, NNG_TLS_MODE_SERVER, &link->tls_accept, text);
-}
-
 static void free_link_memory(teffi_link *link)
 {
-    nng_aio_free(link->accept_aio);
-    if (link->listener)
-        nng_stream_listener_free(link->listener);
-    if (link->tls_dial)
-        nng_tls_config_free(link->tls_dial);
-    if (link->tls_accept)
-        nng_tls_config_free(link->tls_accept);
+    if (link->conns.transport)
+        link->conns.transport->ops->free(link->conns.transport);
     teffi_conns_fini(&link->conns);
     free(link);
 }
@@ -112,9 +67,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = link->freeing = true;
     pthread_mutex_unlock(&link->conns.lock);
-    if (link->listener)
-        nng_stream_listener_close(link->listener);
-    nng_aio_stop(link->accept_aio);
+    link->conns.transport->ops->stop_listener(link->conns.transport);
     teffi_link_heartbeat_stop(link);
     teffi_sender_write_coalesced(&link->conns); /* after this only events send */
     (void)teffi_client_reader_expire(&link->conns, true);
@@ -163,6 +116,17 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->clients_max = or_default(opt->clients_max, 10000);
 }
 
+static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
+{
+    teffi_transport **transport = &link->conns.transport;
+    teff_err err = teffi_transport_nng(opt->tls_cert, opt->tls_ca, transport, text);
+    if (err)
+        return err;
+    (*transport)->accepted = teffi_accept_done;
+    (*transport)->arg = link;
+    return TEFF_OK;
+}
+
 teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_net_options *opt,
                            teffi_net **net, char *text)
 {
@@ -174,11 +138,10 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
     link->conns.platform = platform;
     teffi_conns_init(&link->conns);
     set_options(link, opt);
+    teffi_driver_init(link);
     link->secret.k0 = platform->random(platform->arg);
     link->secret.k1 = platform->random(platform->arg);
-    teff_err err = set_tls(link, opt, text);
-    if (!err && nng_aio_alloc(&link->accept_aio, teffi_accept_cb, link) != 0)
-        err = teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
+    teff_err err = make_transport(link, opt, text);
     if (!err && teffi_link_heartbeat_start(link))
         err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");
     if (err) {

@@ -59,10 +59,6 @@ typedef struct teffi_net_options {
     struct teffi_exec *exec;
 } teffi_net_options;
 
-/* teffi_address_ok - is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of 0..65535? A
- * name has letters, digits, '.', '-' and '_'; a v6 address has no zone ("%eth0"). */
-bool teffi_address_ok(const char *address);
-
 typedef struct teffi_net teffi_net;
 
 typedef struct teffi_net_ops {

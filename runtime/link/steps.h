@@ -1,6 +1,6 @@
 /* steps.h - the steps of a connection's life on a link: it begins (dial, accept), is read (driver),
  * greets (handshake), says goodbye (goodbye) and ends (ending).
- * Way:     next_hop, heartbeat, nng -> [dial, accept] -> driver -> [handshake, goodbye, ending]
+ * Way:     next_hop, heartbeat, streams -> [dial, accept] -> driver -> [handshake, goodbye, ending]
  *          -> peers (events), sender
  * Threads: as each function says; peers under conns.lock. A connection has at most one reader,
  *          which holds a reference: the receive callback, the thread that the executor chooses, a
@@ -9,13 +9,6 @@
 #pragma once
 
 #include "link/link.h"
-
-/* ---- address.c: "host:port" and "[v6]:port" ---- */
-
-/* teffi_link_address_url - write nng's URL of an address. out: false: not a valid address.
- * teffi_link_address_remote - write the peer's address of a stream that was just accepted. */
-bool teffi_link_address_url(const char *address, bool tls, char *url, size_t n);
-void teffi_link_address_remote(nng_stream *stream, char *text, size_t n);
 
 /* ---- dial.c ---- */
 
@@ -33,6 +26,9 @@ void teffi_dial_start(teffi_conn *conn);
 void teffi_accept_retry(teffi_link *link);
 
 /* ---- driver.c: completed reads and writes, deferred reads, events reported to the owner ---- */
+
+/* teffi_driver_init - set the callbacks of the connections' streams. */
+void teffi_driver_init(teffi_link *link);
 
 /* teffi_driver_open - conns.lock held; make a connection, not listed yet. out: NULL: no memory. */
 teffi_conn *teffi_driver_open(teffi_link *link, bool dialled);
@@ -58,8 +54,8 @@ void teffi_handshake_begin(teffi_conn *conn);
  * ends. */
 bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
 
-/* teffi_handshake_broke - count and log that the stream ended before UP. in: rv, nng's error. */
-void teffi_handshake_broke(teffi_conn *conn, int rv);
+/* teffi_handshake_broke - count and log that the stream ended before UP. */
+void teffi_handshake_broke(teffi_conn *conn, const teffi_stream_result *result);
 
 /* ---- goodbye.c ---- */
 

@@ -8,8 +8,8 @@ import source
 
 # Lowest first. A folder may include every folder before it.
 ORDER = ["base", "os", "memory", "fiber", "group", "sched", "fork", "message", "process", "engine",
-         "link", "store", "call", "node", "cluster", "activation", "grains", "directory", "request",
-         "hosting", "silo"]
+         "stream", "link", "store", "call", "node", "cluster", "activation", "grains", "directory",
+         "request", "hosting", "silo"]
 
 # The lowest folder that may include each public header: it, or a folder above, defines what the
 # header declares.

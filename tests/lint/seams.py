@@ -28,13 +28,15 @@ OWNERS = [
     (r"runtime/os/.*", set(KINDS), "the real platform"),
     (r"runtime/store/sqlite(_\w+)?\.c", {"clock", "thread", "file"},
      "an engine with a thread of its own; its files are SQLite's"),
+    (r"runtime/stream/(reactor|socket|resolve)\.c", {"socket", "thread"},
+     "the transport over sockets; a thread that resolves a name"),
     (r"runtime/fiber/(stack|thread)\.c", {"environment"}, "page size; the fault handler"),
     (r"grains/silo/main\.c", {"environment"}, "waits for the signal that ends a silo program"),
 ]
 
 CALL = re.compile(r"(?<![\w.>])(%s)\s*\(" % "|".join(w for k in KINDS.values() for w in k))
 NNG = re.compile(r"#\s*include\s*<nng/")
-NNG_OWNER = re.compile(r"runtime/link/(conn/)?\w+\.[ch]$")
+NNG_OWNER = re.compile(r"runtime/stream/nng\w*\.[ch]$")
 
 
 def kind_of(word):
@@ -58,7 +60,7 @@ def main(root):
                            "%s() goes past the platform (%s)" % (match.group(1), kind))
         match = NNG.search(text)
         if match and not NNG_OWNER.match(path):
-            report.say(path, source.line_of(text, match.start()), "nng is the link's alone")
+            report.say(path, source.line_of(text, match.start()), "nng is the transport's alone")
     report.end("seams")
 
 

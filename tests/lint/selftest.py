@@ -53,7 +53,7 @@ PLANTED = [
     ("seams", "runtime/store/store.c", "int x = open(\"a\", 1);\n", "(file)"),
     ("seams", "runtime/store/sqlite.c", "int x = socket(1, 2, 3);\n", "(socket)"),
     ("seams", "grains/silo/silo.c", "char *x = getenv(\"A\");\n", "(environment)"),
-    ("seams", "grains/silo/silo.c", "#include <nng/nng.h>\n", "nng is the link's"),
+    ("seams", "grains/silo/silo.c", "#include <nng/nng.h>\n", "nng is the transport's"),
     ("style", "runtime/base/a.c", "int a;\n", "begins without"),
     ("style", "runtime/base/a.c", LONG, "a function of 71 lines"),
     ("style", "runtime/base/a.c", "/* a.c - x. */\n" * 801, "801 lines"),

@@ -1,5 +1,5 @@
 /* buffers.h - the bytes of one connection: those that were read, and those to be written.
- * Way:     nng stream -> [read_buffer] -> receiver; sender -> [write_buffer] -> nng stream
+ * Way:     stream -> [read_buffer] -> receiver; sender -> [write_buffer] -> stream
  * Threads: the connection's reader; the sender, see sender.h. */
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "message/frame.h"
+#include "stream/stream.h"
 
 /* ---- read_buffer.c: received bytes, and the frames in them. The message of a large frame takes
  * over the buffer, which avoids a copy; the bytes after it move to a new buffer. The capacity is at
@@ -67,13 +68,6 @@ void teffi_read_buffer_fini(read_buffer *in);
  *     segments                     ^ bytes of a message                   ^ of another
  * ---- */
 
-enum { LINK_WRITE_PIECES = 8 }; /* iovecs of one write: nng 1.5.2 takes no more */
-
-typedef struct write_piece {
-    const uint8_t *bytes;
-    size_t len;
-} write_piece;
-
 typedef struct write_segment {
     size_t at; /* offset in data: the segment is written before this byte */
     const uint8_t *bytes;
@@ -115,7 +109,7 @@ bool teffi_write_buffer_own_newest(write_buffer *out);
 /* teffi_write_buffer_list_pieces - list the next bytes to be written, at most max.
  * out:  how many; pieces and their number *n. */
 size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
-                                      write_piece pieces[LINK_WRITE_PIECES], unsigned *n);
+                                      struct iovec pieces[TEFFI_STREAM_PIECES], unsigned *n);
 
 /* teffi_write_buffer_written - n more bytes are written; free the messages of finished segments. */
 void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);

@@ -1,5 +1,5 @@
-/* connection.c - memory, references, lists and gates of connections.
- * Threads: an aio must not be freed in its own callback, so dead connections are freed by the
+/* connection.c - memory, references, lists and streams of connections.
+ * Threads: a stream must not be freed in its own callback, so dead connections are freed by the
  *          ticker or by the link's free. */
 #include "link/conn/connection.h"
 
@@ -40,8 +40,6 @@ teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled)
     conn->dialled = dialled;
     atomic_init(&conn->refs, 1);
     atomic_init(&conn->state, dialled ? CONN_DIALING : CONN_GREETING);
-    pthread_mutex_init(&conn->read_gate, NULL);
-    pthread_mutex_init(&conn->write_gate, NULL);
     return conn;
 }
 
@@ -97,52 +95,30 @@ unsigned *teffi_conns_accepted(teffi_conn *conn)
     return conn->handshake.remote.role == TEFFI_ROLE_SILO ? &conns->silos_up : &conns->clients_up;
 }
 
-/* Takes both gates, so that every operation is either submitted before the close, which finishes
- * it, or not at all. out: false: it was shut already. */
-static bool shut_gates(teffi_conn *conn)
-{
-    pthread_mutex_lock(&conn->read_gate);
-    pthread_mutex_lock(&conn->write_gate);
-    bool first = !conn->shut;
-    conn->shut = true;
-    pthread_mutex_unlock(&conn->write_gate);
-    pthread_mutex_unlock(&conn->read_gate);
-    return first;
-}
-
 void teffi_conn_kill(teffi_conn *conn)
 {
-    bool first = shut_gates(conn);
     pthread_mutex_lock(&conn->lock);
+    conn->killed = true;
     conn->sender.closing = SENDER_CLOSED;
-    nng_stream *stream = conn->sender.stream;
+    teffi_stream *stream = conn->stream;
     pthread_mutex_unlock(&conn->lock);
-    if (first && stream)
-        nng_stream_close(stream);
-    else if (first && conn->dialer)
-        nng_stream_dialer_close(conn->dialer);
+    if (stream)
+        stream->ops->close(stream);
+    else if (conn->dial)
+        conn->conns->transport->ops->dial_cancel(conn->dial);
 }
 
-bool teffi_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
-                       void (*start)(nng_stream *, nng_aio *), nng_aio *aio)
+void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
 {
-    pthread_mutex_lock(gate);
-    bool open = !conn->shut;
-    if (open)
-        start(conn->sender.stream, aio);
-    pthread_mutex_unlock(gate);
-    return open;
-}
-
-bool teffi_conn_try(teffi_conn *conn, pthread_mutex_t *gate, void (*start)(nng_stream *, nng_aio *),
-                    nng_aio *aio)
-{
-    if (!teffi_conn_submit(conn, gate, start, aio))
-        return false;
-    if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
-        nng_aio_abort(aio, NNG_ECANCELED);
-    nng_aio_wait(aio);
-    return nng_aio_result(aio) == 0;
+    stream->received = conn->conns->received;
+    stream->written = conn->conns->written;
+    stream->arg = conn;
+    pthread_mutex_lock(&conn->lock);
+    conn->stream = stream;
+    bool killed = conn->killed;
+    pthread_mutex_unlock(&conn->lock);
+    if (killed)
+        stream->ops->close(stream);
 }
 
 void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text)
@@ -159,13 +135,10 @@ void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text)
 void teffi_conn_free(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
-    nng_aio_free(conn->dial_aio);
-    if (conn->sender.stream)
-        nng_stream_free(conn->sender.stream);
-    if (conn->dialer)
-        nng_stream_dialer_free(conn->dialer);
-    pthread_mutex_destroy(&conn->write_gate);
-    pthread_mutex_destroy(&conn->read_gate);
+    if (conn->stream)
+        conn->stream->ops->free(conn->stream);
+    if (conn->dial)
+        conns->transport->ops->dial_free(conn->dial);
     pthread_mutex_lock(&conns->lock);
     bool keep = conn->keeps_memory;
     if (keep) {

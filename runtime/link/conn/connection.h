@@ -1,13 +1,12 @@
 /* connection.h - one connection, and the data that all connections of a link share.
- * Way:     dial, accept -> [connection]; sender, receiver -> [connection] -> nng stream
+ * Way:     dial, accept -> [connection]; sender, receiver -> [connection] -> stream
  * States:  DIALING -stream-> GREETING -hello-> (acceptor: ACKING -ack->) UP -> ENDED. Accepted ones
  *          begin in GREETING; every state may go to ENDED.
- * Threads: lock order: conns->lock, gates, then a peer's or conn's lock. At most one receive and
- *          one write are in flight. Any thread may kill a connection; then its reader, or the
- *          callback of its dial or write, ends it. */
+ * Threads: lock order: conns->lock, then a peer's or conn's lock. At most one receive and one write
+ *          are in flight. Any thread may kill a connection; then its reader, or the callback of its
+ *          dial or write, ends it. */
 #pragma once
 
-#include <nng/nng.h>
 #include <pthread.h>
 #include <sys/queue.h>
 #include "base/queue.h"
@@ -17,6 +16,7 @@
 #include "link/conn/counters.h"
 #include "link/conn/receiver.h"
 #include "link/conn/sender.h"
+#include "stream/stream.h"
 
 typedef enum conn_state {
     CONN_DIALING,  /* no stream yet */
@@ -59,7 +59,8 @@ typedef struct teffi_conns {
     teffi_exec *exec;     /* may be NULL */
     teffi_budget *budget; /* of received messages and of bytes to be written; may be NULL */
     uint32_t role, frame_max_bytes, queue_max_bytes;
-    bool tls;
+    teffi_transport *transport;
+    teffi_stream_done *received, *written; /* callbacks of streams; arg is the connection */
     void (*sent)(void *arg, teffi_node_id to, const teffi_msg *request); /* net event */
     void *sent_arg;
 
@@ -119,20 +120,18 @@ struct teffi_conn {
     /* immutable after init */
     teffi_conns *conns; /* take_memory() zeroes the struct from here on */
     bool dialled;
-    nng_aio *dial_aio;
-    nng_stream_dialer *dialer;
+    teffi_stream_dial *dial;
     char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
 
     _Atomic uint32_t refs;       /* release on drop pairs with acquire of the last */
+    teffi_stream *stream;        /* written under lock; NULL until dialled */
     LIST_ENTRY(teffi_conn) link; /* guarded by conns->lock: list `all` */
     teffi_conn *next_dead;       /* guarded by conns->lock: list `dead` */
     teffi_conn *next_look;       /* owner: the ticker, which collects connections in a list */
     _Atomic conn_state state;    /* written under conns->lock; the reader loads it without */
     struct link_peer *peer;      /* written under conns->lock; holds a reference */
 
-    /* The gates are taken before lock. shut is written under both gates, read under either. */
-    pthread_mutex_t read_gate, write_gate;
-    bool shut; /* no operation is given to the stream any more */
+    bool killed; /* guarded by lock */
 
     conn_handshake handshake;
     conn_liveness liveness;
@@ -182,19 +181,9 @@ unsigned *teffi_conns_accepted(teffi_conn *conn);
  * runs: anywhere, also with conns->lock held. */
 void teffi_conn_kill(teffi_conn *conn);
 
-/* teffi_conn_submit - start an operation on the stream, unless it is shut. nng never completes an
- * operation that is submitted after the close, and with TLS it cannot be cancelled either.
- * out:  false: shut; nothing was submitted, no callback runs. */
-bool teffi_conn_submit(teffi_conn *conn, pthread_mutex_t *gate,
-                       void (*start)(nng_stream *, nng_aio *), nng_aio *aio);
-
-/* teffi_conn_try - read or write without blocking. If the socket has room or bytes, nng completes
- * the operation before start() returns, so no nng thread is woken. Otherwise the operation is
- * aborted; the wait then tells whether it was done in the meantime.
- * in:   aio, without a callback, on a plain tcp stream.
- * out:  true: nng_aio_count(aio) bytes; false: none, because it would block or has failed. */
-bool teffi_conn_try(teffi_conn *conn, pthread_mutex_t *gate, void (*start)(nng_stream *, nng_aio *),
-                    nng_aio *aio);
+/* teffi_conn_attach - give the connection its stream, whose results go to received and written.
+ * runs: the callback of its dial or accept. */
+void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
 
 /* teffi_conn_because - record why the connection will end; the first reason stays.
  * runs: the reader, or the connection's callbacks. */

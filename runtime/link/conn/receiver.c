@@ -10,17 +10,8 @@ enum {
     BATCH_MAX = 512,          /* messages of a batch */
 };
 
-bool teffi_receiver_init(teffi_conn *conn, void (*received)(void *conn))
-{
-    conn_receiver *r = &conn->receiver;
-    return nng_aio_alloc(&r->aio, received, conn) == 0 &&
-           (conn->conns->tls || nng_aio_alloc(&r->now_aio, NULL, NULL) == 0);
-}
-
 void teffi_receiver_fini(teffi_conn *conn)
 {
-    nng_aio_free(conn->receiver.aio);
-    nng_aio_free(conn->receiver.now_aio);
     teffi_read_buffer_fini(&conn->receiver.buffer);
     teffi_reserve_buffer(conn);
     teffi_reserve_return(conn);
@@ -28,18 +19,18 @@ void teffi_receiver_fini(teffi_conn *conn)
 
 /* ---- reads ---- */
 
-static void offer_room(conn_receiver *r, nng_aio *aio)
+/* out: where the next bytes go; r->offered: how many fit. */
+static uint8_t *offer_room(conn_receiver *r)
 {
     uint8_t *at;
     r->offered = teffi_read_buffer_room(&r->buffer, &at);
-    nng_iov iov = {at, r->offered};
-    nng_aio_set_iov(aio, 1, &iov);
+    return at;
 }
 
-void teffi_receiver_came(teffi_conn *conn, nng_aio *aio)
+void teffi_receiver_came(teffi_conn *conn, size_t n)
 {
     conn_receiver *r = &conn->receiver;
-    r->got = nng_aio_count(aio);
+    r->got = n;
     r->filled = r->got == r->offered;
     r->buffer.len += r->got;
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_IN, r->got);
@@ -48,12 +39,11 @@ void teffi_receiver_came(teffi_conn *conn, nng_aio *aio)
 /* out: true: bytes were read. */
 static bool read_at_once(teffi_conn *conn)
 {
-    nng_aio *aio = conn->receiver.now_aio;
-    offer_room(&conn->receiver, aio);
-    if (!teffi_conn_try(conn, &conn->read_gate, nng_stream_recv, aio))
-        return false;
-    teffi_receiver_came(conn, aio);
-    return true;
+    uint8_t *at = offer_room(&conn->receiver);
+    size_t n = conn->stream->ops->receive_now(conn->stream, at, conn->receiver.offered);
+    if (n)
+        teffi_receiver_came(conn, n);
+    return n != 0;
 }
 
 /* Another large frame may follow one, although the read ended with the first. Try an extra read if
@@ -69,7 +59,7 @@ bool teffi_receiver_read_now(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     bool guess = large_may_follow(r) && !r->filled;
-    if (!r->now_aio || r->inlined == READS_INLINE || !(r->filled || guess))
+    if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || guess))
         return false;
     r->filled = false;
     bool there = read_at_once(conn);
@@ -91,8 +81,8 @@ bool teffi_receiver_receive(teffi_conn *conn)
     r->inlined = 0;
     r->filled = false;
     conn->liveness.receiving_since_ns = teffi_conns_now(conn->conns);
-    offer_room(r, r->aio);
-    return teffi_conn_submit(conn, &conn->read_gate, nng_stream_recv, r->aio);
+    uint8_t *at = offer_room(r);
+    return conn->stream->ops->receive(conn->stream, at, r->offered);
 }
 
 /* Defer the next read after a large one: on a worker until it is otherwise idle, on a client's
@@ -101,7 +91,7 @@ static bool defer_read(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
     teffi_exec *exec = conn->conns->exec;
-    if (!r->now_aio || r->got <= LINK_READ_SHORT || conn->state != CONN_UP)
+    if (!conn->stream->tries || r->got <= LINK_READ_SHORT || conn->state != CONN_UP)
         return false;
     if (teffi_conns_on_worker(conn->conns))
         return exec->ops->defer(exec, &r->next_read);

@@ -1,11 +1,10 @@
 /* receiver.h - receives on one connection: splits bytes into frames, collects messages in a batch.
  * The next receive starts only after the batch was handed on, so a slow owner slows the peer down
  * through the socket.
- * Way:     nng stream -> [receiver] -> driver
+ * Way:     stream -> [receiver] -> driver
  * Threads: one reader of a connection at a time, see steps.h; a conn_reserve by its own lock. */
 #pragma once
 
-#include <nng/nng.h>
 #include <pthread.h>
 #include "base/queue.h"
 #include "message/frame.h"
@@ -54,19 +53,12 @@ typedef struct conn_receiver {
     bool batch_acks;          /* a BYE_ACK arrived after the batch's messages */
     bool batch_is_last;       /* the connection ends after the batch */
     bool bye_came;            /* a BYE arrived; a second one is a protocol violation */
-    /* immutable after init */
-    nng_aio *aio;
-    nng_aio *now_aio; /* without a callback; NULL with TLS, where it cannot be aborted */
 } conn_receiver;
 
-/* teffi_receiver_init - in: received, called on nng's threads when a receive has ended, with a
- * reference. out: false: no memory.
- * teffi_receiver_fini - also after a failed or no init. */
-bool teffi_receiver_init(teffi_conn *conn, void (*received)(void *conn));
 void teffi_receiver_fini(teffi_conn *conn);
 
-/* teffi_receiver_came - record the bytes received. in: aio, of the receive that has ended. */
-void teffi_receiver_came(teffi_conn *conn, nng_aio *aio);
+/* teffi_receiver_came - a receive has ended with n bytes. */
+void teffi_receiver_came(teffi_conn *conn, size_t n);
 
 /* teffi_receiver_has_frame - is there a complete frame, or an invalid one? */
 bool teffi_receiver_has_frame(teffi_conn *conn);
@@ -89,7 +81,7 @@ bool teffi_receiver_read_now(teffi_conn *conn);
  * in:   here: this thread may handle the bytes. out: true: bytes were read. */
 bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
 
-/* teffi_receiver_receive - start a receive in nng.
+/* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
  * teffi_receiver_receive_or_defer - the same, but after a large read defer it until this thread is
  * otherwise idle: by then more bytes have arrived.
  * in:   the reader's reference, taken over on true. out: false: the connection is shut. */

@@ -21,7 +21,7 @@ static void update_budget(teffi_conn *conn)
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    if (s->writing || s->closing == SENDER_CLOSED || !s->stream || !s->pending.total)
+    if (s->writing || s->closing == SENDER_CLOSED || !conn->stream || !s->pending.total)
         return false;
     write_buffer written = s->in_flight;
     s->in_flight = s->pending;
@@ -73,24 +73,16 @@ static bool end_flight(teffi_conn *conn, bool torn)
     if (kill)
         teffi_conn_kill(conn);
     if (ends)
-        nng_sleep_aio(0, s->aio); /* the connection's end comes from the callback */
+        conn->stream->ops->call_written(conn->stream); /* the callback ends the connection */
     else
         teffi_conn_unref(conn);
     return false;
 }
 
-/* out: number of bytes offered to aio. */
-static size_t offer_pieces(conn_sender *s, nng_aio *aio)
+/* out: their bytes. */
+static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *n)
 {
-    write_piece pieces[LINK_WRITE_PIECES];
-    nng_iov iov[LINK_WRITE_PIECES];
-    unsigned n;
-    size_t bytes =
-        teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, &n);
-    for (unsigned i = 0; i < n; i++)
-        iov[i] = (nng_iov){(uint8_t *)(uintptr_t)pieces[i].bytes, pieces[i].len};
-    nng_aio_set_iov(aio, n, iov);
-    return bytes;
+    return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
 }
 
 static void count_written(teffi_conn *conn, size_t n)
@@ -103,9 +95,11 @@ static void count_written(teffi_conn *conn, size_t n)
 /* Takes over the flight's reference. */
 static void write_in_background(teffi_conn *conn)
 {
+    struct iovec pieces[TEFFI_STREAM_PIECES];
+    unsigned n;
     conn->liveness.writing_since_ns = teffi_conns_now(conn->conns);
-    (void)offer_pieces(&conn->sender, conn->sender.aio);
-    if (!teffi_conn_submit(conn, &conn->write_gate, nng_stream_send, conn->sender.aio))
+    (void)list_pieces(&conn->sender, pieces, &n);
+    if (!conn->stream->ops->write(conn->stream, pieces, n))
         (void)end_flight(conn, true);
 }
 
@@ -118,20 +112,23 @@ static bool is_written(const conn_sender *s)
 static bool write_now(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    nng_aio *aio = s->now_aio;
+    teffi_stream *stream = conn->stream;
+    struct iovec pieces[TEFFI_STREAM_PIECES];
+    unsigned n;
     /* Read before the write: the peer measures our silence from when it receives the bytes. */
     uint64_t since_ns = teffi_conns_now(conn->conns);
-    while (aio && !is_written(s)) {
-        size_t want = offer_pieces(s, aio);
-        if (!teffi_conn_try(conn, &conn->write_gate, nng_stream_send, aio))
+    while (stream->tries && !is_written(s)) {
+        size_t want = list_pieces(s, pieces, &n);
+        size_t bytes = stream->ops->write_now(stream, pieces, n);
+        if (!bytes)
             return false;
-        count_written(conn, nng_aio_count(aio));
-        if (nng_aio_count(aio) < want)
+        count_written(conn, bytes);
+        if (bytes < want)
             return false; /* the socket is full */
     }
-    if (aio)
+    if (stream->tries)
         conn->liveness.wrote_ns = since_ns;
-    return aio != NULL;
+    return stream->tries;
 }
 
 /* Takes over the flight's reference. */
@@ -164,17 +161,17 @@ static void write_and_unlock(teffi_conn *conn)
     teffi_conn_unref(conn);
 }
 
-bool teffi_sender_complete(teffi_conn *conn)
+bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* the callback of nng_sleep_aio() in end_flight() */
+    if (!s->writing) /* end_flight() has called call_written */
         return true;
-    if (nng_aio_result(s->aio) != 0) {
+    if (result->end) {
         (void)end_flight(conn, true);
         return false;
     }
     conn->liveness.wrote_ns = conn->liveness.writing_since_ns;
-    count_written(conn, nng_aio_count(s->aio));
+    count_written(conn, result->bytes);
     if (!is_written(s))
         write_in_background(conn);
     else if (end_flight(conn, false))
@@ -226,20 +223,15 @@ void teffi_sender_write_own(teffi_conns *conns)
         teffi_sender_write_coalesced(conns);
 }
 
-bool teffi_sender_init(teffi_conn *conn, void (*completed)(void *conn))
+void teffi_sender_init(teffi_conn *conn)
 {
-    conn_sender *s = &conn->sender;
-    s->write_deferred.run = write_deferred;
-    s->write_coalesced.run = write_coalesced;
-    return nng_aio_alloc(&s->aio, completed, conn) == 0 &&
-           (conn->conns->tls || nng_aio_alloc(&s->now_aio, NULL, NULL) == 0);
+    conn->sender.write_deferred.run = write_deferred;
+    conn->sender.write_coalesced.run = write_coalesced;
 }
 
 void teffi_sender_fini(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
-    nng_aio_free(s->aio);
-    nng_aio_free(s->now_aio);
     teffi_write_buffer_fini(&s->pending);
     teffi_write_buffer_fini(&s->in_flight);
     for (teffi_qnode *q; (q = teffi_queue_pop(&s->unopened));)
@@ -353,9 +345,9 @@ _Static_assert((int)LINK_LARGE >= (int)LINK_FLUSH_BYTES, "a large frame is writt
 
 /* conn->lock held. Will this thread write a large frame before send returns? Then borrowed bytes
  * are copied only if the socket does not take them. */
-static bool writes_at_once(const conn_sender *s)
+static bool writes_at_once(const teffi_conn *conn)
 {
-    return s->now_aio && s->stream && !s->writing;
+    return conn->stream && conn->stream->tries && !conn->sender.writing;
 }
 
 /* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
@@ -376,7 +368,7 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t b
         *kept = !msg->borrows;
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
-        if (msg->borrows && !writes_at_once(s) && !teffi_write_buffer_own_newest(to))
+        if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_own_newest(to))
             return false;
     } else {
         teffi_frame_encode(msg, body_len, now_ns, at);

@@ -2,18 +2,18 @@
  *
  *     unopened --handshake over--> pending --swap--> in flight --written--> completed
  *
- * Way:     next_hop, handshake, goodbye -> [sender] -> nng stream
- * Threads: guarded by conn->lock, unless noted; in_flight is owned by the thread or aio that set
- *          writing. Frames of a worker are written when it is otherwise idle (deferred), those of
- *          other threads when they wait or within a millisecond (coalesced). */
+ * Way:     next_hop, handshake, goodbye -> [sender] -> stream
+ * Threads: guarded by conn->lock, unless noted; in_flight is owned by whoever set writing.
+ *          Frames of a worker are written when it is otherwise idle (deferred), those of other
+ *          threads when they wait or within a millisecond (coalesced). */
 #pragma once
 
-#include <nng/nng.h>
 #include <teff/error.h>
 #include "base/queue.h"
 #include "message/frame.h"
 #include "group/deferred.h"
 #include "link/conn/buffers.h"
+#include "stream/stream.h"
 
 typedef struct teffi_conn teffi_conn;
 struct teffi_conns;
@@ -32,7 +32,6 @@ typedef enum sender_closing {
 } sender_closing;
 
 typedef struct conn_sender {
-    nng_stream *stream;
     write_buffer pending;    /* frames; before open those of the handshake */
     uint64_t pending_frames; /* messages in pending, not counted yet */
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
@@ -53,15 +52,9 @@ typedef struct conn_sender {
 
     write_buffer in_flight; /* empty, unless a write is in flight or has failed */
     write_position written; /* how much of in_flight is written */
-
-    /* immutable after init */
-    nng_aio *aio;
-    nng_aio *now_aio; /* without a callback; NULL with TLS, where it cannot be aborted */
 } conn_sender;
 
-/* teffi_sender_init - in: completed, called on nng's threads when a write has ended, with a
- * reference. out: false: no memory. teffi_sender_fini - also after a failed or no init. */
-bool teffi_sender_init(teffi_conn *conn, void (*completed)(void *conn));
+void teffi_sender_init(teffi_conn *conn);
 void teffi_sender_fini(teffi_conn *conn);
 
 /* teffi_sender_send - send a message on this connection. in: msg, taken over on TEFF_OK only.
@@ -105,6 +98,6 @@ bool teffi_sender_close(teffi_conn *conn);
  * written. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
-/* teffi_sender_complete - a write has ended. runs: the callback of aio.
+/* teffi_sender_complete - a write has ended. runs: the callback of the stream.
  * out:  true: the caller ends the connection, and owns the write's reference. */
-bool teffi_sender_complete(teffi_conn *conn);
+bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result);

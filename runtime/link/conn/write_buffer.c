@@ -89,15 +89,16 @@ bool teffi_write_buffer_own_newest(write_buffer *out)
 
 /* out: the piece at position *at: bytes of data up to the next segment, or the rest of a
  *      segment. */
-static write_piece piece_at(const write_buffer *out, const write_position *at)
+static struct iovec piece_at(const write_buffer *out, const write_position *at)
 {
     const write_segment *segment =
         at->segment < out->n_segments ? &out->segments[at->segment] : NULL;
     if (!segment)
-        return (write_piece){out->data + at->data, out->len - at->data};
+        return (struct iovec){out->data + at->data, out->len - at->data};
     if (at->data < segment->at)
-        return (write_piece){out->data + at->data, segment->at - at->data};
-    return (write_piece){segment->bytes + at->segment_done, segment->len - at->segment_done};
+        return (struct iovec){out->data + at->data, segment->at - at->data};
+    uint8_t *bytes = (uint8_t *)(uintptr_t)segment->bytes + at->segment_done;
+    return (struct iovec){bytes, segment->len - at->segment_done};
 }
 
 /* Moves *at by n bytes, within one piece. */
@@ -117,16 +118,16 @@ static void advance_position(const write_buffer *out, write_position *at, size_t
 }
 
 size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
-                                      write_piece pieces[LINK_WRITE_PIECES], unsigned *n)
+                                      struct iovec pieces[TEFFI_STREAM_PIECES], unsigned *n)
 {
     write_position to = *at;
     size_t left = max;
-    for (*n = 0; *n < LINK_WRITE_PIECES && left && to.total < out->total; ++*n) {
-        write_piece piece = piece_at(out, &to);
-        piece.len = piece.len < left ? piece.len : left;
+    for (*n = 0; *n < TEFFI_STREAM_PIECES && left && to.total < out->total; ++*n) {
+        struct iovec piece = piece_at(out, &to);
+        piece.iov_len = piece.iov_len < left ? piece.iov_len : left;
         pieces[*n] = piece;
-        left -= piece.len;
-        advance_position(out, &to, piece.len);
+        left -= piece.iov_len;
+        advance_position(out, &to, piece.iov_len);
     }
     return max - left;
 }
@@ -134,7 +135,7 @@ size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_posit
 void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n)
 {
     while (n) {
-        size_t len = piece_at(out, at).len;
+        size_t len = piece_at(out, at).iov_len;
         unsigned segment = at->segment;
         len = len < n ? len : n;
         advance_position(out, at, len);

@@ -59,15 +59,15 @@ static void put_around(write_buffer *out, plain *all, size_t before, size_t cut,
 /* Write up to max bytes, of which the stream takes some. */
 static void write_some(write_buffer *out, write_position *at, const plain *all, size_t max)
 {
-    write_piece pieces[LINK_WRITE_PIECES];
+    struct iovec pieces[TEFFI_STREAM_PIECES];
     unsigned n;
     size_t offered = teffi_write_buffer_list_pieces(out, at, max, pieces, &n), seen = 0;
-    assert_in_range(n, 1, LINK_WRITE_PIECES);
+    assert_in_range(n, 1, TEFFI_STREAM_PIECES);
     assert_in_range(offered, 1, max);
     for (unsigned i = 0; i < n; i++) {
-        assert_true(pieces[i].len > 0);
-        assert_memory_equal(pieces[i].bytes, all->bytes + at->total + seen, pieces[i].len);
-        seen += pieces[i].len;
+        assert_true(pieces[i].iov_len > 0);
+        assert_memory_equal(pieces[i].iov_base, all->bytes + at->total + seen, pieces[i].iov_len);
+        seen += pieces[i].iov_len;
     }
     assert_int_equal(seen, offered);
     size_t before = at->total, taken = draw(3) ? offered : 1 + draw((uint32_t)offered);

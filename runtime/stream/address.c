@@ -1,0 +1,36 @@
+/* address.c - checks addresses. */
+#include <stdlib.h>
+#include <string.h>
+#include "message/hello.h"
+#include "stream/stream.h"
+
+static bool is_port(const char *text)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long port = strtoul(text, &end, 10);
+    return *end == '\0' && end - text <= 5 && port <= 65535;
+}
+
+static bool is_name(const char *name, size_t n)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    return n > 0 && strspn(name, letters) >= n;
+}
+
+static bool is_v6(const char *name, size_t n)
+{
+    return n > 2 && name[0] == '[' && name[n - 1] == ']' &&
+           strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2;
+}
+
+bool teffi_address_ok(const char *address)
+{
+    const char *colon = strrchr(address, ':');
+    if (!colon || strlen(address) > TEFFI_ADDRESS_MAX || !is_port(colon + 1))
+        return false;
+    size_t host = (size_t)(colon - address);
+    return is_name(address, host) || is_v6(address, host);
+}

@@ -1,0 +1,240 @@
+/* nng.c - the transport over nng: dials, listener, TLS. nng has 14 threads on two cores (tasks,
+ * resolver, timers, poll), shared by all transports of the process; only its streams are used. */
+#include "stream/nng.h"
+
+#include <nng/supplemental/tls/tls.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/error.h"
+
+typedef struct nng_transport {
+    teffi_transport transport; /* first */
+    nng_tls_config *tls_dial, *tls_accept;
+    nng_stream_listener *listener;
+    nng_aio *accept_aio;
+} nng_transport;
+
+struct teffi_stream_dial {
+    nng_transport *transport;
+    nng_stream_dialer *dialer; /* NULL: the address is not one */
+    nng_aio *aio;
+    teffi_stream_done *done;
+    void *arg;
+};
+
+enum { URL_MAX = 320 };
+
+static void make_url(const nng_transport *t, const char *address, char *url)
+{
+    snprintf(url, URL_MAX, "%s://%s", t->transport.tls ? "tls+tcp" : "tcp", address);
+}
+
+/* The result of an aio that made a stream. */
+static teffi_stream_result take_stream(const nng_transport *t, nng_aio *aio)
+{
+    teffi_stream_result result = teffi_nng_result(aio);
+    if (result.end)
+        return result;
+    result.stream = teffi_nng_stream_new(nng_aio_get_output(aio, 0), !t->transport.tls);
+    if (result.stream)
+        return result;
+    nng_stream_free(nng_aio_get_output(aio, 0));
+    return (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = "out of memory"};
+}
+
+/* ---- dials ---- */
+
+static void on_nng_dialled(void *arg)
+{
+    teffi_stream_dial *dial = arg;
+    teffi_stream_result result = {.end = TEFFI_STREAM_FAILED,
+                                  .text = "not an address of the form host:port"};
+    if (dial->dialer)
+        result = take_stream(dial->transport, dial->aio);
+    dial->done(dial->arg, &result);
+}
+
+static void free_nng_dial(teffi_stream_dial *dial)
+{
+    nng_aio_free(dial->aio);
+    if (dial->dialer)
+        nng_stream_dialer_free(dial->dialer);
+    free(dial);
+}
+
+static teffi_stream_dial *new_nng_dial(teffi_transport *transport, const char *address,
+                                       teffi_stream_done *done, void *arg)
+{
+    nng_transport *t = (nng_transport *)transport;
+    char url[URL_MAX];
+    teffi_stream_dial *dial = calloc(1, sizeof *dial);
+    if (!dial)
+        return NULL;
+    *dial = (teffi_stream_dial){.transport = t, .done = done, .arg = arg};
+    if (nng_aio_alloc(&dial->aio, on_nng_dialled, dial) != 0) {
+        free_nng_dial(dial);
+        return NULL;
+    }
+    make_url(t, address, url);
+    if (!teffi_address_ok(address) || nng_stream_dialer_alloc(&dial->dialer, url) != 0)
+        return dial;
+    nng_stream_dialer_set_bool(dial->dialer, NNG_OPT_TCP_NODELAY, true);
+    if (t->tls_dial)
+        nng_stream_dialer_set_ptr(dial->dialer, NNG_OPT_TLS_CONFIG, t->tls_dial);
+    return dial;
+}
+
+static void start_nng_dial(teffi_stream_dial *dial)
+{
+    if (dial->dialer)
+        nng_stream_dialer_dial(dial->dialer, dial->aio);
+    else
+        nng_sleep_aio(0, dial->aio); /* the failure is reported by the callback, too */
+}
+
+static void cancel_nng_dial(teffi_stream_dial *dial)
+{
+    if (dial->dialer)
+        nng_stream_dialer_close(dial->dialer);
+}
+
+/* ---- the listener ---- */
+
+static void on_nng_accepted(void *arg)
+{
+    nng_transport *t = arg;
+    teffi_stream_result result = take_stream(t, t->accept_aio);
+    t->transport.accepted(t->transport.arg, &result);
+}
+
+static teff_err open_nng_listener(teffi_transport *transport, const char *address, int *port,
+                                  const char **why)
+{
+    nng_transport *t = (nng_transport *)transport;
+    char url[URL_MAX];
+    nng_stream_listener *listener = NULL;
+    make_url(t, address, url);
+    int rv = NNG_EADDRINVAL;
+    if (teffi_address_ok(address))
+        rv = nng_stream_listener_alloc(&listener, url);
+    if (rv == 0) {
+        nng_stream_listener_set_bool(listener, NNG_OPT_TCP_NODELAY, true);
+        if (t->tls_accept)
+            nng_stream_listener_set_ptr(listener, NNG_OPT_TLS_CONFIG, t->tls_accept);
+        rv = nng_stream_listener_listen(listener);
+        if (rv)
+            nng_stream_listener_free(listener);
+    }
+    if (rv) {
+        *why = nng_strerror(rv);
+        return rv == NNG_EADDRINVAL || rv == NNG_EINVAL ? TEFF_E_INVALID : TEFF_E_IO;
+    }
+    nng_stream_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, port);
+    t->listener = listener;
+    return TEFF_OK;
+}
+
+static void accept_from_nng(teffi_transport *transport)
+{
+    nng_transport *t = (nng_transport *)transport;
+    nng_stream_listener_accept(t->listener, t->accept_aio);
+}
+
+static void close_nng_listener(teffi_transport *transport)
+{
+    nng_transport *t = (nng_transport *)transport;
+    if (t->listener)
+        nng_stream_listener_close(t->listener);
+}
+
+static void stop_nng_listener(teffi_transport *transport)
+{
+    close_nng_listener(transport);
+    nng_aio_stop(((nng_transport *)transport)->accept_aio);
+}
+
+/* ---- TLS ---- */
+
+/* Both sides present a certificate signed by the cluster's own authority. Names in it are not
+ * checked, because silos move between addresses. */
+static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,
+                                nng_tls_config **out, char *text)
+{
+    nng_tls_config *config;
+    const char *what = "tls";
+    int rv = nng_tls_config_alloc(&config, mode);
+    if (rv == 0) {
+        what = certificate;
+        rv = nng_tls_config_cert_key_file(config, certificate, NULL);
+        if (rv == 0) {
+            what = authority;
+            rv = nng_tls_config_ca_file(config, authority);
+        }
+        if (rv == 0)
+            rv = nng_tls_config_auth_mode(config, NNG_TLS_AUTH_MODE_REQUIRED);
+        if (rv)
+            nng_tls_config_free(config);
+    }
+    if (rv)
+        return teffi_fail(text, TEFF_E_INVALID, "%.300s: %s", what, nng_strerror(rv));
+    *out = config;
+    return TEFF_OK;
+}
+
+static teff_err set_tls(nng_transport *t, const char *certificate, const char *authority,
+                        char *text)
+{
+    if (!certificate && !authority)
+        return TEFF_OK;
+    if (!certificate || !authority)
+        return teffi_fail(text, TEFF_E_INVALID, "tls takes both a certificate and an authority");
+    t->transport.tls = true;
+    teff_err err = make_tls_config(certificate, authority, NNG_TLS_MODE_CLIENT, &t->tls_dial, text);
+    return err ? err
+               : make_tls_config(certificate, authority, NNG_TLS_MODE_SERVER, &t->tls_accept, text);
+}
+
+/* ---- the transport ---- */
+
+static void free_nng_transport(teffi_transport *transport)
+{
+    nng_transport *t = (nng_transport *)transport;
+    nng_aio_free(t->accept_aio);
+    if (t->listener)
+        nng_stream_listener_free(t->listener);
+    if (t->tls_dial)
+        nng_tls_config_free(t->tls_dial);
+    if (t->tls_accept)
+        nng_tls_config_free(t->tls_accept);
+    free(t);
+}
+
+static const teffi_transport_ops transport_ops = {
+    .dial_new = new_nng_dial,
+    .dial_start = start_nng_dial,
+    .dial_cancel = cancel_nng_dial,
+    .dial_free = free_nng_dial,
+    .listen = open_nng_listener,
+    .accept = accept_from_nng,
+    .close_listener = close_nng_listener,
+    .stop_listener = stop_nng_listener,
+    .free = free_nng_transport,
+};
+
+teff_err teffi_transport_nng(const char *certificate, const char *authority,
+                             teffi_transport **transport, char *text)
+{
+    nng_transport *t = calloc(1, sizeof *t);
+    *transport = NULL;
+    if (!t || nng_aio_alloc(&t->accept_aio, on_nng_accepted, t) != 0) {
+        free(t);
+        return teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
+    }
+    t->transport.ops = &transport_ops;
+    teff_err err = set_tls(t, certificate, authority, text);
+    if (err)
+        free_nng_transport(&t->transport);
+    else
+        *transport = &t->transport;
+    return err;
+}

@@ -1,0 +1,205 @@
+/* nng_stream.c - a stream of nng. nng never completes an operation that is submitted after the
+ * close, and with TLS it cannot be cancelled either; so a gate for each direction orders the close
+ * and the submissions. */
+#include "stream/nng.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One direction. */
+typedef struct nng_side {
+    pthread_mutex_t gate;
+    nng_aio *aio;
+    nng_aio *now_aio; /* without a callback; NULL with TLS */
+} nng_side;
+
+typedef struct nng_bytes {
+    teffi_stream stream; /* first */
+    nng_stream *nng;
+    nng_side in, out;
+    bool shut; /* written under both gates, read under either */
+} nng_bytes;
+
+teffi_stream_result teffi_nng_result(nng_aio *aio)
+{
+    int rv = nng_aio_result(aio);
+    teffi_stream_end end = TEFFI_STREAM_FAILED;
+    if (rv == 0)
+        return (teffi_stream_result){.end = TEFFI_STREAM_OK, .bytes = nng_aio_count(aio)};
+    if (rv == NNG_ECLOSED || rv == NNG_ECANCELED)
+        end = TEFFI_STREAM_CLOSED;
+    else if (rv == NNG_EPEERAUTH)
+        end = TEFFI_STREAM_NO_CERTIFICATE;
+    else if (rv == NNG_ECRYPTO)
+        end = TEFFI_STREAM_NO_TLS;
+    return (teffi_stream_result){.end = end, .text = nng_strerror(rv)};
+}
+
+static void on_nng_received(void *arg)
+{
+    nng_bytes *b = arg;
+    teffi_stream_result result = teffi_nng_result(b->in.aio);
+    b->stream.received(b->stream.arg, &result);
+}
+
+static void on_nng_written(void *arg)
+{
+    nng_bytes *b = arg;
+    teffi_stream_result result = teffi_nng_result(b->out.aio);
+    b->stream.written(b->stream.arg, &result);
+}
+
+/* ---- operations ---- */
+
+/* out: false: shut; nothing was submitted, no callback runs. */
+static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *),
+                          nng_aio *aio)
+{
+    pthread_mutex_lock(&side->gate);
+    bool open = !b->shut;
+    if (open)
+        start(b->nng, aio);
+    pthread_mutex_unlock(&side->gate);
+    return open;
+}
+
+/* If the socket has room or bytes, nng completes the operation before start() returns, so no thread
+ * is woken. Otherwise it is aborted; the wait then tells whether it was done in the meantime. */
+static size_t try_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
+{
+    nng_aio *aio = side->now_aio;
+    if (!submit_to_nng(b, side, start, aio))
+        return 0;
+    if (nng_aio_result(aio) == 0 && nng_aio_count(aio) == 0)
+        nng_aio_abort(aio, NNG_ECANCELED);
+    nng_aio_wait(aio);
+    return nng_aio_result(aio) == 0 ? nng_aio_count(aio) : 0;
+}
+
+static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
+{
+    nng_iov iov[TEFFI_STREAM_PIECES];
+    for (unsigned i = 0; i < n; i++)
+        iov[i] = (nng_iov){pieces[i].iov_base, pieces[i].iov_len};
+    nng_aio_set_iov(aio, n, iov);
+}
+
+static bool receive_by_nng(teffi_stream *stream, void *to, size_t n)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    offer_pieces(b->in.aio, &(struct iovec){to, n}, 1);
+    return submit_to_nng(b, &b->in, nng_stream_recv, b->in.aio);
+}
+
+static bool write_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    offer_pieces(b->out.aio, pieces, n);
+    return submit_to_nng(b, &b->out, nng_stream_send, b->out.aio);
+}
+
+static size_t receive_now_by_nng(teffi_stream *stream, void *to, size_t n)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    offer_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
+    return try_now(b, &b->in, nng_stream_recv);
+}
+
+static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    offer_pieces(b->out.now_aio, pieces, n);
+    return try_now(b, &b->out, nng_stream_send);
+}
+
+static void call_written_by_nng(teffi_stream *stream)
+{
+    nng_sleep_aio(0, ((nng_bytes *)stream)->out.aio);
+}
+
+static void write_nng_remote(teffi_stream *stream, char *text, size_t n)
+{
+    nng_sockaddr sa;
+    char host[INET6_ADDRSTRLEN] = "?";
+    if (nng_stream_get_addr(((nng_bytes *)stream)->nng, NNG_OPT_REMADDR, &sa) != 0)
+        sa.s_family = NNG_AF_UNSPEC;
+    if (sa.s_family == NNG_AF_INET) {
+        inet_ntop(AF_INET, &sa.s_in.sa_addr, host, sizeof host);
+        snprintf(text, n, "%s:%u", host, ntohs(sa.s_in.sa_port));
+    } else if (sa.s_family == NNG_AF_INET6) {
+        inet_ntop(AF_INET6, sa.s_in6.sa_addr, host, sizeof host);
+        snprintf(text, n, "[%s]:%u", host, ntohs(sa.s_in6.sa_port));
+    } else {
+        snprintf(text, n, "peer");
+    }
+}
+
+/* ---- the end ---- */
+
+/* Takes both gates, so that every operation is either submitted before the close, which finishes
+ * it, or not at all. */
+static void close_nng_stream(teffi_stream *stream)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    pthread_mutex_lock(&b->in.gate);
+    pthread_mutex_lock(&b->out.gate);
+    bool first = !b->shut;
+    b->shut = true;
+    pthread_mutex_unlock(&b->out.gate);
+    pthread_mutex_unlock(&b->in.gate);
+    if (first)
+        nng_stream_close(b->nng);
+}
+
+static void end_side(nng_side *side)
+{
+    nng_aio_free(side->aio);
+    nng_aio_free(side->now_aio);
+    pthread_mutex_destroy(&side->gate);
+}
+
+static void free_nng_stream(teffi_stream *stream)
+{
+    nng_bytes *b = (nng_bytes *)stream;
+    end_side(&b->in);
+    end_side(&b->out);
+    if (b->nng)
+        nng_stream_free(b->nng);
+    free(b);
+}
+
+static const teffi_stream_ops stream_ops = {
+    .receive = receive_by_nng,
+    .write = write_by_nng,
+    .receive_now = receive_now_by_nng,
+    .write_now = write_now_by_nng,
+    .call_written = call_written_by_nng,
+    .remote = write_nng_remote,
+    .close = close_nng_stream,
+    .free = free_nng_stream,
+};
+
+static bool begin_side(nng_side *side, void (*done)(void *arg), nng_bytes *b)
+{
+    pthread_mutex_init(&side->gate, NULL);
+    return nng_aio_alloc(&side->aio, done, b) == 0 &&
+           (!b->stream.tries || nng_aio_alloc(&side->now_aio, NULL, NULL) == 0);
+}
+
+teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain)
+{
+    nng_bytes *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    b->stream.ops = &stream_ops;
+    b->stream.tries = plain;
+    bool in = begin_side(&b->in, on_nng_received, b);
+    if (!begin_side(&b->out, on_nng_written, b) || !in) {
+        free_nng_stream(&b->stream);
+        return NULL;
+    }
+    b->nng = stream;
+    return &b->stream;
+}

@@ -1,0 +1,114 @@
+/* stream.h - byte streams between nodes, and the transport that dials and accepts them. There are
+ * two: nng (tcp, and TLS), and the reactor (tcp, sockets that idle workers wait on).
+ * Way:     link -> [stream] -> nng, reactor -> sockets
+ * Threads: functions from any thread, but a stream has one receive and one write at a time. A
+ *          callback runs on nng's threads, or on the thread that polls; never inside the function
+ *          that began its operation. It must not block, and must not free what it is called for. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+#include <teff/error.h>
+#include "os/platform.h"
+#include "os/poller.h"
+
+enum { TEFFI_STREAM_PIECES = 8 }; /* of one write: nng 1.5.2 takes no more */
+
+/* How an operation has ended. */
+typedef enum teffi_stream_end {
+    TEFFI_STREAM_OK,
+    TEFFI_STREAM_CLOSED,         /* this side closed it */
+    TEFFI_STREAM_NO_CERTIFICATE, /* TLS: the peer showed none */
+    TEFFI_STREAM_NO_TLS,         /* the handshake of TLS failed for another reason */
+    TEFFI_STREAM_FAILED          /* another reason */
+} teffi_stream_end;
+
+typedef struct teffi_stream teffi_stream;
+
+typedef struct teffi_stream_result {
+    teffi_stream_end end;
+    const char *text;     /* why; constant */
+    size_t bytes;         /* OK: received or written, at least 1 */
+    teffi_stream *stream; /* OK: dialled or accepted; the callback's */
+} teffi_stream_result;
+
+typedef void teffi_stream_done(void *arg, const teffi_stream_result *result);
+
+typedef struct teffi_stream_ops {
+    /* Receive up to n bytes, n > 0, to memory that stays until done. out: false: the stream is
+     * closed and there will be no callback. */
+    bool (*receive)(teffi_stream *stream, void *to, size_t n);
+    /* Write from pieces, at most TEFFI_STREAM_PIECES, whose bytes stay until done; some of them or
+     * all are written. out: as receive. */
+    bool (*write)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
+    /* The same without waiting and without a callback. out: how many bytes; 0: none, because it
+     * would wait or has failed: receive or write tells. Only if stream->tries. */
+    size_t (*receive_now)(teffi_stream *stream, void *to, size_t n);
+    size_t (*write_now)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
+    /* Call written soon, as if 0 bytes had been written. in: no write is under way. */
+    void (*call_written)(teffi_stream *stream);
+    /* The peer's address as "host:port". */
+    void (*remote)(teffi_stream *stream, char *text, size_t n);
+    /* End the operations under way: their callbacks report CLOSED. Once or more. */
+    void (*close)(teffi_stream *stream);
+    /* Close and free; waits for callbacks. in: no operation is begun any more. */
+    void (*free)(teffi_stream *stream);
+} teffi_stream_ops;
+
+/* Set received, written and arg before the first operation. */
+struct teffi_stream {
+    const teffi_stream_ops *ops;
+    teffi_stream_done *received, *written;
+    void *arg;
+    bool tries; /* immutable: receive_now and write_now may be called */
+};
+
+/* teffi_address_ok - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of
+ * 0..65535? A name has letters, digits, '.', '-' and '_'; a v6 address has no zone ("%eth0"). */
+bool teffi_address_ok(const char *address);
+
+typedef struct teffi_stream_dial teffi_stream_dial;
+typedef struct teffi_transport teffi_transport;
+
+typedef struct teffi_transport_ops {
+    /* Prepare a dial, which will call done(arg) once after dial_start, also if the address is not
+     * valid. out: NULL: no memory. */
+    teffi_stream_dial *(*dial_new)(teffi_transport *transport, const char *address,
+                                   teffi_stream_done *done, void *arg);
+    void (*dial_start)(teffi_stream_dial *dial);
+    /* End a dial that was started: done reports CLOSED, unless it was called. Once or more. */
+    void (*dial_cancel)(teffi_stream_dial *dial);
+    /* Free a dial that was not started, or whose done was called; waits for that call. */
+    void (*dial_free)(teffi_stream_dial *dial);
+    /* Bind; the system queues connections until accept. Once. out: port. errs: TEFF_E_INVALID (the
+     * address), TEFF_E_IO, with *why. */
+    teff_err (*listen)(teffi_transport *transport, const char *address, int *port,
+                       const char **why);
+    /* Accept one connection: accepted(arg) is called once. CLOSED: after close_listener; FAILED: no
+     * descriptor or no memory. in: after listen; the call before has ended. */
+    void (*accept)(teffi_transport *transport);
+    void (*close_listener)(teffi_transport *transport);
+    /* After it has returned, accepted is not called any more. */
+    void (*stop_listener)(teffi_transport *transport);
+    /* in: dials and streams were freed. */
+    void (*free)(teffi_transport *transport);
+} teffi_transport_ops;
+
+/* Set accepted and arg before accept. */
+struct teffi_transport {
+    const teffi_transport_ops *ops;
+    teffi_stream_done *accepted;
+    void *arg;
+    bool tls;             /* immutable */
+    teffi_poller *poller; /* immutable; NULL: the transport has threads of its own */
+};
+
+/* teffi_transport_nng - in: certificate and authority as PEM files, or both NULL: plain tcp.
+ * errs: TEFF_E_INVALID (the files), TEFF_E_NOMEM, with text. */
+TEFF_MUST_USE teff_err teffi_transport_nng(const char *certificate, const char *authority,
+                                           teffi_transport **transport, char *text);
+
+/* teffi_transport_reactor - plain tcp; callbacks run where teffi_transport.poller is polled.
+ * errs: TEFF_E_IO (no descriptor), TEFF_E_NOMEM, with text. */
+TEFF_MUST_USE teff_err teffi_transport_reactor(teffi_transport **transport, char *text);
