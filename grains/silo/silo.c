@@ -123,7 +123,7 @@ void teffi_silo_platform(teffi_platform *platform, teff_log_level log_level)
 {
     teffi_platform_real(platform, log_level);
     platform->exec_new = teffi_exec_real_new;
-    platform->net_new = teffi_net_nng_new;
+    platform->net_new = teffi_net_link_new;
     platform->store_open = open_store;
 }
 

@@ -27,7 +27,7 @@ struct teff_ctx {
     uint32_t n_calls;              /* calls ever begun; wraps around */
     uint32_t waiting;              /* turn: awaited waits that are not done */
     _Atomic uint32_t asleep_for;   /* thread: number of awaited waits that are not signalled */
-    teffi_parker parker;           /* thread: unparked by the signal that brings asleep_for to 0 */
+    teffi_poll_parker parker;      /* thread: unparked by the signal that brings asleep_for to 0 */
     _Atomic bool doomed;           /* turn: end it (TEFF_E_NOMEM) when its fiber resumes; relaxed */
     uint32_t timeout_ms;           /* teff_ctx_timeout */
     uint32_t due_ms;               /* the caller's deadline, see teffi_due_left; 0: none */

@@ -35,7 +35,7 @@ static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
     /* The last signal unparks the thread. acq_rel: it also publishes the results of the earlier
      * signals. */
     if (atomic_fetch_sub_explicit(&ctx->asleep_for, 1, memory_order_acq_rel) == 1)
-        teffi_parker_leave(&ctx->parker, TEFFI_TOKEN);
+        teffi_parker_leave(&ctx->parker.parker, TEFFI_TOKEN);
 }
 
 /* For a thread with its own event loop (teff_ctx_fd). The context may be gone after signal_thread,
@@ -134,7 +134,7 @@ static uint32_t sleep_once(teff_ctx *ctx)
         slept = net && net->ops->wait && net->ops->wait(net, &ctx->parker, &tokens);
         teffi_home_exit(ctx->home);
     }
-    return slept ? tokens : teffi_parker_take(&ctx->parker, UINT64_MAX);
+    return slept ? tokens : teffi_parker_take(&ctx->parker.parker, UINT64_MAX);
 }
 
 /* Waits for the last signal's token, not for asleep_for == 0: the signaller still uses the context
@@ -147,7 +147,7 @@ static void sleep_until_signalled(teff_ctx *ctx)
             tokens = sleep_once(ctx);
         else
             ctx->runs->ops->park(ctx->runs);
-        tokens |= teffi_parker_take(&ctx->parker, 0);
+        tokens |= teffi_parker_take(&ctx->parker.parker, 0);
     }
 }
 

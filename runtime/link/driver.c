@@ -173,7 +173,9 @@ static void release_read(teffi_inbound *batch)
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
-    if (!exec || !exec->ops->inbound) {
+    /* With a poller only workers run batches: another thread hands their messages on. */
+    bool here = conn->conns->polling.poller && !teffi_conns_on_worker(conn->conns);
+    if (!exec || !exec->ops->inbound || here) {
         teffi_driver_read(conn);
         return;
     }
@@ -247,15 +249,19 @@ teffi_conn *teffi_driver_open(teffi_link *link, bool dialled)
 
 /* ---- waiting client threads ---- */
 
-bool teffi_driver_wait(teffi_net *net, teffi_parker *parker, uint32_t *tokens)
+bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens)
 {
     teffi_link *link = (teffi_link *)net;
-    client_reader reader = {.parker = parker};
+    client_reader reader = {.parker = &parker->parker};
     teffi_sender_write_coalesced(&link->conns);
+    if (link->conns.polling.poller && link->conns.role == TEFFI_ROLE_CLIENT) {
+        *tokens = teffi_polling_wait(&link->conns, parker);
+        return true;
+    }
     if (!teffi_client_reader_begin(&link->conns, &reader))
         return false;
     do
-        *tokens = teffi_parker_take(parker, UINT64_MAX);
+        *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
     while (!*tokens); /* the system call of an earlier waker may come late */
     teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
     if (given)

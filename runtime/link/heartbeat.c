@@ -172,7 +172,7 @@ static void run_delayed(teffi_link *link)
      * false, and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
-    if (teffi_client_reader_expire(&link->conns, false))
+    if (teffi_client_reader_expire(&link->conns, false) | teffi_polling_check(&link->conns))
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
@@ -182,16 +182,16 @@ static void sleep_until_asked(teffi_link *link, uint64_t ns)
 {
     link_ticker *ticker = &link->conns.ticker;
     uint64_t now_ns = teffi_conns_now(&link->conns), until_ns = now_ns + ns;
-    bool soon;
+    bool soon, came;
     do {
         soon = is_asked_soon(ticker);
-        teffi_parker_wait(&ticker->parker, soon ? LINK_SOON_NS : until_ns - now_ns);
+        came = teffi_polling_sleep(&link->conns, soon ? LINK_SOON_NS : until_ns - now_ns);
         if (soon)
             run_delayed(link);
         now_ns = teffi_conns_now(&link->conns);
         /* acquire: pairs with teffi_conns_ask_scan() */
     } while (!atomic_exchange_explicit(&ticker->asked, false, memory_order_acquire) &&
-             (soon || is_asked_soon(ticker)) && now_ns < until_ns);
+             (came || soon || is_asked_soon(ticker)) && now_ns < until_ns);
 }
 
 static void run_ticker(void *arg)

@@ -51,7 +51,7 @@ void teffi_dial_address(teffi_net *net, const char *address,
                                      const char *text),
                         void *arg);
 teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
-bool teffi_driver_wait(teffi_net *net, teffi_parker *parker, uint32_t *tokens);
+bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
 void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean);
 void teffi_goodbye_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);

@@ -53,8 +53,13 @@ static void free_conns(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
     pthread_mutex_lock(&conns->lock);
-    while (conns->live)
+    while (conns->live && !conns->polling.poller)
         pthread_cond_wait(&conns->changed, &conns->lock);
+    while (conns->live) { /* no other thread polls any more */
+        pthread_mutex_unlock(&conns->lock);
+        (void)teffi_poller_once(conns->polling.poller);
+        pthread_mutex_lock(&conns->lock);
+    }
     pthread_mutex_unlock(&conns->lock);
     teffi_driver_reap(link);
 }
@@ -119,7 +124,13 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;
-    teff_err err = teffi_transport_nng(opt->tls_cert, opt->tls_ca, transport, text);
+    bool reactor = opt->transport == TEFFI_TRANSPORT_REACTOR;
+    if (reactor && (opt->tls_cert || opt->tls_ca)) {
+        snprintf(text, TEFF_TEXT_MAX, "the transport reactor has no TLS; nng has");
+        return TEFF_E_INVALID;
+    }
+    teff_err err = reactor ? teffi_transport_reactor(transport, text)
+                           : teffi_transport_nng(opt->tls_cert, opt->tls_ca, transport, text);
     if (err)
         return err;
     (*transport)->accepted = teffi_accept_done;
@@ -127,8 +138,8 @@ static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, c
     return TEFF_OK;
 }
 
-teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_net_options *opt,
-                           teffi_net **net, char *text)
+teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_net_options *opt,
+                            teffi_net **net, char *text)
 {
     teffi_link *link = calloc(1, sizeof *link);
     *net = NULL;
@@ -142,6 +153,7 @@ teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_ne
     link->secret.k0 = platform->random(platform->arg);
     link->secret.k1 = platform->random(platform->arg);
     teff_err err = make_transport(link, opt, text);
+    teffi_polling_init(&link->conns, err ? NULL : link->conns.transport->poller, false);
     if (!err && teffi_link_heartbeat_start(link))
         err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");
     if (err) {

@@ -1,5 +1,5 @@
-/* net.h - the transport seam: carries messages between nodes. The link over nng is the real one.
- * Way:     process/node -> [net] -> frame -> link(nng) ===> link -> frame -> [net] -> process/node
+/* net.h - carries messages between nodes. The link is the real one.
+ * Way:     process/node -> [net] -> frame -> link ===> link -> frame -> [net] -> process/node
  * Threads: functions from any thread; events on the transport's threads, on workers, or on
  *          a client's thread in wait; one at a time per peer; an event must not block and must
  *          not call free. */
@@ -39,11 +39,17 @@ typedef struct teffi_net_events {
 
 struct teffi_exec;
 
+typedef enum teffi_transport_kind {
+    TEFFI_TRANSPORT_NNG,
+    TEFFI_TRANSPORT_REACTOR
+} teffi_transport_kind;
+
 typedef struct teffi_net_options {
     teffi_hello self; /* node, role, cluster, address; versions are the transport's */
     const teffi_net_events *events;
     void *arg;
-    const char *tls_cert, *tls_ca; /* PEM files; NULL = plain tcp */
+    teffi_transport_kind transport;
+    const char *tls_cert, *tls_ca; /* PEM files; NULL = plain tcp; not with the reactor */
     uint32_t frame_max_bytes;      /* 0 = 1 MiB + 4 KiB */
     /* 0 = 1,000. A peer silent for 5 heartbeats is considered dead. Must be equal on all nodes. */
     uint32_t heartbeat_ms;
@@ -97,7 +103,7 @@ typedef struct teffi_net_ops {
      * kept for coalescing. On a client it then sleeps on parker until there is a token, and this
      * thread may receive messages and report their events meanwhile.
      * out: true: it slept and *tokens is set. false: the caller sleeps. May be NULL. */
-    bool (*wait)(teffi_net *net, teffi_parker *parker, uint32_t *tokens);
+    bool (*wait)(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
     /* Say goodbye to all peers: they stop sending, messages accepted by either side are delivered
      * (message events continue until then), then connections close. Blocks up to timeout_ms.
      * out: TEFF_OK or TEFF_E_TIMEOUT. Only wait and free may follow. */
@@ -110,7 +116,7 @@ struct teffi_net {
     const teffi_net_ops *ops;
 };
 
-/* teffi_net_nng_new - the link: nng streams over tcp or tls+tcp. Matches platform.net_new. */
+/* teffi_net_link_new - the link. Matches platform.net_new. */
 struct teffi_platform;
-teff_err teffi_net_nng_new(const struct teffi_platform *platform, const teffi_net_options *opt,
-                           teffi_net **net, char *text);
+teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_net_options *opt,
+                            teffi_net **net, char *text);

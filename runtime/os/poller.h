@@ -20,6 +20,7 @@ typedef struct teffi_poller {
     void (*wake)(struct teffi_poller *poller);
     /* No thread has polled for a while, and no worker is free to: let another thread do it. */
     void (*neglected)(struct teffi_poller *poller);
+    void *arg; /* of neglected */
     _Atomic bool claimed;
     _Atomic uint32_t claims; /* how often it was claimed */
 } teffi_poller;
@@ -40,4 +41,15 @@ static inline void teffi_poller_release(teffi_poller *poller)
 {
     /* release: the kept events, pairs with claim */
     atomic_store_explicit(&poller->claimed, false, memory_order_release);
+}
+
+/* teffi_poller_once - look for events and handle them. out: false: another thread polls. */
+static inline bool teffi_poller_once(teffi_poller *poller)
+{
+    if (!teffi_poller_claim(poller))
+        return false;
+    poller->wait(poller, 0);
+    (void)poller->run(poller);
+    teffi_poller_release(poller);
+    return true;
 }

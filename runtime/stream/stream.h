@@ -110,5 +110,5 @@ TEFF_MUST_USE teff_err teffi_transport_nng(const char *certificate, const char *
                                            teffi_transport **transport, char *text);
 
 /* teffi_transport_reactor - plain tcp; callbacks run where teffi_transport.poller is polled.
- * errs: TEFF_E_IO (no descriptor), TEFF_E_NOMEM, with text. */
+ * errs: TEFF_E_IO (no descriptor or no memory), with text. */
 TEFF_MUST_USE teff_err teffi_transport_reactor(teffi_transport **transport, char *text);

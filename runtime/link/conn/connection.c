@@ -154,7 +154,7 @@ void teffi_conns_ask_scan(teffi_conns *conns)
 {
     /* release: pairs with sleep_until_asked() in link/heartbeat.c */
     atomic_store_explicit(&conns->ticker.asked, true, memory_order_release);
-    teffi_parker_wake(&conns->ticker.parker);
+    teffi_parker_wake(&conns->ticker.parker.parker);
 }
 
 void teffi_conns_ask_soon(teffi_conns *conns)
@@ -163,7 +163,7 @@ void teffi_conns_ask_soon(teffi_conns *conns)
     if (atomic_load_explicit(&ticker->asked_soon, memory_order_seq_cst))
         return;
     atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
-    teffi_parker_wake(&ticker->parker);
+    teffi_parker_wake(&ticker->parker.parker);
 }
 
 void teffi_conns_init(teffi_conns *conns)
@@ -180,6 +180,7 @@ void teffi_conns_fini(teffi_conns *conns)
         conns->kept = conn->next_kept;
         free_conn_memory(conn);
     }
+    teffi_polling_fini(conns);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->reserve.lock);
     pthread_mutex_destroy(&conns->lock);

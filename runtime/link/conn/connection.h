@@ -14,6 +14,7 @@
 #include "group/exec.h"
 #include "link/conn/client_reader.h"
 #include "link/conn/counters.h"
+#include "link/conn/polling.h"
 #include "link/conn/receiver.h"
 #include "link/conn/sender.h"
 #include "stream/stream.h"
@@ -45,7 +46,7 @@ struct link_peer;
 
 /* Requests to the link's own thread (link/heartbeat.c). */
 typedef struct link_ticker {
-    teffi_parker parker;
+    teffi_poll_parker parker;
     _Atomic bool asked;      /* for a scan now */
     _Atomic bool asked_soon; /* for delayed writes and reads, within LINK_SOON_NS */
 } link_ticker;
@@ -68,6 +69,7 @@ typedef struct teffi_conns {
     link_ticker ticker;
     conn_reserve reserve;
     client_readers readers;
+    link_polling polling;
     teffi_deferred *_Atomic coalesced; /* sender.h */
 
     /* guarded by lock, which also guards fields of connections, peers and the link */

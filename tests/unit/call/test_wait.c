@@ -114,7 +114,7 @@ static void one_round(signaller *s, uint64_t *rng)
         assert_true(teffi_wait_done(waits[i]));
         assert_int_equal(jobs[i].ended, 1);
     }
-    assert_false(teffi_parker_wait(&ctx->parker, 0)); /* no token is left for the next wait */
+    assert_false(teffi_parker_wait(&ctx->parker.parker, 0)); /* no token is left for the next wait */
     free(jobs);
     teff_ctx_free(ctx);
 }
@@ -205,7 +205,7 @@ static uint32_t users_asleep;
 static void signal_a_sleeper(void *arg)
 {
     later *l = arg;
-    while (atomic_load(&l->ctx->parker.word) != TEFFI_PARKER_ASLEEP)
+    while (atomic_load(&l->ctx->parker.parker.word) != TEFFI_PARKER_ASLEEP)
         teffi_thread_yield();
     users_asleep = home.users;
     teffi_wait_signal(l->wait);
@@ -243,7 +243,7 @@ static struct seen {
     uint32_t waits, wrong, users_before, users_behind, tokens;
 } net_saw;
 
-static bool sleep_and_read(teffi_net *net, teffi_parker *parker, uint32_t *tokens)
+static bool sleep_and_read(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens)
 {
     net_saw.waits++;
     net_saw.users_before = home.users;
@@ -251,8 +251,8 @@ static bool sleep_and_read(teffi_net *net, teffi_parker *parker, uint32_t *token
     if (net_saw.refuses)
         return false;
     if (net_saw.answered)
-        teffi_parker_leave(parker, TEFFI_TOKEN_GIVEN);
-    *tokens = teffi_parker_take(parker, UINT64_MAX);
+        teffi_parker_leave(&parker->parker, TEFFI_TOKEN_GIVEN);
+    *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
     net_saw.users_behind = home.users;
     net_saw.tokens |= *tokens;
     if (net_saw.answered)
@@ -277,7 +277,7 @@ static void saw(uint32_t users_behind)
     assert_int_equal(net_saw.users_behind, users_behind);
     assert_int_equal(net_saw.wrong, 0);
     assert_int_equal(home.users, 0);
-    assert_false(teffi_parker_wait(&net_saw.ctx->parker, 0));
+    assert_false(teffi_parker_wait(&net_saw.ctx->parker.parker, 0));
 }
 
 static void test_it_reads_inside_of_the_node(void **state)
@@ -296,7 +296,7 @@ static _Atomic bool over;
 static void signal_if_it_sleeps(void *arg)
 {
     later *l = arg;
-    while (atomic_load(&l->ctx->parker.word) != TEFFI_PARKER_ASLEEP && !over)
+    while (atomic_load(&l->ctx->parker.parker.word) != TEFFI_PARKER_ASLEEP && !over)
         teffi_thread_yield();
     teffi_wait_signal(l->wait);
 }

@@ -227,6 +227,9 @@ static void fill_options(test_node *n, const test_options *opt, teffi_net_option
     net->frame_max_bytes = opt->frame_max_bytes;
     net->clients_max = opt->clients_max;
     net->budget = opt->budget;
+    const char *transport = getenv("TEFF_TEST_TRANSPORT");
+    if (transport && strcmp(transport, "reactor") == 0)
+        net->transport = TEFFI_TRANSPORT_REACTOR;
     net->tls_cert = opt->cert;
     net->tls_ca = opt->ca;
 }
@@ -254,7 +257,7 @@ test_node *test_node_start(test_options opt)
     if (opt.workers)
         assert_int_equal(teffi_exec_real_new(&n->platform, opt.workers, NULL, &n->exec), TEFF_OK);
     net.exec = n->exec;
-    if (teffi_net_nng_new(&n->platform, &net, &n->net, text))
+    if (teffi_net_link_new(&n->platform, &net, &n->net, text))
         fail_msg("%s", text);
     if (net.self.role == TEFFI_ROLE_SILO) {
         const char *listen = opt.listen ? opt.listen : "127.0.0.1:0";

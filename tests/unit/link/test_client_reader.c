@@ -10,7 +10,7 @@ enum { LONG = 4 * LINK_READ_SHORT, ROUNDS = 300, IN_FLIGHT = 64, THREADS = 2 };
 
 /* A thread that waits; its responses bear its number above their own. */
 typedef struct waiter {
-    teffi_parker parker;
+    teffi_poll_parker parker;
     _Atomic uint32_t awaited; /* responses */
     test_node *client, *silo;
     pthread_t id;
@@ -42,12 +42,12 @@ static void tell(test_node *node, const teffi_msg *msg)
     waiter *w = &waiters[msg->call_slot >> 24];
     w->told_here = pthread_equal(pthread_self(), w->id);
     if (msg->item.kind == TEFFI_MSG_RESPONSE && --w->awaited == 0)
-        teffi_parker_leave(&w->parker, TEFFI_TOKEN);
+        teffi_parker_leave(&w->parker.parker, TEFFI_TOKEN);
 }
 
 static void tell_end(test_node *node)
 {
-    teffi_parker_leave(&waiters[0].parker, TEFFI_TOKEN);
+    teffi_parker_leave(&waiters[0].parker.parker, TEFFI_TOKEN);
 }
 
 static void await(waiter *w)
@@ -59,7 +59,7 @@ static void await(waiter *w)
             refused++;
             return;
         }
-        tokens |= teffi_parker_take(&w->parker, 0);
+        tokens |= teffi_parker_take(&w->parker.parker, 0);
     }
 }
 
@@ -112,7 +112,7 @@ static void set_hold(test_node *node, bool hold)
 static void until_asleep(void)
 {
     uint64_t limit = test_deadline();
-    while (atomic_load(&waiters[0].parker.word) != TEFFI_PARKER_ASLEEP) {
+    while (atomic_load(&waiters[0].parker.parker.word) != TEFFI_PARKER_ASLEEP) {
         if (test_now() >= limit) {
             awake++;
             return;
@@ -189,7 +189,7 @@ static void who_does_something_else_keeps_no_responses(void **state)
         unsigned before = client->messages;
         ask(&waiters[0], 1000 + i, i % 2 ? LONG : 4);
         test_wait(client, client->messages == before + 1);
-        assert_int_equal(teffi_parker_take(&waiters[0].parker, 0), TEFFI_TOKEN);
+        assert_int_equal(teffi_parker_take(&waiters[0].parker.parker, 0), TEFFI_TOKEN);
     }
     disconnect(client, silo);
 }
@@ -210,7 +210,7 @@ static void nobody_sleeps_beside_what_is_put_off(void **state)
     connect(&client, &silo);
     teffi_link *link = (teffi_link *)client->net;
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        client_reader reader = {.parker = &waiters[0].parker};
+        client_reader reader = {.parker = &waiters[0].parker.parker};
         read_much(i);
         uint64_t before = test_counters(silo->net).bytes_out;
         test_send(silo, client, slot_of(&waiters[0], 1000 + i), LONG);
@@ -218,7 +218,7 @@ static void nobody_sleeps_beside_what_is_put_off(void **state)
         test_wait(silo, test_counters(silo->net).bytes_out > before + LONG);
         assert_true(teffi_client_reader_begin(&link->conns, &reader));
         assert_null(link->conns.readers.reads);
-        end_wait(link, &reader, teffi_parker_take(&waiters[0].parker, 0));
+        end_wait(link, &reader, teffi_parker_take(&waiters[0].parker.parker, 0));
     }
     disconnect(client, silo);
 }
@@ -242,7 +242,7 @@ static void *ask_and_await(void *arg)
         if (--w->awaited)
             await(w);
         else
-            beside += teffi_parker_take(&w->parker, 0) != 0;
+            beside += teffi_parker_take(&w->parker.parker, 0) != 0;
         beside += w->awaited != 0;
         compute(w);
     }

@@ -135,10 +135,10 @@ static void tls_needs_its_files(void **state)
     char text[TEFF_TEXT_MAX] = "";
     opt.events = &none;
     teffi_platform_real(&plain.platform, TEFF_LOG_ERROR);
-    assert_int_equal(teffi_net_nng_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "none.pem"));
     opt.tls_ca = NULL;
-    assert_int_equal(teffi_net_nng_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
 }
 
 /* A peer without a certificate of this authority is refused before its hello. */

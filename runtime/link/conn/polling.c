@@ -1,0 +1,156 @@
+/* polling.c - who polls. A waiting thread lists itself, then tries to claim; a thread that leaves
+ * releases, then takes the first of the list: so one of the two finds the other. */
+#include "link/conn/polling.h"
+
+#include "link/conn/connection.h"
+
+/* The monitor has seen that no thread polls and all workers are busy. */
+static void ask_ticker_to_look(teffi_poller *poller)
+{
+    teffi_conns *conns = poller->arg;
+    atomic_store_explicit(&conns->polling.neglected, true, memory_order_relaxed);
+    teffi_parker_wake(&conns->ticker.parker.parker);
+}
+
+void teffi_polling_init(teffi_conns *conns, teffi_poller *poller, bool workers)
+{
+    link_polling *p = &conns->polling;
+    p->poller = poller;
+    pthread_mutex_init(&p->lock, NULL);
+    TAILQ_INIT(&p->waiters);
+    if (!poller)
+        return;
+    atomic_init(&p->by_ticker, !workers);
+    poller->neglected = ask_ticker_to_look;
+    poller->arg = conns;
+}
+
+void teffi_polling_fini(teffi_conns *conns)
+{
+    pthread_mutex_destroy(&conns->polling.lock);
+}
+
+/* ---- the list ---- */
+
+static void list_waiter(link_polling *p, link_waiter *waiter)
+{
+    pthread_mutex_lock(&p->lock);
+    TAILQ_INSERT_TAIL(&p->waiters, waiter, link);
+    waiter->listed = true;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void unlist_locked(link_polling *p, link_waiter *waiter)
+{
+    TAILQ_REMOVE(&p->waiters, waiter, link);
+    waiter->listed = false;
+}
+
+/* out: false: another thread had taken it off; its token is there. */
+static bool unlist_waiter(link_polling *p, link_waiter *waiter)
+{
+    pthread_mutex_lock(&p->lock);
+    bool listed = waiter->listed;
+    if (listed)
+        unlist_locked(p, waiter);
+    pthread_mutex_unlock(&p->lock);
+    return listed;
+}
+
+/* Let the first waiting thread poll; without one, the ticker soon looks whether anybody does. */
+static void call_next(teffi_conns *conns)
+{
+    link_polling *p = &conns->polling;
+    pthread_mutex_lock(&p->lock);
+    link_waiter *first = TAILQ_FIRST(&p->waiters);
+    if (first) {
+        unlist_locked(p, first);
+        teffi_parker_leave(&first->parker->parker, TEFFI_TOKEN_GIVEN);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (!first)
+        teffi_conns_ask_soon(conns);
+}
+
+/* ---- a client's thread ---- */
+
+/* Claimed. out: the tokens. */
+static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
+{
+    teffi_poller *poller = conns->polling.poller;
+    uint32_t tokens;
+    do {
+        tokens = teffi_parker_poll(parker, poller, UINT64_MAX);
+        (void)poller->run(poller);
+    } while (!(tokens & TEFFI_TOKEN));
+    teffi_poller_release(poller);
+    call_next(conns);
+    return tokens;
+}
+
+/* Another thread polls. out: the tokens; without TEFFI_TOKEN: try to poll. */
+static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
+{
+    link_polling *p = &conns->polling;
+    uint32_t tokens = 0;
+    list_waiter(p, waiter);
+    if (!atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst)) /* after the insertion */
+        tokens = TEFFI_TOKEN_GIVEN;
+    else
+        tokens = teffi_parker_take(&waiter->parker->parker, UINT64_MAX);
+    if (!unlist_waiter(p, waiter))
+        tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
+    if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
+        call_next(conns);
+    return tokens;
+}
+
+uint32_t teffi_polling_wait(teffi_conns *conns, teffi_poll_parker *parker)
+{
+    link_polling *p = &conns->polling;
+    link_waiter waiter = {.parker = parker};
+    uint32_t tokens = 0;
+    atomic_fetch_add_explicit(&p->waits, 1, memory_order_relaxed);
+    while (!(tokens & TEFFI_TOKEN))
+        tokens = teffi_poller_claim(p->poller) ? poll_until_token(conns, parker)
+                                               : sleep_listed(conns, &waiter);
+    return tokens;
+}
+
+/* ---- the ticker ---- */
+
+bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
+{
+    link_polling *p = &conns->polling;
+    uint32_t waits = atomic_load_explicit(&p->waits, memory_order_relaxed);
+    bool polls = p->poller && atomic_load_explicit(&p->by_ticker, memory_order_relaxed) &&
+                 teffi_poller_claim(p->poller);
+    bool came = false;
+    (void)teffi_parker_poll(&conns->ticker.parker, polls ? p->poller : NULL, timeout_ns);
+    if (polls) {
+        came = p->poller->run(p->poller);
+        teffi_poller_release(p->poller);
+        if (atomic_load_explicit(&p->waits, memory_order_relaxed) != waits) {
+            atomic_store_explicit(&p->by_ticker, false, memory_order_relaxed);
+            call_next(conns);
+        }
+    }
+    if (atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed))
+        came |= teffi_poller_once(p->poller);
+    return came;
+}
+
+bool teffi_polling_check(teffi_conns *conns)
+{
+    link_polling *p = &conns->polling;
+    if (!p->poller || conns->role != TEFFI_ROLE_CLIENT)
+        return false;
+    uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
+    bool changed = claims != p->claims_before;
+    p->claims_before = claims;
+    if (atomic_load_explicit(&p->poller->claimed, memory_order_relaxed))
+        return false; /* who leaves asks again */
+    if (!changed)
+        atomic_store_explicit(&p->by_ticker, true, memory_order_relaxed);
+    return changed;
+}

@@ -1,0 +1,218 @@
+/* reactor.c - waits for edges, and tries the operations that wait for them.
+ *
+ * No wake-up is lost, since both sides store, then load (all seq_cst): a thread queues a side, then
+ * loads asleep; the thread that polls stores asleep, then loads due. */
+#include "stream/reactor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/bug.h"
+
+/* ---- sides ---- */
+
+static void push_due(teffi_reactor *r, reactor_side *side)
+{
+    reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
+    do
+        side->next = head;
+    /* release: the operation, pairs with take_due */
+    while (!atomic_compare_exchange_weak_explicit(&r->due, &head, side, memory_order_seq_cst,
+                                                  memory_order_relaxed));
+}
+
+/* out: oldest first. */
+static reactor_side *take_due(teffi_reactor *r)
+{
+    /* acquire: pairs with push_due */
+    reactor_side *newest = atomic_exchange_explicit(&r->due, NULL, memory_order_acquire);
+    reactor_side *oldest = NULL;
+    for (reactor_side *older; newest; newest = older) {
+        older = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+    }
+    return oldest;
+}
+
+/* Set bit; out: true: with READY and WAITS the side became QUEUED: the caller pushes it. */
+static bool set_side(reactor_side *side, uint32_t bit)
+{
+    const uint32_t both = SIDE_READY | SIDE_WAITS;
+    uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
+    do
+        want = ((word | bit) & both) == both ? word | bit | SIDE_QUEUED : word | bit;
+    /* acq_rel: the operation's fields pass from begin to attempt */
+    while (!atomic_compare_exchange_weak_explicit(&side->word, &word, want, memory_order_acq_rel,
+                                                  memory_order_relaxed));
+    return want & ~word & SIDE_QUEUED;
+}
+
+static void wake_poller(teffi_poller *poller)
+{
+    const teffi_reactor *r = (const teffi_reactor *)poller;
+    uint64_t one = 1;
+    /* it fails only if 2^64 - 2 wake-ups are unread */
+    (void)!write(r->wakes, &one, sizeof one);
+}
+
+static void set_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
+{
+    if (!set_side(side, bit))
+        return;
+    push_due(r, side);
+    if (atomic_load_explicit(&r->asleep, memory_order_seq_cst)) /* after the push */
+        wake_poller(&r->poller);
+}
+
+void teffi_reactor_begin(teffi_reactor *r, reactor_side *side)
+{
+    set_and_queue(r, side, SIDE_WAITS);
+}
+
+void teffi_reactor_edge(teffi_reactor *r, reactor_side *side)
+{
+    set_and_queue(r, side, SIDE_READY);
+}
+
+/* out: false: there was no edge since the attempt began: the side waits. */
+static bool was_ready_again(reactor_side *side)
+{
+    uint32_t word = SIDE_WAITS | SIDE_QUEUED;
+    /* release: the attempt's fields, pairs with the next set_side */
+    return !atomic_compare_exchange_strong_explicit(&side->word, &word, SIDE_WAITS,
+                                                    memory_order_release, memory_order_relaxed);
+}
+
+/* in: side is QUEUED. It may be gone when this returns. */
+static void try_side(reactor_side *side)
+{
+    bool ended;
+    do {
+        teffi_reactor_used(side);
+        ended = side->attempt(side);
+    } while (!ended && was_ready_again(side));
+    if (!ended)
+        return;
+    atomic_fetch_and_explicit(&side->word, (uint32_t)SIDE_READY, memory_order_release);
+    side->ended(side);
+}
+
+/* ---- sources ---- */
+
+bool teffi_reactor_add(teffi_reactor *r, reactor_source *source, bool reads, bool again)
+{
+    struct epoll_event event = {.events = EPOLLET | EPOLLOUT | (reads ? EPOLLIN | EPOLLRDHUP : 0),
+                                .data.ptr = source};
+    int op = again ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    return epoll_ctl(r->epoll, op, source->fd, &event) == 0;
+}
+
+void teffi_reactor_bury(teffi_reactor *r, reactor_source *source)
+{
+    reactor_source *head = atomic_load_explicit(&r->dead, memory_order_relaxed);
+    do
+        source->next_dead = head;
+    while (!atomic_compare_exchange_weak_explicit(&r->dead, &head, source, memory_order_release,
+                                                  memory_order_relaxed));
+}
+
+static void free_dead(teffi_reactor *r)
+{
+    if (!atomic_load_explicit(&r->dead, memory_order_relaxed))
+        return;
+    reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
+    for (reactor_source *next; dead; dead = next) {
+        next = dead->next_dead;
+        close(dead->fd); /* takes it out of the set */
+        dead->free(dead);
+    }
+}
+
+/* ---- the poller ---- */
+
+/* in: claimed, and no events are kept: so no event of a dead source is. */
+static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
+{
+    teffi_reactor *r = (teffi_reactor *)poller;
+    free_dead(r);
+    /* seq_cst: before the load of due */
+    atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
+    if (atomic_load_explicit(&r->due, memory_order_seq_cst))
+        timeout_ns = 0;
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    r->n_events = epoll_pwait2(r->epoll, r->events, REACTOR_EVENTS,
+                               timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
+    teffi_bug_if(r->n_events < 0 && errno != EINTR);
+    atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
+}
+
+static void report_edges(teffi_reactor *r, const struct epoll_event *event)
+{
+    const uint32_t ends = EPOLLERR | EPOLLHUP;
+    uint64_t wakes;
+    reactor_source *source = event->data.ptr;
+    if (!source) {
+        (void)!read(r->wakes, &wakes, sizeof wakes);
+        return;
+    }
+    if (event->events & (EPOLLRDHUP | ends))
+        atomic_store_explicit(&source->hung_up, true, memory_order_relaxed); /* edge orders it */
+    if (event->events & (EPOLLIN | EPOLLRDHUP | ends) && source->in)
+        teffi_reactor_edge(r, source->in);
+    if (event->events & (EPOLLOUT | ends) && source->out)
+        teffi_reactor_edge(r, source->out);
+}
+
+static bool run_events(teffi_poller *poller)
+{
+    teffi_reactor *r = (teffi_reactor *)poller;
+    for (int i = 0; i < r->n_events; i++)
+        report_edges(r, &r->events[i]);
+    r->n_events = 0;
+    reactor_side *side = take_due(r);
+    bool any = side != NULL;
+    for (reactor_side *next; side; side = next) {
+        next = side->next;
+        try_side(side);
+    }
+    return any;
+}
+
+/* ---- the reactor ---- */
+
+static bool open_descriptors(teffi_reactor *r)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    r->epoll = epoll_create1(EPOLL_CLOEXEC);
+    r->wakes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return r->epoll >= 0 && r->wakes >= 0 &&
+           epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;
+}
+
+teffi_reactor *teffi_reactor_new(void)
+{
+    teffi_reactor *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->poller = (teffi_poller){.wait = wait_for_events, .run = run_events, .wake = wake_poller};
+    r->events = calloc(REACTOR_EVENTS, sizeof *r->events);
+    if (open_descriptors(r) && r->events)
+        return r;
+    teffi_reactor_free(r);
+    return NULL;
+}
+
+void teffi_reactor_free(teffi_reactor *r)
+{
+    free_dead(r);
+    if (r->epoll >= 0)
+        close(r->epoll);
+    if (r->wakes >= 0)
+        close(r->wakes);
+    free(r->events);
+    free(r);
+}

@@ -1,0 +1,103 @@
+/* resolve.c - the addresses of a host. getaddrinfo waits for a server, and has no time limit of its
+ * own, so a name is resolved on a thread; nobody waits for that thread. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "message/hello.h"
+#include "os/thread.h"
+#include "stream/socket.h"
+
+struct socket_lookup {
+    teffi_thread thread;
+    teffi_reactor *reactor;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    pthread_mutex_t lock; /* guards the rest */
+    reactor_side *side;   /* NULL: teffi_lookup_end was called */
+    bool over;
+    struct addrinfo *found;
+    const char *why;
+};
+
+struct addrinfo *teffi_socket_resolve(const char *address, int flags, const char **why)
+{
+    const struct addrinfo hints = {
+        .ai_flags = flags | AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    const char *colon = strrchr(address, ':');
+    bool v6 = address[0] == '[';
+    char host[TEFFI_ADDRESS_MAX + 1];
+    struct addrinfo *found = NULL;
+    snprintf(host, sizeof host, "%.*s", (int)(colon - address) - 2 * v6, address + v6);
+    int failed = getaddrinfo(host, colon + 1, &hints, &found);
+    if (failed)
+        *why = gai_strerror(failed);
+    return failed ? NULL : found;
+}
+
+static void free_socket_lookup(socket_lookup *lookup)
+{
+    if (lookup->found)
+        freeaddrinfo(lookup->found);
+    pthread_mutex_destroy(&lookup->lock);
+    free(lookup);
+}
+
+static void run_lookup(void *arg)
+{
+    socket_lookup *lookup = arg;
+    const char *why = NULL;
+    struct addrinfo *found = teffi_socket_resolve(lookup->address, 0, &why);
+    pthread_mutex_lock(&lookup->lock);
+    lookup->found = found;
+    lookup->why = why;
+    lookup->over = true;
+    bool wanted = lookup->side;
+    if (wanted)
+        teffi_reactor_edge(lookup->reactor, lookup->side);
+    pthread_mutex_unlock(&lookup->lock);
+    if (!wanted)
+        free_socket_lookup(lookup);
+}
+
+socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address)
+{
+    socket_lookup *lookup = calloc(1, sizeof *lookup);
+    if (!lookup)
+        return NULL;
+    lookup->reactor = reactor;
+    lookup->side = side;
+    snprintf(lookup->address, sizeof lookup->address, "%s", address);
+    pthread_mutex_init(&lookup->lock, NULL);
+    pthread_mutex_lock(&lookup->lock); /* so that thread is written before the thread can end */
+    teff_err err = teffi_thread_start(&lookup->thread, "teff-resolve", run_lookup, lookup);
+    if (!err)
+        (void)pthread_detach(lookup->thread.id);
+    pthread_mutex_unlock(&lookup->lock);
+    if (!err)
+        return lookup;
+    free_socket_lookup(lookup);
+    return NULL;
+}
+
+bool teffi_lookup_take(socket_lookup *lookup, struct addrinfo **found, const char **why)
+{
+    pthread_mutex_lock(&lookup->lock);
+    bool over = lookup->over;
+    *found = lookup->found;
+    *why = lookup->why;
+    lookup->found = NULL;
+    pthread_mutex_unlock(&lookup->lock);
+    return over;
+}
+
+void teffi_lookup_end(socket_lookup *lookup)
+{
+    if (!lookup)
+        return;
+    pthread_mutex_lock(&lookup->lock);
+    lookup->side = NULL;
+    bool over = lookup->over;
+    pthread_mutex_unlock(&lookup->lock);
+    if (over)
+        free_socket_lookup(lookup);
+}

@@ -1,0 +1,188 @@
+/* socket.c - the transport over sockets: its listener. */
+#include "stream/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/error.h"
+#include "base/queue.h"
+
+enum { BACKLOG = 1024 };
+
+typedef struct socket_transport {
+    teffi_transport transport; /* first */
+    teffi_reactor *reactor;
+    reactor_source listener; /* fd -1: none */
+    reactor_side accepts;
+    _Atomic bool closed;
+    teffi_stream_result accepted;
+    pthread_mutex_t lock; /* held during a callback */
+    bool stopped;         /* guarded by lock: no more callbacks */
+} socket_transport;
+
+/* ---- accepting ---- */
+
+static bool is_gone_again(int e)
+{
+    return e == ECONNABORTED || e == EPROTO || e == EINTR || e == EPERM;
+}
+
+static teffi_stream_result adopt_socket(socket_transport *t, int fd)
+{
+    socket_stream *s = teffi_socket_stream_new(t->reactor, fd, NULL);
+    if (!s) {
+        close(fd);
+        return teffi_socket_failure(ENOMEM);
+    }
+    if (teffi_socket_stream_connected(s))
+        return (teffi_stream_result){.stream = &s->stream};
+    s->stream.ops->free(&s->stream);
+    return teffi_socket_failure(ENOMEM);
+}
+
+static bool attempt_accept(reactor_side *side)
+{
+    socket_transport *t = teffi_container(side, socket_transport, accepts);
+    int fd;
+    do {
+        if (atomic_load_explicit(&t->closed, memory_order_seq_cst)) {
+            t->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
+            return true;
+        }
+        fd = accept4(t->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (fd < 0 && is_gone_again(errno));
+    if (fd < 0 && errno == EAGAIN)
+        return false;
+    teffi_reactor_more(side);
+    t->accepted = fd < 0 ? teffi_socket_failure(errno) : adopt_socket(t, fd);
+    return true;
+}
+
+static void report_accepted(reactor_side *side)
+{
+    socket_transport *t = teffi_container(side, socket_transport, accepts);
+    teffi_stream_result result = t->accepted;
+    pthread_mutex_lock(&t->lock);
+    if (!t->stopped)
+        t->transport.accepted(t->transport.arg, &result);
+    else if (result.stream)
+        result.stream->ops->free(result.stream);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void begin_accept(teffi_transport *transport)
+{
+    socket_transport *t = (socket_transport *)transport;
+    teffi_reactor_begin(t->reactor, &t->accepts);
+}
+
+/* ---- the listener ---- */
+
+static int bind_listener(const struct addrinfo *to)
+{
+    int on = 1;
+    int fd = teffi_socket_open(to->ai_family);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, to->ai_addr, to->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int e = errno;
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+static int port_of(int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof address;
+    (void)getsockname(fd, (struct sockaddr *)&address, &len);
+    /* the port is at the same place in sockaddr_in6 */
+    return ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
+}
+
+static teff_err listen_on(teffi_transport *transport, const char *address, int *port,
+                          const char **why)
+{
+    socket_transport *t = (socket_transport *)transport;
+    *why = "not an address of the form host:port";
+    if (!teffi_address_ok(address))
+        return TEFF_E_INVALID;
+    struct addrinfo *found = teffi_socket_resolve(address, AI_PASSIVE, why);
+    if (!found)
+        return TEFF_E_INVALID;
+    t->listener.fd = bind_listener(found);
+    bool ok = t->listener.fd >= 0 && teffi_reactor_add(t->reactor, &t->listener, true, false);
+    if (!ok)
+        *why = teffi_socket_failure(errno).text;
+    freeaddrinfo(found);
+    if (ok)
+        *port = port_of(t->listener.fd);
+    return ok ? TEFF_OK : TEFF_E_IO;
+}
+
+/* The descriptor stays open until the transport is freed; nobody can connect any more. */
+static void close_listening(teffi_transport *transport)
+{
+    socket_transport *t = (socket_transport *)transport;
+    if (t->listener.fd < 0 || atomic_exchange_explicit(&t->closed, true, memory_order_seq_cst))
+        return;
+    (void)shutdown(t->listener.fd, SHUT_RDWR);
+    teffi_reactor_edge(t->reactor, &t->accepts);
+}
+
+static void stop_listening(teffi_transport *transport)
+{
+    socket_transport *t = (socket_transport *)transport;
+    close_listening(transport);
+    pthread_mutex_lock(&t->lock);
+    t->stopped = true;
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- the transport ---- */
+
+static void free_socket_transport(teffi_transport *transport)
+{
+    socket_transport *t = (socket_transport *)transport;
+    if (t->listener.fd >= 0)
+        close(t->listener.fd);
+    teffi_reactor_free(t->reactor);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+static const teffi_transport_ops socket_transport_ops = {
+    .dial_new = teffi_socket_dial_new,
+    .dial_start = teffi_socket_dial_start,
+    .dial_cancel = teffi_socket_dial_cancel,
+    .dial_free = teffi_socket_dial_free,
+    .listen = listen_on,
+    .accept = begin_accept,
+    .close_listener = close_listening,
+    .stop_listener = stop_listening,
+    .free = free_socket_transport,
+};
+
+teff_err teffi_transport_reactor(teffi_transport **transport, char *text)
+{
+    socket_transport *t = calloc(1, sizeof *t);
+    *transport = NULL;
+    teffi_reactor *reactor = t ? teffi_reactor_new() : NULL;
+    if (!reactor) {
+        free(t);
+        return teffi_fail(text, TEFF_E_IO, "link: no memory or no descriptor for an epoll set");
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    t->transport = (teffi_transport){.ops = &socket_transport_ops, .poller = &reactor->poller};
+    t->reactor = reactor;
+    t->accepts = (reactor_side){.attempt = attempt_accept, .ended = report_accepted};
+    t->listener = (reactor_source){.fd = -1, .in = &t->accepts};
+    *transport = &t->transport;
+    return TEFF_OK;
+}

@@ -1,0 +1,161 @@
+/* socket_dial.c - a dial: resolve the name, then connect to one address after the other.
+ * Way:     start -> [attempt: resolve -> connect -> ... ] -> done
+ * Threads: attempts by the thread that polls; cancel by any. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/queue.h"
+#include "message/hello.h"
+#include "stream/socket.h"
+
+struct teffi_stream_dial {
+    teffi_reactor *reactor;
+    reactor_side side; /* waits for the lookup, then for the socket */
+    teffi_stream_done *done;
+    void *arg;
+    char address[TEFFI_ADDRESS_MAX + 1];
+    _Atomic bool cancelled;
+    /* the attempt's */
+    bool resolved;
+    socket_lookup *lookup;
+    struct addrinfo *found, *next; /* all addresses; the one to be tried next */
+    socket_stream *connecting;
+    teffi_stream_result result;
+};
+
+static bool fail_dial(teffi_stream_dial *dial, const char *why)
+{
+    dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
+    return true;
+}
+
+/* out: false: the lookup goes on. */
+static bool find_addresses(teffi_stream_dial *dial)
+{
+    const char *why = "out of memory";
+    if (!dial->lookup) {
+        dial->found = teffi_socket_resolve(dial->address, AI_NUMERICHOST, &why);
+        dial->lookup =
+            dial->found ? NULL : teffi_lookup_start(dial->reactor, &dial->side, dial->address);
+        if (!dial->found && !dial->lookup)
+            return dial->resolved = fail_dial(dial, "out of memory");
+    }
+    if (dial->lookup && !teffi_lookup_take(dial->lookup, &dial->found, &why))
+        return false;
+    if (!dial->found)
+        (void)fail_dial(dial, why);
+    dial->next = dial->found;
+    return dial->resolved = true;
+}
+
+static void give_up_address(teffi_stream_dial *dial, int e)
+{
+    dial->result = teffi_socket_failure(e);
+    if (dial->connecting)
+        dial->connecting->stream.ops->free(&dial->connecting->stream);
+    dial->connecting = NULL;
+}
+
+/* Begin to connect to the next address. */
+static void connect_next(teffi_stream_dial *dial)
+{
+    const struct addrinfo *to = dial->next;
+    dial->next = to->ai_next;
+    int fd = teffi_socket_open(to->ai_family);
+    dial->connecting = fd < 0 ? NULL : teffi_socket_stream_new(dial->reactor, fd, &dial->side);
+    if (!dial->connecting) {
+        int e = fd < 0 ? errno : ENOMEM;
+        if (fd >= 0)
+            close(fd);
+        give_up_address(dial, e);
+    } else if ((connect(fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS) ||
+               !teffi_reactor_add(dial->reactor, &dial->connecting->source, false, false)) {
+        give_up_address(dial, errno);
+    }
+}
+
+/* out: false: it is not decided yet. */
+static bool check_connecting(teffi_stream_dial *dial)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof peer, error_len = sizeof(int);
+    int fd = dial->connecting->source.fd, e = 0;
+    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &error_len);
+    if (!e && getpeername(fd, (struct sockaddr *)&peer, &len) != 0)
+        return false;
+    if (!e && !teffi_socket_stream_connected(dial->connecting))
+        e = ENOMEM;
+    if (e) {
+        give_up_address(dial, e);
+        return true;
+    }
+    dial->result = (teffi_stream_result){.stream = &dial->connecting->stream};
+    dial->connecting = NULL;
+    dial->next = NULL;
+    return true;
+}
+
+static bool attempt_dial(reactor_side *side)
+{
+    teffi_stream_dial *dial = teffi_container(side, teffi_stream_dial, side);
+    if (atomic_load_explicit(&dial->cancelled, memory_order_seq_cst)) {
+        give_up_address(dial, ECANCELED);
+        dial->result.end = TEFFI_STREAM_CLOSED;
+        return true;
+    }
+    if (!dial->resolved && !find_addresses(dial))
+        return false;
+    while (dial->connecting || dial->next) {
+        if (!dial->connecting)
+            connect_next(dial);
+        if (dial->connecting && !check_connecting(dial))
+            return false;
+    }
+    return true;
+}
+
+static void report_dial(reactor_side *side)
+{
+    teffi_stream_dial *dial = teffi_container(side, teffi_stream_dial, side);
+    teffi_stream_result result = dial->result;
+    dial->done(dial->arg, &result);
+}
+
+teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char *address,
+                                         teffi_stream_done *done, void *arg)
+{
+    teffi_stream_dial *dial = calloc(1, sizeof *dial);
+    if (!dial)
+        return NULL;
+    dial->reactor = teffi_container(transport->poller, teffi_reactor, poller);
+    dial->side = (reactor_side){.attempt = attempt_dial, .ended = report_dial};
+    dial->done = done;
+    dial->arg = arg;
+    snprintf(dial->address, sizeof dial->address, "%s", address);
+    dial->resolved = !teffi_address_ok(address);
+    (void)fail_dial(dial, "not an address of the form host:port");
+    return dial;
+}
+
+void teffi_socket_dial_start(teffi_stream_dial *dial)
+{
+    teffi_reactor_edge(dial->reactor, &dial->side);
+    teffi_reactor_begin(dial->reactor, &dial->side);
+}
+
+void teffi_socket_dial_cancel(teffi_stream_dial *dial)
+{
+    atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
+    teffi_reactor_edge(dial->reactor, &dial->side);
+}
+
+void teffi_socket_dial_free(teffi_stream_dial *dial)
+{
+    teffi_lookup_end(dial->lookup);
+    if (dial->found)
+        freeaddrinfo(dial->found);
+    free(dial);
+}

@@ -1,0 +1,248 @@
+/* socket_stream.c - a stream over a socket. */
+#include "stream/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/queue.h"
+
+teffi_stream_result teffi_socket_failure(int e)
+{
+    const char *text = e == ESHUTDOWN ? "Connection shutdown" : strerrordesc_np(e);
+    return (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = text};
+}
+
+void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text, size_t n)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    const int numbers = NI_NUMERICHOST | NI_NUMERICSERV;
+    if (getnameinfo(address, len, host, sizeof host, port, sizeof port, numbers) != 0)
+        snprintf(text, n, "peer");
+    else
+        snprintf(text, n, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
+int teffi_socket_open(int family)
+{
+    int on = 1;
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
+}
+
+static bool would_wait(int e)
+{
+    return e == EAGAIN || e == EINTR;
+}
+
+/* ---- attempts ---- */
+
+static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
+                                                .text = "Object closed"};
+
+static bool is_closed_here(const socket_stream *s)
+{
+    /* seq_cst: with the edge that close reports, see close_socket_stream */
+    return atomic_load_explicit(&s->closed, memory_order_seq_cst);
+}
+
+/* A call that took or gave less than all has used up the last edge, unless no other will come. */
+
+/* out: as recv, but -1 with ESHUTDOWN when the peer has ended the stream. */
+static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
+{
+    ssize_t got;
+    do
+        got = recv(s->source.fd, to, n, 0);
+    while (got < 0 && errno == EINTR);
+    if (got == 0)
+        errno = ESHUTDOWN;
+    bool hung_up = atomic_load_explicit(&s->source.hung_up, memory_order_relaxed);
+    if (got > 0 && ((size_t)got == n || hung_up))
+        teffi_reactor_more(&s->in);
+    return got ? got : -1;
+}
+
+static size_t bytes_of(const struct iovec *pieces, unsigned n)
+{
+    size_t bytes = 0;
+    while (n--)
+        bytes += pieces[n].iov_len;
+    return bytes;
+}
+
+static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigned n)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n};
+    ssize_t sent;
+    do
+        sent = sendmsg(s->source.fd, &msg, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0 && (size_t)sent == bytes_of(pieces, n))
+        teffi_reactor_more(&s->out);
+    return sent;
+}
+
+/* out: false: the operation would wait. */
+static bool set_result(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
+{
+    if (bytes < 0 && would_wait(errno))
+        return false;
+    if (bytes >= 0)
+        *result = (teffi_stream_result){.bytes = (size_t)bytes};
+    else
+        *result = is_closed_here(s) ? closed_here : teffi_socket_failure(errno);
+    return true;
+}
+
+static bool attempt_receive(reactor_side *side)
+{
+    socket_stream *s = teffi_container(side, socket_stream, in);
+    s->received = closed_here;
+    return is_closed_here(s) ||
+           set_result(s, &s->received, receive_bytes(s, s->room.iov_base, s->room.iov_len));
+}
+
+static bool attempt_write(reactor_side *side)
+{
+    socket_stream *s = teffi_container(side, socket_stream, out);
+    s->written = (teffi_stream_result){0};
+    if (s->n_pieces == 0)
+        return true;
+    s->written = closed_here;
+    return is_closed_here(s) || set_result(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
+}
+
+static void report_received(reactor_side *side)
+{
+    socket_stream *s = teffi_container(side, socket_stream, in);
+    teffi_stream_result result = s->received;
+    s->stream.received(s->stream.arg, &result);
+}
+
+static void report_written(reactor_side *side)
+{
+    socket_stream *s = teffi_container(side, socket_stream, out);
+    teffi_stream_result result = s->written;
+    s->stream.written(s->stream.arg, &result);
+}
+
+/* ---- operations ---- */
+
+static bool begin_receive(teffi_stream *stream, void *to, size_t n)
+{
+    socket_stream *s = (socket_stream *)stream;
+    s->room = (struct iovec){to, n};
+    teffi_reactor_begin(s->reactor, &s->in);
+    return true;
+}
+
+static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+{
+    socket_stream *s = (socket_stream *)stream;
+    memcpy(s->pieces, pieces, n * sizeof *pieces);
+    s->n_pieces = n;
+    teffi_reactor_begin(s->reactor, &s->out);
+    return true;
+}
+
+static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
+{
+    socket_stream *s = (socket_stream *)stream;
+    teffi_reactor_used(&s->in);
+    ssize_t got = receive_bytes(s, to, n);
+    if (got > 0)
+        return (size_t)got;
+    if (!would_wait(errno))
+        teffi_reactor_more(&s->in); /* the next receive reports the end */
+    return 0;
+}
+
+static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
+{
+    socket_stream *s = (socket_stream *)stream;
+    teffi_reactor_used(&s->out);
+    ssize_t sent = write_bytes(s, pieces, n);
+    if (sent > 0)
+        return (size_t)sent;
+    if (!would_wait(errno))
+        teffi_reactor_more(&s->out);
+    return 0;
+}
+
+static void report_empty_write(teffi_stream *stream)
+{
+    socket_stream *s = (socket_stream *)stream;
+    s->n_pieces = 0;
+    teffi_reactor_begin(s->reactor, &s->out);
+    teffi_reactor_edge(s->reactor, &s->out);
+}
+
+static void write_peer_address(teffi_stream *stream, char *text, size_t n)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof address;
+    (void)getpeername(((socket_stream *)stream)->source.fd, (struct sockaddr *)&address, &len);
+    teffi_socket_text((struct sockaddr *)&address, len, text, n);
+}
+
+/* The descriptor stays open until the stream is freed, so that its number means this socket. */
+static void close_socket_stream(teffi_stream *stream)
+{
+    socket_stream *s = (socket_stream *)stream;
+    if (atomic_exchange_explicit(&s->closed, true, memory_order_seq_cst))
+        return;
+    (void)shutdown(s->source.fd, SHUT_RDWR);
+    teffi_reactor_edge(s->reactor, &s->in);
+    teffi_reactor_edge(s->reactor, &s->out);
+}
+
+static void bury_socket_stream(teffi_stream *stream)
+{
+    socket_stream *s = (socket_stream *)stream;
+    close_socket_stream(stream);
+    teffi_reactor_bury(s->reactor, &s->source);
+}
+
+static void free_socket_memory(reactor_source *source)
+{
+    free(teffi_container(source, socket_stream, source));
+}
+
+static const teffi_stream_ops socket_stream_ops = {
+    .receive = begin_receive,
+    .write = begin_write,
+    .receive_now = receive_at_once,
+    .write_now = write_at_once,
+    .call_written = report_empty_write,
+    .remote = write_peer_address,
+    .close = close_socket_stream,
+    .free = bury_socket_stream,
+};
+
+socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects)
+{
+    socket_stream *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->stream = (teffi_stream){.ops = &socket_stream_ops, .tries = true};
+    s->reactor = reactor;
+    s->in = (reactor_side){.attempt = attempt_receive, .ended = report_received};
+    s->out = (reactor_side){.attempt = attempt_write, .ended = report_written};
+    s->source = (reactor_source){.fd = fd, .out = connects, .free = free_socket_memory};
+    return s;
+}
+
+bool teffi_socket_stream_connected(socket_stream *s)
+{
+    bool again = s->source.out != NULL;
+    s->source.in = &s->in;
+    s->source.out = &s->out;
+    return teffi_reactor_add(s->reactor, &s->source, true, again);
+}
