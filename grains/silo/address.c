@@ -42,7 +42,7 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
 }
 
 teff_err teffi_options_check(const char *cluster, const char *name, const char *const *addresses,
-                             const char *tls_cert, const char *tls_ca,
+                             teff_transport transport, const char *tls_cert, const char *tls_ca,
                              uint64_t connection_bytes_max, char *text)
 {
     if (!teffi_cluster_ok(cluster))
@@ -53,6 +53,9 @@ teff_err teffi_options_check(const char *cluster, const char *name, const char *
     if (!tls_cert != !tls_ca)
         return teffi_option_refuse(text, "tls_cert, tls_ca", tls_cert ? tls_cert : tls_ca,
                                    "both or neither");
+    if (transport > TEFF_TRANSPORT_REACTOR || (transport == TEFF_TRANSPORT_REACTOR && tls_cert))
+        return teffi_option_refuse(text, "transport", tls_cert ? "reactor" : "not one",
+                                   tls_cert ? "nng, with TLS" : "one of teff_transport");
     if (connection_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "connection_bytes_max", "too large", "at most 2047 MiB");
     return TEFF_OK;

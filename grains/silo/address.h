@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <teff/silo.h>
 #include "call/ctx.h"
 
 /* teffi_address_loopback - is it a loopback address? */
@@ -24,9 +25,9 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
  * in:   addresses, up to TEFF_SEEDS_MAX of them, called name. text as above.
  * errs: TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_options_check(const char *cluster, const char *name,
-                                           const char *const *addresses, const char *tls_cert,
-                                           const char *tls_ca, uint64_t connection_bytes_max,
-                                           char *text);
+                                           const char *const *addresses, teff_transport transport,
+                                           const char *tls_cert, const char *tls_ca,
+                                           uint64_t connection_bytes_max, char *text);
 
 /* teffi_dial - connect to a node, and wait for its hello. out: *peer, the hello.
  * errs: TEFF_E_UNREACHABLE, TEFF_E_REFUSED; text in ctx. */

@@ -13,11 +13,11 @@
 enum { MIB = 1024 * 1024, MIB_MAX = TEFFI_QUEUE_BYTES_MAX / MIB, KIB = 1024, DIGITS_MAX = 9 };
 
 /* What an option does with its value. */
-typedef enum take { TEXT, SEED, NUMBER, MIBS, MIBS_LONG, KIBS, POLICY, FLAG, HELP } take;
+typedef enum take { TEXT, SEED, NUMBER, MIBS, MIBS_LONG, KIBS, CHOICE, FLAG, HELP } take;
 
 /* teff's options. Their members of teffi_silo_args: TEXT: const char *; NUMBER and MIBS: uint32_t,
- * MIBS in bytes; MIBS_LONG: the same as uint64_t; KIBS: size_t, in bytes; POLICY:
- * teff_sched_policy; FLAG: int. */
+ * MIBS in bytes; MIBS_LONG: the same as uint64_t; KIBS: size_t, in bytes; CHOICE: an
+ * enum, whose names are in value from min on; FLAG: int. */
 typedef struct silo_option {
     const char *name, *value, *help; /* as in teff_silo_option */
     take take;
@@ -44,8 +44,8 @@ static const silo_option options[] = {
      AT(silo.workers), 0, 1024},
     {"stacks", "N", "of turns that run or wait; over it calls are refused (32768)", NUMBER,
      AT(sched.stacks_max), 64, 1000000},
-    {"policy", "NAME", "of the scheduler: single, multilevel or priority (single)", POLICY,
-     AT(sched.policy), 0, 0},
+    {"policy", "single|multilevel|priority", "of the scheduler (single)", CHOICE, AT(sched.policy),
+     TEFF_SCHED_SINGLE, 0},
     {"level1-us", "N", "multilevel: run time from which a group is in level 1 (5000)", NUMBER,
      AT(sched.level_us[0]), 1, 1000000},
     {"level2-us", "N", "the same for level 2 (100000)", NUMBER, AT(sched.level_us[1]), 1, 1000000},
@@ -78,6 +78,8 @@ static const silo_option options[] = {
      AT(silo.tls_cert), 0, 0},
     {"tls-ca", "FILE", "PEM: the CA that signs the peers' certificates", TEXT, AT(silo.tls_ca), 0,
      0},
+    {"transport", "nng|reactor", "threads of nng's, or idle workers, wait on sockets (nng)", CHOICE,
+     AT(silo.transport), TEFF_TRANSPORT_NNG, 0},
     {"insecure", NULL, "listen beyond this machine without TLS", FLAG, AT(silo.insecure), 0, 0},
     {"quiet", NULL, "log warnings and errors only", FLAG, AT(silo.silent), 0, 0},
     {"help", NULL, "list the options", HELP, 0, 0, 0},
@@ -113,17 +115,18 @@ static bool take_number(const silo_option *option, void *member, const char *val
     return true;
 }
 
-static bool take_policy(teff_sched_policy *policy, const char *name)
+static bool take_choice(const silo_option *option, void *member, const char *value)
 {
-    static const char *const names[] = {[TEFF_SCHED_SINGLE] = "single",
-                                        [TEFF_SCHED_MULTILEVEL] = "multilevel",
-                                        [TEFF_SCHED_PRIORITY] = "priority"};
-    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *policy = (teff_sched_policy)i;
+    unsigned chosen = option->min;
+    size_t n = strlen(value);
+    for (const char *name = option->value; name; name = strchr(name, '|'), chosen++) {
+        name += *name == '|';
+        if (strcspn(name, "|") == n && strncmp(name, value, n) == 0) {
+            memcpy(member, &chosen, sizeof chosen);
             return true;
         }
-    fprintf(stderr, "--policy: '%.100s'; expected single, multilevel or priority\n", name);
+    }
+    fprintf(stderr, "--%s: '%.100s'; expected %s\n", option->name, value, option->value);
     return false;
 }
 
@@ -148,8 +151,8 @@ static bool take_option(teffi_silo_args *args, const silo_option *option, const 
         *(int *)member = 1;
     else if (option->take == TEXT)
         *(const char **)member = value;
-    else if (option->take == POLICY)
-        return take_policy(member, value);
+    else if (option->take == CHOICE)
+        return take_choice(option, member, value);
     else
         return take_number(option, member, value);
     return true;

@@ -220,8 +220,8 @@ static teff_err take_client_options(teff_client_options *opt, const teff_client_
     opt->cluster = opt->cluster ? opt->cluster : "dev";
     if (!opt->gateways[0])
         return teffi_option_refuse(text, "gateways", "none", "at least one host:port");
-    return teffi_options_check(opt->cluster, "gateway", opt->gateways, opt->tls_cert, opt->tls_ca,
-                               opt->connection_bytes_max, text);
+    return teffi_options_check(opt->cluster, "gateway", opt->gateways, opt->transport,
+                               opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
 }
 
 static teff_err copy_gateways(teff_client *client, const teff_client_options *opt)
@@ -244,8 +244,8 @@ static teff_err open_client_net(teff_client *client, const teff_client_options *
     node->net_down = on_gateway_down;
     node->upcalls.unsent = on_gateway_unsent;
     teffi_node_target(node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
-    teff_err err =
-        teffi_silo_net_new(node, opt->connection_bytes_max, opt->tls_cert, opt->tls_ca, text);
+    teff_err err = teffi_silo_net_new(node, opt->connection_bytes_max, opt->transport,
+                                      opt->tls_cert, opt->tls_ca, text);
     if (!err)
         node->home.net->ops->identify(node->home.net, node->id, "");
     node->open = true;

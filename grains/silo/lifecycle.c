@@ -110,8 +110,10 @@ static void send_clients_away(teff_silo *silo)
 
 /* ---- open ---- */
 
-teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, const char *tls_cert,
-                            const char *tls_ca, char *text)
+_Static_assert((int)TEFF_TRANSPORT_REACTOR == (int)TEFFI_TRANSPORT_REACTOR, "the same numbers");
+
+teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, teff_transport transport,
+                            const char *tls_cert, const char *tls_ca, char *text)
 {
     teffi_net_options opt = {.self = {.role = node->role, .node = node->id},
                              .events = &teffi_node_net_events,
@@ -119,6 +121,7 @@ teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, const ch
                              .exec = node->home.exec,
                              .budget = node->budget,
                              .queue_max_bytes = queue_max_bytes,
+                             .transport = (teffi_transport_kind)transport,
                              .tls_cert = tls_cert,
                              .tls_ca = tls_ca};
     snprintf(opt.self.cluster, sizeof opt.self.cluster, "%s", node->cluster);
@@ -138,8 +141,8 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
     teffi_net **net = &silo->node.home.net;
-    err = teffi_silo_net_new(&silo->node, silo->opt.connection_bytes_max, silo->opt.tls_cert,
-                             silo->opt.tls_ca, text);
+    err = teffi_silo_net_new(&silo->node, silo->opt.connection_bytes_max, silo->opt.transport,
+                             silo->opt.tls_cert, silo->opt.tls_ca, text);
     if (!err)
         err = (*net)->ops->listen(*net, silo->opt.listen, silo->bound, text);
     if (!err)

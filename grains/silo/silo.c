@@ -41,8 +41,8 @@ static teff_err check_listen(const teff_silo_options *opt, char *text)
 
 static teff_err check_silo_options(const teff_silo_options *opt, char *text)
 {
-    teff_err err = teffi_options_check(opt->cluster, "seed", opt->seeds, opt->tls_cert, opt->tls_ca,
-                                       opt->connection_bytes_max, text);
+    teff_err err = teffi_options_check(opt->cluster, "seed", opt->seeds, opt->transport,
+                                       opt->tls_cert, opt->tls_ca, opt->connection_bytes_max, text);
     if (err)
         return err;
     const char *addresses = opt->store ? teffi_store_check(opt->store) : NULL;

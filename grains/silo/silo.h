@@ -82,7 +82,8 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 /* For a client, too: teffi_silo_net_new - make the node's transport. errs: with text.
  * teffi_silo_wait_for_tasks - until the node's tasks have ended. A client, or a closing silo. */
 TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes,
-                                          const char *tls_cert, const char *tls_ca, char *text);
+                                          teff_transport transport, const char *tls_cert,
+                                          const char *tls_ca, char *text);
 void teffi_silo_wait_for_tasks(teffi_node *node);
 
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is

@@ -36,6 +36,7 @@ static void free_link_memory(teffi_link *link)
 {
     if (link->conns.transport)
         link->conns.transport->ops->free(link->conns.transport);
+    teffi_polling_fini(&link->conns);
     teffi_conns_fini(&link->conns);
     free(link);
 }
@@ -124,11 +125,9 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;
-    bool reactor = opt->transport == TEFFI_TRANSPORT_REACTOR;
-    if (reactor && (opt->tls_cert || opt->tls_ca)) {
-        snprintf(text, TEFF_TEXT_MAX, "the transport reactor has no TLS; nng has");
-        return TEFF_E_INVALID;
-    }
+    bool tls = opt->tls_cert || opt->tls_ca, by_default = opt->transport == TEFFI_TRANSPORT_DEFAULT;
+    bool reactor =
+        by_default ? TEFFI_DEFAULT_REACTOR && !tls : opt->transport == TEFFI_TRANSPORT_REACTOR;
     teff_err err = reactor ? teffi_transport_reactor(transport, text)
                            : teffi_transport_nng(opt->tls_cert, opt->tls_ca, transport, text);
     if (err)

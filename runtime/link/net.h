@@ -39,7 +39,9 @@ typedef struct teffi_net_events {
 
 struct teffi_exec;
 
+/* As teff_transport in <teff/silo.h>. */
 typedef enum teffi_transport_kind {
+    TEFFI_TRANSPORT_DEFAULT,
     TEFFI_TRANSPORT_NNG,
     TEFFI_TRANSPORT_REACTOR
 } teffi_transport_kind;

@@ -21,6 +21,13 @@ typedef struct teff_client teff_client;
 
 #define TEFF_SEEDS_MAX 8
 
+/* How bytes travel between nodes. The bytes are the same, so nodes of one cluster may differ. */
+typedef enum teff_transport {
+    TEFF_TRANSPORT_DEFAULT = 0, /* nng, unless teff was built with -Dtransport=reactor; TLS: nng */
+    TEFF_TRANSPORT_NNG,         /* threads of nng's read and write; tcp or TLS */
+    TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; tcp only */
+} teff_transport;
+
 typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     size_t size;                   /* sizeof(teff_silo_options) */
     const char *cluster;           /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
@@ -33,8 +40,9 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     const teff_sched_options *sched;   /* of the silo's scheduler; borrowed; NULL = all defaults */
     const char *tls_cert;              /* PEM file: certificate and key; NULL = no TLS */
     const char *tls_ca;                /* PEM file: the CA of peers' certificates; with tls_cert */
-    int insecure;                      /* allow listening beyond loopback without TLS */
-    int silent;                        /* log warnings and errors only */
+    teff_transport transport;
+    int insecure; /* allow listening beyond loopback without TLS */
+    int silent;   /* log warnings and errors only */
     /* Limits in bytes. Over one of them a call fails with TEFF_E_OVERLOADED at once; responses are
      * not refused. 0 = the default; with the defaults a silo fits a container of 1 GiB. */
     uint64_t message_bytes_max;    /* all messages queued or running here; 0 = 256 MiB */
@@ -187,6 +195,7 @@ typedef struct teff_client_options {      /* zeroed, except size and gateways = 
     const char *cluster;                  /* as for silos */
     const char *gateways[TEFF_SEEDS_MAX]; /* "host:port" of silos, NULL-ended; at least one */
     const char *tls_cert, *tls_ca;        /* as for silos */
+    teff_transport transport;
     /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */
     uint64_t message_bytes_max;    /* all queued messages, and responses held; 0 = 256 MiB */
     uint32_t connection_bytes_max; /* unwritten to the gateway; 0 = 64 MiB */

@@ -180,7 +180,6 @@ void teffi_conns_fini(teffi_conns *conns)
         conns->kept = conn->next_kept;
         free_conn_memory(conn);
     }
-    teffi_polling_fini(conns);
     pthread_cond_destroy(&conns->changed);
     pthread_mutex_destroy(&conns->reserve.lock);
     pthread_mutex_destroy(&conns->lock);

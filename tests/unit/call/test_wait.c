@@ -114,7 +114,8 @@ static void one_round(signaller *s, uint64_t *rng)
         assert_true(teffi_wait_done(waits[i]));
         assert_int_equal(jobs[i].ended, 1);
     }
-    assert_false(teffi_parker_wait(&ctx->parker.parker, 0)); /* no token is left for the next wait */
+    /* no token is left for the next wait */
+    assert_false(teffi_parker_wait(&ctx->parker.parker, 0));
     free(jobs);
     teff_ctx_free(ctx);
 }

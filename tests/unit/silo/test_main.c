@@ -24,7 +24,7 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--stacks", "some"), "some");
     child_refuses(ARGS("--stacks", "63"), "--stacks: '63'; expected a number of 64 to 1000000");
     child_refuses(ARGS("--stacks", "1000001"), "1000001");
-    child_refuses(ARGS("--policy", "fair"), "'fair'; expected single, multilevel or priority");
+    child_refuses(ARGS("--policy", "fair"), "'fair'; expected single|multilevel|priority");
     child_refuses(ARGS("--level1-us", "0"), "a number of 1 to 1000000");
     child_refuses(ARGS("--level1-us", "5"), "sched.level_us");
     child_refuses(ARGS("--policy", "multilevel", "--level2-us", "5000"), "rising");
