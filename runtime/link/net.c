@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/error.h"
+#include "config.h"
 #include "link/steps.h"
 
 enum { FRAME_MAX_DEFAULT = 1024 * 1024 + 4096, QUEUE_MAX_DEFAULT = 64 * 1024 * 1024 };
