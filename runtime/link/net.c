@@ -153,7 +153,7 @@ teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_n
     link->secret.k0 = platform->random(platform->arg);
     link->secret.k1 = platform->random(platform->arg);
     teff_err err = make_transport(link, opt, text);
-    teffi_polling_init(&link->conns, err ? NULL : link->conns.transport->poller, false);
+    teffi_polling_init(&link->conns, err ? NULL : link->conns.transport->poller);
     if (!err && teffi_link_heartbeat_start(link))
         err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");
     if (err) {

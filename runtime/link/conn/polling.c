@@ -12,7 +12,7 @@ static void ask_ticker_to_look(teffi_poller *poller)
     teffi_parker_wake(&conns->ticker.parker.parker);
 }
 
-void teffi_polling_init(teffi_conns *conns, teffi_poller *poller, bool workers)
+void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
 {
     link_polling *p = &conns->polling;
     p->poller = poller;
@@ -20,9 +20,12 @@ void teffi_polling_init(teffi_conns *conns, teffi_poller *poller, bool workers)
     TAILQ_INIT(&p->waiters);
     if (!poller)
         return;
+    bool workers = conns->exec && conns->exec->ops->poll;
     atomic_init(&p->by_ticker, !workers);
     poller->neglected = ask_ticker_to_look;
     poller->arg = conns;
+    if (workers)
+        conns->exec->ops->poll(conns->exec, poller);
 }
 
 void teffi_polling_fini(teffi_conns *conns)

@@ -29,8 +29,8 @@ typedef struct link_polling {
     TAILQ_HEAD(, link_waiter) waiters;
 } link_polling;
 
-/* teffi_polling_init - in: poller, may be NULL; workers: they poll when they are idle. */
-void teffi_polling_init(struct teffi_conns *conns, teffi_poller *poller, bool workers);
+/* teffi_polling_init - in: poller, may be NULL. If conns->exec can, its workers poll. */
+void teffi_polling_init(struct teffi_conns *conns, teffi_poller *poller);
 void teffi_polling_fini(struct teffi_conns *conns);
 
 /* teffi_polling_wait - a client's thread sleeps until parker has a token, polls meanwhile if no
