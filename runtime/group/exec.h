@@ -6,6 +6,7 @@
 
 #include <sys/queue.h>
 #include "os/platform.h"
+#include "os/poller.h"
 #include "group/warn.h"
 
 struct teffi_fiber_pool;
@@ -42,6 +43,10 @@ typedef struct teffi_exec_ops {
      * parked worker and runs the batch and those groups, which may take as long as any turn; if
      * none is parked, a long batch is left to a worker. NULL: the caller runs the batch. */
     void (*inbound)(teffi_exec *exec, struct teffi_inbound *batch);
+    /* Workers that find no group wait in poller instead of sleeping, one at a time, and busy ones
+     * look at it. Once, before its first event. in: poller, in use until stop. Any thread. NULL:
+     * nobody waits in it. */
+    void (*poll)(teffi_exec *exec, teffi_poller *poller);
     /* Around a call that blocks the thread (a store driver, a system call): others get its
      * processor. */
     void (*blocking_begin)(teffi_exec *exec);

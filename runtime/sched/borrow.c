@@ -32,7 +32,7 @@ static bool borrow_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
-    teffi_worker *lender = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    teffi_worker *lender = teffi_idle_parked(sched);
     bool may = !sched->stopping && !sched->borrowed && lender;
     if (may) {
         sched->borrowed = true;
@@ -82,7 +82,7 @@ static void return_processor(teffi_worker *w)
         teffi_parker_wake(&sched->borrower_left);
     pthread_mutex_unlock(&sched->idle_lock);
     if (next)
-        teffi_parker_wake(&next->parker);
+        teffi_parker_wake(&next->parker.parker);
     if (group)
         teffi_runqueue_push(&sched->queue, group);
     if (p && !active)
@@ -158,17 +158,6 @@ void teffi_borrow_stop(teffi_sched *sched)
 }
 
 /* ---- batches ---- */
-
-void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
-{
-    teffi_worker *w = teffi_worker_self();
-    bool adds = w && &w->sched->exec == exec && !w->adds_to_batch;
-    if (adds)
-        w->adds_to_batch = true;
-    fn(arg);
-    if (adds)
-        w->adds_to_batch = false;
-}
 
 static void run_inbound(void *arg)
 {

@@ -15,10 +15,6 @@ void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
  * out:  false: fn was not called: no worker is parked, or another thread is the borrower. */
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
-/* teffi_batch_run - call fn(arg); on a worker, the groups that it makes READY are its local batch.
- */
-void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
-
 /* teffi_borrow_init - before the first batch. teffi_borrow_stop - after stopping was set: wait
  * until no thread borrows. */
 void teffi_borrow_init(teffi_sched *sched);

@@ -8,6 +8,7 @@
 #include "group/closure.h"
 #include "os/cpus.h"
 #include "sched/borrow.h"
+#include "sched/poll.h"
 #include "sched/preempt.h"
 #include "sched/report.h"
 #include "sched/retake.h"
@@ -64,9 +65,9 @@ static void wake_all_to_stop(teffi_sched *sched)
     sched->stopping = true;
     atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_STOP, memory_order_relaxed);
     for (unsigned i = 0; i < sched->n_workers; i++)
-        teffi_parker_wake(&sched->workers[i]->parker);
-    teffi_parker_wake(&sched->borrower.parker);
-    teffi_parker_wake(&sched->system.parker);
+        teffi_parker_wake(&sched->workers[i]->parker.parker);
+    teffi_parker_wake(&sched->borrower.parker.parker);
+    teffi_parker_wake(&sched->system.parker.parker);
     teffi_parker_wake(&sched->monitor_parker);
     pthread_mutex_unlock(&sched->idle_lock);
 }
@@ -103,6 +104,7 @@ static const teffi_exec_ops scheduler_ops = {
     .timer_cancel = cancel_timer,
     .defer = teffi_submit_defer,
     .inbound = teffi_borrow_inbound,
+    .poll = teffi_poll_start,
     .blocking_begin = teffi_blocking_begin,
     .blocking_end = teffi_blocking_end,
     .run_nested = teffi_run_nested,

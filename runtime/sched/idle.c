@@ -1,12 +1,9 @@
-/* idle.c - idle workers: waking, searching, parking. */
+/* idle.c - idle workers: waking, searching, waiting for a processor. */
 #include "sched/idle.h"
 
 #include "sched/scheduler.h"
 
 #define SPARE_NS 10000000000u /* a thread that was spare for so long ends */
-/* The longest sleep of a worker that has timers. While the machine is suspended, the timers' clock
- * advances but a thread's timeout does not: afterwards a timer is late by this at most. */
-#define SLEEP_MAX_NS 2000000000u
 #define MS_NS 1000000u
 
 void teffi_monitor_wake(teffi_sched *sched)
@@ -38,9 +35,16 @@ void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching
     teffi_monitor_wake(sched);
 }
 
-teffi_worker *teffi_idle_first(const teffi_sched *sched)
+teffi_worker *teffi_idle_parked(const teffi_sched *sched)
 {
     teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    bool polls = w && w == atomic_load_explicit(&sched->polling, memory_order_relaxed);
+    return polls && TAILQ_NEXT(w, link) ? TAILQ_NEXT(w, link) : w;
+}
+
+teffi_worker *teffi_idle_first(const teffi_sched *sched)
+{
+    teffi_worker *w = teffi_idle_parked(sched);
     return w ? w : teffi_workers_longest(sched, TEFFI_WORKER_BLOCKED);
 }
 
@@ -58,6 +62,13 @@ static bool none_needs_waking(uint32_t word)
     return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
 }
 
+/* idle_lock held. in: w, parked. */
+static void unpark_worker(teffi_worker *w, bool searching)
+{
+    teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
+    teffi_counter_add(&w->processor->counters.unparks, 1);
+}
+
 static void wake_one_locked(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -66,14 +77,13 @@ static void wake_one_locked(teffi_sched *sched)
         none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst))) {
         w = NULL;
     } else if (w->state == TEFFI_WORKER_PARKED) {
-        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, true);
-        teffi_counter_add(&w->processor->counters.unparks, 1);
+        unpark_worker(w, true);
     } else {
         w = teffi_processor_staff(sched, teffi_idle_lend(w));
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (w)
-        teffi_parker_wake(&w->parker);
+        teffi_parker_wake(&w->parker.parker);
 }
 
 void teffi_wake_one(teffi_sched *sched)
@@ -81,6 +91,18 @@ void teffi_wake_one(teffi_sched *sched)
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
     if (!none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst)))
         wake_one_locked(sched);
+}
+
+bool teffi_wake_parked(teffi_sched *sched)
+{
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_worker *w = sched->stopping ? NULL : teffi_idle_parked(sched);
+    if (w)
+        unpark_worker(w, false);
+    pthread_mutex_unlock(&sched->idle_lock);
+    if (w)
+        teffi_parker_wake(&w->parker.parker);
+    return w;
 }
 
 bool teffi_none_idle(teffi_sched *sched)
@@ -155,7 +177,7 @@ static void wait_for_processor_locked(teffi_worker *w)
             break;
         }
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_parker_wait(&w->parker, timeout_ns);
+        teffi_parker_wait(&w->parker.parker, timeout_ns);
         pthread_mutex_lock(&sched->idle_lock);
         if (retire_spare(w))
             break;
@@ -194,63 +216,10 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
     if (teffi_workers_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
-        teffi_parker_wake(&next->parker);
+        teffi_parker_wake(&next->parker.parker);
         wait_for_processor_locked(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
-}
-
-/* ---- parking ---- */
-
-/* idle_lock held. */
-static uint64_t park_timeout_ns(teffi_worker *w)
-{
-    uint64_t due = teffi_wheel_next(&w->processor->wheel);
-    w->sleeps_until_ns = due;
-    if (due == UINT64_MAX)
-        return UINT64_MAX;
-    uint64_t now = teffi_now(w->sched->exec.platform);
-    uint64_t left = due > now ? due - now : 0;
-    return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;
-}
-
-/* Take back the announcement, unless this worker was woken or lost its processor. */
-static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
-{
-    pthread_mutex_lock(&w->sched->idle_lock);
-    if (w->state == TEFFI_WORKER_PARKED)
-        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
-    teffi_worker_state state = w->state;
-    pthread_mutex_unlock(&w->sched->idle_lock);
-    return state;
-}
-
-void teffi_park(teffi_worker *w)
-{
-    teffi_sched *sched = w->sched;
-    pthread_mutex_lock(&sched->idle_lock);
-    if (sched->stopping || teffi_workers_in(sched, TEFFI_WORKER_WAITING) ||
-        !teffi_processor_is_active(sched, w->processor)) {
-        pthread_mutex_unlock(&sched->idle_lock);
-        if (w->searching)
-            teffi_search_end(w);
-        return; /* the loop calls teffi_give_processor_to_waiter or teffi_scale_leave, or ends */
-    }
-    teffi_idle_add(w, TEFFI_WORKER_PARKED);
-    teffi_counter_add(&w->processor->counters.parks, 1);
-    /* Load the next timer after idle_add: a timer that is set later pokes w. */
-    uint64_t timeout_ns = park_timeout_ns(w);
-    pthread_mutex_unlock(&sched->idle_lock);
-    bool found = teffi_processors_have_work(sched);
-    if (!found)
-        teffi_parker_wait(&w->parker, timeout_ns);
-    if (leave_parked(w, found) == TEFFI_WORKER_RUNNING)
-        return;
-    /* Another worker has the processor now. The work that was found still needs a worker: pushers
-     * may have relied on this one. */
-    if (found)
-        teffi_wake_one(sched);
-    teffi_wait_for_processor(w);
 }
 
 /* ---- back-off ---- */
@@ -268,7 +237,7 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
     if (due < now + ns)
         ns = due > now ? due - now : 0;
     if (ns && !atomic_load_explicit(&sched->attention, memory_order_seq_cst))
-        teffi_parker_wait(&w->parker, ns);
+        teffi_parker_wait(&w->parker.parker, ns);
     atomic_store_explicit(&w->backing_off, false, memory_order_relaxed);
     atomic_fetch_sub_explicit(&sched->n_backing_off, 1, memory_order_relaxed);
 }
@@ -282,7 +251,7 @@ void teffi_back_off_end(teffi_sched *sched)
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_worker *w = sched->processors[i].worker;
         if (w && atomic_load_explicit(&w->backing_off, memory_order_seq_cst))
-            teffi_parker_wake(&w->parker);
+            teffi_parker_wake(&w->parker.parker);
     }
     pthread_mutex_unlock(&sched->idle_lock);
 }

@@ -1,5 +1,5 @@
 /* idle.h - which workers sleep, which search for work, and how they are woken.
- * Way:     ready -> wake_one -> a parked worker; find (nothing) -> park
+ * Way:     ready -> wake_one -> a parked worker; find (nothing) -> poll (park)
  * Threads: any; lists and states are guarded by idle_lock.
  * Source:  Go's comment on worker thread parking (proc.go); tests/model/park.pml */
 #pragma once
@@ -16,6 +16,10 @@
 /* teffi_wake_one - after making work visible: wake a worker, unless one is searching. */
 void teffi_wake_one(teffi_sched *sched);
 
+/* teffi_wake_parked - wake a parked worker without work for it, so that it polls.
+ * out:  false: none is parked. */
+bool teffi_wake_parked(teffi_sched *sched);
+
 /* teffi_none_idle - does no worker sleep or search? A hint: relaxed. */
 bool teffi_none_idle(teffi_sched *sched);
 
@@ -23,9 +27,6 @@ bool teffi_none_idle(teffi_sched *sched);
  * processors search. teffi_search_end - it has found work, or gives up. */
 bool teffi_search_begin(teffi_worker *w);
 void teffi_search_end(teffi_worker *w);
-
-/* teffi_park - sleep until there may be work, a timer is due, or the scheduler stops. */
-void teffi_park(teffi_worker *w);
 
 /* teffi_wait_for_processor - sleep, without a processor, until one is assigned, the scheduler
  * stops, or the thread shall end because it was spare for long. */
@@ -53,6 +54,9 @@ void teffi_idle_add(teffi_worker *w, teffi_worker_state state);
 
 /* teffi_idle_remove - w is idle no more. in: its new state; searching: count it as such. */
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching);
+
+/* teffi_idle_parked - a PARKED worker, the one that polls last; NULL: there is none. */
+teffi_worker *teffi_idle_parked(const teffi_sched *sched);
 
 /* teffi_idle_first - an idle worker; PARKED if there is one, since a hand-over costs more.
  * out:  NULL: none is idle. */

@@ -8,6 +8,7 @@
 #include "memory/pool.h"
 #include "os/pages.h"
 #include "sched/idle.h"
+#include "sched/poll.h"
 #include "sched/preempt.h"
 #include "sched/report.h"
 #include "sched/retake.h"
@@ -77,7 +78,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (next)
-        teffi_parker_wake(&next->parker);
+        teffi_parker_wake(&next->parker.parker);
     return next != NULL;
 }
 
@@ -185,6 +186,7 @@ static void run_tick(teffi_sched *sched)
         teffi_back_off_end(sched);
     }
     end_slices(sched);
+    teffi_poll_watch(sched);
     teffi_preempt_lost(sched);
     teffi_watch_turns(sched, now);
     teffi_refusal_log(sched);
@@ -204,12 +206,19 @@ static bool all_are_parked(const teffi_sched *sched)
     return true;
 }
 
+/* Are all parked, and one in the poller, if there is one? idle_lock held. */
+static bool all_is_quiet(const teffi_sched *sched)
+{
+    return all_are_parked(sched) && !sched->reclaims &&
+           (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
+}
+
 /* out: true: sleep without a timeout, since all workers have been parked for QUIET_TICKS; the next
  * worker that wakes wakes the monitor. */
 static bool fall_asleep(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    *quiet = all_are_parked(sched) && !sched->reclaims ? *quiet + 1 : 0;
+    *quiet = all_is_quiet(sched) ? *quiet + 1 : 0;
     bool asleep = *quiet > QUIET_TICKS && !sched->stopping;
     sched->monitor_asleep = asleep;
     if (asleep)

@@ -44,6 +44,8 @@ struct teffi_processor {
     uint32_t picks;      /* picks from other places */
     uint32_t fair_picks; /* picks of the oldest work */
     uint32_t fair_ms;    /* coarse clock at the last fair pick */
+    uint32_t looked_ms;  /* coarse clock at the last look at the poller */
+    uint32_t look_at;    /* tick at which the next look is due */
     bool unannounced;    /* a requeued group is in the global queue, and no worker was woken */
     teffi_local_batch batch;
     teffi_backoff backoff;

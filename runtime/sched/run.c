@@ -5,6 +5,7 @@
 #include "base/queue.h"
 #include "fiber/exceptions.h"
 #include "sched/idle.h"
+#include "sched/poll.h"
 #include "sched/preempt.h"
 #include "sched/retake.h"
 #include "sched/scale.h"
@@ -287,10 +288,13 @@ static bool run_pass(teffi_worker *w)
         pause_loop(w, teffi_give_processor_to_waiter);
         return true;
     }
-    if (teffi_find_check_clock(w) && !teffi_processor_is_active(w->sched, w->processor)) {
-        teffi_submit_end_pass(w);
-        pause_loop(w, teffi_scale_leave);
-        return true;
+    if (teffi_find_check_clock(w)) {
+        if (!teffi_processor_is_active(w->sched, w->processor)) {
+            teffi_submit_end_pass(w);
+            pause_loop(w, teffi_scale_leave);
+            return true;
+        }
+        teffi_poll_look_if_due(w);
     }
     teffi_group *group = teffi_find(w, true);
     if (group) {

@@ -92,7 +92,7 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     bool ok = !wanted || p->worker;
     pthread_mutex_unlock(&sched->idle_lock);
     if (w)
-        teffi_parker_wake(&w->parker);
+        teffi_parker_wake(&w->parker.parker);
     return ok;
 }
 

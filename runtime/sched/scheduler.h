@@ -40,11 +40,14 @@ struct teffi_sched {
     _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
     _Atomic uint32_t n_backing_off;           /* workers */
     _Atomic uint32_t n_threads;               /* of workers; written under idle_lock */
-    _Atomic uint32_t n_active;   /* the first n_active processors are in use; as n_threads */
-    _Atomic bool has_system;     /* after ops->system; release: exec.system_fibers */
-    const char *_Atomic refusal; /* why a thread was refused, until the monitor has logged it */
-    teffi_runqueue queue;        /* the global one */
-    teffi_runqueue system_queue; /* of the system thread */
+    _Atomic uint32_t n_active;     /* the first n_active processors are in use; as n_threads */
+    _Atomic bool has_system;       /* after ops->system; release: exec.system_fibers */
+    teffi_poller *_Atomic poller;  /* NULL: none. Set once */
+    teffi_worker *_Atomic polling; /* waits in the poller, or handles its events; NULL: none does */
+    _Atomic uint32_t waits;        /* in the poller, by workers */
+    const char *_Atomic refusal;   /* why a thread was refused, until the monitor has logged it */
+    teffi_runqueue queue;          /* the global one */
+    teffi_runqueue system_queue;   /* of the system thread */
     /* guarded by idle_lock */
     pthread_mutex_t idle_lock;
     teffi_worker_list in_state[TEFFI_WORKER_STATES];
@@ -59,9 +62,10 @@ struct teffi_sched {
     /* the monitor's */
     teffi_thread monitor;
     teffi_parker monitor_parker;
-    uint64_t watched_ns;    /* when it last looked for long turns */
-    bool reclaims;          /* there is more to reclaim */
-    size_t reclaimed_bytes; /* freed to the allocator since it last trimmed its heap */
+    uint64_t watched_ns;              /* when it last looked for long turns */
+    bool reclaims;                    /* there is more to reclaim */
+    uint32_t seen_claims, seen_waits; /* of the poller, at the last tick */
+    size_t reclaimed_bytes;           /* freed to the allocator since it last trimmed its heap */
 };
 
 static inline teffi_sched *teffi_sched_of(teffi_exec *exec)

@@ -144,6 +144,17 @@ void teffi_submit_last(teffi_worker *w, teffi_group *group)
     teffi_wake_one(w->sched);
 }
 
+void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
+{
+    teffi_worker *w = teffi_worker_self();
+    bool adds = w && &w->sched->exec == exec && !w->adds_to_batch;
+    if (adds)
+        w->adds_to_batch = true;
+    fn(arg);
+    if (adds)
+        w->adds_to_batch = false;
+}
+
 /* ---- timers ---- */
 
 /* out: the processor whose wheel has the timer; NULL: w may not use its processor. */

@@ -15,7 +15,7 @@ bool teffi_system_submit(teffi_sched *sched, teffi_group *group)
         return false;
     teffi_runqueue_push(&sched->system_queue, group);
     if (teffi_worker_self() != &sched->system) /* it checks the queue before it sleeps */
-        teffi_parker_wake(&sched->system.parker);
+        teffi_parker_wake(&sched->system.parker.parker);
     return true;
 }
 
@@ -45,7 +45,7 @@ static void system_main(void *arg)
         if (teffi_runqueue_pop(&sched->system_queue, &group, 1))
             run_system_group(w, group);
         else
-            teffi_parker_wait(&w->parker, UINT64_MAX);
+            teffi_parker_wait(&w->parker.parker, UINT64_MAX);
     teffi_fiber_thread_leave();
     teffi_worker_become(NULL);
 }

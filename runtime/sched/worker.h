@@ -49,7 +49,7 @@ struct teffi_worker {
     teffi_sched *sched;
     uint32_t number; /* from 0; the hooks' argument thread */
     /* any thread */
-    teffi_parker parker;
+    teffi_poll_parker parker;
     /* written by its own thread; read by the monitor and dumps */
     _Atomic uintptr_t running;  /* the group of the innermost turn (group/warn.h). release: the
                                   * group's set-up; pairs with readers' acquire */

@@ -162,4 +162,4 @@ typedef struct explore_scene {
 } explore_scene;
 
 extern const explore_scene explore_deque, explore_group, explore_exec, explore_timer,
-    explore_process;
+    explore_process, explore_poll;

@@ -4,6 +4,7 @@
  *          must be here, or the linker finds the real ones too. */
 #include <stdlib.h>
 #include "base/bug.h"
+#include "base/queue.h"
 #include "explore.h"
 #include "os/cpus.h"
 #include "os/platform.h"
@@ -56,24 +57,75 @@ void teffi_barrier_all(void)
         explore_flush(&ex.thread[i]);
 }
 
-/* word: 1 = the token is there. */
+/* word: the tokens that are there, and POLLING. */
+static volatile uint32_t *word_of(teffi_parker *parker)
+{
+    return (volatile uint32_t *)&parker->word;
+}
+
+static uint32_t take_tokens(teffi_parker *parker)
+{
+    uint32_t word = *word_of(parker);
+    *word_of(parker) = 0;
+    return word & ~(uint32_t)TEFFI_PARKER_POLLING;
+}
+
+uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
+{
+    explore_point("parker", "wait");
+    if (!*word_of(parker) && timeout_ns)
+        (void)explore_wait(parker, timeout_ns == UINT64_MAX ? UINT64_MAX : ex.now_ns + timeout_ns);
+    return take_tokens(parker);
+}
+
+/* As thread.c: a token that came before POLLING was set ends no wait, so it only looks. */
+uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t timeout_ns)
+{
+    if (!poller)
+        return teffi_parker_take(&p->parker, timeout_ns);
+    explore_point("parker", "poll");
+    explore_flush(ex.current);
+    *(teffi_poller *volatile *)&p->poller = poller;
+    bool sleeps = !*word_of(&p->parker);
+    if (sleeps)
+        *word_of(&p->parker) = TEFFI_PARKER_POLLING;
+    poller->wait(poller, sleeps ? timeout_ns : 0);
+    explore_point("parker", "polled");
+    return take_tokens(&p->parker);
+}
+
+bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
+{
+    return *(const volatile uint32_t *)&parker->word & token;
+}
+
+/* The parker may be gone when the poller is woken. */
+void teffi_parker_leave(teffi_parker *parker, uint32_t token)
+{
+    explore_point("parker", "wake");
+    explore_flush(ex.current);
+    uint32_t word = *word_of(parker);
+    teffi_poller *poller =
+        word & TEFFI_PARKER_POLLING
+            ? *(teffi_poller *volatile *)&teffi_container(parker, teffi_poll_parker, parker)->poller
+            : NULL;
+    *word_of(parker) = word | token;
+    if (word == TEFFI_PARKER_POLLING) {
+        explore_point("parker", "wake the poller");
+        poller->wake(poller);
+    } else if (!word) {
+        explore_notify(parker);
+    }
+}
+
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns)
 {
-    volatile uint32_t *token = (volatile uint32_t *)&parker->word;
-    explore_point("parker", "wait");
-    if (!*token && timeout_ns)
-        (void)explore_wait(parker, timeout_ns == UINT64_MAX ? UINT64_MAX : ex.now_ns + timeout_ns);
-    bool taken = *token;
-    *token = 0;
-    return taken;
+    return teffi_parker_take(parker, timeout_ns) != 0;
 }
 
 void teffi_parker_wake(teffi_parker *parker)
 {
-    explore_point("parker", "wake");
-    explore_flush(ex.current);
-    *(volatile uint32_t *)&parker->word = 1;
-    explore_notify(parker);
+    teffi_parker_leave(parker, TEFFI_TOKEN);
 }
 
 void teffi_bug(const char *file, int line, const char *what)

@@ -21,8 +21,38 @@ PLANTS = {
                   "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_seq_cst)",
                   "atomic_store_explicit(&deque->bottom, bottom + 1, memory_order_release)"),
     # A worker parks without another look at the queues.
-    "lost-wakeup": ("sched/idle.c", "bool found = teffi_processors_have_work(sched);",
+    "lost-wakeup": ("sched/poll.c", "bool found = teffi_processors_have_work(sched);",
                     "bool found = false;"),
+    # A worker that may wait in the poller ignores the work that it has seen.
+    "poller-blind": ("sched/poll.c", "    bool has_processor =\n        found ?",
+                     "    bool has_processor =\n"
+                     "        found && (!get_poller(sched) || get_poller(sched)->claimed) ?"),
+    # A worker whose processor was lent while it polled keeps the poller, or leaves the events that
+    # it had found, or wakes no other worker to poll.
+    "poller-kept": ("sched/poll.c",
+                    "    teffi_poller_release(poller);\n    if (has_processor)\n",
+                    "    if (has_processor)\n        teffi_poller_release(poller);\n"
+                    "    if (has_processor)\n"),
+    "poller-unread": ("sched/poll.c", "    bool found = handle_events(sched, poller);\n    w->",
+                      "    bool found = has_processor && handle_events(sched, poller);\n    w->"),
+    "poller-alone": ("sched/poll.c", "    else\n        (void)teffi_wake_parked(sched);\n", ""),
+    # It uses a processor that it is assigned meanwhile.
+    "poller-races": ("sched/poll.c",
+                     "    w->blocking += !has_processor; /* as in a blocking region, it uses no "
+                     "processor */\n    bool found = handle_events(sched, poller);\n"
+                     "    w->blocking -= !has_processor;\n",
+                     "    bool found = handle_events(sched, poller);\n"),
+    # The poller is released before its events are handled.
+    "poller-early": ("sched/poll.c", "    poller->wait(poller, 0);\n",
+                     "    poller->wait(poller, 0);\n    teffi_poller_release(poller);\n"),
+    # All workers are parked, nobody polls, and the monitor sleeps.
+    "poller-unwatched": ("sched/monitor.c", "(!teffi_poll_has(sched) ||", "(sched->exec.ops ||"),
+    # All workers are in long turns, and no other thread is asked to poll.
+    "poller-neglected": ("sched/poll.c",
+                         "    if (none_waited && !teffi_wake_parked(sched) && none_looked)\n"
+                         "        poller->neglected(poller);\n",
+                         "    if (none_waited && none_looked)\n"
+                         "        (void)teffi_wake_parked(sched);\n"),
     # The last searcher takes its group and leaves the rest to nobody.
     "last-searcher": ("sched/idle.c",
                       "(word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&",
@@ -88,8 +118,8 @@ PLANTS = {
                      "            group = teffi_processor_take_lifo(p);",
                      "        (void)run;\n        group = teffi_processor_take_lifo(p);"),
     # A thief whose stealing did not pay never looks again.
-    "endless-back-off": ("sched/idle.c", "teffi_parker_wait(&w->parker, ns)",
-                         "teffi_parker_wait(&w->parker, UINT64_MAX)"),
+    "endless-back-off": ("sched/idle.c", "teffi_parker_wait(&w->parker.parker, ns)",
+                         "teffi_parker_wait(&w->parker.parker, UINT64_MAX)"),
     # A borrower returns its processor to a worker that sleeps, and looks at no queue any more.
     "blind-borrower": ("sched/borrow.c", "if (look && teffi_processors_have_work(sched))",
                        "if (look && !sched)"),
@@ -165,7 +195,7 @@ PLANTS = {
     "system-asleep": ("sched/system.c",
                       "    if (teffi_worker_self() != &sched->system) "
                       "/* it checks the queue before it sleeps */\n"
-                      "        teffi_parker_wake(&sched->system.parker);\n", ""),
+                      "        teffi_parker_wake(&sched->system.parker.parker);\n", ""),
     # A system group that has used up its share is left to nobody.
     "system-dropped": ("sched/system.c",
                        "    if (again)\n"

@@ -203,7 +203,7 @@ static void wake_spares(teffi_sched *real)
     teffi_worker *w;
     pthread_mutex_lock(&real->idle_lock);
     TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_SPARE], link)
-        teffi_parker_wake(&w->parker);
+        teffi_parker_wake(&w->parker.parker);
     pthread_mutex_unlock(&real->idle_lock);
 }
 

@@ -695,11 +695,11 @@ static void ends_back_off(teff_sched_policy policy, uint32_t used)
     push(&turn);
     while (!atomic_load(&busy.runs))
         teffi_thread_yield();
-    (void)teffi_parker_take(&w->parker, 0);
+    (void)teffi_parker_take(&w->parker.parker, 0);
     atomic_store(&w->backing_off, true);
     atomic_store(&w->sched->n_backing_off, 1);
     push(&small);
-    bool woken = teffi_parker_has(&w->parker, TEFFI_TOKEN);
+    bool woken = teffi_parker_has(&w->parker.parker, TEFFI_TOKEN);
     atomic_store(&w->backing_off, false);
     atomic_store(&w->sched->n_backing_off, 0);
     atomic_store(&busy.go_on, true);

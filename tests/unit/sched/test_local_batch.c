@@ -2,7 +2,7 @@
  * their turns are short; none of them waits for a worker that does not run. The clock advances only
  * by what a turn costs, so that only the turns decide. */
 #include "base/local.h"
-#include "sched/borrow.h"
+#include "sched/submit.h"
 #include "sched/scheduler.h"
 #include "jobs.h"
 

@@ -1,0 +1,189 @@
+/* poll.c - parking, in the poller or by the parker; looks of busy workers; the monitor's part. */
+#include "sched/poll.h"
+
+#include "base/bug.h"
+#include "sched/idle.h"
+#include "sched/submit.h"
+
+/* The longest sleep of a worker that has timers. While the machine is suspended, the timers' clock
+ * advances but a thread's timeout does not: afterwards a timer is late by this at most. */
+#define SLEEP_MAX_NS 2000000000u
+enum { LOOK_EVERY = 64 }; /* picks; a look takes 300 ns, so many short turns 2 to 4 us */
+
+static teffi_poller *get_poller(const teffi_sched *sched)
+{
+    /* acquire: pairs with teffi_poll_start */
+    return atomic_load_explicit(&sched->poller, memory_order_acquire);
+}
+
+void teffi_poll_start(teffi_exec *exec, teffi_poller *poller)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    teffi_bug_if(teffi_poll_has(sched));
+    /* release: what poller points to, pairs with get_poller. A worker that was announced as PARKED
+     * before idle_lock is taken here may not have seen it. */
+    atomic_store_explicit(&sched->poller, poller, memory_order_release);
+    (void)teffi_wake_parked(sched);
+}
+
+/* ---- events ---- */
+
+typedef struct events {
+    teffi_poller *poller;
+    bool found;
+} events;
+
+static void run_poller(void *arg)
+{
+    events *e = arg;
+    e->found = e->poller->run(e->poller);
+}
+
+/* The groups that become READY are the local batch of this thread's worker. */
+static bool handle_events(teffi_sched *sched, teffi_poller *poller)
+{
+    events e = {.poller = poller};
+    teffi_batch_run(&sched->exec, run_poller, &e);
+    return e.found;
+}
+
+static void note_look(teffi_worker *w, bool found)
+{
+    teffi_processor *p = w->processor;
+    p->looked_ms = teffi_coarse_ms(&w->sched->exec);
+    p->look_at = p->tick + (found ? LOOK_EVERY : INT32_MAX);
+}
+
+/* ---- parking ---- */
+
+/* idle_lock held. */
+static uint64_t park_timeout_ns(teffi_worker *w)
+{
+    uint64_t due = teffi_wheel_next(&w->processor->wheel);
+    w->sleeps_until_ns = due;
+    if (due == UINT64_MAX)
+        return UINT64_MAX;
+    uint64_t now = teffi_now(w->sched->exec.platform);
+    uint64_t left = due > now ? due - now : 0;
+    return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;
+}
+
+/* Take back the announcement, unless this worker was woken or lost its processor. */
+static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
+{
+    pthread_mutex_lock(&w->sched->idle_lock);
+    if (w->state == TEFFI_WORKER_PARKED)
+        teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
+    teffi_worker_state state = w->state;
+    pthread_mutex_unlock(&w->sched->idle_lock);
+    return state;
+}
+
+/* out: NULL: there is no poller, or another thread polls. */
+static teffi_poller *claim_poller(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    teffi_poller *poller = get_poller(sched);
+    if (!poller || !teffi_poller_claim(poller))
+        return NULL;
+    /* relaxed: idle_lock orders them for the monitor */
+    atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sched->waits, 1, memory_order_relaxed);
+    return poller;
+}
+
+/* After the wait, and after leave_parked. A worker without a processor may be assigned one at any
+ * time, under idle_lock, and must not use it here: what becomes READY goes to the global queue. */
+static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
+{
+    teffi_sched *sched = w->sched;
+    w->blocking += !has_processor; /* as in a blocking region, it uses no processor */
+    bool found = handle_events(sched, poller);
+    w->blocking -= !has_processor;
+    atomic_store_explicit(&sched->polling, NULL, memory_order_relaxed);
+    teffi_poller_release(poller);
+    if (has_processor)
+        note_look(w, found);
+    else
+        (void)teffi_wake_parked(sched);
+}
+
+/* Sleep, then handle the events that came. out: false: w has lost its processor. */
+static bool sleep_parked(teffi_worker *w, uint64_t timeout_ns)
+{
+    teffi_poller *poller = claim_poller(w);
+    (void)teffi_parker_poll(&w->parker, poller, timeout_ns);
+    bool has_processor = leave_parked(w, false) == TEFFI_WORKER_RUNNING;
+    if (poller)
+        leave_poller(w, poller, has_processor);
+    return has_processor;
+}
+
+void teffi_park(teffi_worker *w)
+{
+    teffi_sched *sched = w->sched;
+    pthread_mutex_lock(&sched->idle_lock);
+    if (sched->stopping || teffi_workers_in(sched, TEFFI_WORKER_WAITING) ||
+        !teffi_processor_is_active(sched, w->processor)) {
+        pthread_mutex_unlock(&sched->idle_lock);
+        if (w->searching)
+            teffi_search_end(w);
+        return; /* the loop calls teffi_give_processor_to_waiter or teffi_scale_leave, or ends */
+    }
+    teffi_idle_add(w, TEFFI_WORKER_PARKED);
+    teffi_counter_add(&w->processor->counters.parks, 1);
+    /* Load the next timer after idle_add: a timer that is set later pokes w. */
+    uint64_t timeout_ns = park_timeout_ns(w);
+    pthread_mutex_unlock(&sched->idle_lock);
+    bool found = teffi_processors_have_work(sched);
+    bool has_processor =
+        found ? leave_parked(w, true) == TEFFI_WORKER_RUNNING : sleep_parked(w, timeout_ns);
+    if (has_processor)
+        return;
+    /* Another worker has the processor now. The work that was found still needs a worker: pushers
+     * may have relied on this one. */
+    if (found)
+        teffi_wake_one(sched);
+    teffi_wait_for_processor(w);
+}
+
+/* ---- a busy worker ---- */
+
+static bool look_now(teffi_sched *sched, teffi_poller *poller)
+{
+    if (!teffi_poller_claim(poller))
+        return false;
+    poller->wait(poller, 0);
+    bool found = handle_events(sched, poller);
+    teffi_poller_release(poller);
+    return found;
+}
+
+void teffi_poll_look_if_due(teffi_worker *w)
+{
+    const teffi_processor *p = w->processor;
+    teffi_poller *poller = get_poller(w->sched);
+    if (!poller || w->searching)
+        return;
+    if (teffi_coarse_ms(&w->sched->exec) != p->looked_ms || (int32_t)(p->tick - p->look_at) >= 0)
+        note_look(w, look_now(w->sched, poller));
+}
+
+/* ---- the monitor ---- */
+
+void teffi_poll_watch(teffi_sched *sched)
+{
+    teffi_poller *poller = get_poller(sched);
+    if (!poller)
+        return;
+    /* relaxed: hints; a tick later they are seen */
+    uint32_t claims = atomic_load_explicit(&poller->claims, memory_order_relaxed);
+    uint32_t waits = atomic_load_explicit(&sched->waits, memory_order_relaxed);
+    bool is_free = !atomic_load_explicit(&poller->claimed, memory_order_relaxed);
+    bool none_waited = is_free && waits == sched->seen_waits;
+    bool none_looked = none_waited && claims == sched->seen_claims;
+    sched->seen_claims = claims;
+    sched->seen_waits = waits;
+    if (none_waited && !teffi_wake_parked(sched) && none_looked)
+        poller->neglected(poller);
+}

@@ -1,0 +1,43 @@
+/* poll.h - where a worker that has found nothing waits: in the poller, one at a time, or by its
+ * parker; and when busy workers look at the poller.
+ * Way:     run (park) -> [poll] -> poller->wait, run -> READY groups: the worker's local batch
+ *          run (busy) -> [poll], without waiting; monitor -> [poll] -> a parked worker wakes
+ * Threads: as each function says. The system thread and borrowers never poll.
+ * Source:  Go's findRunnable and sysmon (proc.go); tests/model/poller.pml */
+#pragma once
+
+#include "sched/scheduler.h"
+
+/* Whenever no worker runs, one parked worker waits in the poller or is about to, or the monitor is
+ * awake and wakes one within two ticks:
+ *  - A worker that parks claims the poller after it was announced as PARKED. If it cannot, another
+ *    thread has claimed it.
+ *  - A worker that leaves the poller with its processor is RUNNING, and claims it when it parks.
+ *    One that lost its processor while it slept releases the poller, then wakes a parked worker.
+ *  - The monitor sleeps only while all workers are parked and a worker polls, which may be one that
+ *    has lost its processor. Whoever ends that, under idle_lock, wakes the monitor.
+ *  - While workers run or block, and none has waited in the poller for a tick, the monitor wakes a
+ *    parked worker. If none is parked and nobody has looked either, it calls neglected. */
+
+/* teffi_poll_start - exec op poll. */
+void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);
+
+/* teffi_poll_has - is there a poller? runs: idle_lock held, or after the change of idle_word. */
+static inline bool teffi_poll_has(const teffi_sched *sched)
+{
+    /* acquire: pairs with teffi_poll_start */
+    return atomic_load_explicit(&sched->poller, memory_order_acquire);
+}
+
+/* teffi_park - sleep until there may be work, an event was handled, a timer is due, or the
+ * scheduler stops. A worker that loses its processor meanwhile waits for another one. */
+void teffi_park(teffi_worker *w);
+
+/* teffi_poll_look_if_due - on a busy worker, every 16 picks: handle the events that are there,
+ * without waiting. Once a tick of the coarse clock, and every 64 picks while there are events,
+ * since a look is a system call. Not while another thread polls or this worker searches.
+ * runs: using the processor. */
+void teffi_poll_look_if_due(teffi_worker *w);
+
+/* teffi_poll_watch - see to it that somebody polls. runs: the monitor, each tick. */
+void teffi_poll_watch(teffi_sched *sched);
