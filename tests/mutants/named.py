@@ -32,6 +32,8 @@ NAMED = {
     "searches 15 times": ("runtime/sched/find.c", "    ROUNDS = 16", "    ROUNDS = 15"),
     "yields the core after 5 rounds": (
         "runtime/sched/find.c", "ROUNDS_TIGHT = 4", "ROUNDS_TIGHT = 5"),
+    "looks at the poller every 48 picks": (
+        "runtime/sched/poll.c", "LOOK_EVERY = 64", "LOOK_EVERY = 48"),
     "a slice of 100 ms": ("runtime/sched/exec.c", "SLICE_MS = 10 ", "SLICE_MS = 100 "),
     "a slice of 12.5 ms": (
         "runtime/sched/exec.c", "TEFFI_MONITOR_NS +\n           1;",

@@ -362,6 +362,50 @@ static void test_a_busy_worker_looks(void **state)
     end(exec);
 }
 
+enum { LOOKS = 4 };
+
+static job chain[2];
+static _Atomic unsigned n_chained, chained_at[LOOKS];
+
+static void count_and_push_peer(job *j)
+{
+    atomic_fetch_add(&n_chained, 1);
+    push_peer(j);
+}
+
+/* The first event starts the chain. There is an event at each look. */
+static bool run_and_arrive(teffi_poller *poller)
+{
+    unsigned n = atomic_load(&net.handled);
+    if (!net_run(poller))
+        return false;
+    if (n == 0)
+        push(&chain[0]);
+    if (n < LOOKS)
+        atomic_store(&chained_at[n], atomic_load(&n_chained));
+    arrive();
+    return true;
+}
+
+/* The coarse clock, which the monitor sets, stands. */
+static void test_while_there_are_events_it_looks_every_64_picks(void **state)
+{
+    atomic_store(&n_chained, 0);
+    net.poller.run = run_and_arrive;
+    teffi_exec *exec = polling_exec_held(1);
+    for (unsigned i = 0; i < 2; i++) {
+        job_init(&chain[i], exec, 0, count_and_push_peer);
+        chain[i].peer[0] = &chain[1 - i];
+    }
+    arrive();
+    WAIT_FOR(atomic_load(&net.handled) >= LOOKS);
+    for (unsigned i = 0; i < 2; i++)
+        atomic_store(&chain[i].stop, true);
+    end(exec);
+    for (unsigned i = 2; i < LOOKS; i++)
+        assert_int_equal(atomic_load(&chained_at[i]) - atomic_load(&chained_at[i - 1]), 64);
+}
+
 /* The one that polled is in a long turn, and the other one slept meanwhile. */
 static void test_a_parked_worker_takes_over(void **state)
 {
@@ -421,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup(test_events_of_a_worker_that_lent_its_processor, setup),
         cmocka_unit_test_setup(test_its_processor_is_used_no_more, setup),
         cmocka_unit_test_setup(test_a_busy_worker_looks, setup),
+        cmocka_unit_test_setup(test_while_there_are_events_it_looks_every_64_picks, setup),
         cmocka_unit_test_setup(test_a_parked_worker_takes_over, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_are_long, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_block, setup),
