@@ -122,25 +122,37 @@ uint32_t teffi_polling_wait(teffi_conns *conns, teffi_poll_parker *parker)
 
 /* ---- the ticker ---- */
 
-bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
+static uint32_t count_claims(const link_polling *p)
+{
+    return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
+}
+
+/* Claimed. A client's threads that came meanwhile poll from now on. */
+static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
     uint32_t waits = atomic_load_explicit(&p->waits, memory_order_relaxed);
-    bool polls = p->poller && atomic_load_explicit(&p->by_ticker, memory_order_relaxed) &&
-                 teffi_poller_claim(p->poller);
-    bool came = false;
-    (void)teffi_parker_poll(&conns->ticker.parker, polls ? p->poller : NULL, timeout_ns);
-    if (polls) {
-        came = p->poller->run(p->poller);
-        teffi_poller_release(p->poller);
-        if (atomic_load_explicit(&p->waits, memory_order_relaxed) != waits) {
-            atomic_store_explicit(&p->by_ticker, false, memory_order_relaxed);
-            call_next(conns);
-        }
+    (void)teffi_parker_poll(&conns->ticker.parker, p->poller, timeout_ns);
+    bool came = p->poller->run(p->poller);
+    teffi_poller_release(p->poller);
+    if (atomic_load_explicit(&p->waits, memory_order_relaxed) != waits) {
+        atomic_store_explicit(&p->by_ticker, false, memory_order_relaxed);
+        call_next(conns);
     }
-    if (atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed))
-        came |= teffi_poller_once(p->poller);
     return came;
+}
+
+bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
+{
+    link_polling *p = &conns->polling;
+    uint32_t claims = count_claims(p);
+    if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
+        return sleep_in_poller(conns, timeout_ns);
+    uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
+    /* nobody polled all the time: the executor has stopped, or its monitor was held up */
+    bool nobody = p->poller && !tokens && count_claims(p) == claims;
+    return (atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) || nobody) &&
+           teffi_poller_once(p->poller);
 }
 
 bool teffi_polling_check(teffi_conns *conns)

@@ -227,9 +227,10 @@ static void fill_options(test_node *n, const test_options *opt, teffi_net_option
     net->frame_max_bytes = opt->frame_max_bytes;
     net->clients_max = opt->clients_max;
     net->budget = opt->budget;
-    const char *transport = getenv("TEFF_TEST_TRANSPORT");
-    if (transport && strcmp(transport, "reactor") == 0)
-        net->transport = TEFFI_TRANSPORT_REACTOR;
+    net->transport = opt->transport;
+    if (!net->transport && !opt->cert)
+        net->transport =
+            getenv("TEFF_TEST_REACTOR") ? TEFFI_TRANSPORT_REACTOR : TEFFI_TRANSPORT_NNG;
     net->tls_cert = opt->cert;
     net->tls_ca = opt->ca;
 }

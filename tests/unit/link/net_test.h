@@ -43,7 +43,8 @@ enum { TEST_SHUTDOWN_MS = 60000 };
 typedef struct test_options {
     uint32_t role, heartbeat_ms, queue_max_bytes, hello_timeout_ms, frame_max_bytes, clients_max;
     uint32_t silo, incarnation;
-    unsigned workers; /* of an executor of its own */
+    teffi_transport_kind transport; /* 0: nng, or as TEFF_TEST_REACTOR says */
+    unsigned workers;               /* of an executor of its own */
     const char *cluster, *listen, *cert, *ca;
     teffi_budget *budget;
 } test_options;

@@ -34,7 +34,8 @@ static void leave_one_descriptor(const struct rlimit *was)
 static void no_descriptor(void **state)
 {
     struct rlimit was;
-    test_node *silo = test_node_start((test_options){.heartbeat_ms = 20});
+    test_node *silo =
+        test_node_start((test_options){.heartbeat_ms = 20, .transport = TEFFI_TRANSPORT_NNG});
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     leave_one_descriptor(&was);
     unsigned others = by_others, tries = by_ticker;

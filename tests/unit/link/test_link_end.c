@@ -323,7 +323,7 @@ static void a_busy_owner_is_no_silent_peer(void **state)
     enum { BEAT_MS = 100, BEATS = 8 }; /* a silent one is borne for five */
     test_clock_hold();
     test_node *a = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
-    test_node *b = test_node_start((test_options){.heartbeat_ms = BEAT_MS});
+    test_node *b = test_node_start((test_options){.heartbeat_ms = BEAT_MS, .workers = 2});
     test_know(a, b);
     test_send(a, b, 1, 1);
     test_wait(b, b->messages == 1);

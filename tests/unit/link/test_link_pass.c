@@ -271,7 +271,8 @@ static void what_is_received_is_submitted(void **state)
         test_wait(b, b->messages == i);
     }
     assert_true(batches > 0);
-    assert_int_equal(told_else, 0);
+    if (!((teffi_link *)b->net)->conns.polling.poller) /* what a worker polls is a batch anyway */
+        assert_int_equal(told_else, 0);
     test_node_stop(a);
     test_node_stop(b);
 }
