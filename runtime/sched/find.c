@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "sched/idle.h"
+#include "sched/poll.h"
 
 /* Picks from the LIFO slot in a row, then a fair pick; as many as one run of a group may handle
  * items. */
@@ -173,9 +174,17 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
+/* While all others are idle, only other threads push, and they wake a worker: it should rather wait
+ * in the poller, where bytes come from. */
+static unsigned search_rounds(teffi_sched *sched)
+{
+    return teffi_poll_has(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
+}
+
 static teffi_group *search_all(teffi_worker *w)
 {
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    unsigned rounds = search_rounds(w->sched);
+    for (unsigned round = 0; round < rounds; round++) {
         teffi_group *group = pop_global_batch(w);
         if (group || (group = steal_from_any(w)))
             return group;

@@ -110,6 +110,12 @@ bool teffi_none_idle(teffi_sched *sched)
     return !atomic_load_explicit(&sched->idle_word, memory_order_relaxed);
 }
 
+bool teffi_others_are_idle(teffi_sched *sched)
+{
+    return atomic_load_explicit(&sched->idle_word, memory_order_relaxed) / TEFFI_IDLE + 1 >=
+           atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+}
+
 bool teffi_search_begin(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

@@ -23,6 +23,9 @@ bool teffi_wake_parked(teffi_sched *sched);
 /* teffi_none_idle - does no worker sleep or search? A hint: relaxed. */
 bool teffi_none_idle(teffi_sched *sched);
 
+/* teffi_others_are_idle - is every active processor but one idle? A hint, as teffi_none_idle. */
+bool teffi_others_are_idle(teffi_sched *sched);
+
 /* teffi_search_begin - count this worker as searching. out: false: as many as half of the active
  * processors search. teffi_search_end - it has found work, or gives up. */
 bool teffi_search_begin(teffi_worker *w);
