@@ -180,8 +180,8 @@ static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
-    teffi_reactor_begin(s->reactor, &s->out);
     teffi_reactor_edge(s->reactor, &s->out);
+    teffi_reactor_begin(s->reactor, &s->out); /* last: its callback may have the stream freed */
 }
 
 static void write_peer_address(teffi_stream *stream, char *text, size_t n)
