@@ -127,7 +127,9 @@ static void free_dead(teffi_reactor *r)
     reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
     for (reactor_source *next; dead; dead = next) {
         next = dead->next_dead;
-        close(dead->fd); /* takes it out of the set */
+        /* explicitly, since a forked process may have the descriptor, too */
+        (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, dead->fd, NULL);
+        close(dead->fd);
         dead->free(dead);
     }
 }

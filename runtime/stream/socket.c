@@ -51,6 +51,7 @@ static bool attempt_accept(reactor_side *side)
     do {
         if (atomic_load_explicit(&t->closed, memory_order_seq_cst)) {
             t->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
+            teffi_reactor_more(side); /* each later accept ends, too */
             return true;
         }
         fd = accept4(t->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -118,12 +119,13 @@ static teff_err listen_on(teffi_transport *transport, const char *address, int *
         return TEFF_E_INVALID;
     t->listener.fd = bind_listener(found);
     bool ok = t->listener.fd >= 0 && teffi_reactor_add(t->reactor, &t->listener, true, false);
-    if (!ok)
-        *why = teffi_socket_failure(errno).text;
+    int e = ok ? 0 : errno;
     freeaddrinfo(found);
     if (ok)
         *port = port_of(t->listener.fd);
-    return ok ? TEFF_OK : TEFF_E_IO;
+    else
+        *why = teffi_socket_failure(e).text;
+    return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
 }
 
 /* The descriptor stays open until the transport is freed; nobody can connect any more. */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/bug.h"
 #include "base/queue.h"
 
 teffi_stream_result teffi_socket_failure(int e)
@@ -36,11 +37,6 @@ int teffi_socket_open(int family)
     return fd;
 }
 
-static bool would_wait(int e)
-{
-    return e == EAGAIN || e == EINTR;
-}
-
 /* ---- attempts ---- */
 
 static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
@@ -52,7 +48,8 @@ static bool is_closed_here(const socket_stream *s)
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* A call that took or gave less than all has used up the last edge, unless no other will come. */
+/* A call that took or gave less than all has used up the last edge, unless no other will come.
+ * After a failure the side stays READY, so that each later operation fails, too. */
 
 /* out: as recv, but -1 with ESHUTDOWN when the peer has ended the stream. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
@@ -64,7 +61,7 @@ static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
     if (got == 0)
         errno = ESHUTDOWN;
     bool hung_up = atomic_load_explicit(&s->source.hung_up, memory_order_relaxed);
-    if (got > 0 && ((size_t)got == n || hung_up))
+    if (got > 0 ? (size_t)got == n || hung_up : errno != EAGAIN)
         teffi_reactor_more(&s->in);
     return got ? got : -1;
 }
@@ -84,7 +81,7 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
     do
         sent = sendmsg(s->source.fd, &msg, MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
-    if (sent >= 0 && (size_t)sent == bytes_of(pieces, n))
+    if (sent < 0 ? errno != EAGAIN : (size_t)sent == bytes_of(pieces, n))
         teffi_reactor_more(&s->out);
     return sent;
 }
@@ -92,7 +89,7 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
 /* out: false: the operation would wait. */
 static bool set_result(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
-    if (bytes < 0 && would_wait(errno))
+    if (bytes < 0 && errno == EAGAIN)
         return false;
     if (bytes >= 0)
         *result = (teffi_stream_result){.bytes = (size_t)bytes};
@@ -101,11 +98,20 @@ static bool set_result(const socket_stream *s, teffi_stream_result *result, ssiz
     return true;
 }
 
+/* out: true: this side has closed the stream. */
+static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
+{
+    if (!is_closed_here(s))
+        return false;
+    *result = closed_here;
+    teffi_reactor_more(side);
+    return true;
+}
+
 static bool attempt_receive(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, in);
-    s->received = closed_here;
-    return is_closed_here(s) ||
+    return end_if_closed(s, side, &s->received) ||
            set_result(s, &s->received, receive_bytes(s, s->room.iov_base, s->room.iov_len));
 }
 
@@ -115,8 +121,8 @@ static bool attempt_write(reactor_side *side)
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0)
         return true;
-    s->written = closed_here;
-    return is_closed_here(s) || set_result(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
+    return end_if_closed(s, side, &s->written) ||
+           set_result(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
 }
 
 static void report_received(reactor_side *side)
@@ -157,11 +163,7 @@ static size_t receive_at_once(teffi_stream *stream, void *to, size_t n)
     socket_stream *s = (socket_stream *)stream;
     teffi_reactor_used(&s->in);
     ssize_t got = receive_bytes(s, to, n);
-    if (got > 0)
-        return (size_t)got;
-    if (!would_wait(errno))
-        teffi_reactor_more(&s->in); /* the next receive reports the end */
-    return 0;
+    return got > 0 ? (size_t)got : 0;
 }
 
 static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, unsigned n)
@@ -169,11 +171,7 @@ static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, un
     socket_stream *s = (socket_stream *)stream;
     teffi_reactor_used(&s->out);
     ssize_t sent = write_bytes(s, pieces, n);
-    if (sent > 0)
-        return (size_t)sent;
-    if (!would_wait(errno))
-        teffi_reactor_more(&s->out);
-    return 0;
+    return sent > 0 ? (size_t)sent : 0;
 }
 
 static void report_empty_write(teffi_stream *stream)
@@ -206,6 +204,7 @@ static void close_socket_stream(teffi_stream *stream)
 static void bury_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
+    teffi_bug_if((s->in.word | s->out.word) & SIDE_WAITS);
     close_socket_stream(stream);
     teffi_reactor_bury(s->reactor, &s->source);
 }

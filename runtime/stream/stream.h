@@ -52,7 +52,8 @@ typedef struct teffi_stream_ops {
     void (*remote)(teffi_stream *stream, char *text, size_t n);
     /* End the operations under way: their callbacks report CLOSED. Once or more. */
     void (*close)(teffi_stream *stream);
-    /* Close and free; waits for callbacks. in: no operation is begun any more. */
+    /* Close and free. in: the callback of each operation was called, and may still run without
+     * using the stream; none is begun any more. */
     void (*free)(teffi_stream *stream);
 } teffi_stream_ops;
 
@@ -79,7 +80,7 @@ typedef struct teffi_transport_ops {
     void (*dial_start)(teffi_stream_dial *dial);
     /* End a dial that was started: done reports CLOSED, unless it was called. Once or more. */
     void (*dial_cancel)(teffi_stream_dial *dial);
-    /* Free a dial that was not started, or whose done was called; waits for that call. */
+    /* Free a dial that was not started, or whose done was called, and may still run. */
     void (*dial_free)(teffi_stream_dial *dial);
     /* Bind; the system queues connections until accept. Once. out: port. errs: TEFF_E_INVALID (the
      * address), TEFF_E_IO, with *why. */

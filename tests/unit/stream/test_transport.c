@@ -1,0 +1,284 @@
+/* test_transport.c - the contract of dials and of the listener, on each transport. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "stream_lab.h"
+
+static struct sockaddr_in loopback(int port)
+{
+    return (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+}
+
+/* A socket of the test's own that is bound to a free port. */
+static int bound_socket(char *address, size_t n)
+{
+    struct sockaddr_in to = loopback(0);
+    socklen_t len = sizeof to;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&to, &len), 0);
+    snprintf(address, n, "127.0.0.1:%d", ntohs(to.sin_port));
+    return fd;
+}
+
+/* out: 0: connected, else errno. */
+static int connect_to(int fd, int port)
+{
+    struct sockaddr_in to = loopback(port);
+    return connect(fd, (struct sockaddr *)&to, sizeof to) == 0 ? 0 : errno;
+}
+
+/* ---- dials ---- */
+
+static void a_refused_dial_fails(void **state)
+{
+    char address[64];
+    int fd = bound_socket(address, sizeof address); /* does not listen */
+    for (unsigned i = 0; i < 20; i++) {
+        teffi_stream_result result = lab_dial(*state, address);
+        assert_int_equal(result.end, TEFFI_STREAM_FAILED);
+        assert_string_equal(result.text, "Connection refused");
+        assert_null(result.stream);
+    }
+    close(fd);
+}
+
+static void a_bad_address_fails(void **state)
+{
+    static const char *const bad[] = {"", "nonsense", "127.0.0.1", "h:99999", "tcp://h:1", ":1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        teffi_stream_result result = lab_dial(*state, bad[i]);
+        assert_int_equal(result.end, TEFFI_STREAM_FAILED);
+        assert_string_equal(result.text, "not an address of the form host:port");
+    }
+}
+
+static void a_name_is_dialled(void **state)
+{
+    lab *l = *state;
+    char address[64];
+    snprintf(address, sizeof address, "localhost:%d", l->port);
+    l->transport->ops->accept(l->transport);
+    teffi_stream_result dialled = lab_dial(l, address);
+    assert_int_equal(dialled.end, TEFFI_STREAM_OK);
+    teffi_stream_result accepted = lab_await(&l->accepted, 1);
+    dialled.stream->ops->free(dialled.stream);
+    accepted.stream->ops->free(accepted.stream);
+}
+
+static void an_unknown_name_fails(void **state)
+{
+    teffi_stream_result result = lab_dial(*state, "no_such_host.invalid:1");
+    assert_int_equal(result.end, TEFFI_STREAM_FAILED);
+    assert_true(strlen(result.text) > 0);
+}
+
+/* A listener whose queue is full, so that the kernel answers no more. */
+typedef struct silent {
+    char address[64];
+    int listener, queued[8];
+} silent;
+
+static void make_silent(silent *s)
+{
+    s->listener = bound_socket(s->address, sizeof s->address);
+    assert_int_equal(listen(s->listener, 0), 0);
+    for (unsigned i = 0; i < 8; i++) {
+        s->queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect_to(s->queued[i], atoi(strchr(s->address, ':') + 1));
+    }
+}
+
+static void end_silent(const silent *s)
+{
+    for (unsigned i = 0; i < 8; i++)
+        close(s->queued[i]);
+    close(s->listener);
+}
+
+/* Cancel before the start, at once, or after the transport has looked at it. */
+static void a_dial_without_an_answer_is_cancelled(void **state)
+{
+    lab *l = *state;
+    const teffi_transport_ops *ops = l->transport->ops;
+    silent s;
+    make_silent(&s);
+    for (unsigned i = 0; i < 30; i++) {
+        lab_op op = {0};
+        teffi_stream_dial *dial = ops->dial_new(l->transport, s.address, lab_done, &op);
+        if (i % 3 == 0)
+            ops->dial_cancel(dial);
+        ops->dial_start(dial);
+        if (i % 3 == 2)
+            lab_settle(l);
+        assert_true(i % 3 == 0 || op.calls == 0);
+        ops->dial_cancel(dial);
+        ops->dial_cancel(dial);
+        assert_int_equal(lab_await(&op, 1).end, TEFFI_STREAM_CLOSED);
+        ops->dial_cancel(dial);
+        lab_settle(l);
+        ops->dial_free(dial);
+        assert_int_equal(op.calls, 1);
+    }
+    end_silent(&s);
+}
+
+static void a_dial_to_a_name_is_cancelled(void **state)
+{
+    lab *l = *state;
+    const teffi_transport_ops *ops = l->transport->ops;
+    for (unsigned i = 0; i < 100; i++) {
+        lab_op op = {0};
+        teffi_stream_dial *dial = ops->dial_new(l->transport, "localhost:1", lab_done, &op);
+        ops->dial_start(dial);
+        ops->dial_cancel(dial);
+        assert_int_not_equal(lab_await(&op, 1).end, TEFFI_STREAM_OK);
+        ops->dial_free(dial);
+        assert_int_equal(op.calls, 1);
+    }
+}
+
+static void a_dial_that_was_not_started_is_freed(void **state)
+{
+    lab *l = *state;
+    lab_op op = {0};
+    l->transport->ops->dial_free(
+        l->transport->ops->dial_new(l->transport, l->address, lab_done, &op));
+    assert_int_equal(op.calls, 0);
+}
+
+/* ---- the listener ---- */
+
+static void listen_refuses_what_it_cannot_bind(void **state)
+{
+    lab *l = *state, other;
+    const struct {
+        const char *address;
+        teff_err err;
+    } rows[] = {{l->address, TEFF_E_IO},
+                {"nonsense", TEFF_E_INVALID},
+                {"", TEFF_E_INVALID},
+                {"127.0.0.1:99999", TEFF_E_INVALID},
+                {"192.0.2.1:0", TEFF_E_INVALID}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *why = NULL;
+        int port = 0;
+        lab_start(&other, lab_is_reactor(l));
+        teff_err err = other.transport->ops->listen(other.transport, rows[i].address, &port, &why);
+        if (err != rows[i].err || !why || !*why)
+            fail_msg("listen on '%s': %d, %s", rows[i].address, err, why ? why : "-");
+        lab_stop(&other);
+    }
+}
+
+static void listen_takes_a_name(void **state)
+{
+    lab other;
+    const char *why;
+    int port = 0;
+    lab_start(&other, lab_is_reactor(*state));
+    assert_int_equal(other.transport->ops->listen(other.transport, "localhost:0", &port, &why), 0);
+    assert_in_range(port, 1, 65535);
+    other.transport->ops->stop_listener(other.transport);
+    lab_stop(&other);
+}
+
+static void connections_are_queued_until_accept(void **state)
+{
+    lab *l = *state;
+    enum { MANY = 20 };
+    int fds[MANY];
+    for (unsigned i = 0; i < MANY; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect_to(fds[i], l->port), 0);
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        l->transport->ops->accept(l->transport);
+        teffi_stream_result result = lab_await(&l->accepted, i + 1);
+        assert_int_equal(result.end, TEFFI_STREAM_OK);
+        result.stream->ops->free(result.stream);
+        close(fds[i]);
+    }
+}
+
+static void accept_goes_on_after_a_lack_of_descriptors(void **state)
+{
+    lab *l = *state;
+    struct rlimit before, none;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), highest = dup(fd);
+    close(highest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)highest;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    l->transport->ops->accept(l->transport);
+    assert_int_equal(connect_to(fd, l->port), 0);
+    teffi_stream_result result = lab_await(&l->accepted, 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(result.end, TEFFI_STREAM_FAILED);
+    l->transport->ops->accept(l->transport);
+    result = lab_await(&l->accepted, 2);
+    assert_int_equal(result.end, TEFFI_STREAM_OK);
+    result.stream->ops->free(result.stream);
+    close(fd);
+}
+
+static void a_closed_listener_refuses(void **state)
+{
+    lab *l = *state;
+    l->transport->ops->accept(l->transport);
+    lab_settle(l);
+    l->transport->ops->close_listener(l->transport);
+    assert_int_equal(lab_await(&l->accepted, 1).end, TEFFI_STREAM_CLOSED);
+    lab_settle(l);
+    for (unsigned i = 2; i < 5; i++) {
+        assert_int_equal(lab_dial(l, l->address).end, TEFFI_STREAM_FAILED);
+        l->transport->ops->accept(l->transport);
+        assert_int_equal(lab_await(&l->accepted, i).end, TEFFI_STREAM_CLOSED);
+        l->transport->ops->close_listener(l->transport);
+    }
+}
+
+static void a_stopped_listener_calls_nobody(void **state)
+{
+    lab *l = *state;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    l->transport->ops->accept(l->transport);
+    (void)connect_to(fd, l->port);
+    l->transport->ops->stop_listener(l->transport);
+    unsigned calls = l->accepted.calls;
+    lab_settle(l);
+    assert_int_equal(l->accepted.calls, calls);
+    if (calls && l->accepted.last.stream)
+        l->accepted.last.stream->ops->free(l->accepted.last.stream);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        LAB_BOTH(a_refused_dial_fails),
+        LAB_BOTH(a_bad_address_fails),
+        LAB_BOTH(a_name_is_dialled),
+        LAB_BOTH(an_unknown_name_fails),
+        LAB_BOTH(a_dial_without_an_answer_is_cancelled),
+        LAB_BOTH(a_dial_to_a_name_is_cancelled),
+        LAB_BOTH(a_dial_that_was_not_started_is_freed),
+        LAB_BOTH(listen_refuses_what_it_cannot_bind),
+        LAB_BOTH(listen_takes_a_name),
+        LAB_BOTH(connections_are_queued_until_accept),
+        LAB_BOTH(accept_goes_on_after_a_lack_of_descriptors),
+        LAB_BOTH(a_closed_listener_refuses),
+        LAB_BOTH(a_stopped_listener_calls_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
