@@ -172,7 +172,9 @@ static void run_delayed(teffi_link *link)
      * false, and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
-    if (teffi_client_reader_expire(&link->conns, false) | teffi_polling_check(&link->conns))
+    bool reads = teffi_client_reader_expire(&link->conns, false);
+    bool polls = teffi_polling_check(&link->conns);
+    if (reads || polls)
         atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);
 }
 
