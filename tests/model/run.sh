@@ -43,7 +43,7 @@ mutant()
     fi
 }
 
-for model in ${*:-park group deque retake poller index wait wait_any reader call slab cancel}; do
+for model in ${*:-park group deque retake poller index wait wait_any reader call slab cancel side}; do
     good "$model"
     for m in $(grep -o 'MUTANT_[A-Z_]*' "$here/$model.pml" | sort -u); do
         mutant "$model" "$m"
