@@ -440,6 +440,7 @@ static void edges_come_from_sockets(void **state)
     look_once(*state);
     assert_int_equal(s.in.ended, 3); /* reported anew */
     end_source(*state, &s, peer);
+    look_once(*state);
 }
 
 static void a_buried_source_is_freed_at_the_next_wait(void **state)
