@@ -60,10 +60,9 @@ static bool unlist_waiter(link_polling *p, link_waiter *waiter)
     return listed;
 }
 
-/* Let the first waiting thread poll; without one, the ticker soon looks whether anybody does. */
-static void call_next(teffi_conns *conns)
+/* Let the first waiting thread poll. out: false: no thread waits. */
+static bool wake_waiter(link_polling *p)
 {
-    link_polling *p = &conns->polling;
     pthread_mutex_lock(&p->lock);
     link_waiter *first = TAILQ_FIRST(&p->waiters);
     if (first) {
@@ -71,7 +70,13 @@ static void call_next(teffi_conns *conns)
         teffi_parker_leave(&first->parker->parker, TEFFI_TOKEN_GIVEN);
     }
     pthread_mutex_unlock(&p->lock);
-    if (!first)
+    return first;
+}
+
+/* Without a waiting thread, the ticker soon looks whether anybody polls. */
+static void call_next(teffi_conns *conns)
+{
+    if (!wake_waiter(&conns->polling))
         teffi_conns_ask_soon(conns);
 }
 
@@ -151,8 +156,12 @@ bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
     uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
     /* nobody polled all the time: the executor has stopped, or its monitor was held up */
     bool nobody = p->poller && !tokens && count_claims(p) == claims;
-    return (atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) || nobody) &&
-           teffi_poller_once(p->poller);
+    if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !nobody)
+        return false;
+    bool looked = teffi_poller_once(p->poller);
+    if (looked)
+        (void)wake_waiter(p); /* it may have tried to claim meanwhile */
+    return looked;
 }
 
 bool teffi_polling_check(teffi_conns *conns)
