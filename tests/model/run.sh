@@ -43,7 +43,8 @@ mutant()
     fi
 }
 
-for model in ${*:-park group deque retake poller index wait wait_any reader call slab cancel side}; do
+all="park group deque retake poller index wait wait_any reader call slab cancel side"
+for model in ${*:-$all}; do
     good "$model"
     for m in $(grep -o 'MUTANT_[A-Z_]*' "$here/$model.pml" | sort -u); do
         mutant "$model" "$m"
