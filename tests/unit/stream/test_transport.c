@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "os/thread.h"
 #include "stream_lab.h"
 
 static struct sockaddr_in loopback(int port)
@@ -85,23 +87,30 @@ static void an_unknown_name_fails(void **state)
 /* A listener whose queue is full, so that the kernel answers no more. */
 typedef struct silent {
     char address[64];
-    int listener, queued[8];
+    int listener, queued;
 } silent;
+
+static bool queue_is_full(int listener)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+    assert_int_equal(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
+    return info.tcpi_unacked > info.tcpi_sacked; /* of a listener: its queue, and the limit */
+}
 
 static void make_silent(silent *s)
 {
     s->listener = bound_socket(s->address, sizeof s->address);
     assert_int_equal(listen(s->listener, 0), 0);
-    for (unsigned i = 0; i < 8; i++) {
-        s->queued[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        (void)connect_to(s->queued[i], atoi(strchr(s->address, ':') + 1));
-    }
+    s->queued = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect_to(s->queued, atoi(strchr(s->address, ':') + 1)), 0);
+    while (!queue_is_full(s->listener)) /* the last step of the handshake may come later */
+        teffi_thread_yield();
 }
 
 static void end_silent(const silent *s)
 {
-    for (unsigned i = 0; i < 8; i++)
-        close(s->queued[i]);
+    close(s->queued);
     close(s->listener);
 }
 
@@ -120,7 +129,8 @@ static void a_dial_without_an_answer_is_cancelled(void **state)
         ops->dial_start(dial);
         if (i % 3 == 2)
             lab_settle(l);
-        assert_true(i % 3 == 0 || op.calls == 0);
+        if (i % 3 && op.calls)
+            fail_msg("answered: %d, %s", op.last.end, op.last.text ? op.last.text : "connected");
         ops->dial_cancel(dial);
         ops->dial_cancel(dial);
         assert_int_equal(lab_await(&op, 1).end, TEFFI_STREAM_CLOSED);
@@ -266,6 +276,9 @@ static void a_stopped_listener_calls_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* first, since nng closes the descriptors of other tests later */
+        LAB_ON("reactor", accept_goes_on_after_a_lack_of_descriptors),
+        LAB_ON("nng", accept_goes_on_after_a_lack_of_descriptors),
         LAB_BOTH(a_refused_dial_fails),
         LAB_BOTH(a_bad_address_fails),
         LAB_BOTH(a_name_is_dialled),
@@ -276,7 +289,6 @@ int main(void)
         LAB_BOTH(listen_refuses_what_it_cannot_bind),
         LAB_BOTH(listen_takes_a_name),
         LAB_BOTH(connections_are_queued_until_accept),
-        LAB_BOTH(accept_goes_on_after_a_lack_of_descriptors),
         LAB_BOTH(a_closed_listener_refuses),
         LAB_BOTH(a_stopped_listener_calls_nobody),
     };
