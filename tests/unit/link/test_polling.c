@@ -282,7 +282,7 @@ static void a_look_of_the_ticker_leaves_no_sleeper_alone(void **state)
 
 static void a_client_that_nobody_waits_in_gets_its_responses(void **state)
 {
-    setenv("TEFF_TEST_TRANSPORT", "reactor", 1);
+    setenv("TEFF_TEST_REACTOR", "1", 1);
     test_node *silo = test_node_start((test_options){0});
     test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
     silo->echo = true;
