@@ -189,10 +189,12 @@ static bool run_events(teffi_poller *poller)
 static bool open_descriptors(teffi_reactor *r)
 {
     struct epoll_event event = {.events = EPOLLIN};
+    const struct timespec none = {0};
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
     r->wakes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     return r->epoll >= 0 && r->wakes >= 0 &&
-           epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;
+           epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0 &&
+           epoll_pwait2(r->epoll, &event, 1, &none, NULL) == 0; /* kernels before 5.11 cannot */
 }
 
 teffi_reactor *teffi_reactor_new(void)

@@ -172,8 +172,9 @@ bool teffi_polling_check(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    if (atomic_load_explicit(&p->poller->claimed, memory_order_relaxed))
-        return false; /* who leaves asks again */
+    /* seq_cst: after the store of asked_soon, as who leaves releases, then asks */
+    if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
+        return false;
     if (!changed)
         atomic_store_explicit(&p->by_ticker, true, memory_order_relaxed);
     return changed;
