@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "call/relay.h"
 
 enum { PAUSE_NS = 500000 };
 
@@ -178,4 +179,18 @@ teff_client *lab_client(lab *l, const int *gateways)
     if (teff_client_connect(&opt, &client, text) != TEFF_OK)
         fail_msg("teff_client_connect: %s", text);
     return client;
+}
+
+bool lab_has_same_share(teffi_home *home, teffi_node_id a, teffi_node_id b)
+{
+    return teffi_relays_of(home, teffi_node_word(a)) == teffi_relays_of(home, teffi_node_word(b));
+}
+
+teffi_node_id lab_apart(teffi_home *home, teffi_node_id node)
+{
+    teffi_node_id other = node;
+    do
+        other.silo++;
+    while (lab_has_same_share(home, node, other));
+    return other;
 }

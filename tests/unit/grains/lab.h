@@ -70,6 +70,13 @@ teff_silo *lab_silo(lab_record *record, const teff_silo_options *opt);
 /* lab_client - connected to the silos whose indexes are given, -1 ends them. */
 teff_client *lab_client(lab *l, const int *gateways);
 
+/* lab_has_same_share, lab_apart - nodes whose keyed hashes are equal share one count of relays and
+ * cancels (call/relay.h): two of any 1,024.
+ * out:  has_same_share: do these two? apart: an id after that of node, which does not share its
+ *       count. */
+bool lab_has_same_share(teffi_home *home, teffi_node_id a, teffi_node_id b);
+teffi_node_id lab_apart(teffi_home *home, teffi_node_id node);
+
 /* lab_host_all, lab_host_rare - give a silo its types. */
 void lab_host_all(teff_silo *silo, lab_record *record);
 void lab_host_rare(teff_silo *silo, lab_record *record);

@@ -11,9 +11,8 @@
 #include "node/node.h"
 #include "silo/client.h"
 
-static const teffi_node_id one_client = {TEFFI_CLIENT_BIT | 5, 1},
-                           other_client = {TEFFI_CLIENT_BIT | 6, 1};
-static const teffi_node_id peer = {77, 1};
+static const teffi_node_id one_client = {TEFFI_CLIENT_BIT | 5, 1}, peer = {77, 1};
+static teffi_node_id other_client; /* has a share of its own */
 
 static lab *l;
 static teffi_node *node;
@@ -22,6 +21,7 @@ static int setup(void **state)
 {
     l = lab_open(1);
     node = &l->silos[0]->node;
+    other_client = lab_apart(&node->home, one_client);
     return 0;
 }
 
@@ -156,6 +156,20 @@ static void each_has_a_share(void **state)
     assert_int_equal(relays(), 0);
 }
 
+/* A client chooses its id, but not the hash: it can take no other client's share on purpose. */
+static void clients_with_one_hash_have_one_share(void **state)
+{
+    teffi_node_id same = other_client;
+    while (!lab_has_same_share(&node->home, same, one_client))
+        same.silo++;
+    assert_int_equal(fill(node, one_client), TEFFI_RELAYS_MAX / 2);
+    assert_int_equal(fill(node, same), 0);
+    assert_int_equal(fill(node, other_client), TEFFI_RELAYS_MAX / 4);
+    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_calls_forget_relays(&node->home, other_client);
+    assert_int_equal(relays(), 0);
+}
+
 static bool is_on(lab *two, int i, const char *key)
 {
     lab_number *out;
@@ -164,13 +178,25 @@ static bool is_on(lab *two, int i, const char *key)
     return two->silos[i]->node.grains->shards->activations > before;
 }
 
+/* out: a client of silo 0 with a share of its own. */
+static teff_client *connect_beside(lab *two, const teff_client *other)
+{
+    static const int first_silo[] = {0, -1};
+    teff_client *client = lab_client(two, first_silo);
+    while (other &&
+           lab_has_same_share(&two->silos[0]->node.home, other->node.id, client->node.id)) {
+        teff_client_free(client);
+        client = lab_client(two, first_silo);
+    }
+    return client;
+}
+
 /* A client that has its share, and asks for more, holds up no other client of its gateway. */
 static void one_client_holds_up_no_other(void **state)
 {
-    static const int first_silo[] = {0, -1};
     lab *two = lab_open(2);
     teffi_node *gateway = &two->silos[0]->node;
-    teff_client *greedy = lab_client(two, first_silo), *modest = lab_client(two, first_silo);
+    teff_client *greedy = connect_beside(two, NULL), *modest = connect_beside(two, greedy);
     teff_ctx *greedy_ctx = teff_client_ctx(greedy), *modest_ctx = teff_client_ctx(modest);
     lab_number *out;
     char key[16];
@@ -212,6 +238,7 @@ int main(void)
         cmocka_unit_test(a_client_that_goes_takes_its_own_along),
         cmocka_unit_test(a_client_that_has_none_costs_nothing),
         cmocka_unit_test(each_has_a_share),
+        cmocka_unit_test(clients_with_one_hash_have_one_share),
         cmocka_unit_test(one_client_holds_up_no_other),
         cmocka_unit_test(a_one_way_needs_none),
     };
