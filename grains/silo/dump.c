@@ -4,7 +4,6 @@
  * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
  *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
  *          its activations; their other fields read here are atomic. */
-#include <string.h>
 #include "base/log.h"
 #include "call/calls.h"
 #include "call/task.h"
@@ -66,7 +65,19 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
     teffi_key_text(&key, e->key);
 }
 
-/* Inserts act into top if it is not idle and its queue is long enough. */
+/* Shorter queues move back by one; the last one goes if top is full. */
+static void add_to_top(survey *s, teffi_activation *act, uint32_t queued, teffi_group_state state)
+{
+    unsigned at = s->n_top;
+    for (; at > 0 && s->top[at - 1].queued < queued; at--)
+        if (at < TOP)
+            s->top[at] = s->top[at - 1];
+    if (at == TOP)
+        return;
+    s->n_top += s->n_top < TOP;
+    fill_entry(&s->top[at], act, queued, state);
+}
+
 static bool survey_activation(void *arg, teffi_activation *act)
 {
     survey *s = arg;
@@ -76,14 +87,8 @@ static bool survey_activation(void *arg, teffi_activation *act)
     s->n++;
     s->queued += queued;
     s->in_state[state]++;
-    unsigned at = s->n_top;
-    while (at > 0 && s->top[at - 1].queued < queued)
-        at--;
-    if (at == TOP || (!queued && state == TEFFI_GROUP_IDLE))
-        return true;
-    s->n_top += s->n_top < TOP;
-    memmove(&s->top[at + 1], &s->top[at], (s->n_top - 1 - at) * sizeof *s->top);
-    fill_entry(&s->top[at], act, queued, state);
+    if (queued || state != TEFFI_GROUP_IDLE)
+        add_to_top(s, act, queued, state);
     return true;
 }
 

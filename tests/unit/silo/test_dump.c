@@ -169,6 +169,35 @@ static void a_dump_shows_what_a_silo_does(void **state)
     lab_close(l);
 }
 
+/* More grains have requests that wait than are listed. */
+static void a_dump_lists_the_longest_queues(void **state)
+{
+    enum { GRAINS = 20, LISTED = 16 };
+    lab *l = lab_open(1);
+    teff_call calls[GRAINS * (GRAINS + 1) / 2];
+    char text[40];
+    size_t n = 0;
+    for (unsigned i = 0; i < GRAINS; i++)
+        for (unsigned j = 0; j <= i; j++) { /* one is held, i wait */
+            snprintf(text, sizeof text, "g%u", i);
+            lab_ok(l->ctx[0], lab_turns_write_async(l->ctx[0], text, lab_step(.hold = true), NULL,
+                                                    &calls[n++]));
+        }
+    until(l->record.held == GRAINS);
+    until(silo_shows(l->silos[0], "grains: 20 activations", "190 requests wait"));
+    unsigned listed = 0;
+    for (unsigned i = 0; i < taken.n; i++)
+        if (strstr(taken.text[i], "grain lab.Turns")) {
+            listed++;
+            snprintf(text, sizeof text, "grain lab.Turns g%u (", GRAINS - listed);
+            assert_non_null(strstr(taken.text[i], text));
+        }
+    assert_int_equal(listed, LISTED);
+    l->record.gate = true;
+    lab_ok(l->ctx[0], teff_await_all(l->ctx[0], calls, n));
+    lab_close(l);
+}
+
 /* ---- what runs in a silo beside grains ---- */
 
 static void spin_in_task(teff_component *w, void *task, void *const *data)
@@ -310,6 +339,7 @@ int main(void)
         cmocka_unit_test(a_dump_shows_what_processes_do),
         cmocka_unit_test(dumps_do_not_disturb),
         cmocka_unit_test(a_dump_shows_what_a_silo_does),
+        cmocka_unit_test(a_dump_lists_the_longest_queues),
         cmocka_unit_test(a_dump_names_processes_components_and_parts),
         cmocka_unit_test(a_silo_that_does_not_run_says_so),
         cmocka_unit_test(dumps_of_a_silo_do_not_disturb),
