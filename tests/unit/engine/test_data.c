@@ -103,6 +103,7 @@ static const teff_data_use user_data[] = {{&shr, TEFF_DATA_SHARE},
                                           {&loc, TEFF_DATA_LOCAL},
                                           {&own, TEFF_DATA_OWNER}};
 static const teff_data_use grp_data[] = {{&grp, TEFF_DATA_OWNER}};
+static const teff_data_use use_grp[] = {{&grp, TEFF_DATA_GROUP}};
 static const teff_data_use shr_data[] = {{&shr, TEFF_DATA_OWNER}};
 
 static void test_set_up_and_take_down_in_the_stated_order(void **state)
@@ -203,6 +204,23 @@ static void test_a_worker_whose_owner_is_gone_ends(void **state)
         assert_int_equal(atomic_load(&ready.count), 1);
         teff_engine_free(engine);
     }
+}
+
+static void test_data_stays_when_its_users_go(void **state)
+{
+    memset(&ready, 0, sizeof ready);
+    const teff_component_type owner = {"owner", 0, grp_data, 1, readies, 1, NULL};
+    const teff_component_type user = {"user", 0, use_grp, 1, readies, 1, NULL};
+    teff_engine *engine = engine_of(1, 1);
+    (void)add(engine, 0, &owner, (void *)(uintptr_t) "g");
+    for (uint32_t i = 1; i <= 3; i++) {
+        teff_component_id id = add(engine, 0, &user, (void *)(uintptr_t) "user");
+        assert_int_equal(teff_engine_broadcast(engine, &ready_task, NULL), TEFF_OK);
+        latch_wait(&ready, 2 * i);
+        assert_int_equal(teff_engine_remove(engine, id), TEFF_OK);
+        latch_wait(&ends, i);
+    }
+    teff_engine_free(engine);
 }
 
 /* ---- locks ---- */
@@ -495,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_set_up_and_take_down_in_the_stated_order),
         cmocka_unit_test(test_others_get_the_data_after_setup_owner),
         cmocka_unit_test(test_a_worker_whose_owner_is_gone_ends),
+        cmocka_unit_test(test_data_stays_when_its_users_go),
         cmocka_unit_test(test_tasks_hold_all_they_name_and_nobody_deadlocks),
         cmocka_unit_test(test_a_task_in_a_task_locks_only_what_it_names),
         cmocka_unit_test(test_a_circle_of_tasks_in_tasks_is_found),
