@@ -40,10 +40,41 @@ static void each_silo_is_told_once(void **state)
     assert_int_equal(told_of_view(false), 1);
 }
 
+static unsigned departed(teffi_membership *m)
+{
+    pthread_mutex_lock(&m->follow.lock);
+    unsigned n = (unsigned)m->follow.n_departed;
+    pthread_mutex_unlock(&m->follow.lock);
+    return n;
+}
+
+static void left_at(teffi_membership *m, uint64_t since_ns)
+{
+    pthread_mutex_lock(&m->follow.lock);
+    m->follow.departed[0].since_ns = since_ns;
+    pthread_mutex_unlock(&m->follow.lock);
+}
+
+/* It may still forward requests, and say goodbye. */
+static void the_connection_to_a_silo_that_left_is_kept_for_a_while(void **state)
+{
+    teffi_membership *m = l->silos[0]->node.membership;
+    assert_int_equal(lab_remove(l, 1), TEFF_OK);
+    lab_until(departed(m) == 1);
+    left_at(m, UINT64_MAX);
+    teffi_membership_drop_departed(m);
+    assert_int_equal(departed(m), 1);
+    left_at(m, 0);
+    teffi_membership_drop_departed(m);
+    assert_int_equal(departed(m), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_silo_is_told_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_connection_to_a_silo_that_left_is_kept_for_a_while,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
