@@ -8,6 +8,8 @@
 #include "call/ctx.h"
 #include "cluster.pb-c.h"
 #include "node/deliver.h"
+#include "node/pid.h"
+#include "process/process.h"
 
 static const teffi_node_id self = {5, 1}, peer = {77, 1}, one_client = {TEFFI_CLIENT_BIT | 5, 1};
 
@@ -25,7 +27,7 @@ static struct {
     bool system;
     teffi_node_id src, dst;
     size_t raw_len;
-    char text[TEFF_TEXT_MAX];
+    char text[2 * TEFF_TEXT_MAX];
 } sent;
 
 static teff_err on_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
@@ -296,6 +298,19 @@ static void a_response_names_the_call_and_copies_the_text(void **state)
     assert_true(sent.system);
 }
 
+static void the_text_of_a_process_is_cut(void **state)
+{
+    static teff_process_system system;
+    const teff_event request = {.kind = TEFF_EVENT_REQUEST, .from = {77, 1, 12, 34}, .call = 56};
+    char text[TEFF_TEXT_MAX + 1], cut[TEFF_TEXT_MAX] = "";
+    memset(text, 'x', sizeof text);
+    memset(cut, 'x', sizeof cut - 1);
+    teffi_pid_attach(&node, &system);
+    assert_int_equal(system.route.respond(&node, &request, TEFF_E_CONFLICT, text, sizeof text),
+                     TEFF_OK);
+    responded(TEFF_E_CONFLICT, cut);
+}
+
 static void a_text_that_names_the_call_is_marked_as_such(void **state)
 {
     teffi_node_respond_named(&node, message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN), TEFF_E_FAILED,
@@ -453,6 +468,7 @@ int main(void)
         NODE(without_a_gateway_nothing_is_sent_to_one),
         NODE(what_a_gateway_gets_is_signed_if_it_awaits_a_response),
         NODE(a_response_names_the_call_and_copies_the_text),
+        NODE(the_text_of_a_process_is_cut),
         NODE(a_text_that_names_the_call_is_marked_as_such),
         NODE(a_body_is_packed_into_the_response),
         NODE(a_oneway_gets_no_response_and_its_error_counts_as_dropped),
