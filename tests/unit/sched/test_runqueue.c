@@ -1,5 +1,7 @@
 /* test_runqueue.c - first in, first out, one or a batch at a time. */
 #include "test.h"
+
+#include <string.h>
 #include "sched/queue/runqueue.h"
 
 static void test_order_and_count(void **state)
@@ -24,8 +26,26 @@ static void test_order_and_count(void **state)
     teffi_runqueue_fini(&queue);
 }
 
+/* Whatever its memory held before. */
+static void test_it_begins_in_order_of_arrival(void **state)
+{
+    teffi_runqueue queue;
+    teffi_group group, *out;
+    memset(&queue, 0xff, sizeof queue);
+    teffi_runqueue_init(&queue);
+    assert_null(queue.order);
+    assert_int_equal(teffi_runqueue_count(&queue), 0);
+    teffi_runqueue_push(&queue, &group);
+    assert_int_equal(teffi_runqueue_pop(&queue, &out, 1), 1);
+    assert_ptr_equal(out, &group);
+    teffi_runqueue_fini(&queue);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order_and_count)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_and_count),
+        cmocka_unit_test(test_it_begins_in_order_of_arrival),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
