@@ -12,6 +12,7 @@ typedef enum fault {
     FAILS,           /* nothing is written */
     UNKNOWN_BEFORE,  /* nothing is written, and that is not known */
     UNKNOWN_WRITTEN, /* it is written, and that is not known */
+    LATER,           /* the test submits it: later */
 } fault;
 
 static _Atomic fault next_write; /* of a state */
@@ -20,6 +21,11 @@ static _Atomic int writes;       /* of states that reached the store */
 typedef struct hidden {
     teffi_store_op op, *own;
 } hidden;
+
+static struct {
+    teffi_store *store;
+    teffi_store_op *_Atomic op;
+} later;
 
 void __real_teffi_store_submit(teffi_store *store, teffi_store_op *op);
 void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op);
@@ -55,9 +61,17 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
         *h = (hidden){*op, op};
         h->op.done = is_hidden;
         __real_teffi_store_submit(store, &h->op);
+    } else if (now == LATER) {
+        later.store = store;
+        later.op = op;
     } else {
         __real_teffi_store_submit(store, op);
     }
+}
+
+static void submit_later(void)
+{
+    __real_teffi_store_submit(later.store, atomic_exchange(&later.op, NULL));
 }
 
 /* ---- the row, from the side: there is one at most ---- */
@@ -232,6 +246,27 @@ static void test_somebody_else_wrote_after_an_unknown_write(void **state)
     }
 }
 
+/* Turns that overlap save one after the other: the second by the version that the first wrote. */
+static void test_saves_of_one_grain_take_turns(void **state)
+{
+    direct_number *out;
+    teff_call calls[2];
+    next_write = LATER;
+    for (int i = 0; i < 2; i++)
+        lab_ok(ctx,
+               direct_crowd_obey_async(ctx, 1, ACT(adds, .n = 1, .text = "save"), NULL, &calls[i]));
+    lab_until(later.op);
+    do /* until the second has added, too; it began to save in the same step */
+        lab_ok(ctx, direct_crowd_obey(ctx, 1, ACT(adds, .n = 0), &out));
+    while (out->n < 2);
+    assert_int_equal(writes, 0);
+    submit_later();
+    for (int i = 0; i < 2; i++)
+        lab_ok(ctx, direct_crowd_obey_await(ctx, calls[i], &out));
+    assert_int_equal(writes, 1);
+    assert_int_equal(stored_count(), 2);
+}
+
 /* Even when the row would fit again. */
 static void test_after_a_conflict_nothing_is_written(void **state)
 {
@@ -370,6 +405,7 @@ static void test_unknown_fields_are_kept(void **state)
 static int setup(void **state)
 {
     next_write = NONE;
+    writes = 0;
     return acts_setup(state);
 }
 
@@ -382,6 +418,7 @@ int main(void)
         CASE(test_an_unknown_write_is_found_out),
         CASE(test_an_unknown_removal_is_found_out),
         CASE(test_somebody_else_wrote_after_an_unknown_write),
+        CASE(test_saves_of_one_grain_take_turns),
         CASE(test_after_a_conflict_nothing_is_written),
         CASE(test_all_that_is_saved_is_loaded),
         CASE(test_what_could_not_be_loaded_is_not_saved),
