@@ -184,6 +184,23 @@ static void readers_share_it_and_its_end_releases_it(void **state)
     assert_int_equal(t.ran, 2);
 }
 
+/* Else a stream of readers would hold up a writer for ever. */
+static void a_reader_does_not_overtake_a_writer_that_waits(void **state)
+{
+    begin();
+    (void)add_runner(1, true, lock_to_read);
+    latch_wait(&t.locked, 1);
+    broadcast(&use_a);
+    until_waiting(1);
+    (void)add_runner(2, true, lock_to_read);
+    until_waiting(2);
+    assert_int_equal(atomic_load(&t.locked.count), 1);
+    open_gate();
+    latch_wait(&t.ends, 2);
+    latch_wait(&t.over, 1);
+    assert_int_equal(t.ran, 1);
+}
+
 static void a_component_that_ends_releases_it(void **state)
 {
     begin();
@@ -316,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(tasks_wait_for_the_unlock),
         ROW(readers_share_it_and_its_end_releases_it),
+        ROW(a_reader_does_not_overtake_a_writer_that_waits),
         ROW(a_component_that_ends_releases_it),
         ROW(a_task_uses_its_locks_until_it_returns),
         ROW(bad_locks_are_refused),
