@@ -29,6 +29,16 @@ static void small_steps_come_to_count(void **state)
     assert_true(teffi_budget_is_over(&budget));
 }
 
+/* The total is shared by all threads. */
+static void small_changes_stay_with_the_thread(void **state)
+{
+    teffi_budget_init(&budget, 100000);
+    teffi_budget_add(&budget, TEFFI_BUDGET_STEP - 1);
+    teffi_budget_add(&budget, 2 - TEFFI_BUDGET_STEP);
+    assert_int_equal(budget.total, 0);
+    assert_int_equal(bytes_used(&budget), 1);
+}
+
 static void nothing_is_no_budget(void **state)
 {
     teffi_budget_add(NULL, 5);
@@ -65,6 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_when_more_is_in_use),
         cmocka_unit_test(small_steps_come_to_count),
+        cmocka_unit_test(small_changes_stay_with_the_thread),
         cmocka_unit_test(nothing_is_no_budget),
         cmocka_unit_test(threads_lose_nothing),
     };
