@@ -33,6 +33,33 @@ static void a_greeting_comes_back(void **state)
     assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_E_MALFORMED);
 }
 
+/* A field that comes twice: the later one counts. */
+static teff_err with_field(unsigned field, size_t len)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_greeting g = {.hello = silo()}, back;
+    size_t n = teffi_hello_pack(&g, bytes);
+    bytes[n++] = (uint8_t)(field << 3 | 2);
+    bytes[n++] = (uint8_t)(len | 0x80);
+    bytes[n++] = (uint8_t)(len >> 7);
+    memset(bytes + n, 'x', len);
+    return teffi_hello_unpack(bytes, n + len, &back);
+}
+
+static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
+{
+    enum { CLUSTER = 4, ADDRESS = 8, NONCE = 9, ECHO = 10 };
+    assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX), TEFF_OK);
+    assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX + 1), TEFF_E_MALFORMED);
+    assert_int_equal(with_field(ADDRESS, TEFFI_ADDRESS_MAX), TEFF_OK);
+    assert_int_equal(with_field(ADDRESS, TEFFI_ADDRESS_MAX + 1), TEFF_E_MALFORMED);
+    for (unsigned field = NONCE; field <= ECHO; field++) {
+        assert_int_equal(with_field(field, TEFFI_NONCE_BYTES), TEFF_OK);
+        assert_int_equal(with_field(field, TEFFI_NONCE_BYTES - 1), TEFF_E_MALFORMED);
+        assert_int_equal(with_field(field, TEFFI_NONCE_BYTES + 1), TEFF_E_MALFORMED);
+    }
+}
+
 static void refusals_and_acks_come_back(void **state)
 {
     static const uint8_t no_code[] = {1 << 3, 0}, max_code[] = {1 << 3, 0xff, 0xff, 3},
@@ -126,6 +153,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_greeting_comes_back),
+        cmocka_unit_test(texts_and_nonces_of_other_lengths_are_malformed),
         cmocka_unit_test(refusals_and_acks_come_back),
         cmocka_unit_test(each_row_has_its_verdict),
         cmocka_unit_test(clients_do_not_talk_to_clients),
