@@ -120,6 +120,31 @@ static void test_earliest_is_told(void **state)
 }
 
 /* Whoever sleeps until next_due must get there in few steps, also for years. */
+/* Near and far ones; each wheel counts what it has. */
+static void test_moved_to_another_wheel(void **state)
+{
+    enum { N = 3 };
+    static teffi_wheel wheels[2];
+    static const uint64_t in_ns[N] = {MS, 100 * MS, 3600000 * (uint64_t)MS};
+    probe p[N];
+    for (uint32_t i = 0; i < 2; i++)
+        teffi_wheel_init(&wheels[i], i + 1, now_ns);
+    for (unsigned i = 0; i < N; i++) {
+        p[i] = (probe){.timer.fire = on_fire};
+        (void)teffi_wheel_set(&wheels[0], &p[i].timer, now_ns + in_ns[i]);
+    }
+    uint64_t next_ns = teffi_wheel_next(&wheels[0]);
+    assert_true(teffi_wheel_move(&wheels[0], &wheels[1]));
+    assert_int_equal(teffi_wheel_count(&wheels[0]), 0);
+    assert_int_equal(teffi_wheel_count(&wheels[1]), N);
+    assert_true(teffi_wheel_next(&wheels[0]) == UINT64_MAX);
+    assert_true(teffi_wheel_next(&wheels[1]) == next_ns);
+    assert_false(teffi_wheel_move(&wheels[0], &wheels[1]));
+    for (unsigned i = 0; i < N; i++)
+        assert_true(teffi_wheel_cancel(wheels, sizeof *wheels, &p[i].timer));
+    assert_int_equal(teffi_wheel_count(&wheels[1]), 0);
+}
+
 static void test_far_future(void **state)
 {
     static const uint64_t in_ms[] = {
@@ -196,6 +221,7 @@ int main(void)
         cmocka_unit_test_setup(test_set_again_from_fire, setup),
         cmocka_unit_test_setup(test_set_in_the_past_from_fire_ends, setup),
         cmocka_unit_test_setup(test_earliest_is_told, setup),
+        cmocka_unit_test_setup(test_moved_to_another_wheel, setup),
         cmocka_unit_test_setup(test_far_future, setup),
         cmocka_unit_test_setup(test_against_a_list, setup),
     };
