@@ -294,6 +294,32 @@ static void test_many_parts_on_one_join(void **state)
     }
 }
 
+/* Three joins are open, and close in another order than they were opened: middle, newest, oldest. */
+static bool all_closed;
+
+static void close_in_disorder(job *j)
+{
+    static uint64_t one = 1;
+    teff_join joins[3] = {{{0}}};
+    for (int i = 0; i < 3; i++)
+        teff_fork(&joins[i], how_now, add, &one);
+    teff_join_wait(&joins[1]);
+    teff_join_wait(&joins[2]);
+    teff_join_wait(&joins[0]);
+    all_closed = *teffi_fiber_joins() == NULL;
+}
+
+static void test_joins_close_in_any_order(void **state)
+{
+    for (how_now = TEFF_STEAL_CONTINUATION; how_now <= TEFF_STEAL_CHILD; how_now++) {
+        atomic_store(&sum, 0);
+        all_closed = false;
+        in_a_turn(2, close_in_disorder);
+        assert_true(all_closed);
+        assert_int_equal(atomic_load(&sum), 3);
+    }
+}
+
 /* ---- stealing: the fork and what comes after it must run at once, or neither ends ---- */
 
 static _Atomic unsigned met;
@@ -366,6 +392,7 @@ int main(void)
         cmocka_unit_test_setup(test_elsewhere_a_fork_is_a_call, setup),
         cmocka_unit_test_setup(test_fib_with_both_strategies, setup),
         cmocka_unit_test_setup(test_many_parts_on_one_join, setup),
+        cmocka_unit_test_setup(test_joins_close_in_any_order, setup),
         cmocka_unit_test_setup(test_both_kinds_are_stolen, setup),
         cmocka_unit_test_setup(test_a_process_forks_and_stays_alone, setup),
     };
