@@ -286,6 +286,14 @@ void test_node_stop(test_node *n)
     free(n);
 }
 
+teffi_hello test_last_peer(test_node *n)
+{
+    pthread_mutex_lock(&n->lock);
+    teffi_hello peer = n->last_peer;
+    pthread_mutex_unlock(&n->lock);
+    return peer;
+}
+
 uint64_t test_now(void)
 {
     return real_ns();

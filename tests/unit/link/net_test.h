@@ -77,6 +77,9 @@ void test_clock_move(uint32_t ms);
 void test_clock_release(void);
 
 uint64_t test_now(void);
+
+/* test_last_peer - of the newest event. */
+teffi_hello test_last_peer(test_node *node);
 uint64_t test_deadline(void);
 /* test_pause - wait for a change, at most 10 ms. out: false past the deadline. */
 bool test_pause(test_node *node, uint64_t limit_ns);

@@ -16,8 +16,9 @@ static void a_message_arrives_with_all_it_holds(void **state)
     assert_int_equal(b->last->method_id, 7);
     assert_int_equal(b->last->raw_len, 100);
     assert_true(teffi_node_is(b->last->src, a->id));
-    assert_true(teffi_node_is(b->last_peer.node, a->id));
-    assert_string_equal(b->last_peer.address, a->address);
+    teffi_hello peer = test_last_peer(b);
+    assert_true(teffi_node_is(peer.node, a->id));
+    assert_string_equal(peer.address, a->address);
     test_wait(a, a->ups == 1);
     test_node_stop(a);
     test_wait(b, b->downs == 1);

@@ -129,7 +129,7 @@ static void frames_are_read_when_others_are_whole(void **state)
     for (unsigned i = 0; i < GREEDY; i++) {
         assert_true(raw_send(p->raw[i], p->frame + PART, p->size - PART));
         test_wait(p->silo, p->silo->messages == i + 1);
-        assert_int_equal(p->silo->last_peer.node.silo, (1000 + i) | TEFFI_CLIENT_BIT);
+        assert_int_equal(test_last_peer(p->silo).node.silo, (1000 + i) | TEFFI_CLIENT_BIT);
     }
     test_wait(p->silo, reserve_of(p).frames_bytes == 0);
     assert_int_equal(p->silo->downs, 0);
