@@ -100,11 +100,10 @@ static int bind_listener(const struct addrinfo *to)
 
 static int port_of(int fd)
 {
-    struct sockaddr_storage address = {0};
+    struct sockaddr_in6 address = {0};
     socklen_t len = sizeof address;
     (void)getsockname(fd, (struct sockaddr *)&address, &len);
-    /* the port is at the same place in sockaddr_in6 */
-    return ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
+    return ntohs(address.sin6_port); /* at the same place in sockaddr_in */
 }
 
 static teff_err listen_on(teffi_transport *transport, const char *address, int *port,
