@@ -294,7 +294,7 @@ static void test_many_parts_on_one_join(void **state)
     }
 }
 
-/* Three joins are open, and close in another order than they were opened: middle, newest, oldest. */
+/* Three joins close in another order than they were opened: middle, newest, oldest. */
 static bool all_closed;
 
 static void close_in_disorder(job *j)
