@@ -5,6 +5,7 @@
 #include "stream/reactor.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -136,6 +137,18 @@ static void free_dead(teffi_reactor *r)
 
 /* ---- the poller ---- */
 
+/* out: number of events, -1: see errno. in: UINT64_MAX: no timeout. */
+static int get_events(teffi_reactor *r, uint64_t timeout_ns)
+{
+    if (r->in_ms) {
+        uint64_t ms = timeout_ns / 1000000 + (timeout_ns % 1000000 != 0);
+        return epoll_wait(r->epoll, r->events, REACTOR_EVENTS, ms > INT_MAX ? -1 : (int)ms);
+    }
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+    return epoll_pwait2(r->epoll, r->events, REACTOR_EVENTS, timeout_ns == UINT64_MAX ? NULL : &ts,
+                        NULL);
+}
+
 /* in: claimed, and no events are kept: so no event of a dead source is. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
@@ -145,9 +158,7 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
     atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
     if (atomic_load_explicit(&r->due, memory_order_seq_cst))
         timeout_ns = 0;
-    struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
-    r->n_events = epoll_pwait2(r->epoll, r->events, REACTOR_EVENTS,
-                               timeout_ns == UINT64_MAX ? NULL : &ts, NULL);
+    r->n_events = get_events(r, timeout_ns);
     teffi_bug_if(r->n_events < 0 && errno != EINTR);
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
@@ -192,9 +203,9 @@ static bool open_descriptors(teffi_reactor *r)
     const struct timespec none = {0};
     r->epoll = epoll_create1(EPOLL_CLOEXEC);
     r->wakes = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    r->in_ms = epoll_pwait2(r->epoll, &event, 1, &none, NULL) < 0;
     return r->epoll >= 0 && r->wakes >= 0 &&
-           epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0 &&
-           epoll_pwait2(r->epoll, &event, 1, &none, NULL) == 0; /* kernels before 5.11 cannot */
+           epoll_ctl(r->epoll, EPOLL_CTL_ADD, r->wakes, &event) == 0;
 }
 
 teffi_reactor *teffi_reactor_new(void)

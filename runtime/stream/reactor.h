@@ -38,6 +38,7 @@ enum { REACTOR_EVENTS = 64 }; /* of one wait */
 typedef struct teffi_reactor {
     teffi_poller poller; /* first */
     int epoll, wakes;    /* wakes: an eventfd */
+    bool in_ms;          /* Linux before 5.11 and valgrind 3.19 wait for whole ms only */
     _Atomic bool asleep; /* the thread that polls is in epoll, or on its way there */
     reactor_side *_Atomic due;
     reactor_source *_Atomic dead;

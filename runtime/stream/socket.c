@@ -177,8 +177,7 @@ teff_err teffi_transport_reactor(teffi_transport **transport, char *text)
     teffi_reactor *reactor = t ? teffi_reactor_new() : NULL;
     if (!reactor) {
         free(t);
-        return teffi_fail(text, TEFF_E_IO,
-                          "link: no epoll set: no memory or descriptor, or Linux before 5.11");
+        return teffi_fail(text, TEFF_E_IO, "link: no epoll set: out of memory or descriptors");
     }
     pthread_mutex_init(&t->lock, NULL);
     t->transport = (teffi_transport){.ops = &socket_transport_ops, .poller = &reactor->poller};

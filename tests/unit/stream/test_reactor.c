@@ -231,6 +231,29 @@ static void a_wake_before_the_wait_ends_it(void **state)
     teffi_poller_release(&r->poller);
 }
 
+static uint64_t mono_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* As on a Linux that cannot wait for part of a ms. */
+static void a_wait_in_ms_is_no_shorter(void **state)
+{
+    teffi_reactor *r = *state;
+    r->in_ms = true;
+    assert_true(teffi_poller_claim(&r->poller));
+    uint64_t begin_ns = mono_ns();
+    r->poller.wait(&r->poller, 1500000);
+    assert_true(mono_ns() - begin_ns >= 1500000);
+    r->poller.wake(&r->poller);
+    r->poller.wait(&r->poller, UINT64_MAX);
+    assert_int_equal(r->n_events, 1);
+    (void)r->poller.run(&r->poller);
+    teffi_poller_release(&r->poller);
+}
+
 static _Atomic bool polls;
 
 static void *poll_reactor(void *arg)
@@ -525,6 +548,7 @@ int main(void)
         WITH_REACTOR(a_side_with_more_shares_the_poller),
         WITH_REACTOR(only_a_sleeping_poller_is_woken),
         WITH_REACTOR(a_wake_before_the_wait_ends_it),
+        WITH_REACTOR(a_wait_in_ms_is_no_shorter),
         WITH_REACTOR(an_edge_wakes_the_poller),
         WITH_REACTOR(no_edge_is_lost_among_threads),
         WITH_REACTOR(edges_come_from_sockets),
