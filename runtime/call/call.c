@@ -212,8 +212,7 @@ bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err
 /* A response from another process is valid only with the cookie of its request. */
 uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t generation)
 {
-    const uint32_t use[2] = {slot, generation};
-    return teffi_siphash(&home->calls.key, use, sizeof use);
+    return teffi_siphash_word(&home->calls.key, (uint64_t)slot << 32 | generation);
 }
 
 bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
