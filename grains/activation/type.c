@@ -97,13 +97,25 @@ static teffi_limits get_limits(const teff_type_info *info)
         .bytes = teffi_message_max(info), .fields = TEFF_FIELDS_MAX, .memory = TEFF_UNPACKED_MAX};
 }
 
-teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
-                           const ProtobufCMessage *body, const char *what, size_t *packed)
+/* Checks again for the text, whose buffer is not cleared in each call then. */
+__attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const teff_type_info *info,
+                                                        const teff_message_ops *ops,
+                                                        const ProtobufCMessage *body,
+                                                        const char *what, size_t *packed)
 {
     const teffi_limits limits = get_limits(info);
     char text[TEFF_TEXT_MAX];
     teff_err err = teffi_check(ops->desc, body, &limits, what, packed, text);
     return err ? teffi_ctx_fail(ctx, err, "the %s", text) : TEFF_OK;
+}
+
+teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
+                           const ProtobufCMessage *body, const char *what, size_t *packed)
+{
+    const teffi_limits limits = get_limits(info);
+    if (!teffi_check(ops->desc, body, &limits, what, packed, NULL))
+        return TEFF_OK;
+    return explain_check(ctx, info, ops, body, what, packed);
 }
 
 teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
@@ -118,9 +130,8 @@ ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_messa
                                     teff_arena *arena, ProtobufCMessage *copy)
 {
     const teffi_limits limits = get_limits(info);
-    char text[TEFF_TEXT_MAX];
     size_t packed;
     bool bad = arena->bad_text || !copy;
     arena->bad_text = false;
-    return bad || teffi_check(ops->desc, copy, &limits, "", &packed, text) ? NULL : copy;
+    return bad || teffi_check(ops->desc, copy, &limits, "", &packed, NULL) ? NULL : copy;
 }

@@ -315,10 +315,11 @@ bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
     return run_direct(ask, TEFFI_MSG_REQUEST, false, out, call, err);
 }
 
-/* Make a call that has ended, in the caller's memory. */
+/* Make a call that has ended, in the caller's memory; without the fields of pending calls behind
+ * the others. */
 static teffi_call *make_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
 {
-    teffi_call *call = teff_alloc(ctx, sizeof *call);
+    teffi_call *call = teff_alloc(ctx, offsetof(teffi_call, asked));
     call->wait.group = ctx->group;
     call->wait.done = true;
     call->err = err;

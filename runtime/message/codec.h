@@ -21,8 +21,8 @@ typedef struct teffi_limits {
 /* teffi_check - check the limits, that strings are UTF-8, and that no message is NULL in a list or
  * where it is required.
  * in:   desc, of msg. what: how the text names the message, "the request".
- * out:  *packed, its packed size; on an error text, of TEFF_TEXT_MAX bytes: what, the value, the
- *       limit.
+ * out:  *packed, its packed size; on an error text, of TEFF_TEXT_MAX bytes, or NULL: what, the
+ *       value, the limit.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
 TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
                                    const ProtobufCMessage *msg, const teffi_limits *limits,
