@@ -18,7 +18,8 @@ static bool address_starts(const char *address, const char *with)
 bool teffi_address_loopback(const char *address)
 {
     size_t number = strspn(address, "0123456789.");
-    return (address_starts(address, "127.") && address[number] == ':') ||
+    return teffi_address_path(address) ||
+           (address_starts(address, "127.") && address[number] == ':') ||
            address_starts(address, "[::1]:") || address_starts(address, "localhost:");
 }
 
@@ -49,10 +50,13 @@ teff_err teffi_options_check(const char *cluster, const char *name, const char *
         return teffi_option_refuse(text, "cluster", cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
     for (int i = 0; i < TEFF_SEEDS_MAX && addresses[i]; i++)
         if (!teffi_address_ok(addresses[i]))
-            return teffi_option_refuse(text, name, addresses[i], "host:port or [v6]:port");
+            return teffi_option_refuse(text, name, addresses[i], TEFFI_ADDRESS_EXPECTED);
     if (!tls_cert != !tls_ca)
         return teffi_option_refuse(text, "tls_cert, tls_ca", tls_cert ? tls_cert : tls_ca,
                                    "both or neither");
+    for (int i = 0; tls_cert && i < TEFF_SEEDS_MAX && addresses[i]; i++)
+        if (teffi_address_path(addresses[i]))
+            return teffi_option_refuse(text, name, addresses[i], "no unix:/path, with TLS");
     if (transport > TEFF_TRANSPORT_REACTOR || (transport == TEFF_TRANSPORT_REACTOR && tls_cert))
         return teffi_option_refuse(text, "transport", tls_cert ? "reactor" : "not one",
                                    tls_cert ? "nng, with TLS" : "one of teff_transport");

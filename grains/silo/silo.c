@@ -25,9 +25,11 @@ static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
     if (!teffi_address_ok(listen))
-        return teffi_option_refuse(text, "listen", listen, "host:port or [v6]:port");
+        return teffi_option_refuse(text, "listen", listen, TEFFI_ADDRESS_EXPECTED);
     if (opt->advertise && !teffi_address_ok(opt->advertise))
-        return teffi_option_refuse(text, "advertise", opt->advertise, "host:port or [v6]:port");
+        return teffi_option_refuse(text, "advertise", opt->advertise, TEFFI_ADDRESS_EXPECTED);
+    if (opt->tls_cert && teffi_address_path(listen))
+        return teffi_option_refuse(text, "listen", listen, "no unix:/path, with TLS");
     if (!opt->advertise && teffi_address_any(listen))
         return teffi_option_refuse(
             text, "listen", listen,

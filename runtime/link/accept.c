@@ -84,7 +84,10 @@ teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, c
     if (err)
         return teffi_fail(text, err, "listen on '%.256s': %s", address, why);
     const char *colon = strrchr(address, ':');
-    snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%.*s:%d", (int)(colon - address), address, port);
+    if (teffi_address_path(address))
+        snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%s", address);
+    else
+        snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%.*s:%d", (int)(colon - address), address, port);
     link->listens = true;
     return TEFF_OK;
 }

@@ -1,6 +1,7 @@
 /* address.c - checks addresses. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include "message/hello.h"
 #include "stream/stream.h"
 
@@ -26,8 +27,25 @@ static bool is_v6(const char *name, size_t n)
            strspn(name + 1, "0123456789abcdefABCDEF:.") == n - 2;
 }
 
+const char *teffi_address_path(const char *address)
+{
+    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
+static bool is_path(const char *path)
+{
+    if (path[0] != '/' || !path[1] || strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
+        return false;
+    for (; *path; path++)
+        if ((uint8_t)*path <= ' ' || *path == ',' || *path == 0x7f)
+            return false;
+    return true;
+}
+
 bool teffi_address_ok(const char *address)
 {
+    if (teffi_address_path(address))
+        return is_path(teffi_address_path(address));
     const char *colon = strrchr(address, ':');
     if (!colon || strlen(address) > TEFFI_ADDRESS_MAX || !is_port(colon + 1))
         return false;

@@ -24,9 +24,13 @@ struct teffi_stream_dial {
 
 enum { URL_MAX = 320 };
 
-static void make_url(const nng_transport *t, const char *address, char *url)
+/* out: false: not an address; or, with TLS, a path. */
+static bool make_url(const nng_transport *t, const char *address, char *url)
 {
-    snprintf(url, URL_MAX, "%s://%s", t->transport.tls ? "tls+tcp" : "tcp", address);
+    const char *path = teffi_address_path(address);
+    const char *scheme = path ? "ipc" : t->transport.tls ? "tls+tcp" : "tcp";
+    snprintf(url, URL_MAX, "%s://%s", scheme, path ? path : address);
+    return teffi_address_ok(address) && !(path && t->transport.tls);
 }
 
 /* The result of an aio that made a stream. */
@@ -48,7 +52,7 @@ static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;
     teffi_stream_result result = {.end = TEFFI_STREAM_FAILED,
-                                  .text = "not an address of the form host:port"};
+                                  .text = "not an address of the form " TEFFI_ADDRESS_EXPECTED};
     if (dial->dialer)
         result = take_stream(dial->transport, dial->aio);
     dial->done(dial->arg, &result);
@@ -75,8 +79,7 @@ static teffi_stream_dial *new_nng_dial(teffi_transport *transport, const char *a
         free_nng_dial(dial);
         return NULL;
     }
-    make_url(t, address, url);
-    if (!teffi_address_ok(address) || nng_stream_dialer_alloc(&dial->dialer, url) != 0)
+    if (!make_url(t, address, url) || nng_stream_dialer_alloc(&dial->dialer, url) != 0)
         return dial;
     nng_stream_dialer_set_bool(dial->dialer, NNG_OPT_TCP_NODELAY, true);
     if (t->tls_dial)
@@ -113,10 +116,11 @@ static teff_err open_nng_listener(teffi_transport *transport, const char *addres
     nng_transport *t = (nng_transport *)transport;
     char url[URL_MAX];
     nng_stream_listener *listener = NULL;
-    make_url(t, address, url);
+    const char *path = teffi_address_path(address);
     int rv = NNG_EADDRINVAL;
-    if (teffi_address_ok(address))
-        rv = nng_stream_listener_alloc(&listener, url);
+    if (make_url(t, address, url)) /* nng would replace any file, and one that is listened on */
+        rv = path && !teffi_path_is_free(path) ? NNG_EADDRINUSE
+                                               : nng_stream_listener_alloc(&listener, url);
     if (rv == 0) {
         nng_stream_listener_set_bool(listener, NNG_OPT_TCP_NODELAY, true);
         if (t->tls_accept)
@@ -129,7 +133,9 @@ static teff_err open_nng_listener(teffi_transport *transport, const char *addres
         *why = nng_strerror(rv);
         return rv == NNG_EADDRINVAL || rv == NNG_EINVAL ? TEFF_E_INVALID : TEFF_E_IO;
     }
-    nng_stream_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, port);
+    *port = 0;
+    if (!path)
+        nng_stream_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, port);
     t->listener = listener;
     return TEFF_OK;
 }

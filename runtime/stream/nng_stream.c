@@ -131,6 +131,8 @@ static void write_nng_remote(teffi_stream *stream, char *text, size_t n)
     } else if (sa.s_family == NNG_AF_INET6) {
         inet_ntop(AF_INET6, sa.s_in6.sa_addr, host, sizeof host);
         snprintf(text, n, "[%s]:%u", host, ntohs(sa.s_in6.sa_port));
+    } else if (sa.s_family == NNG_AF_IPC) {
+        snprintf(text, n, "unix:%s", sa.s_ipc.sa_path);
     } else {
         snprintf(text, n, "peer");
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include "message/hello.h"
 #include "os/thread.h"
 #include "stream/socket.h"
@@ -15,29 +16,51 @@ struct socket_lookup {
     pthread_mutex_t lock; /* guards the rest */
     reactor_side *side;   /* NULL: teffi_lookup_end was called */
     bool over;
-    struct addrinfo *found;
+    socket_addresses found;
     const char *why;
 };
 
-struct addrinfo *teffi_socket_resolve(const char *address, int flags, const char **why)
+static void add_address(socket_addresses *found, const void *to, socklen_t len)
+{
+    struct socket_address *at = &found->at[found->n++];
+    memcpy(&at->to, to, len);
+    at->len = len;
+}
+
+static void add_path(socket_addresses *found, const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    memcpy(to.sun_path, path, strlen(path));
+    add_address(found, &to, sizeof to);
+}
+
+bool teffi_socket_resolve(const char *address, int flags, socket_addresses *found, const char **why)
 {
     const struct addrinfo hints = {
         .ai_flags = flags | AI_NUMERICSERV, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     const char *colon = strrchr(address, ':');
     bool v6 = address[0] == '[';
     char host[TEFFI_ADDRESS_MAX + 1];
-    struct addrinfo *found = NULL;
+    struct addrinfo *list = NULL;
+    found->n = 0;
+    if (teffi_address_path(address)) {
+        add_path(found, teffi_address_path(address));
+        return true;
+    }
     snprintf(host, sizeof host, "%.*s", (int)(colon - address) - 2 * v6, address + v6);
-    int failed = getaddrinfo(host, colon + 1, &hints, &found);
-    if (failed)
+    int failed = getaddrinfo(host, colon + 1, &hints, &list);
+    if (failed) {
         *why = gai_strerror(failed);
-    return failed ? NULL : found;
+        return false;
+    }
+    for (struct addrinfo *to = list; to && found->n < SOCKET_ADDRESSES; to = to->ai_next)
+        add_address(found, to->ai_addr, to->ai_addrlen);
+    freeaddrinfo(list);
+    return true;
 }
 
 static void free_socket_lookup(socket_lookup *lookup)
 {
-    if (lookup->found)
-        freeaddrinfo(lookup->found);
     pthread_mutex_destroy(&lookup->lock);
     free(lookup);
 }
@@ -46,7 +69,8 @@ static void run_lookup(void *arg)
 {
     socket_lookup *lookup = arg;
     const char *why = NULL;
-    struct addrinfo *found = teffi_socket_resolve(lookup->address, 0, &why);
+    socket_addresses found;
+    (void)teffi_socket_resolve(lookup->address, 0, &found, &why);
     pthread_mutex_lock(&lookup->lock);
     lookup->found = found;
     lookup->why = why;
@@ -79,13 +103,12 @@ socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, co
     return NULL;
 }
 
-bool teffi_lookup_take(socket_lookup *lookup, struct addrinfo **found, const char **why)
+bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why)
 {
     pthread_mutex_lock(&lookup->lock);
     bool over = lookup->over;
     *found = lookup->found;
     *why = lookup->why;
-    lookup->found = NULL;
     pthread_mutex_unlock(&lookup->lock);
     return over;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "base/error.h"
 #include "base/queue.h"
@@ -83,14 +84,23 @@ static void begin_accept(teffi_transport *transport)
 
 /* ---- the listener ---- */
 
-static int bind_listener(const struct addrinfo *to)
+static bool bind_socket(int fd, const struct socket_address *address)
+{
+    const struct sockaddr *to = (const struct sockaddr *)&address->to;
+    const char *path = ((const struct sockaddr_un *)to)->sun_path;
+    if (to->sa_family == AF_UNIX && teffi_path_is_free(path))
+        (void)unlink(path);
+    return bind(fd, to, address->len) == 0;
+}
+
+static int bind_listener(const struct socket_address *address)
 {
     int on = 1;
-    int fd = teffi_socket_open(to->ai_family);
+    int fd = teffi_socket_open(address->to.ss_family);
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, to->ai_addr, to->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+    if (bind_socket(fd, address) && listen(fd, BACKLOG) == 0)
         return fd;
     int e = errno;
     close(fd);
@@ -103,28 +113,34 @@ static int port_of(int fd)
     struct sockaddr_in6 address = {0};
     socklen_t len = sizeof address;
     (void)getsockname(fd, (struct sockaddr *)&address, &len);
-    return ntohs(address.sin6_port); /* at the same place in sockaddr_in */
+    bool tcp = address.sin6_family != AF_UNIX;
+    return tcp ? ntohs(address.sin6_port) : 0; /* at the same place in sockaddr_in */
 }
 
 static teff_err listen_on(teffi_transport *transport, const char *address, int *port,
                           const char **why)
 {
     socket_transport *t = (socket_transport *)transport;
-    *why = "not an address of the form host:port";
-    if (!teffi_address_ok(address))
+    socket_addresses found;
+    *why = "not an address of the form " TEFFI_ADDRESS_EXPECTED;
+    if (!teffi_address_ok(address) || !teffi_socket_resolve(address, AI_PASSIVE, &found, why))
         return TEFF_E_INVALID;
-    struct addrinfo *found = teffi_socket_resolve(address, AI_PASSIVE, why);
-    if (!found)
-        return TEFF_E_INVALID;
-    t->listener.fd = bind_listener(found);
+    t->listener.fd = bind_listener(&found.at[0]);
     bool ok = t->listener.fd >= 0 && teffi_reactor_add(t->reactor, &t->listener, true, false);
     int e = ok ? 0 : errno;
-    freeaddrinfo(found);
     if (ok)
         *port = port_of(t->listener.fd);
     else
         *why = teffi_socket_failure(e).text;
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
+}
+
+static void remove_socket_file(int fd)
+{
+    struct sockaddr_un address = {0};
+    socklen_t len = sizeof address;
+    if (getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.sun_family == AF_UNIX)
+        (void)unlink(address.sun_path);
 }
 
 /* The descriptor stays open until the transport is freed; nobody can connect any more. */
@@ -133,6 +149,7 @@ static void close_listening(teffi_transport *transport)
     socket_transport *t = (socket_transport *)transport;
     if (t->listener.fd < 0 || atomic_exchange_explicit(&t->closed, true, memory_order_seq_cst))
         return;
+    remove_socket_file(t->listener.fd);
     (void)shutdown(t->listener.fd, SHUT_RDWR);
     teffi_reactor_edge(t->reactor, &t->accepts);
 }

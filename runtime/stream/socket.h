@@ -2,6 +2,7 @@
 #pragma once
 
 #include <netdb.h>
+#include <sys/socket.h>
 #include "stream/reactor.h"
 #include "stream/stream.h"
 
@@ -30,7 +31,8 @@ bool teffi_socket_stream_connected(socket_stream *stream);
 /* teffi_socket_failure - the result of an operation that failed with errno e. */
 teffi_stream_result teffi_socket_failure(int e);
 
-/* teffi_socket_text - write an address as "host:port" or "[v6]:port". */
+/* teffi_socket_text - write an address as "host:port", "[v6]:port" or "unix:/path"; "unix:" of a
+ * socket without one. */
 void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text, size_t n);
 
 /* teffi_socket_open - a nonblocking socket that sends without delay. out: -1: errno. */
@@ -38,18 +40,29 @@ int teffi_socket_open(int family);
 
 /* ---- resolve.c: the addresses of a name, found on a thread that ends afterwards ---- */
 
+enum { SOCKET_ADDRESSES = 8 };
+
+typedef struct socket_addresses { /* the first ones of a name */
+    unsigned n;
+    struct socket_address {
+        struct sockaddr_storage to;
+        socklen_t len;
+    } at[SOCKET_ADDRESSES];
+} socket_addresses;
+
 typedef struct socket_lookup socket_lookup;
 
-/* teffi_socket_resolve - the addresses of a valid address, which the caller frees by freeaddrinfo.
- * in: flags, of getaddrinfo; AI_NUMERICHOST does not wait. out: NULL: *why. */
-struct addrinfo *teffi_socket_resolve(const char *address, int flags, const char **why);
+/* teffi_socket_resolve - in: a valid address; flags, of getaddrinfo; AI_NUMERICHOST does not wait.
+ * out: false: none, *why. */
+bool teffi_socket_resolve(const char *address, int flags, socket_addresses *found,
+                          const char **why);
 
 /* teffi_lookup_start - resolve address on a thread, then report an edge to side.
  * out: NULL: no memory, or no thread. */
 socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address);
 
-/* teffi_lookup_take - out: false: it is not over yet; true: *found, the caller's, or NULL: *why. */
-bool teffi_lookup_take(socket_lookup *lookup, struct addrinfo **found, const char **why);
+/* teffi_lookup_take - out: false: it is not over yet; true: *found, of 0 addresses: *why. */
+bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
 
 /* teffi_lookup_end - side gets no edge any more. in: may be NULL. */
 void teffi_lookup_end(socket_lookup *lookup);

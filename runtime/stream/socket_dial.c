@@ -21,7 +21,8 @@ struct teffi_stream_dial {
     /* the attempt's */
     bool resolved;
     socket_lookup *lookup;
-    struct addrinfo *found, *next; /* all addresses; the one to be tried next */
+    socket_addresses found;
+    unsigned next; /* of them, to be tried */
     socket_stream *connecting;
     teffi_stream_result result;
 };
@@ -36,18 +37,15 @@ static bool fail_dial(teffi_stream_dial *dial, const char *why)
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
-    if (!dial->lookup) {
-        dial->found = teffi_socket_resolve(dial->address, AI_NUMERICHOST, &why);
-        dial->lookup =
-            dial->found ? NULL : teffi_lookup_start(dial->reactor, &dial->side, dial->address);
-        if (!dial->found && !dial->lookup)
+    if (!dial->lookup && !teffi_socket_resolve(dial->address, AI_NUMERICHOST, &dial->found, &why)) {
+        dial->lookup = teffi_lookup_start(dial->reactor, &dial->side, dial->address);
+        if (!dial->lookup)
             return dial->resolved = fail_dial(dial, "out of memory");
     }
     if (dial->lookup && !teffi_lookup_take(dial->lookup, &dial->found, &why))
         return false;
-    if (!dial->found)
+    if (!dial->found.n)
         (void)fail_dial(dial, why);
-    dial->next = dial->found;
     return dial->resolved = true;
 }
 
@@ -62,16 +60,16 @@ static void give_up_address(teffi_stream_dial *dial, int e)
 /* Begin to connect to the next address. */
 static void connect_next(teffi_stream_dial *dial)
 {
-    const struct addrinfo *to = dial->next;
-    dial->next = to->ai_next;
-    int fd = teffi_socket_open(to->ai_family);
+    const struct socket_address *address = &dial->found.at[dial->next++];
+    const struct sockaddr *to = (const struct sockaddr *)&address->to;
+    int fd = teffi_socket_open(to->sa_family);
     dial->connecting = fd < 0 ? NULL : teffi_socket_stream_new(dial->reactor, fd, &dial->side);
     if (!dial->connecting) {
         int e = fd < 0 ? errno : ENOMEM;
         if (fd >= 0)
             close(fd);
         give_up_address(dial, e);
-    } else if ((connect(fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS) ||
+    } else if ((connect(fd, to, address->len) != 0 && errno != EINPROGRESS) ||
                !teffi_reactor_add(dial->reactor, &dial->connecting->source, false, false)) {
         give_up_address(dial, errno);
     }
@@ -94,7 +92,7 @@ static bool check_connecting(teffi_stream_dial *dial)
     }
     dial->result = (teffi_stream_result){.stream = &dial->connecting->stream};
     dial->connecting = NULL;
-    dial->next = NULL;
+    dial->next = dial->found.n;
     return true;
 }
 
@@ -108,7 +106,7 @@ static bool attempt_dial(reactor_side *side)
     }
     if (!dial->resolved && !find_addresses(dial))
         return false;
-    while (dial->connecting || dial->next) {
+    while (dial->connecting || dial->next < dial->found.n) {
         if (!dial->connecting)
             connect_next(dial);
         if (dial->connecting && !check_connecting(dial))
@@ -136,7 +134,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
     dial->resolved = !teffi_address_ok(address);
-    (void)fail_dial(dial, "not an address of the form host:port");
+    (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
 }
 
@@ -155,7 +153,5 @@ void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 void teffi_socket_dial_free(teffi_stream_dial *dial)
 {
     teffi_lookup_end(dial->lookup);
-    if (dial->found)
-        freeaddrinfo(dial->found);
     free(dial);
 }

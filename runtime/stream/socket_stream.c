@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "base/bug.h"
 #include "base/queue.h"
@@ -22,7 +23,9 @@ void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text
 {
     char host[NI_MAXHOST], port[NI_MAXSERV];
     const int numbers = NI_NUMERICHOST | NI_NUMERICSERV;
-    if (getnameinfo(address, len, host, sizeof host, port, sizeof port, numbers) != 0)
+    if (address->sa_family == AF_UNIX)
+        snprintf(text, n, "unix:%s", ((const struct sockaddr_un *)address)->sun_path);
+    else if (getnameinfo(address, len, host, sizeof host, port, sizeof port, numbers) != 0)
         snprintf(text, n, "peer");
     else
         snprintf(text, n, address->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);

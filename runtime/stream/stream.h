@@ -1,5 +1,6 @@
 /* stream.h - byte streams between nodes, and the transport that dials and accepts them. There are
- * two: nng (tcp, and TLS), and the reactor (tcp, sockets that idle workers wait on).
+ * two: nng (TCP, Unix sockets, and TLS), and the reactor (TCP and Unix sockets that idle workers
+ * wait on).
  * Way:     link -> [stream] -> nng, reactor -> sockets
  * Threads: functions from any thread, but a stream has one receive and one write at a time. A
  *          callback runs on nng's threads, or on the thread that polls; never inside the function
@@ -48,7 +49,7 @@ typedef struct teffi_stream_ops {
     size_t (*write_now)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
     /* Call written soon, as if 0 bytes had been written. in: no write is under way. */
     void (*call_written)(teffi_stream *stream);
-    /* The peer's address as "host:port". */
+    /* The peer's address; one that dialled a path has "unix:". */
     void (*remote)(teffi_stream *stream, char *text, size_t n);
     /* End the operations under way: their callbacks report CLOSED. Once or more. */
     void (*close)(teffi_stream *stream);
@@ -66,8 +67,17 @@ struct teffi_stream {
 };
 
 /* teffi_address_ok - address.c: is it "name:port", "1.2.3.4:port" or "[v6]:port", with a port of
- * 0..65535? A name has letters, digits, '.', '-' and '_'; a v6 address has no zone ("%eth0"). */
+ * 0..65535, or "unix:/path"? A name has letters, digits, '.', '-' and '_'; a v6 address has no zone
+ * ("%eth0"); a path has up to 107 bytes, none of them a space, a comma or a control character. */
 bool teffi_address_ok(const char *address);
+#define TEFFI_ADDRESS_EXPECTED "host:port, [v6]:port or unix:/path"
+
+/* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: it does not begin so. */
+const char *teffi_address_path(const char *address);
+
+/* teffi_path_is_free - socket_path.c: may a listener have this path? out: true: nothing is there,
+ * or the socket of a listener that has ended, which is to be replaced. */
+bool teffi_path_is_free(const char *path);
 
 typedef struct teffi_stream_dial teffi_stream_dial;
 typedef struct teffi_transport teffi_transport;
@@ -82,8 +92,9 @@ typedef struct teffi_transport_ops {
     void (*dial_cancel)(teffi_stream_dial *dial);
     /* Free a dial that was not started, or whose done was called, and may still run. */
     void (*dial_free)(teffi_stream_dial *dial);
-    /* Bind; the system queues connections until accept. Once. out: port. errs: TEFF_E_INVALID (the
-     * address), TEFF_E_IO, with *why. */
+    /* Bind; the system queues connections until accept. Once. A socket file on which nobody listens
+     * is replaced. out: port; of a path 0. errs: TEFF_E_INVALID (the address), TEFF_E_IO, with
+     * *why. */
     teff_err (*listen)(teffi_transport *transport, const char *address, int *port,
                        const char **why);
     /* Accept one connection: accepted(arg) is called once. CLOSED: after close_listener; FAILED: no
@@ -105,11 +116,11 @@ struct teffi_transport {
     teffi_poller *poller; /* immutable; NULL: the transport has threads of its own */
 };
 
-/* teffi_transport_nng - in: certificate and authority as PEM files, or both NULL: plain tcp.
+/* teffi_transport_nng - in: certificate and authority as PEM files, or both NULL: no TLS.
  * errs: TEFF_E_INVALID (the files), TEFF_E_NOMEM, with text. */
 TEFF_MUST_USE teff_err teffi_transport_nng(const char *certificate, const char *authority,
                                            teffi_transport **transport, char *text);
 
-/* teffi_transport_reactor - plain tcp; callbacks run where teffi_transport.poller is polled.
+/* teffi_transport_reactor - no TLS; callbacks run where teffi_transport.poller is polled.
  * errs: TEFF_E_IO (no descriptor or no memory), with text. */
 TEFF_MUST_USE teff_err teffi_transport_reactor(teffi_transport **transport, char *text);

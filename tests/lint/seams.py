@@ -28,8 +28,8 @@ OWNERS = [
     (r"runtime/os/.*", set(KINDS), "the real platform"),
     (r"runtime/store/sqlite(_\w+)?\.c", {"clock", "thread", "file"},
      "an engine with a thread of its own; its files are SQLite's"),
-    (r"runtime/stream/(reactor|resolve|socket\w*)\.c", {"socket", "thread"},
-     "the transport over sockets; a thread that resolves a name"),
+    (r"runtime/stream/(reactor|resolve|socket\w*)\.c", {"socket", "thread", "file"},
+     "the transport over sockets, some with a file; a thread that resolves a name"),
     (r"runtime/fiber/(stack|thread)\.c", {"environment"}, "page size; the fault handler"),
     (r"grains/silo/main\.c", {"environment"}, "waits for the signal that ends a silo program"),
 ]

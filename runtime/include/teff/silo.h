@@ -25,13 +25,14 @@ typedef struct teff_client teff_client;
 typedef enum teff_transport {
     TEFF_TRANSPORT_DEFAULT = 0, /* nng, unless teff was built with -Dtransport=reactor; TLS: nng */
     TEFF_TRANSPORT_NNG,         /* threads of nng's read and write; tcp or TLS */
-    TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; tcp only */
+    TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; without TLS */
 } teff_transport;
 
 typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     size_t size;                   /* sizeof(teff_silo_options) */
     const char *cluster;           /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
-    const char *listen;    /* "host:port", "[v6]:port", port 0 = any; NULL = "127.0.0.1:0" */
+    /* "host:port", "[v6]:port", port 0 = any; or "unix:/path"; NULL = "127.0.0.1:0" */
+    const char *listen;
     const char *advertise; /* how others reach it; NULL = the bound listen address */
     const char *store;     /* "memory", "sqlite:FILE"; NULL = "memory" (with seeds: the seed's) */
     const char *seeds[TEFF_SEEDS_MAX]; /* "host:port" of running silos, NULL-ended; may be empty */

@@ -82,6 +82,19 @@ static void ipv6_addresses_work(void **state)
     test_node_stop(b);
 }
 
+static void unix_addresses_work(void **state)
+{
+    char listen_a[64], listen_b[64];
+    snprintf(listen_a, sizeof listen_a, "unix:" P_tmpdir "/teff-link-%d-a", (int)getpid());
+    snprintf(listen_b, sizeof listen_b, "unix:" P_tmpdir "/teff-link-%d-b", (int)getpid());
+    test_node *a = test_node_start((test_options){.listen = listen_a});
+    test_node *b = test_node_start((test_options){.listen = listen_b});
+    assert_string_equal(b->address, listen_b);
+    exchange(a, b, 1000);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 static void bad_addresses_are_refused(void **state)
 {
     static const char *const bad[] = {
@@ -212,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ipv6_addresses_work),
+        cmocka_unit_test(unix_addresses_work),
         cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(tls_carries_messages),
         cmocka_unit_test(tls_needs_its_files),

@@ -46,6 +46,11 @@ static void each_bad_option_names_itself(void **state)
     sched_refused((teff_sched_options){.policy = 7}, "sched.policy", "teff_sched_policy");
     sched_refused((teff_sched_options){.waiting_max = 1}, "waiting_max", "TEFF_SCHED_PRIORITY");
     sched_refused((teff_sched_options){.level0_percent = 80}, "level0_percent", "MULTILEVEL");
+    refused((teff_silo_options){.listen = "unix:relative"}, "listen", "unix:/path");
+    refused((teff_silo_options){.listen = "unix:/s", .tls_cert = "c", .tls_ca = "a"}, "listen",
+            "no unix:/path, with TLS");
+    refused((teff_silo_options){.seeds = {"unix:/s"}, .tls_cert = "c", .tls_ca = "a"}, "seed",
+            "no unix:/path, with TLS");
     refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
     refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "os/thread.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,15 +66,26 @@ bool lab_is_reactor(const lab *l)
     return l->transport->poller;
 }
 
+void lab_path(char *address, size_t n)
+{
+    static unsigned count;
+    snprintf(address, n, "unix:" P_tmpdir "/teff-lab-%d-%u", (int)getpid(), count++);
+}
+
 int lab_setup(void **state)
 {
-    const char *why;
+    const char *name = *state, *why;
+    bool is_unix = strstr(name, "unix");
     lab *l = malloc(sizeof *l);
-    lab_start(l, strcmp(*state, "reactor") == 0);
+    lab_start(l, strncmp(name, "reactor", 7) == 0);
     *state = l;
-    if (l->transport->ops->listen(l->transport, "127.0.0.1:0", &l->port, &why))
+    snprintf(l->address, sizeof l->address, "127.0.0.1:0");
+    if (is_unix)
+        lab_path(l->address, sizeof l->address);
+    if (l->transport->ops->listen(l->transport, l->address, &l->port, &why))
         return -1;
-    snprintf(l->address, sizeof l->address, "127.0.0.1:%d", l->port);
+    if (!is_unix)
+        snprintf(l->address, sizeof l->address, "127.0.0.1:%d", l->port);
     return 0;
 }
 

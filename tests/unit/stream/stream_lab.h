@@ -22,15 +22,15 @@ typedef struct lab_end {
 typedef struct lab {
     teffi_transport *transport;
     char address[64]; /* of its listener */
-    int port;
+    int port;         /* 0: a Unix socket */
     lab_op accepted;
     pthread_t poller;
     _Atomic bool polls; /* the thread runs */
     _Atomic unsigned rounds;
 } lab;
 
-/* lab_setup, lab_teardown - of cmocka; *state: the name of a transport, then a lab that listens on
- * 127.0.0.1. */
+/* lab_setup, lab_teardown - of cmocka; *state: the name of a transport, with " unix" behind it for
+ * Unix sockets; then a lab that listens on 127.0.0.1, or on a path. */
 int lab_setup(void **state);
 int lab_teardown(void **state);
 
@@ -40,8 +40,13 @@ int lab_teardown(void **state);
 #function "-" name, function, lab_setup, lab_teardown, (void *)(uintptr_t)name             \
     }
 #define LAB_BOTH(function) LAB_ON("nng", function), LAB_ON("reactor", function)
+#define LAB_ALL(function)                                                                          \
+    LAB_BOTH(function), LAB_ON("nng unix", function), LAB_ON("reactor unix", function)
 
 bool lab_is_reactor(const lab *lab);
+
+/* lab_path - a new address of the form unix:/path. */
+void lab_path(char *address, size_t n);
 
 /* lab_start - a transport without a listener; lab_stop: its thread has ended, and it is free. */
 void lab_start(lab *lab, bool reactor);

@@ -159,9 +159,9 @@ static void remote_is_the_peers_address(void **state)
     a.stream->ops->remote(a.stream, text, sizeof text);
     assert_string_equal(text, l->address);
     b.stream->ops->remote(b.stream, text, sizeof text);
-    assert_memory_equal(text, "127.0.0.1:", 10);
+    assert_memory_equal(text, l->port ? "127.0.0.1:" : "unix:", l->port ? 10 : 5);
     b.stream->ops->remote(b.stream, short_text, sizeof short_text);
-    assert_string_equal(short_text, "127");
+    assert_string_equal(short_text, l->port ? "127" : "uni");
     lab_pair_free(&a, &b);
 }
 
@@ -334,18 +334,18 @@ static void nothing_is_reported_of_a_freed_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LAB_BOTH(a_receive_gets_what_came_before),
-        LAB_BOTH(pieces_arrive_in_order),
-        LAB_BOTH(data_before_the_peers_close_arrive),
-        LAB_BOTH(close_ends_each_operation_once),
-        LAB_BOTH(operations_end_after_close),
-        LAB_BOTH(a_full_stream_goes_on_when_the_peer_reads),
-        LAB_BOTH(an_empty_stream_goes_on_when_bytes_come),
-        LAB_BOTH(written_is_called_on_request),
-        LAB_BOTH(remote_is_the_peers_address),
-        LAB_BOTH(bytes_pass_whole_in_both_directions),
-        LAB_BOTH(a_stream_is_freed_while_its_callback_returns),
-        LAB_BOTH(a_thousand_connections_leave_no_descriptor),
+        LAB_ALL(a_receive_gets_what_came_before),
+        LAB_ALL(pieces_arrive_in_order),
+        LAB_ALL(data_before_the_peers_close_arrive),
+        LAB_ALL(close_ends_each_operation_once),
+        LAB_ALL(operations_end_after_close),
+        LAB_ALL(a_full_stream_goes_on_when_the_peer_reads),
+        LAB_ALL(an_empty_stream_goes_on_when_bytes_come),
+        LAB_ALL(written_is_called_on_request),
+        LAB_ALL(remote_is_the_peers_address),
+        LAB_ALL(bytes_pass_whole_in_both_directions),
+        LAB_ALL(a_stream_is_freed_while_its_callback_returns),
+        LAB_ALL(a_thousand_connections_leave_no_descriptor),
         LAB_ON("reactor", nothing_is_reported_of_a_freed_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

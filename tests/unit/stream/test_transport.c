@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "os/thread.h"
 #include "stream_lab.h"
@@ -56,11 +57,13 @@ static void a_refused_dial_fails(void **state)
 
 static void a_bad_address_fails(void **state)
 {
-    static const char *const bad[] = {"", "nonsense", "127.0.0.1", "h:99999", "tcp://h:1", ":1"};
+    static const char *const bad[] = {"",          "nonsense", "127.0.0.1", "h:99999",
+                                      "tcp://h:1", ":1",       "unix:x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         teffi_stream_result result = lab_dial(*state, bad[i]);
         assert_int_equal(result.end, TEFFI_STREAM_FAILED);
-        assert_string_equal(result.text, "not an address of the form host:port");
+        assert_string_equal(result.text,
+                            "not an address of the form host:port, [v6]:port or unix:/path");
     }
 }
 
@@ -202,6 +205,64 @@ static void listen_takes_a_name(void **state)
     lab_stop(&other);
 }
 
+/* ---- paths ---- */
+
+static teff_err listen_once(bool reactor, const char *address)
+{
+    const char *why;
+    int port = -1;
+    lab other;
+    lab_start(&other, reactor);
+    teff_err err = other.transport->ops->listen(other.transport, address, &port, &why);
+    assert_int_equal(port, err ? -1 : 0);
+    other.transport->ops->stop_listener(other.transport);
+    lab_stop(&other);
+    return err;
+}
+
+/* As a process that is killed leaves it. */
+static void leave_socket(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    strcpy(to.sun_path, path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    close(fd);
+}
+
+static void a_socket_file_is_replaced_if_nobody_listens(void **state)
+{
+    bool reactor = lab_is_reactor(*state);
+    char address[64], *path = address + 5;
+    lab_path(address, sizeof address);
+    leave_socket(path);
+    assert_int_equal(listen_once(reactor, address), TEFF_OK);
+    assert_int_equal(access(path, F_OK), -1); /* removed with the listener */
+    assert_int_equal(listen_once(reactor, address), TEFF_OK);
+    assert_int_equal(listen_once(reactor, ((lab *)*state)->address), TEFF_E_IO); /* in use */
+    assert_int_equal(access(((lab *)*state)->address + 5, F_OK), 0);
+}
+
+static void another_file_is_not_replaced(void **state)
+{
+    bool reactor = lab_is_reactor(*state);
+    char address[64], *path = address + 5, link[80];
+    lab_path(address, sizeof address);
+    snprintf(link, sizeof link, "%s-link", address);
+    close(creat(path, 0600));
+    assert_int_equal(symlink(path, link + 5), 0);
+    assert_int_equal(listen_once(reactor, address), TEFF_E_IO);
+    assert_int_equal(listen_once(reactor, link), TEFF_E_IO);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(access(link + 5, F_OK), 0);
+    unlink(path);
+    unlink(link + 5);
+    assert_int_equal(listen_once(reactor, "unix:/no/such/folder/s"), TEFF_E_IO);
+}
+
+/* ---- accepting ---- */
+
 static void connections_are_queued_until_accept(void **state)
 {
     lab *l = *state;
@@ -288,6 +349,10 @@ int main(void)
         LAB_BOTH(a_dial_that_was_not_started_is_freed),
         LAB_BOTH(listen_refuses_what_it_cannot_bind),
         LAB_BOTH(listen_takes_a_name),
+        LAB_ON("nng unix", a_socket_file_is_replaced_if_nobody_listens),
+        LAB_ON("reactor unix", a_socket_file_is_replaced_if_nobody_listens),
+        LAB_ON("nng unix", another_file_is_not_replaced),
+        LAB_ON("reactor unix", another_file_is_not_replaced),
         LAB_BOTH(connections_are_queued_until_accept),
         LAB_BOTH(a_closed_listener_refuses),
         LAB_BOTH(a_stopped_listener_calls_nobody),
