@@ -1,7 +1,7 @@
 /* test_deque.c - order, batch sizes, growth and index wrap of the deque, on one thread.
  * Races: explore/scene_deque.c runs the code itself, with weak stores and planted bugs, and
  * model/deque.pml is exhaustive for few items. stress/stress_steal.c steals on real threads. */
-#include "test.h"
+#include "../faults.h"
 #include "sched/queue/deque.h"
 
 static char cell[5000]; /* items are addresses in here */
@@ -16,6 +16,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     teffi_deque_fini(*state);
+    teffi_deque_fini(*state); /* zeroed memory */
     return 0;
 }
 
@@ -91,6 +92,43 @@ static void test_indices_wrap(void **state)
     assert_ptr_equal(teffi_deque_pop(deque), &cell[7]);
 }
 
+/* A claim of a thief that has read `top` before the owner took an item near it must fail. */
+static void test_a_pop_near_the_top_ends_claims_of_thieves(void **state)
+{
+    static const uint32_t begins[] = {0, 1000, 0x50000000, 0x80000001, 0xfffffffe};
+    teffi_deque *deque = *state;
+    for (unsigned i = 0; i < sizeof begins / sizeof begins[0]; i++) {
+        atomic_store(&deque->bottom, begins[i]);
+        atomic_store(&deque->top, (uint64_t)begins[i] << 32);
+        push(deque, 0, 3);
+        assert_int_equal(teffi_deque_count(deque), 3);
+        for (unsigned k = 3; k-- > 0;) {
+            uint64_t seen = atomic_load(&deque->top);
+            assert_ptr_equal(teffi_deque_pop(deque), &cell[k]);
+            assert_true(seen != atomic_load(&deque->top));
+        }
+        assert_null(teffi_deque_pop(deque));
+    }
+}
+
+static teff_err push_many(void)
+{
+    static teffi_deque deque;
+    bool ok = teffi_deque_init(&deque);
+    unsigned n = 0;
+    while (ok && n < 1000 && (ok = teffi_deque_push(&deque, &cell[n])))
+        n++;
+    for (unsigned i = n; i-- > 0;) /* none is lost when it cannot grow */
+        assert_ptr_equal(teffi_deque_pop(&deque), &cell[i]);
+    teffi_deque_fini(&deque);
+    return ok ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static void test_without_memory_a_push_fails(void **state)
+{
+    assert_true(fault_sweep(push_many, true) > 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +138,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_batch_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_grows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_indices_wrap, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_pop_near_the_top_ends_claims_of_thieves, setup,
+                                        teardown),
+        cmocka_unit_test(test_without_memory_a_push_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
