@@ -1,5 +1,5 @@
 /* test_fiber.c - switching, nesting, moving between threads, reuse, limits, overflow reports. */
-#include "test.h"
+#include "../death.h"
 #include <fcntl.h>
 #include <fenv.h>
 #include <pthread.h>
@@ -165,6 +165,114 @@ static void test_a_thread_keeps_stacks_until_it_leaves(void **state)
     teffi_fiber_pool_free(pool);
 }
 
+/* ---- what a fiber begins with, and how it ends ---- */
+
+static char used[3];
+
+static void use_fields(void *arg)
+{
+    teffi_fiber *fiber = teffi_fiber_current();
+    bool new = !*teffi_fiber_joins() && !*teffi_fiber_local(fiber);
+    *(bool *)arg = new &&strcmp(teffi_fiber_doing(fiber), "a turn") == 0;
+    *teffi_fiber_joins() = &used[0];
+    *teffi_fiber_local(fiber) = &used[1];
+    teffi_fiber_label(fiber, "used");
+    assert_string_equal(teffi_fiber_doing(fiber), "used");
+}
+
+static void test_a_fiber_on_a_used_stack_begins_anew(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        bool new = false;
+        assert_true(teffi_fiber_resume(teffi_fiber_new(*state, use_fields, &new)));
+        assert_true(new);
+    }
+}
+
+static void leave_early(void *arg)
+{
+    ++*(int *)arg;
+    teffi_fiber_exit();
+}
+
+static void test_exit_ends_a_fiber(void **state)
+{
+    int n = 0;
+    for (int i = 0; i < 3; i++)
+        assert_true(teffi_fiber_resume(teffi_fiber_new(*state, leave_early, &n)));
+    assert_int_equal(n, 3);
+}
+
+/* ---- preemptible regions ---- */
+
+static void look_at_region(void *arg)
+{
+    teffi_fiber *fiber = teffi_fiber_current();
+    static char elsewhere;
+    char here;
+    bool *in = arg;
+    in[0] = teffi_fiber_in_region(fiber, &here);
+    teffi_fiber_region(fiber, true);
+    in[1] = teffi_fiber_in_region(fiber, &here);
+    in[2] = teffi_fiber_in_region(fiber, &elsewhere);
+    in[3] = teffi_fiber_in_region(fiber, (void *)UINTPTR_MAX);
+    in[4] = teffi_fiber_in_region(fiber, NULL);
+    teffi_fiber_region(fiber, false);
+    in[5] = teffi_fiber_in_region(fiber, &here);
+}
+
+static void test_a_region_is_on_the_fibers_own_stack(void **state)
+{
+    static const bool expected[6] = {false, true, false, false, false, false};
+    bool in[6];
+    assert_true(teffi_fiber_resume(teffi_fiber_new(*state, look_at_region, in)));
+    assert_memory_equal(in, expected, sizeof in);
+}
+
+static void begin_region(void *arg)
+{
+    void (*then)(teffi_fiber * fiber) = *(void (**)(teffi_fiber * fiber)) arg;
+    teffi_fiber_label(teffi_fiber_current(), "words.Word.Add");
+    teffi_fiber_region(teffi_fiber_current(), true);
+    if (then)
+        then(teffi_fiber_current());
+}
+
+static void exit_fiber(teffi_fiber *fiber)
+{
+    teffi_fiber_exit();
+}
+
+static void resume_running(teffi_fiber *fiber)
+{
+    (void)teffi_fiber_resume(fiber);
+}
+
+static void (*in_region)(teffi_fiber *fiber);
+
+static void run_region(void)
+{
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
+    (void)teffi_fiber_resume(teffi_fiber_new(pool, begin_region, &in_region));
+}
+
+static void test_a_broken_rule_ends_the_process_with_its_name(void **state)
+{
+    static const struct {
+        void (*then)(teffi_fiber *fiber);
+        const char *line;
+    } rows[] = {
+        {NULL, "words.Word.Add: it returned after teff_preemptible_begin"},
+        {exit_fiber, "words.Word.Add: it ended after teff_preemptible_begin"},
+        {teffi_fiber_suspend, "words.Word.Add: it waits between teff_preemptible_begin"},
+        {resume_running, "bug at"},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        in_region = rows[i].then;
+        assert_true(dies_with(run_region, rows[i].line));
+    }
+}
+
 enum { MANY = 1000 };
 
 static void test_many_at_once(void **state)
@@ -197,6 +305,51 @@ static void test_limit(void **state)
     while (!teffi_fiber_resume(fiber[0]))
         ;
     teffi_fiber_pool_free(pool);
+}
+
+/* ---- a thread's cache ---- */
+
+enum { OWN = 100 };
+
+/* out: how many stacks there are for this thread. */
+static unsigned count_stacks(teffi_fiber_pool *pool)
+{
+    teffi_fiber *fiber[OWN];
+    unsigned n = 0;
+    int ignored = 0;
+    while (n < OWN && (fiber[n] = teffi_fiber_new(pool, count_thrice, &ignored)))
+        n++;
+    for (unsigned i = 0; i < n; i++)
+        while (!teffi_fiber_resume(fiber[i]))
+            ;
+    return n;
+}
+
+static void count_elsewhere(void *arg)
+{
+    void **a = arg;
+    *(unsigned *)a[1] = count_stacks(a[0]);
+}
+
+/* A full cache gives the older half of its 64 stacks to the others. */
+static void test_a_thread_keeps_64_stacks_at_most(void **state)
+{
+    teffi_thread thread;
+    unsigned n = 0;
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(16384, OWN);
+    void *a[2] = {pool, &n};
+    teffi_fiber_thread_leave();
+    (void)teffi_fiber_thread_enter(pool);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(count_stacks(pool), OWN);
+        assert_int_equal(teffi_thread_start(&thread, "elsewhere", count_elsewhere, a), TEFF_OK);
+        teffi_thread_join(&thread);
+        assert_int_equal(n, 64);
+    }
+    teffi_fiber_thread_leave();
+    assert_int_equal(count_stacks(pool), OWN);
+    teffi_fiber_pool_free(pool);
+    (void)teffi_fiber_thread_enter(*state);
 }
 
 /* ---- after a peak ---- */
@@ -266,6 +419,22 @@ static void test_no_peak(void **state)
         assert_true(teffi_fiber_pool_reclaim(pool, i * second_ns));
         assert_int_equal(in_memory(at), PEAK);
     }
+    teffi_fiber_pool_free(pool);
+}
+
+/* Between two looks, 0.1 s apart, at most what the first one found is given back. */
+static void test_a_look_is_for_a_tenth_of_a_second(void **state)
+{
+    static void *at[PEAK];
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(0, PEAK);
+    assert_false(teffi_fiber_pool_reclaim(pool, second_ns)); /* it has none */
+    peak(pool, at);
+    for (unsigned ms = 0; ms < 100; ms += 9) {
+        assert_true(teffi_fiber_pool_reclaim(pool, 2 * second_ns + ms * second_ns / 1000));
+        assert_int_equal(in_memory(at), PEAK);
+    }
+    assert_true(teffi_fiber_pool_reclaim(pool, 2 * second_ns + second_ns / 10));
+    assert_true(in_memory(at) < PEAK);
     teffi_fiber_pool_free(pool);
 }
 
@@ -494,18 +663,41 @@ static void overflow(void *arg)
     (void)eat_stack(&levels);
 }
 
+static void write_nowhere(void *arg)
+{
+    volatile uintptr_t nowhere = 16;
+    *(volatile char *)nowhere = 1;
+}
+
+static void on_fault(int signal)
+{
+    _exit(signal == SIGSEGV ? 71 : 1);
+}
+
+static void on_fault_with_info(int signal, siginfo_t *info, void *context)
+{
+    _exit(info->si_addr == (void *)16 && context ? 72 : 1);
+}
+
 /* In a process of its own, since cmocka takes SIGSEGV for itself. */
 static int fault(const char *how)
 {
     static char label[] = "words.Word.Add teff";
-    volatile uintptr_t nowhere = 16;
+    if (strcmp(how, "siginfo") == 0)
+        sigaction(SIGSEGV,
+                  &(struct sigaction){.sa_sigaction = on_fault_with_info, .sa_flags = SA_SIGINFO},
+                  NULL);
+    else if (strcmp(how, "handler") == 0)
+        (void)signal(SIGSEGV, on_fault);
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
     (void)teffi_fiber_thread_enter(pool);
     alarm(60);
     if (strcmp(how, "overflow") == 0)
         (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));
+    else if (strcmp(how, "in a fiber") == 0)
+        (void)teffi_fiber_resume(teffi_fiber_new(pool, write_nowhere, NULL));
     else
-        *(volatile char *)nowhere = 1;
+        write_nowhere(NULL);
     return 0;
 }
 
@@ -546,11 +738,23 @@ static void test_overflow_names_the_turn(void **state)
 /* Any other fault ends the process as it would have without us. */
 static void test_other_faults_are_passed_on(void **state)
 {
+    static const char *const hows[] = {"other", "in a fiber"};
     char text[4000];
-    int status = run_fault("other", text, sizeof text);
-    assert_null(strstr(text, "stack overflow"));
-    assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+    for (unsigned i = 0; i < 2; i++) {
+        int status = run_fault(hows[i], text, sizeof text);
+        assert_null(strstr(text, "stack overflow"));
+        assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+    }
+}
+
+static void test_a_handler_that_was_there_gets_other_faults(void **state)
+{
+    char text[4000];
+    int status = run_fault("handler", text, sizeof text);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 71);
+    status = run_fault("siginfo", text, sizeof text);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 72);
 }
 
 int main(int argc, char **argv)
@@ -564,10 +768,17 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
         cmocka_unit_test(test_a_thread_keeps_stacks_until_it_leaves),
+        cmocka_unit_test_setup_teardown(test_a_fiber_on_a_used_stack_begins_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_exit_ends_a_fiber, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_region_is_on_the_fibers_own_stack, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_broken_rule_ends_the_process_with_its_name, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_thread_keeps_64_stacks_at_most, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
         cmocka_unit_test(test_after_a_peak),
         cmocka_unit_test(test_no_peak),
+        cmocka_unit_test(test_a_look_is_for_a_tenth_of_a_second),
         cmocka_unit_test_setup_teardown(test_most_of_the_stack_is_usable, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rounding_mode_is_the_fibers_own, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rounding_mode_is_not_inherited, setup, teardown),
@@ -576,6 +787,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_fibers_move_between_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_overflow_names_the_turn, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_faults_are_passed_on, setup, teardown),
+        cmocka_unit_test(test_a_handler_that_was_there_gets_other_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

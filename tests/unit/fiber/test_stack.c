@@ -1,6 +1,6 @@
 /* test_stack.c - guards of stacks as on kernels before 6.13: counted, given back, reported, and
  * never silently left out. */
-#include "test.h"
+#include "../faults.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -93,6 +93,18 @@ static void test_no_stack_without_a_guard(void **state)
     teffi_fiber_pool_free(other);
 }
 
+static void test_a_reserved_pool_has_guards_of_its_own(void **state)
+{
+    enum { SOME = 10 };
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(STACK, 0);
+    teffi_fiber_pool *system = teffi_fiber_pool_new(STACK, 0);
+    teffi_fiber_pool_reserve(system);
+    assert_int_equal(run_many(pool, GUARDS + SOME), GUARDS);
+    assert_int_equal(run_many(system, SOME), SOME);
+    teffi_fiber_pool_free(pool);
+    teffi_fiber_pool_free(system);
+}
+
 /* Stacks whose memory was given back keep their guards. */
 static void test_guards_stay_after_a_peak(void **state)
 {
@@ -114,6 +126,35 @@ static void test_guards_stay_after_a_peak(void **state)
             ;
     }
     teffi_fiber_pool_free(pool);
+}
+
+/* ---- memory ---- */
+
+enum { ALL = 1100 };
+
+/* A pool, all of its stacks in use at once. */
+static teff_err use_all(void)
+{
+    static teffi_fiber *fiber[ALL];
+    long mapped = atomic_load(&faults_mapped);
+    teffi_fiber_pool *pool = teffi_fiber_pool_new(STACK, ALL);
+    if (!pool)
+        return TEFF_E_NOMEM;
+    unsigned n = 0;
+    while (n < ALL && (fiber[n] = teffi_fiber_new(pool, wait_once, NULL)))
+        assert_false(teffi_fiber_resume(fiber[n++]));
+    if (n == ALL)
+        assert_int_equal(faults_mapped - mapped, (long)ALL * (STACK + TEFFI_GUARD_BYTES));
+    for (unsigned i = 0; i < n; i++)
+        assert_true(teffi_fiber_resume(fiber[i]));
+    teffi_fiber_pool_free(pool);
+    return n == ALL ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+/* Regions of 16, 32, 64, 128, 256, 256, 256 and 92 stacks, three requests for each; the pool. */
+static void test_stacks_are_mapped_in_regions_that_grow(void **state)
+{
+    assert_int_equal(fault_sweep(use_all, true), 8 * 3 + 1);
 }
 
 /* ---- AddressSanitizer ---- */
@@ -219,6 +260,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_no_stack_without_a_guard, setup, teardown),
         cmocka_unit_test_setup_teardown(test_an_unmapped_stack_leaves_no_poison, setup, teardown),
         cmocka_unit_test_setup_teardown(test_guards_stay_after_a_peak, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_reserved_pool_has_guards_of_its_own, setup,
+                                        teardown),
+        cmocka_unit_test(test_stacks_are_mapped_in_regions_that_grow),
         cmocka_unit_test(test_overflow_is_reported),
         cmocka_unit_test(test_sizes_are_rounded_up_to_pages),
     };
