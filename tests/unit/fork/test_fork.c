@@ -2,8 +2,10 @@
  * Source:  Blumofe and Leiserson 1999, work stealing */
 #include <teff/fork.h>
 #include <teff/process.h>
+#include "../death.h"
 #include "../sched/fiber_jobs.h"
 #include "../sched/held_monitor.h"
+#include "fork/fork.h"
 
 static latch done;
 
@@ -137,11 +139,12 @@ static void order_by_priority_is(teff_steal how, const char *expected)
     atomic_store(&done.count, 0);
     monitor_hold(&platform);
     teffi_exec *exec = exec_of(1, &opt);
-    ranked(&urgent, exec, note_urgent, 100);
+    ranked(&urgent, exec, note_urgent, -20);
     ranked(&lazy, exec, note_lazy, -100);
     how_now = how;
     fjob_init(&f, exec, between_others, &done);
     teffi_group_init(&f.job.group, exec, &ranked_fiber_ops);
+    atomic_store(&f.job.group.priority, -50);
     job_push(&f.job);
     latch_wait(&done, 3);
     monitor_release();
@@ -320,6 +323,134 @@ static void test_joins_close_in_any_order(void **state)
     }
 }
 
+/* ---- joins that the turn has not waited for ---- */
+
+enum { OPEN = 4 };
+static int closed_first; /* which of the joins the turn waits for itself; OPEN: none */
+
+static void leave_joins_open(job *j)
+{
+    static uint64_t one = 1;
+    static const teff_join none;
+    teff_join joins[OPEN] = {{{0}}};
+    for (int i = 0; i < OPEN; i++)
+        teff_fork(&joins[i], how_now, add, &one);
+    if (closed_first < OPEN)
+        teff_join_wait(&joins[closed_first]);
+    teffi_joins_wait();
+    all_closed = *teffi_fiber_joins() == NULL;
+    for (int i = 0; i < OPEN; i++)
+        all_closed &= memcmp(&joins[i], &none, sizeof none) == 0;
+}
+
+static void test_joins_that_are_open_at_the_end_are_waited_for(void **state)
+{
+    teffi_joins_wait(); /* no turn: nothing to wait for */
+    for (how_now = TEFF_STEAL_CONTINUATION; how_now <= TEFF_STEAL_CHILD; how_now++)
+        for (closed_first = 0; closed_first <= OPEN; closed_first++) {
+            atomic_store(&sum, 0);
+            all_closed = false;
+            in_a_turn(2, leave_joins_open);
+            assert_true(all_closed);
+            assert_int_equal(atomic_load(&sum), OPEN);
+        }
+}
+
+/* ---- the part's own stack ---- */
+
+static const char *part_does;
+
+static void note_doing(void *arg)
+{
+    part_does = teffi_fiber_current() ? teffi_fiber_doing(teffi_fiber_current()) : "no fiber";
+}
+
+static void fork_one(job *j)
+{
+    teff_join join = {{0}};
+    teffi_fiber_label(teffi_fiber_current(), "words.Word.Add");
+    part_does = NULL;
+    teff_fork(&join, TEFF_STEAL_CHILD, note_doing, NULL);
+    teff_join_wait(&join);
+}
+
+static void test_a_part_is_reported_as_its_turn(void **state)
+{
+    in_a_turn(1, fork_one);
+    assert_string_equal(part_does, "words.Word.Add");
+}
+
+static void end_now(void *arg)
+{
+}
+
+static void fork_without_stacks(job *j)
+{
+    enum { STACKS = 64 };
+    teffi_fiber *taken[STACKS];
+    unsigned n = 0;
+    while (n < STACKS && (taken[n] = teffi_fiber_new(j->exec->fibers, end_now, NULL)))
+        n++;
+    fork_one(j);
+    while (n > 0)
+        (void)teffi_fiber_resume(taken[--n]);
+}
+
+static void test_without_a_free_stack_a_part_runs_on_its_workers(void **state)
+{
+    const teff_sched_options opt = {.size = sizeof opt, .stacks_max = 64};
+    teffi_exec *exec = exec_of(1, &opt);
+    run_turn(exec, fork_without_stacks);
+    exec->ops->free(exec);
+    assert_string_equal(part_does, "no fiber");
+}
+
+/* ---- joins beside a blocking call ---- */
+
+static latch inside;
+
+static void never_end(void *arg)
+{
+    latch never = {0};
+    latch_hit(&inside);
+    latch_wait(&never, 1);
+}
+
+static void join_while_blocking(job *j)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CHILD, never_end, NULL);
+    latch_wait(&inside, 1);
+    j->exec->ops->blocking_begin(j->exec);
+    teff_join_wait(&join);
+}
+
+static void run_join_while_blocking(void)
+{
+    in_a_turn(2, join_while_blocking);
+}
+
+static void test_a_join_that_would_wait_in_a_blocking_call_ends_the_process(void **state)
+{
+    assert_true(dies_with(run_join_while_blocking, "teff_join_wait between teff_blocking_begin"));
+}
+
+static void join_of_ended_part(job *j)
+{
+    teff_join join = {{0}};
+    teff_fork(&join, TEFF_STEAL_CONTINUATION, f_of, NULL);
+    j->exec->ops->blocking_begin(j->exec);
+    teff_join_wait(&join);
+    j->exec->ops->blocking_end(j->exec);
+    note('j');
+}
+
+/* On one worker the part has ended when the turn goes on. */
+static void test_a_join_of_parts_that_have_ended_does_not_wait(void **state)
+{
+    order_is(join_of_ended_part, "fj");
+}
+
 /* ---- stealing: the fork and what comes after it must run at once, or neither ends ---- */
 
 static _Atomic unsigned met;
@@ -393,6 +524,12 @@ int main(void)
         cmocka_unit_test_setup(test_fib_with_both_strategies, setup),
         cmocka_unit_test_setup(test_many_parts_on_one_join, setup),
         cmocka_unit_test_setup(test_joins_close_in_any_order, setup),
+        cmocka_unit_test_setup(test_joins_that_are_open_at_the_end_are_waited_for, setup),
+        cmocka_unit_test_setup(test_a_part_is_reported_as_its_turn, setup),
+        cmocka_unit_test_setup(test_without_a_free_stack_a_part_runs_on_its_workers, setup),
+        cmocka_unit_test_setup(test_a_join_that_would_wait_in_a_blocking_call_ends_the_process,
+                               setup),
+        cmocka_unit_test_setup(test_a_join_of_parts_that_have_ended_does_not_wait, setup),
         cmocka_unit_test_setup(test_both_kinds_are_stolen, setup),
         cmocka_unit_test_setup(test_a_process_forks_and_stays_alone, setup),
     };
