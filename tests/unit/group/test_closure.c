@@ -80,12 +80,22 @@ static void what_the_null_group_has_left_is_dropped(void **state)
     assert_false(ran);
 }
 
+static void the_null_group_has_a_description(void **state)
+{
+    char text[TEFFI_DESCRIBE_MAX] = "";
+    teffi_exec *exec = exec_of(&platform, 1, (teff_sched_options){0});
+    teffi_group_describe(&exec->null, text);
+    exec->ops->free(exec);
+    assert_string_equal(text, "the null context");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_closure_runs_in_its_groups_turn_in_order),
         cmocka_unit_test(a_completed_group_refuses),
         cmocka_unit_test(what_the_null_group_has_left_is_dropped),
+        cmocka_unit_test(the_null_group_has_a_description),
     };
     teffi_platform_real(&platform, TEFF_LOG_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,7 @@ static teffi_exec exec = {.ops = &exec_ops, .platform = &platform};
 
 static void on_item(teffi_group *group, teffi_item *it)
 {
+    assert_null(it->next);
     if (seen.n_handled < ITEMS)
         seen.handled[seen.n_handled] = it->kind;
     seen.n_handled++;
@@ -61,9 +62,10 @@ static int setup(void **state)
 {
     static teffi_group group;
     memset(&seen, 0, sizeof seen);
+    memset(&group, 0xff, sizeof group);
     teffi_group_init(&group, &exec, &ops);
     for (unsigned i = 0; i < ITEMS; i++)
-        item[i] = (teffi_item){.kind = i};
+        item[i] = (teffi_item){.kind = i, .next = &item[ITEMS - 1]}; /* of an earlier queue */
     *state = &group;
     return 0;
 }
@@ -72,6 +74,79 @@ static void push(teffi_group *group, unsigned from, unsigned n)
 {
     for (unsigned i = from; i < from + n; i++)
         assert_true(teffi_group_push(group, &item[i]));
+}
+
+static void test_a_new_group_is_idle_and_empty(void **state)
+{
+    const teffi_group *group = *state;
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_IDLE);
+    assert_null(group->head);
+    assert_int_equal(group->used, 0);
+    assert_int_equal(group->priority, 0);
+    assert_false(group->evicted || group->shares || group->blocked || group->system);
+    assert_false(group->running);
+}
+
+static void test_a_group_may_begin_ready(void **state)
+{
+    teffi_group_init_ready(*state, &item[3]);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    push(*state, 0, 2);
+    assert_int_equal(seen.ready, 0); /* the caller queues it */
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 3);
+    assert_int_equal(seen.handled[0], 3);
+}
+
+static void test_a_complete_group_is_used_again(void **state)
+{
+    teffi_group_init_complete(*state);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_COMPLETE);
+    for (unsigned life = 1; life < 4; life++) {
+        assert_false(teffi_group_push(*state, &item[0]));
+        teffi_group_reuse(*state);
+        assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_IDLE);
+        push(*state, 0, 1);
+        assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+        seen.complete_at = life;
+        assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+        assert_int_equal(seen.ended, life);
+        assert_int_equal(teffi_group_run_counted(*state, 100, 0), 0);
+    }
+}
+
+static void test_a_push_notes_the_coarse_clock(void **state)
+{
+    teffi_coarse_ms_set(&exec, 7);
+    push(*state, 0, 1);
+    teffi_coarse_ms_set(&exec, 0);
+    assert_int_equal(item[0].at_ms, 7);
+}
+
+static void test_states_of_a_run(void **state)
+{
+    push(*state, 0, 3);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 2 << 1 | 1);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 1 << 1);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_IDLE);
+    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 0);
+    push(*state, 3, 1);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    assert_int_equal(teffi_group_run_counted(*state, 2, 0), 1 << 1);
+    assert_true(teffi_group_claim(*state));
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_RUNNING);
+    push(*state, 4, 1);
+    teffi_group_release(*state);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+}
+
+static void test_names_of_states(void **state)
+{
+    static const char *const names[] = {"IDLE", "READY", "RUNNING", "BLOCKED", "COMPLETE"};
+    for (unsigned i = 0; i < 5; i++)
+        assert_string_equal(teffi_group_state_name((teffi_group_state)i), names[i]);
 }
 
 static void test_ready_once(void **state)
@@ -140,6 +215,7 @@ static void test_quantum_by_the_coarse_clock(void **state)
 {
     assert_int_equal(run_with_coarse_clock(*state, 0, 100), 20);
     assert_int_equal(run_with_coarse_clock(*state, 1, 100), 20); /* not over at 2 */
+    assert_int_equal(run_with_coarse_clock(*state, 2, 100), 20); /* read at 2, not at 4 */
     assert_int_equal(run_with_coarse_clock(*state, 3, 100), 4);
     assert_int_equal(run_with_coarse_clock(*state, 5, 100), 8);
 }
@@ -200,6 +276,20 @@ static void test_complete_handles_the_queued_and_refuses_more(void **state)
     assert_int_equal(seen.ready, 1);
 }
 
+/* Items of the batch that is handled, then those that were pushed since. */
+static void test_complete_keeps_the_order_of_what_is_queued(void **state)
+{
+    seen.complete_at = 3;
+    push(*state, 0, 6);
+    assert_true(teffi_group_run(*state, 2, 0));
+    push(*state, 6, 3);
+    assert_false(teffi_group_run(*state, 100, 0));
+    assert_int_equal(seen.n_handled, 9);
+    for (unsigned i = 0; i < 9; i++)
+        assert_int_equal(seen.handled[i], i);
+    assert_int_equal(seen.ended, 1);
+}
+
 static void test_complete_in_a_claim(void **state)
 {
     assert_true(teffi_group_claim(*state));
@@ -232,9 +322,140 @@ static void test_drain(void **state)
     assert_null(teffi_group_drain(*state));
 }
 
+/* ---- a turn that yields ---- */
+
+static teffi_yielded_turn turn;
+static unsigned resumed;
+
+static void yield_once(teffi_group *group, teffi_item *it)
+{
+    on_item(group, it);
+    if (seen.n_handled == 1)
+        teffi_group_yield(group, &turn);
+}
+
+static void on_resume(teffi_group *group, struct teffi_fiber *fiber)
+{
+    assert_ptr_equal(fiber, turn.fiber);
+    resumed++;
+}
+
+static const teffi_group_ops yield_ops = {.handle = yield_once, .resume = on_resume};
+
+static void yields_begin(teffi_group *group, bool stays)
+{
+    static char fiber;
+    teffi_group_init(group, &exec, &yield_ops);
+    turn = (teffi_yielded_turn){.fiber = (struct teffi_fiber *)(void *)&fiber, .stays = stays};
+    resumed = 0;
+    push(group, 0, 2);
+}
+
+static void test_a_turn_that_yields_is_resumed_before_other_items(void **state)
+{
+    yields_begin(*state, false);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1 | 1);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    push(*state, 2, 1);
+    assert_int_equal(resumed, 0);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 2 << 1);
+    assert_int_equal(resumed, 1);
+    assert_int_equal(seen.n_handled, 3);
+}
+
+static void test_a_turn_that_stays_is_resumed_after_go_on(void **state)
+{
+    yields_begin(*state, true);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_RUNNING);
+    assert_int_equal(seen.ready, 1);
+    teffi_group_go_on(*state);
+    assert_int_equal(teffi_group_state_of(*state), TEFFI_GROUP_READY);
+    assert_int_equal(seen.ready, 2);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 1 << 1);
+    assert_int_equal(resumed, 1);
+    assert_int_equal(seen.n_handled, 2);
+}
+
+static void test_a_claim_whose_turn_yields_is_left(void **state)
+{
+    for (int stays = 0; stays < 2; stays++) {
+        yields_begin(*state, stays);
+        teffi_group_init(*state, &exec, &yield_ops);
+        assert_true(teffi_group_claim(*state));
+        teffi_group_yield(*state, &turn);
+        assert_int_equal(teffi_group_left(*state), !stays);
+        assert_int_equal(teffi_group_state_of(*state),
+                         stays ? TEFFI_GROUP_RUNNING : TEFFI_GROUP_READY);
+    }
+}
+
+static void test_drain_drops_a_turn_that_will_not_resume(void **state)
+{
+    yields_begin(*state, false);
+    assert_true(teffi_group_run(*state, 100, 0));
+    assert_ptr_equal(teffi_group_drain(*state), &item[1]);
+    assert_null(teffi_group_drain(*state));
+}
+
+/* ---- runs with a meter, and of evicted groups ---- */
+
+static unsigned charges, evictions;
+
+static void on_charge(teffi_meter *meter, teffi_group *group)
+{
+    assert_int_equal(teffi_group_state_of(group), TEFFI_GROUP_RUNNING); /* it still owns it */
+    charges++;
+}
+
+static bool evict_even(teffi_group *group, teffi_item *it)
+{
+    evictions += it->kind % 2 == 0;
+    return it->kind % 2 == 0;
+}
+
+static void test_each_end_of_a_run_is_charged(void **state)
+{
+    teffi_meter meter = {on_charge};
+    charges = 0;
+    push(*state, 0, 5);
+    assert_true(teffi_group_run_with(*state, 2, 0, &meter, false));
+    assert_int_equal(charges, 2); /* at the end of a batch, too */
+    assert_true(teffi_group_run_with(*state, 2, 0, &meter, false));
+    assert_int_equal(charges, 3);
+    assert_false(teffi_group_run_with(*state, 2, 0, &meter, false));
+    assert_int_equal(charges, 4);
+    yields_begin(*state, false);
+    charges = 0;
+    seen.n_handled = 0;
+    assert_true(teffi_group_run_with(*state, 100, 0, &meter, false));
+    assert_int_equal(charges, 1);
+    assert_false(teffi_group_run_with(*state, 100, 0, NULL, false));
+}
+
+static void test_items_of_an_evicted_group_are_dropped_if_they_may_be(void **state)
+{
+    static const teffi_group_ops evict_ops = {.handle = on_item, .evict = evict_even};
+    teffi_group_init(*state, &exec, &evict_ops);
+    evictions = 0;
+    push(*state, 0, 5);
+    assert_false(teffi_group_run_with(*state, 100, 0, NULL, true));
+    assert_int_equal(evictions, 3);
+    assert_int_equal(seen.n_handled, 2);
+    push(*state, 0, 5);
+    assert_false(teffi_group_run_with(*state, 100, 0, NULL, false));
+    assert_int_equal(seen.n_handled, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_a_new_group_is_idle_and_empty, setup),
+        cmocka_unit_test_setup(test_a_group_may_begin_ready, setup),
+        cmocka_unit_test_setup(test_a_complete_group_is_used_again, setup),
+        cmocka_unit_test_setup(test_a_push_notes_the_coarse_clock, setup),
+        cmocka_unit_test_setup(test_states_of_a_run, setup),
+        cmocka_unit_test_setup(test_names_of_states, setup),
         cmocka_unit_test_setup(test_ready_once, setup),
         cmocka_unit_test_setup(test_first_in_first_out, setup),
         cmocka_unit_test_setup(test_run_of_idle_is_refused, setup),
@@ -249,6 +470,13 @@ int main(void)
         cmocka_unit_test_setup(test_complete_in_a_claim, setup),
         cmocka_unit_test_setup(test_complete_empty_claim_ends_at_release, setup),
         cmocka_unit_test_setup(test_drain, setup),
+        cmocka_unit_test_setup(test_complete_keeps_the_order_of_what_is_queued, setup),
+        cmocka_unit_test_setup(test_a_turn_that_yields_is_resumed_before_other_items, setup),
+        cmocka_unit_test_setup(test_a_turn_that_stays_is_resumed_after_go_on, setup),
+        cmocka_unit_test_setup(test_a_claim_whose_turn_yields_is_left, setup),
+        cmocka_unit_test_setup(test_drain_drops_a_turn_that_will_not_resume, setup),
+        cmocka_unit_test_setup(test_each_end_of_a_run_is_charged, setup),
+        cmocka_unit_test_setup(test_items_of_an_evicted_group_are_dropped_if_they_may_be, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
