@@ -6,12 +6,12 @@
 
 enum { SLOTS_MIN = 8 };
 
-static bool grow_table(teffi_table *table)
+static void grow_table(teffi_table *table)
 {
     size_t n = table->n_slots ? table->n_slots * 2 : SLOTS_MIN;
     teffi_tnode **slots = calloc(n, sizeof *slots);
     if (!slots)
-        return false;
+        return;
     for (size_t i = 0; i < table->n_slots; i++) {
         for (teffi_tnode *node = table->slots[i], *next; node; node = next) {
             next = node->next;
@@ -22,13 +22,14 @@ static bool grow_table(teffi_table *table)
     free(table->slots);
     table->slots = slots;
     table->n_slots = n;
-    return true;
 }
 
 bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash)
 {
     /* A failed doubling only makes chains longer; the first allocation is needed. */
-    if (table->count >= table->n_slots && !grow_table(table) && !table->n_slots)
+    if (table->count >= table->n_slots)
+        grow_table(table);
+    if (!table->n_slots)
         return false;
     teffi_tnode **slot = &table->slots[hash & (table->n_slots - 1)];
     node->hash = hash;

@@ -37,6 +37,7 @@ static void small_changes_stay_with_the_thread(void **state)
     teffi_budget_add(&budget, 2 - TEFFI_BUDGET_STEP);
     assert_int_equal(budget.total, 0);
     assert_int_equal(bytes_used(&budget), 1);
+    assert_int_equal(budget.cells[teffi_thread_index()].bytes, 1);
 }
 
 static void nothing_is_no_budget(void **state)

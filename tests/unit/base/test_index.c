@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 /* cmocka comes after these. */
-#include "test.h"
+#include "../faults.h"
 #include "base/hash.h"
 
 /* Some share all bits that the index looks at. */
@@ -85,6 +85,109 @@ static void coming_and_going_does_not_grow_it(void **state)
     teffi_index_fini(&index);
 }
 
+/* A rebuild makes it a third to a half full. */
+static void three_quarters_of_the_array_are_used(void **state)
+{
+    teffi_index index = {0};
+    for (uint32_t i = 2; i < 14; i++)
+        assert_true(teffi_index_add(&index, hash_of(i), i));
+    assert_int_equal(bytes_of(&index), 16 * 8);
+    assert_true(teffi_index_add(&index, hash_of(14), 14));
+    assert_int_equal(bytes_of(&index), 40 * 8);
+    for (uint32_t i = 2; i < 15; i++)
+        teffi_index_del(&index, hash_of(i), i);
+    uint32_t moves = index.moves;
+    assert_true(teffi_index_add(&index, hash_of(2), 2));
+    assert_int_equal(index.moves, moves);
+    teffi_index_fini(&index);
+    assert_false(has(&index, 2)); /* empty, as zeroed */
+    assert_true(teffi_index_add(&index, hash_of(2), 2));
+    teffi_index_fini(&index);
+}
+
+static unsigned count_of_hash(const teffi_index *index, uint64_t hash)
+{
+    teffi_probe probe;
+    unsigned n = 0;
+    for (uint32_t found = teffi_index_first(&probe, index, hash); found; n++)
+        found = teffi_index_next(&probe);
+    return n;
+}
+
+/* The last cell of the array, then the first ones. In each order of removal. */
+static void numbers_of_one_hash_go_round_the_end(void **state)
+{
+    for (unsigned first = 0; first < 3; first++)
+        for (unsigned step = 1; step < 3; step++) {
+            teffi_index index = {0};
+            for (uint32_t i = 2; i < 5; i++)
+                assert_true(teffi_index_add(&index, UINT64_MAX, i));
+            assert_int_equal(count_of_hash(&index, UINT64_MAX), 3);
+            for (unsigned n = 0; n < 3; n++) {
+                teffi_index_del(&index, UINT64_MAX, 2 + (first + n * step) % 3);
+                assert_int_equal(count_of_hash(&index, UINT64_MAX), 2 - n);
+            }
+            assert_int_equal(index.filled, 0); /* each cell is EMPTY again */
+            teffi_index_fini(&index);
+        }
+}
+
+/* The arrays of each size serve again, and are empty then. */
+static void old_arrays_hold_nothing(void **state)
+{
+    enum { N = 2000 };
+    teffi_index index = {0};
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 2; i < N; i++)
+            assert_true(teffi_index_add(&index, i == 2 ? 0 : hash_of(i), i));
+        for (uint32_t i = 2; i < N; i++)
+            teffi_index_del(&index, i == 2 ? 0 : hash_of(i), i);
+        uint32_t at = 0;
+        assert_int_equal(teffi_index_each(&index, &at), 0);
+        assert_int_equal(count_of_hash(&index, 0), 0);
+    }
+    teffi_index_fini(&index);
+}
+
+/* ---- without memory ---- */
+
+static teff_err add_many(void)
+{
+    enum { N = 1000 };
+    teffi_index index = {0};
+    uint32_t n = 2;
+    while (n < N && teffi_index_add(&index, hash_of(n), n))
+        n++;
+    for (uint32_t i = 2; i < N; i++)
+        assert_int_equal(has(&index, i), i < n);
+    for (uint32_t i = 2; i < n; i++)
+        teffi_index_del(&index, hash_of(i), i);
+    assert_int_equal(index.count, 0);
+    teffi_index_fini(&index);
+    return n == N ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static void a_failed_rebuild_loses_nothing(void **state)
+{
+    assert_true(fault_sweep(add_many, false) > 10);
+}
+
+/* It takes numbers until one cell is left, at which searches end. */
+static void an_array_that_cannot_grow_is_filled_but_one_cell(void **state)
+{
+    teffi_index index = {0};
+    assert_true(teffi_index_add(&index, hash_of(2), 2));
+    uint32_t n = 3;
+    do
+        atomic_store(&faults_left, 1); /* no rebuild */
+    while (teffi_index_add(&index, hash_of(n), n) && n++);
+    atomic_store(&faults_left, 0);
+    assert_int_equal(index.count, 15);
+    for (uint32_t i = 2; i < 30; i++)
+        assert_int_equal(has(&index, i), i < n);
+    teffi_index_fini(&index);
+}
+
 static void a_walk_sees_each_that_stays(void **state)
 {
     enum { N = 1000 };
@@ -133,6 +236,9 @@ static void no_search_is_certain_while_an_array_is_emptied(void **state)
         assert_true(teffi_index_add(&rebuilt, hash_of(i), i));
     }
     assert_int_equal(certain_meanwhile, 0);
+    unsigned char in_memory; /* the newest of them holds none */
+    assert_int_equal(mincore((void *)rebuilt.spares->cell, 4096, &in_memory), 0);
+    assert_int_equal(in_memory & 1, 0);
     assert_false(teffi_index_certain(&before));
     (void)teffi_index_first(&before, &rebuilt, 1);
     assert_true(teffi_index_certain(&before));
@@ -225,6 +331,11 @@ int main(void)
         cmocka_unit_test(an_empty_one_finds_nothing),
         cmocka_unit_test(all_are_found_while_it_grows_and_shrinks),
         cmocka_unit_test(coming_and_going_does_not_grow_it),
+        cmocka_unit_test(three_quarters_of_the_array_are_used),
+        cmocka_unit_test(numbers_of_one_hash_go_round_the_end),
+        cmocka_unit_test(old_arrays_hold_nothing),
+        cmocka_unit_test(a_failed_rebuild_loses_nothing),
+        cmocka_unit_test(an_array_that_cannot_grow_is_filled_but_one_cell),
         cmocka_unit_test(a_walk_sees_each_that_stays),
         cmocka_unit_test(no_search_is_certain_while_an_array_is_emptied),
         cmocka_unit_test(readers_without_a_lock_miss_nothing_that_stays),

@@ -1,6 +1,7 @@
 /* test_log.c - lines: level, cutting, control characters. */
 #include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 /* cmocka comes after these. */
 #include "test.h"
@@ -59,6 +60,35 @@ static void long_lines_are_cut(void **state)
     assert_int_equal(strlen(p.line), 999);
 }
 
+static void note_line(void *arg, const char *line)
+{
+    note(arg, TEFF_LOG_INFO, line);
+}
+
+static void lines_of_a_report(void **state)
+{
+    page p = {0};
+    const teffi_lines to = {note_line, &p};
+    teffi_line(&to, "%s\n%d", "a", 7);
+    assert_string_equal(p.line, "a?7");
+    teffi_line(&to, "%02000d", 7);
+    assert_int_equal(p.lines, 2);
+    assert_int_equal(strlen(p.line), TEFFI_LINE_MAX - 1);
+}
+
+static void a_line_is_printed_to_a_file(void **state)
+{
+    char text[20] = "";
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    teff_line_print(file, "one");
+    teff_line_print(file, "two");
+    rewind(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 8);
+    assert_string_equal(text, "one\ntwo\n");
+    assert_int_equal(fclose(file), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -66,6 +96,8 @@ int main(void)
         cmocka_unit_test(nowhere_to_write),
         cmocka_unit_test(control_characters),
         cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(lines_of_a_report),
+        cmocka_unit_test(a_line_is_printed_to_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

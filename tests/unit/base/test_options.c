@@ -51,6 +51,11 @@ static void newer_members_must_not_be_set(void **state)
     (void)state;
     assert_true(take(&to, &new, text));
     assert_int_equal(to.b, 8);
+    struct {
+        new_options options;
+        long behind;
+    } larger = {.options = new, .behind = 1};
+    assert_true(take(&to, &larger.options, text));
     new.c = 1;
     assert_false(take(&to, &new, text));
     assert_string_equal(text, "a member of options is set that this library does not have");

@@ -3,7 +3,7 @@
 
 #include <string.h>
 /* cmocka comes after these. */
-#include "test.h"
+#include "../faults.h"
 
 enum { N = 2000 };
 
@@ -90,6 +90,45 @@ static void taken_out(void **state)
     teffi_table_fini(&t);
 }
 
+/* Their hashes differ in high bits only. */
+static void hashes_of_one_chain(void **state)
+{
+    teffi_table t = {0};
+    teffi_tnode nodes[4];
+    for (uint64_t i = 0; i < 4; i++)
+        assert_true(teffi_table_add(&t, &nodes[i], i << 32));
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_ptr_equal(teffi_table_first(&t, i << 32), &nodes[i]);
+        assert_null(teffi_table_next(&nodes[i]));
+    }
+    assert_null(teffi_table_first(&t, (uint64_t)4 << 32));
+    teffi_table_fini(&t);
+    assert_null(teffi_table_first(&t, 0)); /* empty, as zeroed */
+    assert_true(teffi_table_add(&t, &nodes[0], 0));
+    teffi_table_fini(&t);
+}
+
+/* Only the first node needs memory; the others are found in longer chains. */
+static teff_err fill_and_find(void)
+{
+    teffi_table t = {0};
+    teff_err err = TEFF_OK;
+    for (unsigned i = 0; !err && i < N; i++) {
+        items[i].number = i;
+        err = teffi_table_add(&t, &items[i].node, hash_of(i)) ? TEFF_OK : TEFF_E_NOMEM;
+    }
+    assert_int_equal(t.count, err ? 0 : N);
+    for (unsigned i = 0; i < t.count; i++)
+        assert_ptr_equal(find(&t, i), &items[i]);
+    teffi_table_fini(&t);
+    return err;
+}
+
+static void without_memory_chains_are_longer(void **state)
+{
+    assert_true(fault_sweep(fill_and_find, false) > 5);
+}
+
 /* The walk meets each once, also while it takes out every second one. */
 static void walk(void **state)
 {
@@ -112,8 +151,12 @@ static void walk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_tables),  cmocka_unit_test(all_are_found),
-        cmocka_unit_test(one_hash_only), cmocka_unit_test(taken_out),
+        cmocka_unit_test(empty_tables),
+        cmocka_unit_test(all_are_found),
+        cmocka_unit_test(one_hash_only),
+        cmocka_unit_test(taken_out),
+        cmocka_unit_test(hashes_of_one_chain),
+        cmocka_unit_test(without_memory_chains_are_longer),
         cmocka_unit_test(walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* test_thread_index.c - numbers of threads: their own while they live, used again after. */
 #include "test.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include "base/thread_index.h"
@@ -62,6 +63,64 @@ static void a_thread_that_ended_leaves_its_number(void **state)
     assert_true(plain[lane] > 2 * TEFFI_THREAD_INDEXES);
 }
 
+/* ---- the end of a thread ---- */
+
+static pthread_key_t later; /* made after the indexes' own, so its destructor runs later */
+static runner ending, meanwhile;
+
+static void ask_at_the_end(void *arg)
+{
+    (void)arg;
+    ending.again = teffi_thread_index();
+    (void)pthread_create(&meanwhile.thread, NULL, ask, &meanwhile);
+    pthread_join(meanwhile.thread, NULL);
+}
+
+static void *ask_now_and_at_the_end(void *arg)
+{
+    runner *r = arg;
+    r->lane = teffi_thread_index();
+    (void)pthread_setspecific(later, r);
+    return NULL;
+}
+
+static void a_destructor_may_ask(void **state)
+{
+    unsigned own = teffi_thread_index();
+    assert_int_equal(pthread_key_create(&later, ask_at_the_end), 0);
+    assert_int_equal(pthread_barrier_init(&all_asked, NULL, 1), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&ending.thread, NULL, ask_now_and_at_the_end, &ending), 0);
+        pthread_join(ending.thread, NULL);
+        assert_true(ending.again < TEFFI_THREAD_INDEXES && ending.again != own);
+        assert_true(meanwhile.lane != ending.again && meanwhile.lane != own);
+    }
+    (void)pthread_barrier_destroy(&all_asked);
+    (void)pthread_key_delete(later);
+}
+
+int __real_pthread_setspecific(pthread_key_t key, const void *value);
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
+static bool refuse_value;
+
+int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
+{
+    return refuse_value ? ENOMEM : __real_pthread_setspecific(key, value);
+}
+
+/* A number without a destructor would stay taken. */
+static void without_memory_a_thread_has_none(void **state)
+{
+    runner one;
+    refuse_value = true;
+    run(&one, 1);
+    assert_int_equal(one.lane, TEFFI_THREAD_INDEXES);
+    assert_int_equal(one.again, TEFFI_THREAD_INDEXES);
+    refuse_value = false;
+    run(&one, 1);
+    assert_true(one.lane < TEFFI_THREAD_INDEXES);
+}
+
 static void too_many_threads_share(void **state)
 {
     static runner runners[MANY];
@@ -83,6 +142,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_living_thread_has_its_own),
         cmocka_unit_test(a_thread_that_ended_leaves_its_number),
+        cmocka_unit_test(a_destructor_may_ask),
+        cmocka_unit_test(without_memory_a_thread_has_none),
         cmocka_unit_test(too_many_threads_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,6 +75,30 @@ static void cut_and_stray(void **state)
     assert_false(valid("a\x80"));
 }
 
+/* Texts of every length in words, with one wrong byte at each place. */
+static void each_byte_is_looked_at(void **state)
+{
+    uint8_t text[60];
+    for (size_t n = 1; n <= 40; n++)
+        for (size_t at = 0; at < n; at++) {
+            uint8_t *from = text + 10;
+            memset(text, 'a', sizeof text);
+            assert_true(teffi_utf8_valid(from, n));
+            from[at] = 0xff;
+            assert_false(teffi_utf8_valid(from, n));
+        }
+}
+
+/* What lies behind the text is not looked at. */
+static void cut_behind_plain_text(void **state)
+{
+    const uint8_t *text = (const uint8_t *)"0123456789\xe2\x82\xac";
+    for (size_t at = 0; at < 10; at++) {
+        assert_false(teffi_utf8_valid(text + at, 12 - at));
+        assert_true(teffi_utf8_valid(text + at, 13 - at));
+    }
+}
+
 static void plain_text(void **state)
 {
     assert_true(teffi_utf8_valid(NULL, 0));
@@ -89,6 +113,8 @@ int main(void)
         cmocka_unit_test(longer_forms),
         cmocka_unit_test(past_the_end_of_unicode),
         cmocka_unit_test(cut_and_stray),
+        cmocka_unit_test(each_byte_is_looked_at),
+        cmocka_unit_test(cut_behind_plain_text),
         cmocka_unit_test(plain_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
