@@ -50,9 +50,10 @@ static uint8_t *put_sized_bytes(uint8_t *at, const void *bytes, size_t n)
     return at + n;
 }
 
+/* in: msg with a text. */
 static size_t text_len(const teffi_msg *msg)
 {
-    return msg->text ? strnlen(msg->text, TEFF_TEXT_MAX - 1) : 0;
+    return strnlen(msg->text, TEFF_TEXT_MAX - 1);
 }
 
 static unsigned present_fields(const teffi_msg *m)

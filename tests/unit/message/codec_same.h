@@ -57,10 +57,19 @@ static inline bool packs_around(const ProtobufCMessage *m, const uint8_t *expect
     return same;
 }
 
+/* If m is valid, it has n bytes. */
+static inline bool checks_as(const ProtobufCMessage *m, size_t n)
+{
+    static const teffi_limits unlimited = {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    char text[TEFF_TEXT_MAX];
+    size_t size;
+    return teffi_check(m->descriptor, m, &unlimited, "it", &size, text) || size == n;
+}
+
 /* All ways of packing m give the n bytes of expected. */
 static inline bool packs_as(const ProtobufCMessage *m, const uint8_t *expected, size_t n)
 {
-    if (protobuf_c_message_get_packed_size(m) != n || teffi_packed_size(m) != n)
+    if (protobuf_c_message_get_packed_size(m) != n || teffi_packed_size(m) != n || !checks_as(m, n))
         return false;
     uint8_t *theirs = malloc(n + 1), *ours = malloc(n + 1);
     bool same = theirs && ours && protobuf_c_message_pack(m, theirs) == n;

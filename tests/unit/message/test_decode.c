@@ -11,14 +11,16 @@
 /* out: the verdict; no message with an error. */
 static teff_err verdict_on(const ProtobufCMessageDescriptor *desc, const void *bytes, size_t n)
 {
+    static Teff__Test__Tree other;
     teff_arena arena;
-    ProtobufCMessage *msg;
+    ProtobufCMessage *msg = &other.base;
     uint8_t *exact = malloc(n ? n : 1); /* of the exact size: a sanitizer sees any step beyond */
     assert_non_null(exact);
     memcpy(exact, bytes, n);
     teffi_arena_init(&arena, NULL, 0, 0);
     teff_err err = teffi_unpack(desc, exact, n, &arena, &msg);
     assert_int_equal(msg != NULL, err == TEFF_OK);
+    assert_ptr_not_equal(msg, &other);
     teffi_arena_fini(&arena);
     free(exact);
     return err;
@@ -66,6 +68,9 @@ static const row rows[] = {
     ROW("string beyond the end", "\x0a\x03hi", TEFF_E_MALFORMED),
     ROW("length without end", "\x0a\x80", TEFF_E_MALFORMED),
     ROW("length over 32 bits", "\x0a\xff\xff\xff\xff\x1f", TEFF_E_MALFORMED),
+    ROW("length of 1 with a bit over 32", "\x0a\x81\x80\x80\x80\x10x", TEFF_E_MALFORMED),
+    ROW("length of 1 in six bytes", "\x0a\x81\x80\x80\x80\x80\x00x", TEFF_E_MALFORMED),
+    ROW("length of 1 in five bytes", "\x0a\x81\x80\x80\x80\x00x", TEFF_OK),
     ROW("length of 4 GiB", "\x0a\xff\xff\xff\xff\x0f", TEFF_E_MALFORMED),
     ROW("tag only", "\x0a", TEFF_E_MALFORMED),
     ROW("tag without end", "\x8a", TEFF_E_MALFORMED),
@@ -107,6 +112,37 @@ static void each_row_has_its_verdict(void **state)
     }
 }
 
+/* Two texts of 20 bytes 'a', but for what is at each place of the second. */
+static void every_byte_of_a_text_is_looked_at(void **state)
+{
+    static const struct {
+        const char *what;
+        size_t n;
+        teff_err err;
+    } letters[] = {
+        {"\xff", 1, TEFF_E_MALFORMED},
+        {"\x80", 1, TEFF_E_MALFORMED},
+        {"\0", 1, TEFF_E_MALFORMED},
+        {"\x01", 1, TEFF_OK},
+        {"\x7f", 1, TEFF_OK},
+        {"\xc3\xa4", 2, TEFF_OK},
+        {"\xc3\xa4\xff", 3, TEFF_E_MALFORMED},
+        {"\xc3\xa4\0", 3, TEFF_E_MALFORMED},
+    };
+    enum { LEN = 20 };
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
+        for (size_t at = 0; at + letters[i].n <= LEN; at++) {
+            uint8_t bytes[2 * (2 + LEN)];
+            memset(bytes, 'a', sizeof bytes);
+            bytes[0] = bytes[2 + LEN] = 0x0a;
+            bytes[1] = bytes[3 + LEN] = LEN;
+            memcpy(bytes + 4 + LEN + at, letters[i].what, letters[i].n);
+            if (tree_verdict(bytes, sizeof bytes) != letters[i].err)
+                fail_msg("row %zu at %zu", i, at);
+        }
+    }
+}
+
 static void required_fields_must_come(void **state)
 {
     static const row strict[] = {
@@ -133,6 +169,82 @@ static size_t pack_again(const uint8_t *data, size_t n, uint8_t *out)
     teffi_pack(msg, len, out);
     teffi_arena_fini(&arena);
     return len;
+}
+
+/* What is unpacked, packed again. */
+static void what_comes_again_replaces_or_is_merged(void **state)
+{
+    static const struct {
+        const char *what, *bytes, *again;
+        uint8_t n, n_again;
+    } pairs[] = {
+        {"a number", "\x38\x02\x38\x04", "\x38\x04", 4, 2},
+        {"a member of a oneof", "\xaa\x01\x02\x40\x01\xaa\x01\x02\x68\x01",
+         "\xaa\x01\x04\x40\x01\x68\x01", 10, 7},
+        {"another member", "\xb0\x01\x07\xaa\x01\x02\x68\x01", "\xaa\x01\x02\x68\x01", 8, 5},
+        {"the first of two members", "\xaa\x01\x02\x68\x01\xb0\x01\x07", "\xb0\x01\x07", 8, 3},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        uint8_t again[16];
+        size_t len = pack_again((const uint8_t *)pairs[i].bytes, pairs[i].n, again);
+        if (len != pairs[i].n_again || memcmp(again, pairs[i].again, len) != 0)
+            fail_msg("%s", pairs[i].what);
+    }
+}
+
+static int flag_of(const uint8_t *bytes, size_t n)
+{
+    teff_arena arena;
+    ProtobufCMessage *msg;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_int_equal(teffi_unpack(&teff__test__tree__descriptor, bytes, n, &arena, &msg), TEFF_OK);
+    int flag = ((Teff__Test__Tree *)(void *)msg)->flag;
+    teffi_arena_fini(&arena);
+    return flag;
+}
+
+static void a_bool_is_0_or_1(void **state)
+{
+    static const uint8_t two[] = {0x40, 2}, wide[] = {0x40, 0x80, 0x80, 0x80, 0x80, 0x10};
+    assert_int_equal(flag_of(two, sizeof two), 1);
+    assert_int_equal(flag_of(wide, sizeof wide), 1);
+}
+
+static void unknown_fields_come_back(void **state)
+{
+    uint8_t bytes[20 * 3], again[sizeof bytes];
+    for (uint8_t i = 0; i < 20; i++) {
+        bytes[3 * i] = (uint8_t)((40 + i % 7) << 3 & 0x7f) | 0x80;
+        bytes[3 * i + 1] = (uint8_t)((40 + i % 7) << 3 >> 7);
+        bytes[3 * i + 2] = i;
+    }
+    assert_int_equal(pack_again(bytes, sizeof bytes, again), sizeof bytes);
+    assert_memory_equal(bytes, again, sizeof bytes);
+}
+
+/* Field 4, bytes: they stay where they are, if the caller says so. */
+static void bytes_are_borrowed_or_copied(void **state)
+{
+    static const uint8_t data[] = {0x22, 3, 1, 2, 3}, empty[] = {0x22, 0};
+    for (int borrows = 0; borrows < 2; borrows++) {
+        teff_arena arena;
+        ProtobufCMessage *msg;
+        teffi_arena_init(&arena, NULL, 0, 0);
+        assert_int_equal(teffi_unpack_with(&teff__test__tree__descriptor, data, sizeof data, 9,
+                                           borrows, &arena, &msg),
+                         TEFF_OK);
+        const ProtobufCBinaryData *blob = &((Teff__Test__Tree *)(void *)msg)->blob;
+        assert_int_equal(blob->len, 3);
+        assert_memory_equal(blob->data, data + 2, 3);
+        assert_int_equal(blob->data == data + 2, borrows);
+        assert_int_equal(teffi_unpack_with(&teff__test__tree__descriptor, empty, sizeof empty, 9,
+                                           borrows, &arena, &msg),
+                         TEFF_OK);
+        blob = &((Teff__Test__Tree *)(void *)msg)->blob;
+        assert_int_equal(blob->len, 0);
+        assert_null(blob->data);
+        teffi_arena_fini(&arena);
+    }
 }
 
 /* protobuf's rule: two messages of one field are as one message of the bytes of both. */
@@ -373,7 +485,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row_has_its_verdict),
+        cmocka_unit_test(every_byte_of_a_text_is_looked_at),
         cmocka_unit_test(required_fields_must_come),
+        cmocka_unit_test(what_comes_again_replaces_or_is_merged),
+        cmocka_unit_test(a_bool_is_0_or_1),
+        cmocka_unit_test(unknown_fields_come_back),
+        cmocka_unit_test(bytes_are_borrowed_or_copied),
         cmocka_unit_test(a_message_that_comes_twice_is_merged),
         cmocka_unit_test(depth_ends_at_the_limit),
         cmocka_unit_test(fields_end_at_the_limit),

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <teff/silo.h>
 #include "message/frame.h"
+#include "cluster.pb-c.h"
 
 static const uint64_t now = 5000000000u;
 
@@ -19,6 +20,7 @@ static uint8_t *encode(const teffi_msg *msg, size_t *size)
 
 static teff_err decode(const uint8_t *bytes, size_t size, teffi_msg **msg)
 {
+    static teffi_msg none;
     teffi_frame frame;
     size_t whole;
     *msg = NULL;
@@ -26,7 +28,11 @@ static teff_err decode(const uint8_t *bytes, size_t size, teffi_msg **msg)
     if (err)
         return err;
     assert_int_equal(whole, size);
-    return teffi_frame_decode(&frame, NULL, now, msg);
+    *msg = &none;
+    err = teffi_frame_decode(&frame, NULL, now, msg);
+    assert_ptr_not_equal(*msg, &none);
+    assert_int_equal(*msg != NULL, err == TEFF_OK);
+    return err;
 }
 
 static teffi_msg *full_response(void)
@@ -91,7 +97,11 @@ static void a_full_message_comes_back(void **state)
 
 static void an_empty_message_is_a_head_only(void **state)
 {
-    size_t size;
+    size_t size, body_len;
+    teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST);
+    assert_int_equal(teffi_frame_size(request, 1 << 20, &size, &body_len), TEFF_OK);
+    assert_int_equal(size, TEFFI_FRAME_HEAD);
+    teffi_msg_free(request);
     teffi_msg *m = teffi_msg_new(TEFFI_MSG_ONEWAY), *back;
     uint8_t *bytes = encode(m, &size);
     assert_int_equal(size, TEFFI_FRAME_HEAD);
@@ -101,6 +111,82 @@ static void an_empty_message_is_a_head_only(void **state)
     free(bytes);
     teffi_msg_free(back);
     teffi_msg_free(m);
+}
+
+/* Sets one field and clears the others. */
+static void set_field(teffi_msg *m, unsigned field)
+{
+    static const teffi_pid slot = {{0, 0}, 7, 0}, generation = {{0, 0}, 0, 7};
+    m->src.silo = field == 1;
+    m->src.incarnation = field == 2;
+    m->to = field == 3 ? slot : field == 4 ? generation : (teffi_pid){0};
+    m->to.node.silo = field == 5;
+    m->to.node.incarnation = field == 6;
+    m->type_id = field == 7;
+    m->method_id = field == 8;
+    m->deadline_ns = field == 9 ? now + 1000000 : 0;
+    m->key = field == 10 ? (const uint8_t *)"key" : NULL;
+    m->key_len = field == 10 ? 3 : 0;
+    m->call_slot = field == 11;
+    m->call_generation = field == 12;
+    m->call_cookie = field == 13;
+    m->err = field == 14;
+    m->text = field == 15 ? "text" : NULL;
+    m->raw = field == 16 ? (const uint8_t *)"body" : NULL;
+    m->raw_len = field == 16 ? 4 : 0;
+}
+
+/* Call 0,0,0 stands where a call may stand. */
+static void a_call_of_zeros_is_malformed(void **state)
+{
+    size_t size;
+    teffi_msg *m = teffi_msg_new(TEFFI_MSG_REQUEST), *back;
+    m->call_slot = 1;
+    uint8_t *bytes = encode(m, &size);
+    bytes[TEFFI_FRAME_HEAD] = 0;
+    assert_int_equal(decode(bytes, size, &back), TEFF_E_MALFORMED);
+    free(bytes);
+    teffi_msg_free(m);
+}
+
+/* Each prefix of the bytes, with a length that says so, but for a shorter body. */
+static void assert_prefixes_are_malformed(const uint8_t *bytes, size_t size, size_t body_len)
+{
+    teffi_msg *back;
+    for (size_t n = TEFFI_FRAME_HEAD; n < size - body_len; n++) {
+        uint32_t rest = (uint32_t)(n - TEFFI_FRAME_PREFIX);
+        uint8_t *cut = malloc(n);
+        assert_non_null(cut);
+        memcpy(cut, bytes, n);
+        memcpy(cut, &rest, 4);
+        assert_int_equal(decode(cut, n, &back), TEFF_E_MALFORMED);
+        free(cut);
+    }
+}
+
+static void a_frame_has_the_fields_that_are_set(void **state)
+{
+    static const size_t len[] = {0, 8, 8, 8, 8, 8, 8, 4, 4, 4, 5, 16, 16, 16, 2, 6, 4};
+    static const uint32_t kinds[] = {TEFFI_MSG_ONEWAY, TEFFI_MSG_REQUEST, TEFFI_MSG_RESPONSE};
+    for (unsigned row = 0; row < 3 * (sizeof len / sizeof len[0]); row++) {
+        size_t size, field = row / 3, last = (size_t[]){10, 13, 16}[row % 3];
+        teffi_msg *m = teffi_msg_new(kinds[row % 3]), *back;
+        if (field > last && field < 16)
+            field = last;
+        set_field(m, (unsigned)field);
+        bool adds_call = row % 3 != 0 && (field < 11 || field > 13);
+        if (adds_call)
+            m->call_slot = 7;
+        uint8_t *bytes = encode(m, &size);
+        assert_int_equal(size, TEFFI_FRAME_HEAD + len[field] + (adds_call ? 16 : 0));
+        assert_int_equal(decode(bytes, size, &back), TEFF_OK);
+        assert_same(m, back);
+        assert_int_equal(m->deadline_ns, back->deadline_ns);
+        assert_prefixes_are_malformed(bytes, size, m->raw_len);
+        free(bytes);
+        teffi_msg_free(back);
+        teffi_msg_free(m);
+    }
 }
 
 static void a_deadline_in_the_past_leaves_a_millisecond(void **state)
@@ -188,7 +274,7 @@ static void peek_waits_for_the_whole_and_refuses_lengths(void **state)
     uint8_t bytes[16] = {0};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         teffi_frame frame;
-        size_t size;
+        size_t size = 1;
         memcpy(bytes, &rows[i].length, 4);
         teff_err err = teffi_frame_peek(bytes, rows[i].there, 100, &size, &frame);
         assert_int_equal(err, rows[i].err);
@@ -205,6 +291,13 @@ static void too_large_is_said_before_anything_is_written(void **state)
     assert_int_equal(teffi_frame_size(m, 20, &size, &body_len), TEFF_OK);
     assert_int_equal(size, 20);
     assert_int_equal(teffi_frame_size(m, 19, &size, &body_len), TEFF_E_TOO_LARGE);
+    m->flags = TEFFI_MSG_ROW;
+    assert_int_equal(teffi_frame_size(m, 19, &size, &body_len), TEFF_OK);
+    m->raw_len = TEFFI_FRAME_ROW_MAX - TEFFI_FRAME_HEAD;
+    assert_int_equal(teffi_frame_size(m, 19, &size, &body_len), TEFF_OK);
+    m->raw_len++;
+    assert_int_equal(teffi_frame_size(m, 19, &size, &body_len), TEFF_E_TOO_LARGE);
+    m->raw_len = 0;
     m->key_len = TEFFI_KEY_WIRE_MAX + 1;
     assert_int_equal(teffi_frame_size(m, 1 << 20, &size, &body_len), TEFF_E_TOO_LARGE);
     teffi_msg_free(m);
@@ -226,6 +319,96 @@ static void a_long_text_is_cut(void **state)
     teffi_msg_free(m);
 }
 
+/* A frame that is ready for its text: a response to call 1 with a text of len bytes. */
+static teff_err text_verdict(size_t len)
+{
+    enum { PLACE = TEFFI_FRAME_HEAD + 16 };
+    static uint8_t bytes[PLACE + 2 + 2 * TEFF_TEXT_MAX] = {0};
+    teffi_msg *m = teffi_msg_new(TEFFI_MSG_RESPONSE), *back;
+    m->call_slot = 1;
+    m->text = "x";
+    teffi_frame_encode(m, 0, now, bytes);
+    memset(bytes + PLACE + 2, 'x', len);
+    bytes[PLACE] = (uint8_t)len;
+    bytes[PLACE + 1] = (uint8_t)(len >> 8);
+    uint32_t rest = (uint32_t)(PLACE + 2 + len - TEFFI_FRAME_PREFIX);
+    memcpy(bytes, &rest, 4);
+    teff_err err = decode(bytes, PLACE + 2 + len, &back);
+    teffi_msg_free(back);
+    teffi_msg_free(m);
+    return err;
+}
+
+static void a_text_that_is_too_long_is_malformed(void **state)
+{
+    assert_int_equal(text_verdict(1), TEFF_OK);
+    assert_int_equal(text_verdict(TEFF_TEXT_MAX - 1), TEFF_OK);
+    assert_int_equal(text_verdict(TEFF_TEXT_MAX), TEFF_E_MALFORMED);
+    assert_int_equal(text_verdict(0), TEFF_E_MALFORMED);
+}
+
+static void a_frame_may_be_a_row_until_its_flags_are_there(void **state)
+{
+    size_t size;
+    teffi_msg *m = full_response();
+    for (unsigned row = 0; row < 2; row++) {
+        m->flags = row ? TEFFI_MSG_ROW : (uint16_t)~TEFFI_MSG_ROW;
+        m->hops = row ? 0 : 0xff;
+        uint8_t *bytes = encode(m, &size);
+        for (size_t n = 0; n <= size; n++)
+            assert_int_equal(teffi_frame_may_be_row(bytes, n), row || n < TEFFI_FRAME_HEAD);
+        free(bytes);
+    }
+    teffi_msg_free(m);
+}
+
+/* Without the longest field's bytes, which a caller puts back where it is told. */
+static void a_frame_around_its_segment_is_the_same(void **state)
+{
+    static uint8_t key[] = "twelve bytes", whole[64], around[64];
+    Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
+    Teff__Cluster__Pid pid = TEFF__CLUSTER__PID__INIT;
+    teffi_segment segment;
+    teffi_msg *m = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    size_t size, body_len;
+    moved.type = 1;
+    moved.key = (ProtobufCBinaryData){sizeof key, key};
+    moved.pid = &pid;
+    pid.slot = 1;
+    m->body = &moved.base;
+    m->type_id = 9;
+    assert_int_equal(teffi_frame_size(m, sizeof whole, &size, &body_len), TEFF_OK);
+    teffi_frame_encode(m, body_len, now, whole);
+    assert_false(teffi_msg_segment(m, sizeof key + 1, &segment));
+    assert_true(teffi_msg_segment(m, sizeof key, &segment));
+    assert_ptr_equal(segment.bytes, key);
+    assert_int_equal(segment.len, sizeof key);
+    size_t before = teffi_frame_encode_around(m, body_len, &segment, now, around);
+    assert_true(before < size - sizeof key);
+    assert_memory_equal(around, whole, before);
+    assert_memory_equal(whole + before, key, sizeof key);
+    assert_memory_equal(around + before, whole + before + sizeof key, size - before - sizeof key);
+    teffi_msg_free(m);
+}
+
+/* In a chunk of its own, which is then the message's. */
+static void a_frame_in_a_chunk_is_not_copied(void **state)
+{
+    size_t size, room;
+    teffi_msg *m = full_response(), *back;
+    uint8_t *bytes = encode(m, &size), *chunk = teffi_chunk_new(size, &room);
+    assert_non_null(chunk);
+    memcpy(chunk, bytes, size);
+    teffi_frame frame = {TEFFI_MSG_RESPONSE, chunk + TEFFI_FRAME_PREFIX, size - TEFFI_FRAME_PREFIX};
+    assert_int_equal(teffi_frame_decode(&frame, chunk, now, &back), TEFF_OK);
+    assert_same(m, back);
+    assert_ptr_equal(back->raw + back->raw_len, chunk + size);
+    assert_true(teffi_arena_held(&back->arena) >= room);
+    teffi_msg_free(back);
+    free(bytes);
+    teffi_msg_free(m);
+}
+
 static void control_frames_have_a_payload_only(void **state)
 {
     uint8_t bytes[TEFFI_FRAME_HEAD + 3];
@@ -240,8 +423,11 @@ static void control_frames_have_a_payload_only(void **state)
     assert_int_equal(len, 3);
     assert_memory_equal(payload, "abc", 3);
     assert_int_equal(teffi_frame_decode(&frame, NULL, now, &msg), TEFF_E_MALFORMED);
-    bytes[8] = 1;
-    assert_false(teffi_frame_payload(&frame, &payload, &len));
+    for (unsigned at = TEFFI_FRAME_PREFIX + 1; at < TEFFI_FRAME_HEAD; at++) {
+        bytes[at] = 1; /* hops, flags, has */
+        assert_false(teffi_frame_payload(&frame, &payload, &len));
+        bytes[at] = 0;
+    }
 }
 
 int main(void)
@@ -249,12 +435,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_message_comes_back),
         cmocka_unit_test(an_empty_message_is_a_head_only),
+        cmocka_unit_test(a_frame_has_the_fields_that_are_set),
+        cmocka_unit_test(a_call_of_zeros_is_malformed),
         cmocka_unit_test(a_deadline_in_the_past_leaves_a_millisecond),
         cmocka_unit_test(every_truncation_is_refused_or_a_shorter_body),
         cmocka_unit_test(every_flipped_bit_is_refused_or_another_message),
         cmocka_unit_test(peek_waits_for_the_whole_and_refuses_lengths),
         cmocka_unit_test(too_large_is_said_before_anything_is_written),
         cmocka_unit_test(a_long_text_is_cut),
+        cmocka_unit_test(a_text_that_is_too_long_is_malformed),
+        cmocka_unit_test(a_frame_may_be_a_row_until_its_flags_are_there),
+        cmocka_unit_test(a_frame_around_its_segment_is_the_same),
+        cmocka_unit_test(a_frame_in_a_chunk_is_not_copied),
         cmocka_unit_test(control_frames_have_a_payload_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@ static void a_greeting_comes_back(void **state)
 {
     uint8_t bytes[TEFFI_HELLO_MAX];
     teffi_greeting g = {.hello = silo(), .sequence = UINT64_MAX}, back;
+    memset(&back, 0xff, sizeof back);
     memset(g.nonce, 0xab, sizeof g.nonce);
     memset(g.hello.cluster, 'c', TEFFI_CLUSTER_MAX);
     memset(g.hello.address, 'a', TEFFI_ADDRESS_MAX);
@@ -31,6 +32,20 @@ static void a_greeting_comes_back(void **state)
             assert_int_equal(back.sequence, 0); /* only whole fields may be missing */
     bytes[1] ^= 1;                              /* the magic */
     assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_E_MALFORMED);
+}
+
+/* Of a dialler, which has heard no nonce yet: nothing is sent. */
+static void an_echo_comes_back_too(void **state)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_greeting g = {.hello = silo()}, back;
+    size_t without = teffi_hello_pack(&g, bytes);
+    g.echo[TEFFI_NONCE_BYTES - 1] = 1;
+    size_t n = teffi_hello_pack(&g, bytes);
+    assert_int_equal(n, without + 2 + TEFFI_NONCE_BYTES);
+    memset(&back, 0xff, sizeof back);
+    assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_OK);
+    assert_memory_equal(&g, &back, sizeof g);
 }
 
 /* A field that comes twice: the later one counts. */
@@ -60,12 +75,24 @@ static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
     }
 }
 
+/* Of a refusal with a text of len bytes, 128 or more. */
+static teff_err refusal_verdict(size_t len)
+{
+    uint8_t bytes[2 * TEFF_TEXT_MAX] = {1 << 3, TEFF_E_REFUSED, 2 << 3 | 2};
+    char text[TEFF_TEXT_MAX];
+    bytes[3] = (uint8_t)(len | 0x80);
+    bytes[4] = (uint8_t)(len >> 7);
+    memset(bytes + 5, 'x', len);
+    return teffi_refuse_unpack(bytes, 5 + len, text);
+}
+
 static void refusals_and_acks_come_back(void **state)
 {
     static const uint8_t no_code[] = {1 << 3, 0}, max_code[] = {1 << 3, 0xff, 0xff, 3},
                          large_code[] = {1 << 3, 0x80, 0x80, 4}; /* TEFF_E_MAX + 1 */
     uint8_t bytes[TEFFI_HELLO_MAX], echo[TEFFI_NONCE_BYTES] = {1, 2, 3}, back[TEFFI_NONCE_BYTES];
     char text[TEFF_TEXT_MAX], longer[2 * TEFF_TEXT_MAX];
+    memset(text, 'z', sizeof text);
     size_t n = teffi_refuse_pack("because", bytes);
     assert_int_equal(bytes[0], 1 << 3); /* field 1, a varint: the code */
     assert_int_equal(bytes[1], TEFF_E_REFUSED);
@@ -80,6 +107,8 @@ static void refusals_and_acks_come_back(void **state)
     assert_int_equal(teffi_refuse_unpack(no_code, sizeof no_code, text), TEFF_E_MALFORMED);
     assert_int_equal(teffi_refuse_unpack(max_code, sizeof max_code, text), TEFF_OK);
     assert_int_equal(teffi_refuse_unpack(large_code, sizeof large_code, text), TEFF_E_MALFORMED);
+    assert_int_equal(refusal_verdict(TEFF_TEXT_MAX - 1), TEFF_OK);
+    assert_int_equal(refusal_verdict(TEFF_TEXT_MAX), TEFF_E_MALFORMED);
     n = teffi_ack_pack(echo, bytes);
     assert_int_equal(teffi_ack_unpack(bytes, n, back), TEFF_OK);
     assert_memory_equal(echo, back, sizeof echo);
@@ -153,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_greeting_comes_back),
+        cmocka_unit_test(an_echo_comes_back_too),
         cmocka_unit_test(texts_and_nonces_of_other_lengths_are_malformed),
         cmocka_unit_test(refusals_and_acks_come_back),
         cmocka_unit_test(each_row_has_its_verdict),
