@@ -191,6 +191,48 @@ static void a_bad_frame_changes_nothing(void **state)
     teffi_read_buffer_fini(&in);
 }
 
+/* A record's type and the first byte of its version. */
+static void tls_is_told_by_its_first_two_bytes(void **state)
+{
+    static const struct {
+        uint8_t bytes[2];
+        size_t len;
+        bool tls;
+    } rows[] = {{{0x15, 3}, 2, true},  {{0x16, 3}, 2, true},  {{0x17, 3}, 2, false},
+                {{0x16, 2}, 2, false}, {{0x16, 3}, 1, false}, {{0x15, 3}, 0, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint8_t data[3] = {0, rows[i].bytes[0], rows[i].bytes[1]};
+        read_buffer in = {.data = data, .at = 1, .len = 1 + rows[i].len, .cap = sizeof data};
+        assert_int_equal(teffi_read_buffer_is_tls(&in), rows[i].tls);
+    }
+}
+
+/* Of a large frame that has begun: up to LINK_READ_BUFFER_MIN behind it. */
+static void a_read_ends_soon_behind_a_large_frame(void **state)
+{
+    enum { LARGE = 2 * LINK_READ_LARGE, MIN = LINK_READ_BUFFER_MIN, CAP = 3 * LARGE };
+    static const struct {
+        size_t frame, large, len, room;
+    } rows[] = {
+        {0, 0, 100, CAP - 100},
+        {LINK_READ_LARGE - 1, 0, 100, CAP - 100},
+        {LARGE, 0, 100, LARGE + MIN - 100},
+        {0, LARGE, 100, LARGE + MIN - 100},
+        {100, LARGE, 0, LARGE + MIN},
+        {LARGE, 0, LARGE + MIN + 1, MIN},
+        {LARGE, 0, CAP - 1, 1},
+    };
+    static uint8_t data[CAP];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint8_t *at;
+        read_buffer in = {.data = data, .len = rows[i].len, .cap = CAP};
+        in.frame = rows[i].frame;
+        in.large = rows[i].large;
+        assert_int_equal(teffi_read_buffer_room(&in, &at), rows[i].room);
+        assert_ptr_equal(at, data + rows[i].len);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +241,8 @@ int main(void)
         cmocka_unit_test(who_announces_much_gets_little),
         cmocka_unit_test(calm_gives_memory_back),
         cmocka_unit_test(a_bad_frame_changes_nothing),
+        cmocka_unit_test(tls_is_told_by_its_first_two_bytes),
+        cmocka_unit_test(a_read_ends_soon_behind_a_large_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

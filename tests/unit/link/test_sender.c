@@ -1,19 +1,127 @@
-/* test_sender.c - what a closed sender has not written. */
+/* test_sender.c - what a sender takes before its connection is up, what it hands on, and what a
+ * closed one has not written. */
 #include "link/conn/sender.h"
 
 #include "link/conn/connection.h"
 #include "test.h"
+#include "used.h"
 
-static teffi_conn conn;
+enum { QUEUE_MAX = 1000, BODY = 90, SIZE = TEFFI_FRAME_HEAD + BODY };
+
+static teffi_conns conns;
+static teffi_conn conn, other;
+static teffi_budget budget;
 
 static int setup(void **state)
 {
-    return pthread_mutex_init(&conn.lock, NULL);
+    conns = (teffi_conns){.queue_max_bytes = QUEUE_MAX, .frame_max_bytes = 10 * QUEUE_MAX};
+    teffi_budget_init(&budget, 100 * QUEUE_MAX);
+    conns.budget = &budget;
+    conn = (teffi_conn){.conns = &conns};
+    other = (teffi_conn){.conns = &conns};
+    return pthread_mutex_init(&conn.lock, NULL) | pthread_mutex_init(&other.lock, NULL);
+}
+
+static void free_unopened(teffi_conn *c)
+{
+    for (teffi_qnode *q; (q = teffi_queue_pop(&c->sender.unopened));)
+        teffi_msg_free(teffi_container(q, teffi_msg, link));
 }
 
 static int teardown(void **state)
 {
-    return pthread_mutex_destroy(&conn.lock);
+    free_unopened(&conn);
+    free_unopened(&other);
+    return pthread_mutex_destroy(&conn.lock) | pthread_mutex_destroy(&other.lock);
+}
+
+/* A message of SIZE bytes, as it is written. */
+static teff_err send_one(uint32_t kind, bool system)
+{
+    static uint8_t body[BODY];
+    teffi_msg *msg = teffi_msg_new(kind);
+    assert_non_null(msg);
+    msg->raw = body;
+    msg->raw_len = BODY - (kind == TEFFI_MSG_RESPONSE ? 16 : 0);
+    msg->call_slot = kind == TEFFI_MSG_RESPONSE;
+    msg->system = system;
+    teff_err err = teffi_sender_send(&conn, msg);
+    if (err)
+        teffi_msg_free(msg);
+    return err;
+}
+
+/* out: how many the sender took. */
+static unsigned send_until_full(uint32_t kind, bool system)
+{
+    unsigned taken = 0;
+    teff_err err;
+    while (!(err = send_one(kind, system)))
+        taken++;
+    assert_int_equal(err, TEFF_E_OVERLOADED);
+    return taken;
+}
+
+/* Responses may take twice as much as requests, and what the cluster says four times. */
+static void each_kind_has_its_share_of_the_queue(void **state)
+{
+    enum { SHARE = QUEUE_MAX / SIZE };
+    assert_int_equal(send_until_full(TEFFI_MSG_ONEWAY, false), SHARE);
+    assert_int_equal(send_until_full(TEFFI_MSG_RESPONSE, false), SHARE);
+    assert_int_equal(send_until_full(TEFFI_MSG_ONEWAY, false), 0);
+    assert_int_equal(send_until_full(TEFFI_MSG_ONEWAY, true), 2 * SHARE);
+    assert_int_equal(send_until_full(TEFFI_MSG_RESPONSE, true), 0);
+    assert_int_equal(conn.sender.unopened_bytes, 4 * QUEUE_MAX);
+    assert_int_equal(bytes_used(&budget), 4 * QUEUE_MAX);
+}
+
+static void a_message_over_the_limit_goes_into_an_empty_queue(void **state)
+{
+    conns.queue_max_bytes = SIZE - 1;
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_OVERLOADED);
+}
+
+static void requests_for_grains_are_refused_over_the_budget(void **state)
+{
+    teffi_budget_add(&budget, 100 * QUEUE_MAX + 1);
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_OVERLOADED);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
+}
+
+static void a_stolen_sender_is_closed(void **state)
+{
+    const uint32_t bye = 1u << TEFFI_FRAME_BYE, bye_ack = 1u << TEFFI_FRAME_BYE_ACK;
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
+    conn.sender.goodbyes = bye;
+    other.sender.goodbyes = bye_ack;
+    teffi_sender_steal(&conn, &other);
+    assert_int_equal(other.sender.unopened.count, 2);
+    assert_int_equal(other.sender.unopened_bytes, 2 * SIZE);
+    assert_int_equal(other.sender.goodbyes, bye | bye_ack);
+    assert_false(other.sender.finished);
+    assert_int_equal(other.sender.closing, SENDER_STAYS);
+    assert_int_equal(bytes_used(&budget), 2 * SIZE);
+    assert_int_equal(conn.sender.unopened.count, 0);
+    assert_int_equal(conn.sender.unopened_bytes, 0);
+    assert_false(teffi_sender_has_unsent(&conn));
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_CLOSED);
+    teffi_sender_steal(&other, &conn);
+    assert_false(conn.sender.finished); /* as the other was */
+}
+
+static void a_finished_or_closed_sender_takes_nothing(void **state)
+{
+    conn.sender.peer_left = true;
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_E_CLOSED);
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_OK);
+    assert_false(teffi_sender_close(&conn));
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_UNREACHABLE);
+    conn.sender.finished = true;
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_CLOSED);
+    conns.frame_max_bytes = SIZE - 1;
+    assert_int_equal(send_one(TEFFI_MSG_RESPONSE, false), TEFF_E_TOO_LARGE);
 }
 
 static void frames_are_unsent_wherever_they_wait(void **state)
@@ -26,15 +134,21 @@ static void frames_are_unsent_wherever_they_wait(void **state)
     s->in_flight.total = 10;
     assert_true(teffi_sender_has_unsent(&conn));
     s->in_flight.total = 0;
-    s->unopened.count = 1;
+    assert_int_equal(send_one(TEFFI_MSG_ONEWAY, false), TEFF_OK);
     assert_true(teffi_sender_has_unsent(&conn));
-    s->unopened.count = 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_are_unsent_wherever_they_wait),
+        cmocka_unit_test_setup_teardown(each_kind_has_its_share_of_the_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_message_over_the_limit_goes_into_an_empty_queue, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(requests_for_grains_are_refused_over_the_budget, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_stolen_sender_is_closed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_finished_or_closed_sender_takes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(frames_are_unsent_wherever_they_wait, setup, teardown),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
