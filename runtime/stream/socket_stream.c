@@ -122,8 +122,10 @@ static bool attempt_write(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
-    if (s->n_pieces == 0)
+    if (s->n_pieces == 0) {
+        teffi_reactor_more(side); /* the edge is left for the next write */
         return true;
+    }
     return end_if_closed(s, side, &s->written) ||
            set_result(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
 }
