@@ -150,6 +150,57 @@ static void written_is_called_on_request(void **state)
     lab_pair_free(&a, &b);
 }
 
+/* Not what was written before. */
+static void a_call_on_request_writes_nothing(void **state)
+{
+    lab_end a, b;
+    char got[3] = "";
+    lab_pair(*state, &a, &b);
+    lab_send(&a, "x", 1);
+    unsigned calls = a.out.calls;
+    a.stream->ops->call_written(a.stream);
+    (void)lab_await(&a.out, calls + 1);
+    lab_send(&a, "y", 1);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(lab_receive(&b, got + i, 1).bytes, 1);
+    assert_string_equal(got, "xy");
+    lab_pair_free(&a, &b);
+}
+
+/* Bytes that came together, behind a receive that had to wait. */
+static void bytes_are_received_one_by_one(void **state)
+{
+    lab_end a, b;
+    char got[5] = "";
+    lab_pair(*state, &a, &b);
+    assert_true(b.stream->ops->receive(b.stream, got, 1));
+    lab_settle(*state);
+    lab_send(&a, "abcd", 4);
+    assert_int_equal(lab_await(&b.in, 1).bytes, 1);
+    for (unsigned i = 1; i < 4; i++)
+        assert_int_equal(lab_receive(&b, got + i, 1).bytes, 1);
+    assert_string_equal(got, "abcd");
+    lab_pair_free(&a, &b);
+}
+
+static void remote_of_ipv6_is_in_brackets(void **state)
+{
+    lab other;
+    lab_end a, b;
+    const char *why;
+    char text[64];
+    lab_start(&other, lab_is_reactor(*state));
+    assert_int_equal(other.transport->ops->listen(other.transport, "[::1]:0", &other.port, &why),
+                     TEFF_OK);
+    snprintf(other.address, sizeof other.address, "[::1]:%d", other.port);
+    lab_pair(&other, &a, &b);
+    a.stream->ops->remote(a.stream, text, sizeof text);
+    assert_string_equal(text, other.address);
+    lab_pair_free(&a, &b);
+    other.transport->ops->stop_listener(other.transport);
+    lab_stop(&other);
+}
+
 static void remote_is_the_peers_address(void **state)
 {
     lab *l = *state;
@@ -342,6 +393,9 @@ int main(void)
         LAB_ALL(a_full_stream_goes_on_when_the_peer_reads),
         LAB_ALL(an_empty_stream_goes_on_when_bytes_come),
         LAB_ALL(written_is_called_on_request),
+        LAB_ALL(a_call_on_request_writes_nothing),
+        LAB_ALL(bytes_are_received_one_by_one),
+        LAB_BOTH(remote_of_ipv6_is_in_brackets),
         LAB_ALL(remote_is_the_peers_address),
         LAB_ALL(bytes_pass_whole_in_both_directions),
         LAB_ALL(a_stream_is_freed_while_its_callback_returns),

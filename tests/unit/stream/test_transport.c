@@ -187,10 +187,73 @@ static void listen_refuses_what_it_cannot_bind(void **state)
         int port = 0;
         lab_start(&other, lab_is_reactor(l));
         teff_err err = other.transport->ops->listen(other.transport, rows[i].address, &port, &why);
-        if (err != rows[i].err || !why || !*why)
+        if (err != rows[i].err || !why || !*why || (err == TEFF_E_IO && !strstr(why, "in use")))
             fail_msg("listen on '%s': %d, %s", rows[i].address, err, why ? why : "-");
         lab_stop(&other);
     }
+}
+
+static void a_listener_leaves_no_descriptor(void **state)
+{
+    lab other;
+    const char *why;
+    int port;
+    unsigned before = lab_descriptors();
+    for (unsigned i = 0; i < 3; i++) {
+        lab_start(&other, lab_is_reactor(*state));
+        assert_int_equal(other.transport->ops->listen(other.transport, "127.0.0.1:0", &port, &why),
+                         TEFF_OK);
+        lab_stop(&other);
+    }
+    assert_true(lab_descriptors_fall_to(before));
+}
+
+/* For a program that has closed its input: an epoll set, then an accepted socket. */
+static void descriptor_0_is_one_like_others(void **state)
+{
+    lab *l = *state, other;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), input = dup(0);
+    assert_int_equal(connect_to(fd, l->port), 0);
+    assert_int_equal(close(0), 0);
+    lab_start(&other, true);
+    assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
+    lab_stop(&other);
+    l->transport->ops->accept(l->transport);
+    teffi_stream_result result = lab_await(&l->accepted, 1);
+    assert_int_equal(result.end, TEFFI_STREAM_OK);
+    assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
+    result.stream->ops->free(result.stream);
+    lab_settle(l);
+    assert_int_equal(fcntl(0, F_GETFD), -1);
+    assert_int_equal(dup2(input, 0), 0);
+    close(input);
+    close(fd);
+}
+
+/* One descriptor is left, which is too few; or one file is missing. */
+static void a_transport_that_fails_is_none(void **state)
+{
+    static teffi_transport some;
+    teffi_transport *none = &some;
+    struct rlimit before, few;
+    char text[TEFF_TEXT_MAX];
+    int highest = dup(0);
+    close(highest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)highest + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    teff_err err = teffi_transport_reactor(&none, text);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(err, TEFF_E_IO);
+    assert_null(none);
+    none = &some;
+    assert_int_equal(teffi_transport_nng("no file", NULL, &none, text), TEFF_E_INVALID);
+    assert_null(none);
+    none = &some;
+    assert_int_equal(teffi_transport_nng("no file", "no other", &none, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "no file"));
+    assert_null(none);
 }
 
 static void listen_takes_a_name(void **state)
@@ -348,6 +411,9 @@ int main(void)
         LAB_BOTH(a_dial_to_a_name_is_cancelled),
         LAB_BOTH(a_dial_that_was_not_started_is_freed),
         LAB_BOTH(listen_refuses_what_it_cannot_bind),
+        LAB_BOTH(a_listener_leaves_no_descriptor),
+        LAB_ON("reactor", descriptor_0_is_one_like_others),
+        cmocka_unit_test(a_transport_that_fails_is_none),
         LAB_BOTH(listen_takes_a_name),
         LAB_ON("nng unix", a_socket_file_is_replaced_if_nobody_listens),
         LAB_ON("reactor unix", a_socket_file_is_replaced_if_nobody_listens),
