@@ -8,6 +8,7 @@
 #include "call/call.h"
 #include "call/calls.h"
 #include "call/ctx.h"
+#include "wire.pb-c.h"
 
 static lab *l;
 static teffi_node *node;
@@ -65,6 +66,34 @@ static void a_response_ends_its_call_once(void **state)
     respond(b->slot, b->generation, TEFF_OK);
     lab_ok(ctx, end_of(b));
     assert_false(teffi_call_fail(b, TEFF_E_IO, NULL));
+}
+
+/* An Ack, whose only field is bytes. */
+static void a_response_is_decoded_or_says_that_it_is_not(void **state)
+{
+    static const uint8_t good[] = {0x0a, 1, 7}, cut[] = {0x0a, 2, 7};
+    for (unsigned row = 0; row < 2; row++) {
+        teffi_call *call = pending(60000);
+        ProtobufCMessage *reply = NULL;
+        teffi_call_expect(call, &teff__wire__ack__descriptor, 0);
+        teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
+        assert_non_null(msg);
+        msg->call_slot = call->slot;
+        msg->call_generation = call->generation;
+        msg->raw = row ? cut : good;
+        msg->raw_len = sizeof good;
+        assert_null(teffi_call_end_by_response(&node->home, msg));
+        teff_err err = teffi_ctx_await_call(ctx, call, &reply);
+        if (row) {
+            lab_fails(ctx, err, TEFF_E_MALFORMED);
+            assert_non_null(strstr(teff_error(ctx), "does not decode; the call ran"));
+            assert_true(call->reply->flags & TEFFI_MSG_UNNAMED);
+        } else {
+            lab_ok(ctx, err);
+            assert_int_equal(((Teff__Wire__Ack *)(void *)reply)->echo.len, 1);
+            assert_false(call->reply->flags & TEFFI_MSG_UNNAMED);
+        }
+    }
 }
 
 static void responses_to_nobody_are_dropped(void **state)
@@ -237,6 +266,7 @@ int main(void)
 #define CALL(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         CALL(a_response_ends_its_call_once),
+        CALL(a_response_is_decoded_or_says_that_it_is_not),
         CALL(responses_to_nobody_are_dropped),
         CALL(time_ends_a_call_and_a_late_response_finds_nobody),
         CALL(a_deadline_in_the_past_ends_it_at_once),

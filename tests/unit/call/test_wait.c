@@ -120,20 +120,61 @@ static void one_round(signaller *s, uint64_t *rng)
     teff_ctx_free(ctx);
 }
 
-static void test_the_last_signal_wakes(void **state)
+/* Awaits any of the jobs that are left until none is. */
+static void one_round_of_any(signaller *s, uint64_t *rng)
+{
+    teff_ctx *ctx = teffi_ctx_new(&home);
+    job *jobs = calloc(SIGNALLERS, sizeof *jobs);
+    teffi_wait *left[SIGNALLERS];
+    assert_non_null(ctx);
+    assert_non_null(jobs);
+    for (int i = 0; i < SIGNALLERS; i++) {
+        left[i] = &jobs[i].wait;
+        teffi_wait_init(left[i], ctx, NULL);
+    }
+    for (int i = 0; i < SIGNALLERS; i++)
+        s[i].todo = &jobs[i];
+    for (size_t n = SIGNALLERS, still; n > 0; n = still) {
+        dawdle(rng);
+        teffi_await_any(ctx, left, n);
+        still = 0;
+        for (size_t i = 0; i < n; i++)
+            if (!teffi_wait_done(left[i]))
+                left[still++] = left[i];
+            else
+                assert_int_equal(teffi_container(left[i], job, wait)->ended, 1);
+        assert_true(still < n);
+        assert_false(teffi_parker_wait(&ctx->parker.parker, 0));
+    }
+    free(jobs);
+    teff_ctx_free(ctx);
+}
+
+static void signal_rounds(void (*round)(signaller *s, uint64_t *rng))
 {
     static signaller s[SIGNALLERS];
     uint64_t rng = 88172645463325252u;
     for (int i = 0; i < SIGNALLERS; i++) {
+        s[i].stop = false;
         s[i].rng = draw(&rng, UINT64_MAX) | 1;
         assert_int_equal(teffi_thread_start(&s[i].thread, "signaller", signal_on, &s[i]), TEFF_OK);
     }
     for (int i = 0; i < ROUNDS; i++)
-        one_round(s, &rng);
+        round(s, &rng);
     for (int i = 0; i < SIGNALLERS; i++) {
         s[i].stop = true;
         teffi_thread_join(&s[i].thread);
     }
+}
+
+static void test_the_last_signal_wakes(void **state)
+{
+    signal_rounds(one_round);
+}
+
+static void test_the_first_signal_wakes_who_waits_for_any(void **state)
+{
+    signal_rounds(one_round_of_any);
 }
 
 /* Leaves its token each time that the sleeper has taken the last. */
@@ -342,6 +383,7 @@ int main(void)
         cmocka_unit_test_setup(test_tokens_lie_side_by_side, setup),
         cmocka_unit_test_setup(test_a_sleeper_wakes_for_either_token, setup),
         cmocka_unit_test_setup(test_the_last_signal_wakes, setup),
+        cmocka_unit_test_setup(test_the_first_signal_wakes_who_waits_for_any, setup),
         cmocka_unit_test_setup(test_what_is_done_is_not_waited_for, setup),
         cmocka_unit_test_setup(test_a_closed_node_is_not_looked_at, setup),
         cmocka_unit_test_setup(test_it_reads_inside_of_the_node, setup),

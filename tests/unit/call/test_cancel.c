@@ -1,0 +1,89 @@
+/* test_cancel.c - a cancel ends the calls that were given to it, and those that are given later. */
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "lab.h"
+
+enum { CALLS = 100 };
+
+static lab *l;
+static teff_ctx *ctx;
+static teff_cancel *cancel;
+
+static int setup(void **state)
+{
+    l = lab_open(1);
+    ctx = teff_silo_ctx(l->silos[0]);
+    cancel = teff_cancel_new();
+    return cancel ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    teff_cancel_free(cancel);
+    teff_ctx_free(ctx);
+    lab_close(l);
+    return 0;
+}
+
+static teffi_call *watched_call(void)
+{
+    uint64_t now_ns = teffi_now(l->silos[0]->node.platform);
+    teffi_call *call = teffi_ctx_call(ctx, now_ns + 600 * 1000000000ull);
+    assert_non_null(call);
+    teffi_cancel_add(cancel, call);
+    return call;
+}
+
+static void assert_cancelled(teffi_call *call)
+{
+    assert_false(lab_pending(call));
+    lab_fails(ctx, teffi_ctx_await_call(ctx, call, NULL), TEFF_E_CANCELLED);
+}
+
+static void all_calls_end(void **state)
+{
+    teffi_call *calls[CALLS];
+    for (unsigned i = 0; i < CALLS; i++)
+        calls[i] = watched_call();
+    for (unsigned i = 0; i < CALLS; i++)
+        assert_true(lab_pending(calls[i]));
+    assert_false(teffi_cancel_is_fired(cancel));
+    teff_cancel_fire(cancel);
+    assert_true(teffi_cancel_is_fired(cancel));
+    for (unsigned i = 0; i < CALLS; i++)
+        assert_cancelled(calls[i]);
+}
+
+static void a_call_after_it_ends_at_once(void **state)
+{
+    teff_cancel_fire(cancel);
+    assert_cancelled(watched_call());
+    teff_cancel_fire(cancel); /* again: nothing is left */
+}
+
+/* Calls come and end, beside some that stay. */
+static void calls_that_ended_make_room(void **state)
+{
+    teffi_call *stay[3];
+    for (unsigned i = 0; i < CALLS; i++) {
+        teffi_call *call = watched_call();
+        if (i % (CALLS / 3) == 0 && i / (CALLS / 3) < 3)
+            stay[i / (CALLS / 3)] = call;
+        else
+            assert_true(teffi_call_fail(call, TEFF_E_FAILED, NULL));
+    }
+    teff_cancel_fire(cancel);
+    for (unsigned i = 0; i < 3; i++)
+        assert_cancelled(stay[i]);
+}
+
+int main(void)
+{
+#define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ROW(all_calls_end),
+        ROW(a_call_after_it_ends_at_once),
+        ROW(calls_that_ended_make_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
