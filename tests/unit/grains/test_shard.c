@@ -186,6 +186,72 @@ static void what_is_made_when_needed_goes_when_idle(void **state)
     }
 }
 
+/* ---- walking ---- */
+
+enum { GRAINS = 100 };
+
+typedef struct walk {
+    unsigned seen, left; /* left: until it stops */
+    bool twice;          /* met one again */
+    teffi_activation *met[GRAINS];
+} walk;
+
+static bool meet(void *arg, teffi_activation *act)
+{
+    walk *w = arg;
+    for (unsigned i = 0; i < w->seen; i++)
+        w->twice |= w->met[i] == act;
+    w->met[w->seen++] = act;
+    return --w->left > 0;
+}
+
+static void begin_grains(void)
+{
+    lab_number *out;
+    char key[20];
+    for (int i = 0; i < GRAINS; i++) {
+        snprintf(key, sizeof key, "walked-%d", i);
+        lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(.n = 1), &out));
+    }
+}
+
+/* It goes on where it stopped, and says when it is through. */
+static void a_walk_meets_each_activation_once(void **state)
+{
+    teffi_grains *grains = l->silos[0]->node.grains;
+    begin_grains();
+    for (unsigned step = 1; step <= GRAINS + 1; step += 33) {
+        walk w = {.left = step};
+        uint64_t cursor = 0;
+        unsigned stops = 0;
+        while (!teffi_shards_walk(grains, NULL, &cursor, meet, &w)) {
+            assert_int_equal(w.seen, ++stops * step);
+            assert_true(cursor != 0);
+            w.left = step;
+        }
+        assert_int_equal(w.seen, GRAINS);
+        assert_int_equal(stops, GRAINS / step);
+        assert_int_equal(cursor, 0);
+        assert_false(w.twice);
+    }
+}
+
+static void a_walk_keeps_to_the_partitions_that_are_asked_for(void **state)
+{
+    teffi_grains *grains = l->silos[0]->node.grains;
+    uint8_t set[TEFFI_PARTITION_SET_BYTES] = {0};
+    walk w = {.left = GRAINS + 1};
+    uint64_t cursor = 0;
+    begin_grains();
+    assert_true(teffi_shards_walk(grains, set, &cursor, meet, &w));
+    assert_int_equal(w.seen, 0);
+    memset(set, 0xff, sizeof set / 2);
+    assert_true(teffi_shards_walk(grains, set, &cursor, meet, &w));
+    assert_in_range(w.seen, 1, GRAINS - 1);
+    for (unsigned i = 0; i < w.seen; i++)
+        assert_true(teffi_partition(teffi_activation_ident(w.met[i]).hash) < TEFFI_PARTITIONS / 2);
+}
+
 int main(void)
 {
 #define SHARD(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -194,6 +260,8 @@ int main(void)
         SHARD(every_call_reaches_its_grain_while_others_end),
         SHARD(memory_of_grains_that_ended_goes_back),
         SHARD(what_is_made_when_needed_goes_when_idle),
+        SHARD(a_walk_meets_each_activation_once),
+        SHARD(a_walk_keeps_to_the_partitions_that_are_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
