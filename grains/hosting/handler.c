@@ -232,8 +232,6 @@ static void handle_nudge(teffi_activation *act)
      * the nudge may be pushed again. */
     (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
     uint8_t why = atomic_exchange_explicit(&act->end_reason, 0, memory_order_relaxed);
-    if (!why || (act->phase != TEFFI_VALID && act->phase != TEFFI_ACTIVATING))
-        return;
     if (why != TEFF_REASON_IDLE || (act->phase == TEFFI_VALID && activation_is_idle(act)))
         act->reason = act->reason ? act->reason : why;
 }

@@ -1,0 +1,153 @@
+/* bare.h - the grains of one node on an executor and a network of the test: nothing runs by itself,
+ * and the clock stands. Include it in one source of a program.
+ * Threads: one. */
+#pragma once
+
+#include <stdio.h>
+#include <string.h>
+#include "activation/activation.h"
+#include "activation/type.h"
+#include "call/task.h"
+#include "cluster/membership.h"
+#include "directory/location_cache.h"
+#include "directory/shard.h"
+#include "hosting/life.h"
+#include "lab.h"
+#include "node/deliver.h"
+#include "request/route.h"
+
+enum { BARE_COARSE_MS = 1000000000 };
+
+static const teffi_node_id bare_self = {5, 1}, bare_peer = {77, 1}, bare_other = {78, 1};
+static const uint64_t bare_now_ns = 5000000000u;
+
+static teffi_node node;
+static teffi_grains grains;
+static teff_grain_type *type; /* lab.Turns */
+
+/* ---- the network ---- */
+
+static struct { /* the last message that was sent */
+    unsigned n;
+    teff_err refuse; /* send fails with it, for requests */
+    teffi_node_id to;
+    uint32_t kind;
+    uint8_t hops;
+    teff_err err;
+    uint16_t flags;
+    char text[TEFF_TEXT_MAX];
+} sent;
+
+static teff_err bare_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    if (sent.refuse && msg->item.kind != TEFFI_MSG_RESPONSE)
+        return sent.refuse;
+    sent.n++;
+    sent.to = to;
+    sent.kind = msg->item.kind;
+    sent.hops = msg->hops;
+    sent.err = (teff_err)msg->err;
+    sent.flags = msg->flags;
+    snprintf(sent.text, sizeof sent.text, "%s", msg->text ? msg->text : "none");
+    teffi_msg_free(msg);
+    return TEFF_OK;
+}
+
+/* ---- the node ---- */
+
+static uint64_t bare_clock(void *arg)
+{
+    return bare_now_ns;
+}
+
+static uint64_t bare_random(void *arg)
+{
+    return 0x9e3779b97f4a7c15u;
+}
+
+static void bare_ready(teffi_exec *exec, teffi_group *group)
+{
+}
+
+static const teffi_exec_ops bare_exec_ops = {.ready = bare_ready};
+static teffi_platform bare_platform = {.mono_ns = bare_clock, .random = bare_random};
+static teffi_exec bare_exec = {.ops = &bare_exec_ops, .platform = &bare_platform};
+
+static teff_err bare_exec_new(const teffi_platform *on, unsigned workers,
+                              const teff_sched_options *opt, teffi_exec **out)
+{
+    *out = &bare_exec;
+    return TEFF_OK;
+}
+
+static int bare_open(void **state)
+{
+    static const teffi_net_ops net_ops = {.send = bare_send};
+    static teffi_net net = {&net_ops};
+    static teffi_shards shards;
+    static teffi_location_cache locations;
+    bare_platform.exec_new = bare_exec_new;
+    if (!bare_exec.fibers) /* stays: fibers of tasks that never ran are dropped with it */
+        bare_exec.fibers = teffi_fiber_pool_new(0, 0);
+    memset(&sent, 0, sizeof sent);
+    memset(&grains, 0, sizeof grains);
+    memset(&shards, 0, sizeof shards);
+    memset(&locations, 0, sizeof locations);
+    type = teff_grain_type_new(&lab_turns_info, NULL, NULL);
+    if (teffi_node_init(&node, &bare_platform, TEFFI_ROLE_SILO, "test", 1, NULL) ||
+        !teffi_membership_new(&node, NULL, 0))
+        return 1;
+    node.id = bare_self;
+    node.home.net = &net;
+    node.grains = &grains;
+    grains = (teffi_grains){.node = &node,
+                            .group_ops = &teffi_activation_ops,
+                            .types = &type,
+                            .n_types = 1,
+                            .shards = &shards,
+                            .location_cache = &locations,
+                            .coarse_ms = BARE_COARSE_MS,
+                            .accepting = true};
+    return !teffi_shards_init(&shards, &grains);
+}
+
+static int bare_close(void **state)
+{
+    teffi_lookups_fini(&grains);
+    teffi_tasks_drop(&node.home);
+    teffi_shards_fini(grains.shards);
+    teffi_membership_free(node.membership);
+    teff_grain_type_free(type);
+    teffi_node_fini(&node);
+    return 0;
+}
+
+/* ---- messages ---- */
+
+/* From the peer to grain "a". */
+static teffi_msg *bare_message(uint32_t kind)
+{
+    teffi_msg *msg = teffi_msg_new(kind);
+    assert_non_null(msg);
+    msg->src = bare_peer;
+    msg->type_id = lab_turns_info.id;
+    msg->method_id = lab_turns_info.methods[0].id;
+    msg->key = (const uint8_t *)"a";
+    msg->key_len = 1;
+    return msg;
+}
+
+static teffi_ident bare_ident(void)
+{
+    return teffi_ident_of(&grains.secret, lab_turns_info.id, (const uint8_t *)"a", 1);
+}
+
+/* The n-th message was this response to the peer. */
+static void bare_responded(unsigned n, teff_err err, const char *text)
+{
+    assert_int_equal(sent.n, n);
+    assert_int_equal(sent.kind, TEFFI_MSG_RESPONSE);
+    assert_true(teffi_node_is(sent.to, bare_peer));
+    assert_int_equal(sent.err, err);
+    assert_string_equal(sent.text, text);
+}

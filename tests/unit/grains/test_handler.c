@@ -1,0 +1,202 @@
+/* test_handler.c - what an activation does with each item, step by step: when it ends, which
+ * requests it refuses and how. */
+#include <stdlib.h>
+#include "bare.h"
+#include "group/closure.h"
+
+static _Alignas(teffi_activation) teffi_activation act;
+
+static int setup(void **state)
+{
+    if (bare_open(state))
+        return 1;
+    teffi_ident ident = bare_ident();
+    memset(&act, 0, sizeof act);
+    teffi_activation_init(&act, &grains);
+    if (teffi_activation_born(&act, type, &ident))
+        return 1;
+    act.phase = TEFFI_VALID;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    teffi_activation_clear(&act);
+    return bare_close(state);
+}
+
+static void run_items(void)
+{
+    (void)teffi_group_run(&act.group, 10, 0);
+}
+
+/* ---- when it ends ---- */
+
+typedef struct situation {
+    const char *what;
+    teff_reason asked;
+    teffi_phase phase;
+    uint32_t idle_ms, running, queued, pending;
+    uint8_t before, after; /* its reason */
+} situation;
+
+enum { LONG = 900000000 };
+#define IDLE TEFF_REASON_IDLE
+#define STOP TEFF_REASON_STOPPING
+
+static const situation situations[] = {
+    {"idle for long", IDLE, TEFFI_VALID, LONG, 0, 0, 0, 0, IDLE},
+    {"used a moment ago", IDLE, TEFFI_VALID, 1, 0, 0, 0, 0, 0},
+    {"a turn runs", IDLE, TEFFI_VALID, LONG, 1, 0, 0, 0, 0},
+    {"a request is queued", IDLE, TEFFI_VALID, LONG, 0, 1, 0, 0, 0},
+    {"a request left late", IDLE, TEFFI_VALID, LONG, 0, UINT32_MAX, 0, 0, IDLE},
+    {"a request is set aside", IDLE, TEFFI_VALID, LONG, 0, 0, 1, 0, 0},
+    {"it is being activated", IDLE, TEFFI_ACTIVATING, LONG, 0, 0, 0, 0, 0},
+    {"it ends already", IDLE, TEFFI_DEACTIVATING, LONG, 0, 0, 0, STOP, STOP},
+    {"told to stop", STOP, TEFFI_VALID, 1, 1, 1, 1, 0, STOP},
+    {"told to stop while it is being activated", STOP, TEFFI_ACTIVATING, 1, 0, 0, 0, 0, STOP},
+    {"told to stop when it was told before", STOP, TEFFI_VALID, 1, 0, 0, 0, IDLE, IDLE},
+    {"nudged without a reason", (teff_reason)0, TEFFI_VALID, LONG, 0, 0, 0, 0, 0},
+};
+
+static uint8_t reason_after(const situation *s)
+{
+    teffi_msg waits = {.item.kind = TEFFI_MSG_REQUEST};
+    act.phase = s->phase;
+    act.used_ms = BARE_COARSE_MS - s->idle_ms;
+    act.running = s->running;
+    act.queued = s->queued;
+    act.reason = s->before;
+    act.busy = TEFFI_BUSY_LIFE; /* nothing comes of it yet */
+    if (s->pending)
+        teffi_queue_push(&teffi_activation_more(&act)->pending, &waits.link);
+    if (s->asked)
+        teffi_activation_end(&act, s->asked);
+    else
+        teffi_activation_nudge(&act);
+    run_items();
+    teffi_activation_drop_more(&act);
+    return act.reason;
+}
+
+static void an_activation_ends_when_it_is_told_to_or_idle(void **state)
+{
+    for (size_t i = 0; i < sizeof situations / sizeof situations[0]; i++) {
+        uint8_t after = reason_after(&situations[i]);
+        if (after != situations[i].after)
+            fail_msg("%s: reason %u", situations[i].what, after);
+        assert_false(act.nudged);
+        assert_int_equal(act.end_reason, 0);
+    }
+}
+
+/* ---- requests that do not start ---- */
+
+static void handle(teffi_msg *msg)
+{
+    uint32_t deep;
+    assert_int_equal(teffi_activation_push(&act, type, msg, &deep), TEFF_OK);
+    run_items();
+}
+
+static void expect(unsigned n, teff_err err, const char *text)
+{
+    bare_responded(n, err, text);
+    assert_int_equal(act.queued, 0);
+}
+
+static void an_unknown_method_is_not_found(void **state)
+{
+    teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+    msg->method_id = 1;
+    handle(msg);
+    expect(1, TEFF_E_NOT_FOUND, "the grain type has no such method here");
+}
+
+static void a_request_whose_deadline_has_passed_does_not_wait(void **state)
+{
+    teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+    msg->deadline_ns = bare_now_ns;
+    handle(msg);
+    expect(1, TEFF_E_TIMEOUT, "expired while it waited for the grain");
+}
+
+static size_t waiting(void)
+{
+    return act.more ? act.more->pending.count : 0;
+}
+
+static void one_that_may_not_start_is_set_aside(void **state)
+{
+    teffi_msg *late = bare_message(TEFFI_MSG_ONEWAY), *early = bare_message(TEFFI_MSG_REQUEST);
+    act.busy = TEFFI_BUSY_LIFE;
+    late->deadline_ns = bare_now_ns; /* of a one-way nobody waits for the outcome */
+    early->deadline_ns = bare_now_ns + 1;
+    handle(late);
+    handle(early);
+    assert_int_equal(sent.n, 0);
+    assert_int_equal(waiting(), 2);
+    assert_int_equal(act.queued, 2);
+    for (teffi_qnode *at; (at = teffi_queue_pop(&act.more->pending));)
+        teffi_msg_free(teffi_container(at, teffi_msg, link));
+}
+
+/* ---- an activation that failed ---- */
+
+static void fail_as(teff_err err, const char *text, bool named)
+{
+    teffi_more *more = teffi_activation_more(&act);
+    assert_non_null(more);
+    more->failed_text = text ? strdup(text) : NULL;
+    more->failed_named = named;
+    act.failed = err;
+    act.phase = TEFFI_ENDED;
+}
+
+static void requests_get_the_error_of_a_failed_activation(void **state)
+{
+    fail_as(TEFF_E_IO, "the disk is full", false);
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    expect(1, TEFF_E_IO, "the disk is full");
+    assert_true(sent.flags & TEFFI_MSG_UNNAMED);
+    act.more->failed_named = true;
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    expect(2, TEFF_E_IO, "the disk is full");
+    assert_false(sent.flags & TEFFI_MSG_UNNAMED);
+    teffi_activation_drop_more(&act); /* there was no memory for the text */
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    expect(3, TEFF_E_IO, "none");
+}
+
+/* ---- eviction ---- */
+
+static bool evicted(teffi_item *item)
+{
+    return teffi_activation_ops.evict(&act.group, item);
+}
+
+static void requests_are_evicted_and_nothing_else(void **state)
+{
+    static const uint32_t others[] = {TEFFI_ITEM_WAIT, TEFFI_ITEM_CLOSURE, TEFFI_ITEM_NUDGE};
+    act.queued = 2;
+    assert_true(evicted(&bare_message(TEFFI_MSG_REQUEST)->item));
+    assert_int_equal(act.queued, 1);
+    assert_true(evicted(&bare_message(TEFFI_MSG_ONEWAY)->item));
+    expect(1, TEFF_E_OVERLOADED, "evicted: more grains wait on this silo than may");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(evicted(&(teffi_item){.kind = others[i]}));
+}
+
+int main(void)
+{
+#define HANDLER(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        HANDLER(an_activation_ends_when_it_is_told_to_or_idle),
+        HANDLER(an_unknown_method_is_not_found),
+        HANDLER(a_request_whose_deadline_has_passed_does_not_wait),
+        HANDLER(one_that_may_not_start_is_set_aside),
+        HANDLER(requests_get_the_error_of_a_failed_activation),
+        HANDLER(requests_are_evicted_and_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
