@@ -10,7 +10,8 @@
 #include "call/task.h"
 #include "cluster/membership.h"
 #include "directory/location_cache.h"
-#include "directory/shard.h"
+#include "directory/partition.h"
+#include "directory/server.h"
 #include "hosting/life.h"
 #include "lab.h"
 #include "node/deliver.h"
@@ -35,8 +36,37 @@ static struct { /* the last message that was sent */
     uint8_t hops;
     teff_err err;
     uint16_t flags;
+    uint32_t slot, method_id;
+    uint64_t deadline_ns;
     char text[TEFF_TEXT_MAX];
+    size_t raw_len;
+    uint8_t raw[4096];
+    /* responds to requests; NULL: nobody does */
+    const ProtobufCMessage *(*respond)(void);
 } sent;
+
+static void keep_body(teffi_msg *msg)
+{
+    if (msg->body)
+        assert_true(teffi_node_pack(msg, msg->body));
+    assert_true(msg->raw_len <= sizeof sent.raw);
+    sent.raw_len = msg->raw_len;
+    if (msg->raw_len)
+        memcpy(sent.raw, msg->raw, msg->raw_len);
+}
+
+/* out: NULL: to be freed. */
+static teffi_msg *bare_respond(teffi_msg *msg)
+{
+    if (!sent.respond || msg->item.kind != TEFFI_MSG_REQUEST)
+        return msg;
+    teffi_msg *response = teffi_node_response(&node, msg);
+    assert_non_null(response);
+    assert_true(teffi_node_pack(response, sent.respond()));
+    teffi_msg_free(msg);
+    teffi_node_deliver(&node, response);
+    return NULL;
+}
 
 static teff_err bare_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
 {
@@ -48,8 +78,12 @@ static teff_err bare_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
     sent.hops = msg->hops;
     sent.err = (teff_err)msg->err;
     sent.flags = msg->flags;
+    sent.slot = msg->to.slot;
+    sent.method_id = msg->method_id;
+    sent.deadline_ns = msg->deadline_ns;
     snprintf(sent.text, sizeof sent.text, "%s", msg->text ? msg->text : "none");
-    teffi_msg_free(msg);
+    keep_body(msg);
+    teffi_msg_free(bare_respond(msg));
     return TEFF_OK;
 }
 
@@ -69,7 +103,17 @@ static void bare_ready(teffi_exec *exec, teffi_group *group)
 {
 }
 
-static const teffi_exec_ops bare_exec_ops = {.ready = bare_ready};
+static void bare_timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
+{
+}
+
+static bool bare_timer_cancel(teffi_exec *exec, teffi_timer *timer)
+{
+    return true;
+}
+
+static const teffi_exec_ops bare_exec_ops = {
+    .ready = bare_ready, .timer_set = bare_timer_set, .timer_cancel = bare_timer_cancel};
 static teffi_platform bare_platform = {.mono_ns = bare_clock, .random = bare_random};
 static teffi_exec bare_exec = {.ops = &bare_exec_ops, .platform = &bare_platform};
 
@@ -108,12 +152,14 @@ static int bare_open(void **state)
                             .location_cache = &locations,
                             .coarse_ms = BARE_COARSE_MS,
                             .accepting = true};
+    teffi_node_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
     return !teffi_shards_init(&shards, &grains);
 }
 
 static int bare_close(void **state)
 {
     teffi_lookups_fini(&grains);
+    teffi_partitions_fini(grains.shards);
     teffi_tasks_drop(&node.home);
     teffi_shards_fini(grains.shards);
     teffi_membership_free(node.membership);
@@ -122,10 +168,30 @@ static int bare_close(void **state)
     return 0;
 }
 
+/* Adopts a view of these silos, which all host the type. */
+static inline void bare_view(uint64_t version, const teffi_node_id *members, size_t n)
+{
+    static uint32_t hosted;
+    teffi_member list[4] = {0};
+    const teffi_view *old = node.view;
+    hosted = lab_turns_info.id;
+    for (size_t i = 0; i < n; i++)
+        list[i] = (teffi_member){.node = members[i],
+                                 .status = TEFFI_ACTIVE,
+                                 .address = "h:1",
+                                 .types = &hosted,
+                                 .n_types = 1};
+    node.view = teffi_view_new(version, list, n);
+    assert_non_null(node.view);
+    teffi_view_unref(old);
+    teffi_locations_view(grains.location_cache, node.view, bare_self);
+    (void)teffi_partitions_view(&grains, node.view);
+}
+
 /* ---- messages ---- */
 
 /* From the peer to grain "a". */
-static teffi_msg *bare_message(uint32_t kind)
+static inline teffi_msg *bare_message(uint32_t kind)
 {
     teffi_msg *msg = teffi_msg_new(kind);
     assert_non_null(msg);
@@ -137,13 +203,13 @@ static teffi_msg *bare_message(uint32_t kind)
     return msg;
 }
 
-static teffi_ident bare_ident(void)
+static inline teffi_ident bare_ident(void)
 {
     return teffi_ident_of(&grains.secret, lab_turns_info.id, (const uint8_t *)"a", 1);
 }
 
 /* The n-th message was this response to the peer. */
-static void bare_responded(unsigned n, teff_err err, const char *text)
+static inline void bare_responded(unsigned n, teff_err err, const char *text)
 {
     assert_int_equal(sent.n, n);
     assert_int_equal(sent.kind, TEFFI_MSG_RESPONSE);

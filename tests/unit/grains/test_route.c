@@ -90,22 +90,11 @@ static void a_request_for_a_grain_elsewhere_is_relayed(void **state)
     was_sent_to_other(1, TEFFI_HOPS_MAX);
 }
 
-static void view_of(const teffi_node_id *members, size_t n)
-{
-    teffi_member list[3] = {0};
-    for (size_t i = 0; i < n; i++)
-        list[i] = (teffi_member){.node = members[i], .status = TEFFI_ACTIVE, .address = "h:1"};
-    teffi_view *view = teffi_view_new(1, list, n);
-    assert_non_null(view);
-    teffi_locations_view(grains.location_cache, view, bare_self);
-    teffi_view_unref(view);
-}
-
 /* Later requests go there at once. */
 static void a_request_that_lost_a_race_follows_the_winner(void **state)
 {
     teffi_ident ident = bare_ident();
-    view_of((teffi_node_id[]){bare_self, bare_other}, 2);
+    bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
     teffi_route_to_winner(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
     was_sent_to_other(1, 1);
     assert_true(teffi_node_is(teffi_location_get(grains.location_cache, ident.hash), bare_other));
@@ -136,7 +125,7 @@ static void what_waits_is_freed_with_the_silo(void)
 static void a_request_that_was_not_sent_is_located_again(void **state)
 {
     static const teff_err errs[] = {TEFF_E_CLOSED, TEFF_E_UNREACHABLE};
-    view_of((teffi_node_id[]){bare_self, bare_other}, 2);
+    bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
     for (size_t i = 0; i < 2; i++) {
         teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
         teffi_ident ident = bare_ident();
