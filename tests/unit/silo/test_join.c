@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "call/ctx.h"
 #include "cluster/membership.h"
 #include "lab.h"
 #include "store/engine.h"
@@ -16,15 +17,32 @@ typedef struct door {
     teffi_store base;
     _Atomic int failing; /* reads and scans that fail, once it has written a batch */
     _Atomic bool wrote;
+    bool blind;             /* no heartbeat can be read */
+    _Atomic unsigned beats; /* that it did not read */
 } door;
+
+static bool is_heartbeat(const teffi_store_op *op)
+{
+    return op->kind == TEFFI_STORE_READ && strcmp(op->rows[0].table, "alive") == 0;
+}
+
+static void end_with_error(teffi_store_op *op)
+{
+    teffi_store_fail(op, TEFF_E_IO, "the disk is gone");
+    op->done(op);
+}
 
 static void submit(teffi_store *store, teffi_store_op *op)
 {
     door *d = (door *)store;
     bool reads = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
     if (reads && d->wrote && atomic_fetch_sub(&d->failing, 1) > 0) {
-        teffi_store_fail(op, TEFF_E_IO, "the disk is gone");
-        op->done(op);
+        end_with_error(op);
+        return;
+    }
+    if (d->blind && is_heartbeat(op)) {
+        d->beats++;
+        end_with_error(op);
         return;
     }
     d->wrote |= op->kind == TEFFI_STORE_BATCH;
@@ -41,6 +59,7 @@ static void free_door(teffi_store *store)
 }
 
 static int failing; /* of the silo that is started next */
+static bool blind;  /* as failing */
 static door *newest;
 
 static teff_err open_door(const teffi_platform *platform, const char *address, teffi_store **store,
@@ -51,7 +70,7 @@ static teff_err open_door(const teffi_platform *platform, const char *address, t
     assert_non_null(d);
     d->base.ops = &ops;
     d->failing = failing;
-
+    d->blind = blind;
     *store = &d->base;
     newest = d;
     return TEFF_OK;
@@ -138,6 +157,76 @@ static void a_silo_closes_though_it_cannot_recover_its_partitions(void **state)
     close_without_leaving(silos[1]);
 }
 
+/* Not when it joins, and not with its own heartbeats. */
+static void a_silo_that_cannot_read_heartbeats_declares_nobody_dead(void **state)
+{
+    teff_silo *a = new_silo();
+    assert_int_equal(teff_silo_start(a, NULL), TEFF_OK);
+    blind = true;
+    teff_silo *b = new_silo();
+    assert_int_equal(teff_silo_start(b, NULL), TEFF_OK);
+    blind = false;
+    assert_int_equal(teff_silo_members(b), 2);
+    unsigned joined = newest->beats;
+    assert_true(joined > 0);
+    lab_until(newest->beats >= joined + 2); /* the first heartbeat was evaluated */
+    assert_int_equal(teff_silo_members(b), 2);
+    assert_false(a->node.membership->ousted);
+    teff_silo_free(b);
+    teff_silo_free(a);
+}
+
+/* ---- rows of silos that were killed long ago ---- */
+
+enum { KILLED = 250, BURIED_MAX = 200 };
+
+static void write_rows(teff_ctx *ctx)
+{
+    static teffi_member_row killed[KILLED];
+    teffi_rows before;
+    lab_ok(ctx, teffi_rows_read(ctx, &before));
+    for (uint32_t i = 0; i < KILLED; i++)
+        killed[i] = (teffi_member_row){
+            .member = {.node = {i + 1, 1}, .status = TEFFI_ACTIVE, .address = "127.0.0.1:1"}};
+    lab_ok(ctx, teffi_rows_write(ctx, &before, killed, KILLED));
+}
+
+/* out: how many of the killed are not declared dead. */
+static unsigned unburied(teff_ctx *ctx)
+{
+    teffi_rows now;
+    unsigned n = 0;
+    lab_ok(ctx, teffi_rows_read(ctx, &now));
+    for (size_t i = 0; i < now.n; i++)
+        n += now.rows[i].member.node.silo <= KILLED && !now.rows[i].dead;
+    return n;
+}
+
+/* A node that has the store, and is no silo. */
+static teff_ctx *outsider(teff_silo *silo)
+{
+    assert_int_equal(teffi_silo_open(silo, NULL), TEFF_OK);
+    assert_int_equal(open_door(NULL, NULL, &silo->store, NULL), TEFF_OK);
+    silo->node.store = silo->store;
+    teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
+    assert_non_null(ctx);
+    return ctx;
+}
+
+static void a_silo_that_joins_declares_a_batch_of_killed_ones_dead(void **state)
+{
+    teff_silo *none = new_silo(), *a = new_silo();
+    teff_ctx *ctx = outsider(none);
+    write_rows(ctx);
+    assert_int_equal(unburied(ctx), KILLED);
+    assert_int_equal(teff_silo_start(a, NULL), TEFF_OK);
+    assert_in_range(unburied(ctx), KILLED - BURIED_MAX, KILLED - BURIED_MAX + 1);
+    teff_ctx_free(ctx);
+    teff_silo_free(a);
+    assert_int_equal(teffi_silo_close(none, 0), TEFF_OK);
+    teff_silo_free(none);
+}
+
 /* Through a seed, whose table is read before this silo can know who it is. */
 static void a_silo_starts_again_and_again_within_a_second(void **state)
 {
@@ -163,6 +252,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_silo_that_is_in_the_table_and_cannot_join_leaves,
                                         open_rows, close_rows),
         cmocka_unit_test_setup_teardown(a_silo_closes_though_it_cannot_recover_its_partitions,
+                                        open_rows, close_rows),
+        cmocka_unit_test_setup_teardown(a_silo_that_cannot_read_heartbeats_declares_nobody_dead,
+                                        open_rows, close_rows),
+        cmocka_unit_test_setup_teardown(a_silo_that_joins_declares_a_batch_of_killed_ones_dead,
                                         open_rows, close_rows),
         cmocka_unit_test(a_silo_starts_again_and_again_within_a_second),
     };
