@@ -237,6 +237,8 @@ void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const Protobu
         if (!teffi_node_pack(response, body))
             response->err = TEFF_E_NOMEM;
         teffi_node_respond_to(node, request->src, response);
+    } else if (request->item.kind == TEFFI_MSG_REQUEST) {
+        count_dropped(node);
     }
     teffi_msg_free(request);
 }

@@ -192,6 +192,7 @@ static void a_body_that_cannot_be_packed_becomes_an_error(void **state)
 {
     assert_true(fault_sweep(respond_with_body, true) == 3);
     assert_int_equal(sent.n, 3); /* without a fault, with the error, with faults used up */
+    assert_int_equal(node.dropped, 1);
 }
 
 /* ---- what is for processes ---- */
