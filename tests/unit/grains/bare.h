@@ -94,13 +94,16 @@ static uint64_t bare_clock(void *arg)
     return bare_now_ns;
 }
 
-static uint64_t bare_random(void *arg)
+static uint64_t bare_busydom(void *arg)
 {
     return 0x9e3779b97f4a7c15u;
 }
 
+static teffi_group *bare_busy; /* the last group that had something to do */
+
 static void bare_ready(teffi_exec *exec, teffi_group *group)
 {
+    bare_busy = group;
 }
 
 static void bare_timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
@@ -114,7 +117,7 @@ static bool bare_timer_cancel(teffi_exec *exec, teffi_timer *timer)
 
 static const teffi_exec_ops bare_exec_ops = {
     .ready = bare_ready, .timer_set = bare_timer_set, .timer_cancel = bare_timer_cancel};
-static teffi_platform bare_platform = {.mono_ns = bare_clock, .random = bare_random};
+static teffi_platform bare_platform = {.mono_ns = bare_clock, .random = bare_busydom};
 static teffi_exec bare_exec = {.ops = &bare_exec_ops, .platform = &bare_platform};
 
 static teff_err bare_exec_new(const teffi_platform *on, unsigned workers,
