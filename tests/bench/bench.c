@@ -1,7 +1,9 @@
 /* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
  * max, runs). Never a test: figures depend on the machine and its neighbours.
- * usage: bench [--quick] [--operations N] [PATTERN]
+ * usage: bench [--quick] [--busy] [--operations N] [--transport nng|reactor|both] [PATTERN]
  *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION], growth[/SERIES]
+ *   --busy: beside two processes of the lowest priority that compute
+ *   --transport: of the rows remote-... and client-...; both unless named
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
 #include <signal.h>
 #include <stdbool.h>
@@ -13,9 +15,13 @@
 #include "bench.teff.h"
 #include "child.h"
 #include "idle.h"
+#include "load.h"
 #include "loops.h"
 #include "resident.h"
+#include "transport.h"
 #include "wire_rows.h"
+
+enum { LOADS = 2 };
 
 /* ---- the target ---- */
 
@@ -95,14 +101,16 @@ static void density(bench *b)
         values[r] = (bench_resident_bytes() - before) / (double)n;
     }
     snprintf(parameters, sizeof parameters, "\"activations\":%llu", (unsigned long long)n);
-    bench_print("idle-activation-bytes", parameters, "bytes", values, b->runs);
+    bench_print(b, "idle-activation-bytes", parameters, "bytes", values, b->runs);
 }
 
 /* ---- processes ---- */
 
-static teff_silo *start_silo(const char *seed, bool drives, bool hosts, notes *seen)
+static teff_silo *start_silo(const char *seed, teff_transport transport, bool drives, bool hosts,
+                             notes *seen)
 {
-    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}};
+    teff_silo_options opt = {
+        .size = sizeof opt, .silent = 1, .seeds = {seed}, .transport = transport};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     teff_err err = teff_silo_new(&opt, &silo, text);
@@ -120,10 +128,12 @@ static teff_silo *start_silo(const char *seed, bool drives, bool hosts, notes *s
 }
 
 /* The second process: hosts the targets until its standard input ends. in: seed "": none. */
-static int be_target(const char *seed)
+static int be_target(const char *seed, const char *transport_name)
 {
     static notes seen;
-    teff_silo *silo = start_silo(*seed ? seed : NULL, false, true, &seen);
+    teff_transport transport = TEFF_TRANSPORT_DEFAULT;
+    (void)bench_transport_of(transport_name, &transport);
+    teff_silo *silo = start_silo(*seed ? seed : NULL, transport, false, true, &seen);
     bench_child_ready(teff_silo_address(silo));
     teff_silo_free(silo);
     return 0;
@@ -131,7 +141,7 @@ static int be_target(const char *seed)
 
 static void open_silo(bench *b, bool hosts, notes *seen)
 {
-    b->silo = start_silo(NULL, true, hosts, seen);
+    b->silo = start_silo(NULL, b->transport, true, hosts, seen);
     b->ctx = teff_silo_ctx(b->silo);
     b->loop = drive;
     b->next_key = 1000000;
@@ -161,7 +171,8 @@ static void remote_rows(bench *b)
 {
     bench_child child;
     open_silo(b, false, NULL);
-    const char *args[] = {"--target", teff_silo_address(b->silo), NULL};
+    const char *args[] = {"--target", teff_silo_address(b->silo),
+                          bench_transport_name(b->transport), NULL};
     if (!bench_child_start(&child, args))
         bench_fatal(NULL, TEFF_E_IO);
     b->child = &child;
@@ -176,8 +187,21 @@ static void remote_rows(bench *b)
     close_silo(b);
 }
 
+/* Each transport in turn. */
+static void wire_rows(bench *b)
+{
+    for (int t = TEFF_TRANSPORT_NNG; t <= TEFF_TRANSPORT_REACTOR; t++) {
+        b->transport = (teff_transport)t;
+        if (b->only && b->only != b->transport)
+            continue;
+        remote_rows(b);
+        bench_client(b);
+    }
+    b->transport = TEFF_TRANSPORT_DEFAULT;
+}
+
 /* By the clock, not by operations. */
-static void idle_rows(bench *b)
+static void idle_rows(const bench *b)
 {
     static const struct {
         const char *name;
@@ -194,7 +218,7 @@ static void idle_rows(bench *b)
             if (!bench_idle(rows[i].n, seconds, &values[r]))
                 bench_fatal(NULL, TEFF_E_IO);
         snprintf(parameters, sizeof parameters, "\"silos\":%d,\"seconds\":%d", rows[i].n, seconds);
-        bench_print(rows[i].name, parameters, "% of a core", values, runs);
+        bench_print(b, rows[i].name, parameters, "% of a core", values, runs);
     }
 }
 
@@ -208,7 +232,7 @@ static bool is_driver(const char *name, size_t len)
 }
 
 /* What needs other programs has a driver of its own, NAME.py, asked for as NAME[/MORE]: runs it
- * with the build's folder, MORE, and the options; does not return then. */
+ * with the build's folder, MORE, and the other arguments; does not return then. */
 static void be_driver(int argc, char **argv)
 {
     static char build[4096], driver[sizeof build];
@@ -216,10 +240,11 @@ static void be_driver(int argc, char **argv)
     size_t n = 5;
     for (int i = 1; i < argc; i++) {
         size_t len = strcspn(argv[i], "/");
-        if (argv[i][0] == '-' && n + 1 < sizeof args / sizeof args[0])
-            args[n++] = argv[i];
-        if (!is_driver(argv[i], len))
+        if (!is_driver(argv[i], len)) {
+            if (n + 1 < sizeof args / sizeof args[0])
+                args[n++] = argv[i];
             continue;
+        }
         snprintf(driver, sizeof driver, BENCH_FOLDER "/%.*s.py", (int)len, argv[i]);
         args[4] = argv[i] + len + (argv[i][len] == '/');
     }
@@ -234,34 +259,65 @@ static void be_driver(int argc, char **argv)
     exit(1);
 }
 
-int main(int argc, char **argv)
+static void be_child(int argc, char **argv)
 {
-    bench b = {.runs = 5, .seconds = 0.5};
-    if (argc > 2 && strcmp(argv[1], "--target") == 0)
-        return be_target(argv[2]);
+    if (argc > 3 && strcmp(argv[1], "--target") == 0)
+        exit(be_target(argv[2], argv[3]));
     if (argc > 2 && strcmp(argv[1], "--idle") == 0)
-        return bench_idle_silo(argv[2]);
+        exit(bench_idle_silo(argv[2]));
     if (argc > 2 && strcmp(argv[1], "--nng") == 0)
-        return bench_nng_child(argv[2]);
+        exit(bench_nng_child(argv[2]));
+    if (argc > 1 && strcmp(argv[1], "--load") == 0)
+        exit(bench_load());
+}
+
+static void set_transport(bench *b, const char *name)
+{
+    if (bench_transport_of(name, &b->only) || strcmp(name, "both") == 0)
+        return;
+    fprintf(stderr, "bench: --transport %s: expected nng, reactor or both\n", name);
+    exit(2);
+}
+
+static void read_options(bench *b, int argc, char **argv)
+{
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--operations") == 0 && i + 1 < argc) {
-            b.operations = strtoull(argv[++i], NULL, 10);
+        bool more = i + 1 < argc;
+        if (strcmp(argv[i], "--operations") == 0 && more) {
+            b->operations = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--transport") == 0 && more) {
+            set_transport(b, argv[++i]);
+        } else if (strcmp(argv[i], "--busy") == 0) {
+            b->busy = true;
         } else if (strcmp(argv[i], "--quick") == 0) {
-            b.runs = 3;
-            b.seconds = 0.05;
+            b->runs = 3;
+            b->seconds = 0.05;
         } else {
-            b.pattern = argv[i];
+            b->pattern = argv[i];
         }
     }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const load[] = {"--load", NULL};
+    bench_child loads[LOADS];
+    bench b = {.runs = 5, .seconds = 0.5};
+    be_child(argc, argv);
+    read_options(&b, argc, argv);
     be_driver(argc, argv);
     signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < LOADS && b.busy; i++)
+        if (!bench_child_start(&loads[i], load))
+            bench_fatal(NULL, TEFF_E_IO);
     local_rows(&b);
     bench_fair(&b);
-    remote_rows(&b);
-    bench_client(&b);
+    wire_rows(&b);
     bench_nng(&b);
     bench_engine(&b);
     bench_store(&b);
     idle_rows(&b);
+    for (int i = 0; i < LOADS && b.busy; i++)
+        bench_child_stop(&loads[i]);
     return 0;
 }

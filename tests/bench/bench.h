@@ -17,6 +17,9 @@ typedef struct bench {
     /* where loops run */
     teff_err (*loop)(teff_ctx *ctx, const bench_plan *plan, uint64_t *ns);
     const bench_child *child; /* the other process of these rows; may be NULL */
+    teff_transport transport; /* of these rows' nodes */
+    teff_transport only;      /* asked for; DEFAULT: both */
+    bool busy;                /* beside a load */
     const char *pattern;
     int runs;
     double seconds;      /* of one run */
@@ -28,8 +31,8 @@ typedef struct bench {
 bool bench_wanted(const bench *b, const char *name);
 
 /* bench_print - a row's line. in: parameters, the inside of a JSON object; values get sorted. */
-void bench_print(const char *name, const char *parameters, const char *unit, double *values,
-                 int runs);
+void bench_print(const bench *b, const char *name, const char *parameters, const char *unit,
+                 double *values, int runs);
 
 /* bench_median - sorts values; the middle one. in: n > 0. */
 double bench_median(double *values, int n);

@@ -5,6 +5,7 @@
 #include "bench.h"
 #include "child.h"
 #include "loops.h"
+#include "transport.h"
 
 static const struct {
     const char *name, *what;
@@ -18,7 +19,8 @@ enum { ROWS = sizeof rows / sizeof rows[0] };
 static teff_client *connect_to(bench *b, const char *gateway)
 {
     char text[TEFF_TEXT_MAX] = "";
-    teff_client_options options = {.size = sizeof options, .gateways = {gateway}};
+    teff_client_options options = {
+        .size = sizeof options, .gateways = {gateway}, .transport = b->transport};
     teff_client *client;
     teff_err err = teff_client_connect(&options, &client, text);
     if (err) {
@@ -32,7 +34,7 @@ static teff_client *connect_to(bench *b, const char *gateway)
 
 void bench_client(bench *b)
 {
-    static const char *const args[] = {"--target", "", NULL};
+    const char *const args[] = {"--target", "", bench_transport_name(b->transport), NULL};
     bench_child silo;
     bool any = false;
     for (int i = 0; i < ROWS; i++)

@@ -164,7 +164,7 @@ static void row(const bench *b, unsigned workers)
              workers, GRAINS, PROBERS, bench_median(alone_us, b->runs),
              bench_median(beside_us, b->runs), bench_median(tails, b->runs),
              (unsigned long long)hits);
-    bench_print("fair-calls", parameters, "p99 beside / p99 alone", ratios, b->runs);
+    bench_print(b, "fair-calls", parameters, "p99 beside / p99 alone", ratios, b->runs);
     teff_ctx_free(ctx);
     teff_silo_free(silo);
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
 # profile.sh - where a call's time goes: tables of every function that takes over 5 % of a row.
-# usage: profile.sh [-o FOLDER] [BUILD] [ROW...]
+# usage: profile.sh [-o FOLDER] [-t nng|reactor] [BUILD] [ROW...]
 #   BUILD: a build directory made with the release preset (build); ROW: rows of `bench`
 #   (local-call remote-call-1024 remote-call-1$). Both processes of a row are in its table.
-#   FOLDER: keeps what perf has recorded, for perf report and flame graphs.
+#   FOLDER: keeps what perf has recorded, for perf report and flame graphs. -t: of remote rows (nng).
 # By perf (linux-perf) and its clock, which needs no counters of the processor. A share is of all
 # samples of all threads: a function's own, and with what it calls. What runs on a fiber is called
 # by teffi_fiber_main, not by the worker. (Callgrind cannot tell: it loses its stack with each
@@ -12,9 +12,11 @@ set -eu -o pipefail
 
 percent=5
 out=
-while getopts o: option; do
+transport=nng
+while getopts o:t: option; do
     case $option in
     o) out=$OPTARG ;;
+    t) transport=$OPTARG ;;
     *)
         sed -n '3,6s/^# *//p' "$0" >&2
         exit 2
@@ -45,7 +47,8 @@ table() {
     local data=$out/${1%$}.perf
     # Several runs: samples are few, since a run is short.
     perf record -q -F 2000 -e cpu-clock --call-graph fp -o "$data" \
-        sh -c 'for i in 1 2 3 4 5; do "$0" "$1"; done' "$bench" "$1" >"$out/${1%$}.json"
+        sh -c 'for i in 1 2 3 4 5; do "$0" "$@"; done' "$bench" "$1" \
+        --transport "$transport" >"$out/${1%$}.json"
     printf '\n#### %s\n\n| with calls | own | thread | function |\n|---|---|---|---|\n' "$1"
     perf report -i "$data" --children -F overhead_children,overhead,comm,sym -g none --stdio \
         -t '|' --percent-limit $percent 2>/dev/null |

@@ -205,7 +205,7 @@ static void print(const bench *b, const char *name, uint64_t together, uint64_t 
                  ",\"to_sqlite_loop\":%.4g,\"to_sqlite_loop_min\":%.4g,"
                  "\"to_sqlite_loop_max\":%.4g",
                  ratio, ratios[0], ratios[b->runs - 1]);
-    bench_print(name, parameters, "saves/s", values, b->runs);
+    bench_print(b, name, parameters, "saves/s", values, b->runs);
 }
 
 /* How many saves take about as long as a run should. */

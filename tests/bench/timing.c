@@ -6,6 +6,7 @@
 #include <time.h>
 #include "bench.h"
 #include "bench.teff.h"
+#include "transport.h"
 
 uint64_t bench_now_ns(void)
 {
@@ -32,13 +33,14 @@ double bench_median(double *values, int n)
     return values[n / 2];
 }
 
-void bench_print(const char *name, const char *parameters, const char *unit, double *values,
-                 int runs)
+void bench_print(const bench *b, const char *name, const char *parameters, const char *unit,
+                 double *values, int runs)
 {
     double median = bench_median(values, runs);
     printf("{\"name\":\"%s\",\"parameters\":{%s},\"unit\":\"%s\",\"median\":%.4g,\"min\":%.4g,"
-           "\"max\":%.4g,\"runs\":%d}\n",
-           name, parameters, unit, median, values[0], values[runs - 1], runs);
+           "\"max\":%.4g,\"runs\":%d%s}\n",
+           name, parameters, unit, median, values[0], values[runs - 1], runs,
+           b->busy ? ",\"busy\":true" : "");
     fflush(stdout);
 }
 
@@ -117,8 +119,11 @@ void bench_timed(bench *b, const char *name, const char *what, uint64_t width)
         values[r] = bench_take(b, what, n, width, first) / (double)n;
         cpu[r] = (cpu_ns(b) - cpu_before) / (double)n;
     }
-    snprintf(
+    int len = snprintf(
         parameters, sizeof parameters, "\"in_flight\":%llu,\"operations\":%llu,\"cpu_ns\":%.4g",
         (unsigned long long)(width ? width : 1), (unsigned long long)n, bench_median(cpu, b->runs));
-    bench_print(name, parameters, "ns/operation", values, b->runs);
+    if (b->transport)
+        snprintf(parameters + len, sizeof parameters - (size_t)len, ",\"transport\":\"%s\"",
+                 bench_transport_name(b->transport));
+    bench_print(b, name, parameters, "ns/operation", values, b->runs);
 }

@@ -109,7 +109,7 @@ static void row(const bench *b, wire *w, const char *name, order what)
         values[r] = take(w, what);
     snprintf(parameters, sizeof parameters, "\"bytes\":%llu,\"operations\":%llu",
              (unsigned long long)what.size, (unsigned long long)what.n);
-    bench_print(name, parameters, "ns/operation", values, b->runs);
+    bench_print(b, name, parameters, "ns/operation", values, b->runs);
 }
 
 static nng_stream *accept_child(bench_child *child)
