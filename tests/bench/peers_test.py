@@ -1,8 +1,9 @@
 # peers_test.py - does peers.py say who is ahead? With programs that only claim to have done it.
-# usage: peers_test.py
+# usage: peers_test.py BUILD       BUILD: the folder with the real `peer-side`, for its load
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,10 +11,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = """#!/bin/sh
-echo %(name)s >>"$PEERS_LOG"
+echo %(name)s $1 >>"$PEERS_LOG"
+rate=%(rate)d
+[ "$5" = reactor ] && rate=$((rate * 2))
 case $1 in
+--load) echo $$ >>%(folder)s/loads; exec "$PEER_SIDE" --load ;;
 grain-bytes) echo RESULT bytes=%(bytes)d ;;
-*) awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%f\\\\n\\", $3, $3 / %(rate)d }" ;;
+*) awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%f\\\\n\\", $3, $3 / $rate }" ;;
 esac
 """
 STANDS = """#!/bin/sh
@@ -25,7 +29,7 @@ FAILS = """#!/bin/sh
 echo no memory >&2
 exit 3
 """
-TOOLS = ("bash", "cat", "chmod", "cp", "dirname", "find", "mkdir", "rm", "tail")
+TOOLS = ("bash", "cat", "chmod", "cp", "dirname", "find", "mkdir", "rm", "sort", "tail")
 
 
 def check(what, holds, *seen):
@@ -42,13 +46,20 @@ def program(folder, name, rate=1000, size=100, text=PROGRAM):
     os.chmod(path, 0o755)
 
 
-def measured(folder, wanted, start=""):
-    """(status, JSON objects, what it said) of peers.py"""
+def started(folder, wanted, *options, start=""):
+    """peers.py, running"""
     start = "import peers, sys\n" + start + "\npeers.main(*sys.argv[1:])"
-    done = subprocess.run([sys.executable, "-B", "-c", start, folder, wanted], cwd=HERE,
-                          capture_output=True, text=True,
-                          env=dict(os.environ, PEERS_LOG=os.path.join(folder, "log")))
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+    return subprocess.Popen([sys.executable, "-B", "-c", start, folder, wanted, *options],
+                            cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=dict(os.environ, PEERS_LOG=os.path.join(folder, "log"),
+                                     PEER_SIDE=os.path.join(sys.argv[1], "peer-side")))
+
+
+def measured(folder, wanted, *options, start=""):
+    """(status, JSON objects, what it said) of peers.py"""
+    program = started(folder, wanted, *options, start=start)
+    out, err = program.communicate()
+    return program.returncode, [json.loads(line) for line in out.splitlines()], err
 
 
 def ratios(lines):
@@ -77,23 +88,82 @@ def in_turn(folder, others):
     lines = measured(folder, "ping/go")[1]
     check("one of them alone", ratios(lines) == {"go": 0.2, "best: go": 0.2}, lines)
     with open(os.path.join(folder, "log")) as file:
-        ran = file.read().split()
-    check("they take turns", ran[-10:] == ["peer-side", "go"] * 5, ran)
+        ran = file.read().split("\n")
+    check("they take turns", ran[-11:-1] == ["peer-side ping", "go ping"] * 5, ran)
+
+
+def transports(folder, others):
+    program(others, "go", rate=200000)
+    lines = measured(folder, "remote-64/go")[1]
+    found = {(d["parameters"]["transport"], d["parameters"]["workers"]): d["ratio"]
+             for d in lines if "peer" in d}
+    check("remote rows are there for each transport and number of workers",
+          found == {("nng", 1): 3, ("nng", 2): 3, ("reactor", 1): 6, ("reactor", 2): 6}, lines)
+    lines = measured(folder, "remote-1/go", "--transport", "reactor")[1]
+    check("one transport alone", [d["parameters"].get("transport") for d in lines]
+          == ["reactor"] * 4, lines)
+    status, _, said = measured(folder, "remote-1/go", "--transport", "udp")
+    check("no other transport", status == 2 and "invalid choice: 'udp'" in said, said)
+    lines = measured(folder, "one/go")[1]
+    check("local rows have none", not any("transport" in d["parameters"] for d in lines), lines)
+
+
+def clients(folder, others):
+    os.remove(os.path.join(folder, "log"))
+    lines = measured(folder, "client-64/go", "--quick", "--transport", "nng")[1]
+    with open(os.path.join(folder, "log")) as file:
+        ran = file.read().split("\n")[:-1]
+    check("a client of teff is beside what the others do between nodes",
+          len(lines) == 2 and ran == ["peer-side client-64", "go remote-64"], ran, lines)
+
+
+def loads_of(folder):
+    with open(os.path.join(folder, "loads")) as file:
+        return file.read().split()
+
+
+def until(what, holds, *seen):
+    deadline = time.monotonic() + 60
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    check(what, holds(), *seen)
+
+
+def beside_load(folder, others):
+    lines = measured(folder, "one/go", "--quick")[1]
+    check("no load unless it is asked for", lines and not any("busy" in d for d in lines)
+          and not os.path.exists(os.path.join(folder, "loads")), lines)
+    lines = measured(folder, "one/go", "--quick", "--busy")[1]
+    loads = loads_of(folder)
+    check("each line says that there was a load", lines and all(d["busy"] for d in lines), lines)
+    check("two processes were, and are gone", len(loads) == 2 and not any(map(runs, loads)))
+    program(others, "caf", text=STANDS)
+    peers = started(folder, "one/caf", "--quick", "--busy")
+    sleepers = os.path.join(others, "sleepers")
+    until("it is in the middle", lambda: os.path.exists(sleepers))
+    loads = loads_of(folder)[2:]
+    check("the load computes at the lowest priority",
+          [os.getpriority(os.PRIO_PROCESS, int(pid)) for pid in loads] == [19, 19], loads)
+    peers.kill()
+    peers.communicate()
+    until("the load ends when the bench is killed", lambda: not any(map(runs, loads)), loads)
+    with open(sleepers) as file:
+        os.kill(int(file.read()), signal.SIGKILL)
+    os.remove(sleepers)
 
 
 def stands_still(folder, others):
     program(others, "caf", text=STANDS)
-    _, lines, said = measured(folder, "grain-bytes/caf", "peers.BYTES_TIMEOUT_SECONDS = 10")
+    _, lines, said = measured(folder, "grain-bytes/caf",
+                              start="peers.BYTES_TIMEOUT_SECONDS = 10")
     check("one that stands still has no ratio, and it is said",
           lines[0]["ratio"] is None and lines[0]["stood_still"] == 2
           and "caf, grain-bytes with 2 workers: stands still: not done after 10 s" in said,
           lines, said)
     with open(os.path.join(others, "sleepers")) as file:
         sleepers = file.read().split()
-    deadline = time.monotonic() + 60
-    while any(map(runs, sleepers)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    check("what it has started is gone too", sleepers and not any(map(runs, sleepers)), sleepers)
+    until("what it has started is gone too",
+          lambda: sleepers and not any(map(runs, sleepers)), sleepers)
 
 
 def runs(pid):
@@ -137,6 +207,9 @@ def main():
         os.mkdir(others)
         who_is_ahead(folder, others)
         in_turn(folder, others)
+        transports(folder, others)
+        clients(folder, others)
+        beside_load(folder, others)
         stands_still(folder, others)
         failing(folder, others)
         not_installed(folder)
