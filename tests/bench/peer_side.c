@@ -2,6 +2,7 @@
  * usage: peer-side ROW WORKERS N [--transport nng|reactor]
  *        prints RESULT ops=... seconds=... (see peers/README.md)
  *        peer-side --load       computes at the lowest priority until its input ends
+ *        peer-side --version    names the compiler
  * Callers are Driver grains. Each makes its calls in turns of 1,000, so that responses are freed
  * as they are in a program that serves requests; the targets of remote rows live in a process of
  * their own, and so do those of a client, which is one thread with so many calls under way. */
@@ -26,6 +27,12 @@ enum {
     INNER = 1 << 20,
     BLOB_MAX = TEFF_MESSAGE_MAX - 16 /* fits when packed */
 };
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
 
 enum where { HERE, REMOTE, CLIENT };
 
@@ -325,6 +332,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc == 2 && strcmp(argv[1], "--load") == 0)
         return bench_load();
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts(COMPILER) < 0;
     if (argc < 4)
         return usage();
     setting set = {.workers = argv[2]};

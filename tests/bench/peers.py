@@ -4,8 +4,9 @@
 #   --quick: each once, with small figures
 #   --busy: beside two processes of the lowest priority that compute
 #   --transport: teff's in the rows remote-... and client-...
-# Prints a JSON object for each row, number of workers, transport and peer, and one for the best of
-# them; a ratio is above 1 where teff is ahead, in calls a second and in bytes alike.
+# Prints a JSON object with the compilers, then one for each row, number of workers, transport and
+# peer, and one for the best of them; a ratio is above 1 where teff is ahead, in calls a second and
+# in bytes alike.
 import argparse
 import collections
 import contextlib
@@ -19,6 +20,7 @@ from programs import fitting_n, installed, rounded, run
 
 LOCAL = ("one", "ping", "random", "random-named", "fan-out", "activate", "grain-bytes")
 WIRE = ("remote-1", "remote-64", "remote-1024", "client-1", "client-64", "client-1024")
+BLOBS = ("remote-64KiB", "remote-1MiB")
 # peer: its system, more arguments of the system's program, its rows
 PEERS = {
     "go": ("go", [], LOCAL + WIRE),
@@ -26,6 +28,7 @@ PEERS = {
     "erlang": ("erlang", [], LOCAL + WIRE),
     "caf": ("caf", [], LOCAL + WIRE),
     "tokio": ("tokio", [], LOCAL + WIRE),
+    "epoll": ("epoll", [], WIRE + BLOBS),
 }
 # row: first n, most n, where to be ahead how many times
 ROWS = {
@@ -38,13 +41,16 @@ ROWS = {
     "remote-1": (2000, 1000000, 3),
     "remote-64": (6400, 5000000, 3),
     "remote-1024": (20480, 10000000, 3),
+    "remote-64KiB": (400, 100000, 0.9),
+    "remote-1MiB": (40, 10000, 0.9),
     "client-1": (2000, 1000000, 3),
     "client-64": (6400, 5000000, 3),
     "client-1024": (20480, 10000000, 3),
     "grain-bytes": (1000000, 1000000, 4),
 }
 QUICK_N = {"activate": 5000, "remote-1": 500, "remote-64": 6400, "remote-1024": 10240,
-           "client-1": 500, "client-64": 6400, "client-1024": 10240, "grain-bytes": 200000}
+           "remote-64KiB": 400, "remote-1MiB": 40, "client-1": 500, "client-64": 6400,
+           "client-1024": 10240, "grain-bytes": 200000}
 TRANSPORTS = ("nng", "reactor")
 LOADS = 2
 RUNS = 5
@@ -140,7 +146,8 @@ def measure(case, programs, options):
 def chosen(build, names):
     """name -> command of teff and of the peers that are there"""
     systems = list(dict.fromkeys(PEERS[name][0] for name in names))
-    there = dict(installed(os.path.join(build, "peers"), systems))
+    there = dict(installed(os.path.join(build, "peers"), [s for s in systems if s != "epoll"]))
+    there["epoll"] = [os.path.join(build, "peer-epoll")]
     programs = {"teff": [os.path.join(build, "peer-side")]}
     for name in names:
         system, more, _ = PEERS[name]
@@ -149,10 +156,23 @@ def chosen(build, names):
     return programs
 
 
+def print_versions(programs):
+    """By which compilers the programs were made; epoll's was teff's."""
+    asked = subprocess.run(programs["teff"] + ["--version"], capture_output=True, text=True)
+    versions = {"teff": asked.stdout.strip()}
+    for name, command in programs.items():
+        path = command[0] + ".version"
+        if os.path.exists(path):
+            with open(path) as file:
+                versions[PEERS[name][0]] = file.read().strip()
+    print(json.dumps({"name": "peers/versions", "parameters": {}, "versions": versions}),
+          flush=True)
+
+
 def cases(row, options):
     """Those of a row."""
     transports = (None,)
-    if row in WIRE:
+    if row not in LOCAL:
         transports = TRANSPORTS if options.transport == "both" else (options.transport,)
     counts = (2,) if options.quick or row == "grain-bytes" else (1, 2)
     return [Case(row, workers, transport) for transport in transports for workers in counts]
@@ -189,6 +209,7 @@ def parsed(args):
 def main(*args):
     options = parsed(args)
     programs = chosen(options.build, [n for n in PEERS if options.peer in ("", n)])
+    print_versions(programs)
     beside = load(programs["teff"][0]) if options.busy else contextlib.nullcontext()
     with beside:
         ended = [measure(case, programs, options)

@@ -11,13 +11,14 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAM = """#!/bin/sh
+[ "$1" = --version ] && echo cc 1.2 && exit
 echo %(name)s $1 >>"$PEERS_LOG"
 rate=%(rate)d
 [ "$5" = reactor ] && rate=$((rate * 2))
 case $1 in
 --load) echo $$ >>%(folder)s/loads; exec "$PEER_SIDE" --load ;;
 grain-bytes) echo RESULT bytes=%(bytes)d ;;
-*) awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%f\\\\n\\", $3, $3 / $rate }" ;;
+*) awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%.9f\\\\n\\", $3, $3 / $rate }" ;;
 esac
 """
 STANDS = """#!/bin/sh
@@ -59,7 +60,7 @@ def measured(folder, wanted, *options, start=""):
     """(status, JSON objects, what it said) of peers.py"""
     program = started(folder, wanted, *options, start=start)
     out, err = program.communicate()
-    return program.returncode, [json.loads(line) for line in out.splitlines()], err
+    return program.returncode, [json.loads(line) for line in out.splitlines()][1:], err
 
 
 def ratios(lines):
@@ -68,6 +69,7 @@ def ratios(lines):
 
 def who_is_ahead(folder, others):
     program(folder, "peer-side", rate=600000, size=100)
+    program(folder, "peer-epoll", rate=1200000)
     program(others, "go", rate=200000, size=2000)
     program(others, "erlang", rate=100000, size=300)
     program(others, "caf", rate=60000, size=400)
@@ -76,10 +78,22 @@ def who_is_ahead(folder, others):
     expected = {"go": 3, "erlang": 6, "caf": 10, "tokio": 0.6667, "best: tokio": 0.6667}
     check("more calls a second is ahead, the best is the nearest",
           status == 0 and ratios(lines) == expected and len(lines) == 2 * 5, lines, said)
-    check("remote rows have one more", "go-rpc" in ratios(measured(folder, "remote-1")[1]))
+    status, lines, said = measured(folder, "remote-1")
+    check("remote rows have two more",
+          status == 0 and {"go-rpc", "epoll"} < set(ratios(lines)), lines, said)
     status, lines, said = measured(folder, "grain-bytes")
     check("less memory is ahead", ratios(lines) == {"go": 20, "erlang": 3, "caf": 4, "tokio": 5,
                                                     "best: erlang": 3}, lines, said)
+
+
+def versions(folder, others):
+    with open(os.path.join(others, "go.version"), "w") as file:
+        file.write("go 9.8\n")
+    program(others, "go")
+    out = started(folder, "one/go", "--quick").communicate()[0]
+    check("the first line names the compilers", json.loads(out.splitlines()[0]) == {
+        "name": "peers/versions", "parameters": {}, "versions": {"teff": "cc 1.2", "go": "go 9.8"}},
+          out)
 
 
 def in_turn(folder, others):
@@ -115,6 +129,13 @@ def clients(folder, others):
         ran = file.read().split("\n")[:-1]
     check("a client of teff is beside what the others do between nodes",
           len(lines) == 2 and ran == ["peer-side client-64", "go remote-64"], ran, lines)
+
+
+def bare(folder):
+    """Its program is made with teff, and only it has rows of large frames."""
+    lines = measured(folder, "remote-64KiB", "--transport", "nng", "--quick")[1]
+    check("large frames are beside the bare program", ratios(lines)
+          == {"epoll": 0.5, "best: epoll": 0.5} and lines[1]["goal"] == 0.9, lines)
 
 
 def loads_of(folder):
@@ -206,9 +227,11 @@ def main():
         others = os.path.join(folder, "peers")
         os.mkdir(others)
         who_is_ahead(folder, others)
+        versions(folder, others)
         in_turn(folder, others)
         transports(folder, others)
         clients(folder, others)
+        bare(folder)
         beside_load(folder, others)
         stands_still(folder, others)
         failing(folder, others)

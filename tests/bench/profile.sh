@@ -3,7 +3,8 @@
 # usage: profile.sh [-o FOLDER] [-t nng|reactor] [BUILD] [ROW...]
 #   BUILD: a build directory made with the release preset (build); ROW: rows of `bench`
 #   (local-call remote-call-1024 remote-call-1$). Both processes of a row are in its table.
-#   FOLDER: keeps what perf has recorded, for perf report and flame graphs. -t: of remote rows (nng).
+#   FOLDER: keeps what perf has recorded, for perf report and flame graphs.
+#   -t: the transport of remote rows (nng)
 # By perf (linux-perf) and its clock, which needs no counters of the processor. A share is of all
 # samples of all threads: a function's own, and with what it calls. What runs on a fiber is called
 # by teffi_fiber_main, not by the worker. (Callgrind cannot tell: it loses its stack with each
@@ -18,7 +19,7 @@ while getopts o:t: option; do
     o) out=$OPTARG ;;
     t) transport=$OPTARG ;;
     *)
-        sed -n '3,6s/^# *//p' "$0" >&2
+        sed -n '3,7s/^# *//p' "$0" >&2
         exit 2
         ;;
     esac

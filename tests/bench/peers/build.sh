@@ -1,6 +1,7 @@
 #!/bin/bash
 # build.sh - build the other systems' programs, those whose tools are there; say which are not.
 # usage: peers/build.sh OUT NAME...       OUT/NAME is then a program: NAME ROW WORKERS N
+#                                         OUT/NAME.version says by which compiler
 # Debian's packages: golang-go, erlang-base, libcaf-dev with g++, librust-tokio-dev with cargo.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +21,8 @@ build() {
 }
 
 build_go() {
-    (cd "$here/go" && GOFLAGS=-mod=mod GO111MODULE=on GOPROXY=off go build -o "$out/go" .)
+    (cd "$here/go" && GOFLAGS=-mod=mod GO111MODULE=on GOPROXY=off go build -o "$out/go" .) || return
+    go version >"$out/go.version"
 }
 
 build_erlang() {
@@ -33,19 +35,33 @@ exec erl -noshell +S "\$2:\$2" +P 2000000 -pa "$out/ebin" -self "\$0" "\$2" \$na
     -kernel inet_dist_use_interface '{127,0,0,1}' -s bench main "\$@"
 EOF
     chmod +x "$out/erlang"
+    erl -noshell -eval 'io:format("Erlang/OTP ~s~n", [erlang:system_info(otp_release)]), halt().' \
+        >"$out/erlang.version"
 }
 
 build_caf() {
-    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/"*.cpp -lcaf_io -lcaf_core -pthread
+    g++ -O2 -std=c++17 -o "$out/caf" "$here/caf/"*.cpp -lcaf_io -lcaf_core -pthread || return
+    g++ --version | head -n 1 >"$out/caf.version"
 }
 
-# Debian's cargo, with Debian's registry; in a copy, since cargo writes beside the manifest.
+# What the newest rustc says of itself and, as the last word, its folder: of rustup's toolchains and
+# Debian's.
+newest_rust() {
+    local rustc
+    for rustc in "${RUSTUP_HOME:-${HOME-}/.rustup}"/toolchains/*/bin/rustc $(type -aP rustc); do
+        [ -x "$rustc" ] && echo "$("$rustc" --version) ${rustc%/*}"
+    done | sort -k 2,2V | tail -n 1
+}
+
+# With Debian's registry; in a copy, since cargo writes beside the manifest.
 build_tokio() {
-    type cargo >/dev/null || return
+    local rust
+    rust=$(newest_rust) && [ -n "$rust" ] || return
     rm -rf "$out/tokio.src"
     cp -r "$here/tokio" "$out/tokio.src" || return
-    (cd "$out/tokio.src" && PATH=/usr/bin:$PATH cargo build --release --offline) || return
-    cp "$out/tokio.src/target/release/peer" "$out/tokio"
+    (cd "$out/tokio.src" && PATH=${rust##* }:$PATH cargo build --release --offline) || return
+    cp "$out/tokio.src/target/release/peer" "$out/tokio" || return
+    echo "${rust% *}" >"$out/tokio.version"
 }
 
 for name; do
