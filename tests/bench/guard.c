@@ -1,6 +1,7 @@
 /* guard.c - operations of the hot paths, to be counted by callgrind: guard.py compares the counts
  * with guard.json.
  * usage: guard OPERATION N | guard --about | guard --operations
+ *        guard --silo TRANSPORT: what it starts itself
  *   exit status 75: the count is not good, another thread took the worker's place in between
  * Way:     [guard] -> scheduler, timers, processes, frames; grains: guard_calls.c */
 #include "guard.h"
@@ -314,24 +315,28 @@ void guard_decode(uint64_t n)
 
 static const struct operation {
     const char *name;
-    guard_operation *run; /* NULL: of grains */
-    unsigned n;           /* of which guard.py wants a count */
+    unsigned n; /* of which guard.py wants a count */
+    guard_operation *run;
+    void (*run_named)(const char *operation, uint64_t n); /* if run is NULL */
 } operations[] = {
-    {"call", NULL, 4000},
-    {"call-many", NULL, 8192},
-    {"call-hooks", NULL, 4000},
-    {"call-multilevel", NULL, 4000},
-    {"call-priority", NULL, 4000},
-    {"call-queued", NULL, 2000},
-    {"fan-out-queued", NULL, 4096},
-    {"one-way-queued", NULL, 6400},
-    {"activation", NULL, 4000},
-    {"group", guard_group, 40000},
-    {"steal", guard_steal, 64000},
-    {"timer", guard_timer, 40000},
-    {"process-event", guard_process, 20000},
-    {"frame-encode", guard_encode, 20000},
-    {"frame-decode", guard_decode, 20000},
+    {"call", 4000, NULL, guard_calls},
+    {"call-many", 8192, NULL, guard_calls},
+    {"call-hooks", 4000, NULL, guard_calls},
+    {"call-multilevel", 4000, NULL, guard_calls},
+    {"call-priority", 4000, NULL, guard_calls},
+    {"call-queued", 2000, NULL, guard_calls},
+    {"fan-out-queued", 4096, NULL, guard_calls},
+    {"one-way-queued", 6400, NULL, guard_calls},
+    {"activation", 4000, NULL, guard_calls},
+    {"group", 40000, guard_group, NULL},
+    {"steal", 64000, guard_steal, NULL},
+    {"timer", 40000, guard_timer, NULL},
+    {"process-event", 20000, guard_process, NULL},
+    {"frame-encode", 20000, guard_encode, NULL},
+    {"frame-decode", 20000, guard_decode, NULL},
+    {"client-call-reactor", 500, NULL, guard_client},
+    {"client-fan-out-nng", 6400, NULL, guard_client},
+    {"client-fan-out-reactor", 6400, NULL, guard_client},
 };
 
 /* What a count depends on beside the sources. */
@@ -358,6 +363,10 @@ int main(int argc, char **argv)
             printf("%s %u\n", operations[i].name, operations[i].n);
         return 0;
     }
+    if (argc == 3 && strcmp(argv[1], "--silo") == 0) {
+        guard_silo(argv[2]);
+        return 0;
+    }
     for (size_t i = 0; argc == 3 && i < n; i++) {
         if (strcmp(argv[1], operations[i].name) != 0)
             continue;
@@ -365,7 +374,7 @@ int main(int argc, char **argv)
         if (operations[i].run)
             operations[i].run(times);
         else
-            guard_calls(operations[i].name, times);
+            operations[i].run_named(operations[i].name, times);
         return ended();
     }
     fprintf(stderr, "usage: guard OPERATION N | guard --about | guard --operations\n");

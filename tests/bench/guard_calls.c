@@ -51,6 +51,12 @@ static teff_err pass(guard_driver *self, const guard_small *in, guard_small *out
     return TEFF_OK;
 }
 
+teff_grain_type *guard_target_new(void)
+{
+    static const guard_target_methods methods = {.add = add, .note = note, .held = held};
+    return guard_target_type(&methods, NULL);
+}
+
 /* ---- the driver's turn ---- */
 
 typedef struct turn {
@@ -153,7 +159,6 @@ static void queue_all_calls(teff_silo *silo)
 
 void guard_calls(const char *operation, uint64_t n)
 {
-    static const guard_target_methods targets = {.add = add, .note = note, .held = held};
     static const guard_driver_methods drivers = {.run = run, .pass = pass};
     teff_sched_options sched = *guard_sched();
     teff_sched_hooks hooks = *sched.hooks;
@@ -167,7 +172,7 @@ void guard_calls(const char *operation, uint64_t n)
     if (strcmp(operation, "call-priority") == 0)
         sched.policy = TEFF_SCHED_PRIORITY;
     guard_must(teff_silo_new(&opt, &silo, NULL));
-    guard_must(teff_silo_host(silo, guard_target_type(&targets, NULL)));
+    guard_must(teff_silo_host(silo, guard_target_new()));
     guard_must(teff_silo_host(silo, guard_driver_type(&drivers, NULL)));
     guard_must(teff_silo_start(silo, NULL));
     if (strstr(operation, "-queued"))
