@@ -1,7 +1,8 @@
 /* bench.c - what calls cost: prints one JSON object a line (name, parameters, unit, median, min,
  * max, runs). Never a test: figures depend on the machine and its neighbours.
  * usage: bench [--quick] [--busy] [--operations N] [--transport nng|reactor|both] [PATTERN]
- *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION], growth[/SERIES]
+ *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION],
+ *            growth[/SERIES], crowd[/TRANSPORT]
  *   --busy: beside two processes of the lowest priority that compute
  *   --transport: of the rows remote-... and client-...; both unless named
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
@@ -224,7 +225,7 @@ static void idle_rows(const bench *b)
 
 static bool is_driver(const char *name, size_t len)
 {
-    static const char *const names[] = {"sched", "peers", "guard", "growth"};
+    static const char *const names[] = {"sched", "peers", "guard", "growth", "crowd"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], len) == 0 && !names[i][len])
             return true;

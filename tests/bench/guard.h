@@ -28,8 +28,8 @@ typedef void guard_operation(uint64_t n);
 /* guard.c: on the parts of the runtime. */
 guard_operation guard_group, guard_steal, guard_timer, guard_process;
 guard_operation guard_encode, guard_decode;
-/* guard_calls.c: turns of grains of one silo. in: operation, its name. guard_target_new: the type that
- * they call. */
+/* guard_calls.c: turns of grains of one silo. in: operation, its name.
+ * guard_target_new: the type that they call. */
 void guard_calls(const char *operation, uint64_t n);
 teff_grain_type *guard_target_new(void);
 /* guard_client.c: a client's thread, and the silo of another process that it calls. */

@@ -1,0 +1,240 @@
+/* crowd.c - one silo and many clients: what a connection takes of its memory, and what the calls of
+ * one client take beside clients that are idle, and beside one that floods the silo.
+ * usage: crowd TRANSPORT CLIENTS MILLISECONDS; it starts itself as --silo and --flood
+ * Way:     crowd.py -> [crowd] -> sockets, and a client ===> the silo of another process */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <teff/silo.h>
+#include "child.h"
+#include "guard.teff.h"
+#include "message/frame.h"
+#include "message/hello.h"
+#include "transport.h"
+
+enum { CLIENTS_MAX = 9990, CALLS_MAX = 1 << 20, BEAT_MS = 1000, SETTLE_MS = 1500 };
+
+static void must(bool ok, const char *what)
+{
+    if (ok)
+        return;
+    fprintf(stderr, "crowd: %s\n", what);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void sleep_ms(unsigned ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000}, NULL);
+}
+
+/* ---- the silo ---- */
+
+static teff_err add(guard_target *self, const guard_small *in, guard_small *out)
+{
+    (void)self;
+    out->number = in->number + 1;
+    return TEFF_OK;
+}
+
+static teff_err note(guard_target *self, const guard_small *in)
+{
+    (void)self;
+    (void)in;
+    return TEFF_OK;
+}
+
+static int be_silo(const char *transport)
+{
+    static const guard_target_methods methods = {.add = add, .note = note};
+    teff_silo_options opt = {.size = sizeof opt, .silent = 1};
+    teff_silo *silo;
+    must(bench_transport_of(transport, &opt.transport), "no such transport");
+    must(!teff_silo_new(&opt, &silo, NULL) &&
+             !teff_silo_host(silo, guard_target_type(&methods, NULL)) &&
+             !teff_silo_start(silo, NULL),
+         "the silo does not start");
+    bench_child_ready(teff_silo_address(silo));
+    teff_silo_free(silo);
+    return 0;
+}
+
+/* Of another process. Source: proc(5), statm */
+static double resident_bytes(int pid)
+{
+    char path[64];
+    double pages = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    FILE *file = fopen(path, "r");
+    must(file && fscanf(file, "%*s %lf", &pages) == 1, "the silo's memory is not known");
+    fclose(file);
+    return pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- clients that only stay ---- */
+
+static int sockets[CLIENTS_MAX];
+static unsigned n_sockets;
+static _Atomic bool is_over;
+
+static void send_frame(int fd, uint8_t kind, const uint8_t *payload, size_t n)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_frame_control(kind, payload, n, bytes);
+    must(send(fd, bytes, n + TEFFI_FRAME_HEAD, MSG_NOSIGNAL) == (ssize_t)(n + TEFFI_FRAME_HEAD),
+         "the silo has ended a connection");
+}
+
+/* out: the payload's bytes. */
+static size_t read_frame(int fd, uint8_t *payload)
+{
+    uint32_t n = 0;
+    uint8_t head[TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX];
+    must(recv(fd, &n, sizeof n, MSG_WAITALL) == sizeof n && n >= sizeof head &&
+             n <= TEFFI_HELLO_MAX && recv(fd, head, sizeof head, MSG_WAITALL) == sizeof head &&
+             head[0] == TEFFI_FRAME_HELLO,
+         "the silo refuses a client");
+    n -= (uint32_t)sizeof head;
+    must(recv(fd, payload, n, MSG_WAITALL) == (ssize_t)n, "half a frame");
+    return n;
+}
+
+static int connect_idle(const char *address, unsigned number)
+{
+    teffi_greeting own = {.hello = {.node = {TEFFI_CLIENT_BIT | (number + 1), 1 + number},
+                                    .role = TEFFI_ROLE_CLIENT,
+                                    .version_min = TEFFI_PROTOCOL_MIN,
+                                    .version_max = TEFFI_PROTOCOL_MAX,
+                                    .cluster = "dev"},
+                          .sequence = 1};
+    teffi_greeting answer;
+    uint8_t payload[TEFFI_HELLO_MAX];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+    must(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0,
+         "no connection: descriptors (ulimit -n)?");
+    send_frame(fd, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(&own, payload));
+    must(!teffi_hello_unpack(payload, read_frame(fd, payload), &answer), "no hello");
+    send_frame(fd, TEFFI_FRAME_ACK, payload, teffi_ack_pack(answer.nonce, payload));
+    return fd;
+}
+
+static void *beat(void *arg)
+{
+    static uint8_t ignored[65536];
+    while (!is_over) {
+        for (unsigned i = 0; i < n_sockets && !is_over; i++) {
+            send_frame(sockets[i], TEFFI_FRAME_HEARTBEAT, NULL, 0);
+            (void)!recv(sockets[i], ignored, sizeof ignored, MSG_DONTWAIT);
+        }
+        sleep_ms(BEAT_MS);
+    }
+    return arg;
+}
+
+/* ---- clients that call ---- */
+
+static teff_client *connect_client(const char *address, const char *transport)
+{
+    teff_client_options opt = {.size = sizeof opt, .gateways = {address}};
+    teff_client *client = NULL;
+    must(bench_transport_of(transport, &opt.transport) && !teff_client_connect(&opt, &client, NULL),
+         "a client cannot connect");
+    return client;
+}
+
+/* Sends as fast as the silo lets it, for ever. */
+static _Noreturn void be_flood(const char *address, const char *transport)
+{
+    teff_ctx *ctx = teff_client_ctx(connect_client(address, transport));
+    printf("floods\n");
+    fflush(stdout);
+    uint64_t refused = 0;
+    for (int64_t i = 0;; i++) {
+        teff_mark mark = teff_ctx_mark(ctx);
+        if (guard_target_note(ctx, i % 64, guard_small(.name = "flood")))
+            refused++; /* and goes on */
+        teff_ctx_forget(ctx, mark);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Calls one after the other. */
+static void measure(teff_ctx *ctx, uint64_t ms, const char *name)
+{
+    static uint64_t took[CALLS_MAX];
+    size_t n = 0;
+    for (uint64_t begin = now_ns(), last = begin; n < CALLS_MAX && last - begin < ms * 1000000;) {
+        guard_small *response;
+        teff_mark mark = teff_ctx_mark(ctx);
+        must(!guard_target_add(ctx, 1000, guard_small(.number = 1), &response), "a call failed");
+        teff_ctx_forget(ctx, mark);
+        uint64_t now = now_ns();
+        took[n++] = now - last;
+        last = now;
+    }
+    qsort(took, n, sizeof took[0], compare);
+    printf(", \"%s_median_us\": %.1f, \"%s_p99_us\": %.1f", name, (double)took[n / 2] / 1000, name,
+           (double)took[n * 99 / 100] / 1000);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    if (argc == 3 && strcmp(argv[1], "--silo") == 0)
+        return be_silo(argv[2]);
+    if (argc == 4 && strcmp(argv[1], "--flood") == 0)
+        be_flood(argv[2], argv[3]);
+    unsigned clients = argc == 4 ? (unsigned)atoi(argv[2]) : 0;
+    must(argc == 4 && clients <= CLIENTS_MAX, "usage: crowd TRANSPORT CLIENTS MILLISECONDS");
+    uint64_t ms = strtoull(argv[3], NULL, 10);
+    const char *const silo_args[] = {"--silo", argv[1], NULL};
+    bench_child silo, flood;
+    must(bench_child_start(&silo, silo_args), "the silo does not start");
+    const char *const flood_args[] = {"--flood", silo.said, argv[1], NULL};
+    teff_client *client = connect_client(silo.said, argv[1]);
+    teff_ctx *ctx = teff_client_ctx(client);
+    printf("{\"clients\": %u", clients);
+    measure(ctx, ms, "alone");
+    double before = resident_bytes(silo.pid);
+    for (; n_sockets < clients; n_sockets++)
+        sockets[n_sockets] = connect_idle(silo.said, n_sockets);
+    pthread_t beats;
+    must(pthread_create(&beats, NULL, beat, NULL) == 0, "no thread");
+    sleep_ms(SETTLE_MS);
+    if (clients)
+        printf(", \"bytes_per_client\": %.0f", (resident_bytes(silo.pid) - before) / clients);
+    measure(ctx, ms, "crowd");
+    must(bench_child_start(&flood, flood_args), "no flood");
+    measure(ctx, ms, "flood");
+    printf(", \"flood_bytes\": %.0f}\n", resident_bytes(silo.pid) - before);
+    is_over = true;
+    pthread_join(beats, NULL);
+    kill(flood.pid, SIGKILL);
+    bench_child_stop(&flood);
+    teff_ctx_free(ctx);
+    teff_client_free(client);
+    while (n_sockets)
+        close(sockets[--n_sockets]);
+    bench_child_stop(&silo);
+    return 0;
+}
