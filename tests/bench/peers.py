@@ -1,6 +1,8 @@
 # peers.py - grains beside other systems' actors: each in turn with teff, ratios pair by pair.
-# usage: peers.py BUILD [ROW[/PEER]] [--quick] [--busy] [--transport nng|reactor|both]
+# usage: peers.py BUILD [ROW[/PEER]] [--peers dotnet] [--quick] [--busy]
+#                 [--transport nng|reactor|both]
 #   BUILD: the folder with the program `peer-side`; those of the others go to BUILD/peers
+#   --peers dotnet: beside those for .NET, whose building downloads packages; else the others
 #   --quick: each once, with small figures
 #   --busy: beside two processes of the lowest priority that compute
 #   --transport: teff's in the rows remote-... and client-...
@@ -29,7 +31,13 @@ PEERS = {
     "caf": ("caf", [], LOCAL + WIRE),
     "tokio": ("tokio", [], LOCAL + WIRE),
     "epoll": ("epoll", [], WIRE + BLOBS),
+    "orleans": ("orleans", [], LOCAL + WIRE),
+    "akka": ("akka", [], LOCAL + WIRE[:3]),
+    "proto": ("proto", [], LOCAL + WIRE[:3]),
 }
+DOTNET = ("orleans", "akka", "proto")
+WITH_CLIENTS = ("teff", "orleans")  # the others' clients are nodes as any other
+WARM_SECONDS, QUICK_WARM_SECONDS = 10, 1  # of .NET's programs
 # row: first n, most n, where to be ahead how many times
 ROWS = {
     "one": (20000, 20000000, 3),
@@ -56,7 +64,7 @@ LOADS = 2
 RUNS = 5
 BYTES_RUNS = 3
 TIMEOUT_SECONDS = 30  # then it counts as standing still
-BYTES_TIMEOUT_SECONDS = 120
+LONG_TIMEOUT_SECONDS = 120  # of grain-bytes, and of .NET with its warm-up
 STOOD_MAX = 2  # it is not run any more in that row then
 
 Case = collections.namedtuple("Case", "row workers transport")  # transport: None in local rows
@@ -70,10 +78,11 @@ class Side:
         self.row = case.row
         if name == "teff" and case.transport:
             self.command = command + ["--transport", case.transport]
-        elif name != "teff":  # their clients are nodes as any other
+        if name not in WITH_CLIENTS:
             self.row = case.row.replace("client-", "remote-")
         self.less = case.row == "grain-bytes"
-        self.timeout = BYTES_TIMEOUT_SECONDS if self.less else TIMEOUT_SECONDS
+        long = self.less or name in DOTNET
+        self.timeout = LONG_TIMEOUT_SECONDS if long else TIMEOUT_SECONDS
         self.stood, self.values = 0, []
         self.n = QUICK_N.get(case.row, 20000)
         if not quick:
@@ -143,6 +152,13 @@ def measure(case, programs, options):
     return teff.stood == 0
 
 
+def wanted(options):
+    """Names of peers."""
+    if options.peer:
+        return [options.peer]
+    return [n for n in PEERS if (n in DOTNET) == (options.peers == "dotnet")]
+
+
 def chosen(build, names):
     """name -> command of teff and of the peers that are there"""
     systems = list(dict.fromkeys(PEERS[name][0] for name in names))
@@ -196,6 +212,7 @@ def parsed(args):
     parser = argparse.ArgumentParser(prog="peers", allow_abbrev=False)
     parser.add_argument("build")
     parser.add_argument("what", nargs="?", default="", metavar="ROW[/PEER]")
+    parser.add_argument("--peers", choices=("dotnet",))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--busy", action="store_true")
     parser.add_argument("--transport", choices=(*TRANSPORTS, "both"), default="both")
@@ -208,7 +225,8 @@ def parsed(args):
 
 def main(*args):
     options = parsed(args)
-    programs = chosen(options.build, [n for n in PEERS if options.peer in ("", n)])
+    os.environ["PEERS_WARM_SECONDS"] = str(QUICK_WARM_SECONDS if options.quick else WARM_SECONDS)
+    programs = chosen(options.build, wanted(options))
     print_versions(programs)
     beside = load(programs["teff"][0]) if options.busy else contextlib.nullcontext()
     with beside:

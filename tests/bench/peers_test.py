@@ -131,6 +131,22 @@ def clients(folder, others):
           len(lines) == 2 and ran == ["peer-side client-64", "go remote-64"], ran, lines)
 
 
+def for_dotnet(folder, others):
+    for name, rate in (("orleans", 300000), ("akka", 150000), ("proto", 100000)):
+        program(others, name, rate=rate)
+    lines = measured(folder, "one", "--quick")[1]
+    check("those for .NET are not built unless asked for",
+          lines and not {"orleans", "akka", "proto"} & set(ratios(lines)), lines)
+    lines = measured(folder, "one", "--quick", "--peers", "dotnet")[1]
+    check("asked for, they are alone", ratios(lines) == {"orleans": 2, "akka": 4, "proto": 6,
+                                                         "best: orleans": 2}, lines)
+    os.remove(os.path.join(folder, "log"))
+    lines = measured(folder, "client-1", "--quick", "--peers", "dotnet", "--transport", "nng")[1]
+    with open(os.path.join(folder, "log")) as file:
+        ran = file.read().split("\n")[:-1]
+    check("Orleans has clients", ran == ["peer-side client-1", "orleans client-1"], ran, lines)
+
+
 def bare(folder):
     """Its program is made with teff, and only it has rows of large frames."""
     lines = measured(folder, "remote-64KiB", "--transport", "nng", "--quick")[1]
@@ -176,7 +192,7 @@ def beside_load(folder, others):
 def stands_still(folder, others):
     program(others, "caf", text=STANDS)
     _, lines, said = measured(folder, "grain-bytes/caf",
-                              start="peers.BYTES_TIMEOUT_SECONDS = 10")
+                              start="peers.LONG_TIMEOUT_SECONDS = 10")
     check("one that stands still has no ratio, and it is said",
           lines[0]["ratio"] is None and lines[0]["stood_still"] == 2
           and "caf, grain-bytes with 2 workers: stands still: not done after 10 s" in said,
@@ -212,7 +228,7 @@ def not_installed(folder):
         os.symlink(shutil.which(name), os.path.join(tools, name))
     out = os.path.join(folder, "out")
     build = os.path.join(HERE, "peers", "build.sh")
-    names = ("go", "erlang", "caf", "tokio")
+    names = ("go", "erlang", "caf", "tokio", "orleans")
     done = subprocess.run([os.path.join(tools, "bash"), build, out, *names],
                           env={"PATH": tools}, capture_output=True, text=True)
     check("without tools nothing is built, and that is no failure",
@@ -231,6 +247,7 @@ def main():
         in_turn(folder, others)
         transports(folder, others)
         clients(folder, others)
+        for_dotnet(folder, others)
         bare(folder)
         beside_load(folder, others)
         stands_still(folder, others)

@@ -2,18 +2,19 @@
 # build.sh - build the other systems' programs, those whose tools are there; say which are not.
 # usage: peers/build.sh OUT NAME...       OUT/NAME is then a program: NAME ROW WORKERS N
 #                                         OUT/NAME.version says by which compiler
-# Debian's packages: golang-go, erlang-base, libcaf-dev with g++, librust-tokio-dev with cargo.
+# Debian's packages: golang-go, erlang-base, libcaf-dev with g++, librust-tokio-dev with cargo. The
+# .NET SDK's programs (orleans, akka, proto) download the packages that their .csproj names.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 1
 shift
 
-# build NAME PACKAGES: by build_NAME, unless it is newer than its sources
+# build NAME PACKAGES [FOLDER]: by build_FOLDER, unless it is newer than its sources; FOLDER: NAME
 build() {
-    local name=$1 packages=$2
-    [ -e "$out/$name" ] && [ -z "$(find "$here/$name" "$0" -newer "$out/$name")" ] && return
+    local name=$1 packages=$2 folder=${3:-$1}
+    [ -e "$out/$name" ] && [ -z "$(find "$here/$folder" "$0" -newer "$out/$name")" ] && return
     rm -f "$out/$name"
-    if ! "build_$name" >"$out/$name.log" 2>&1; then
+    if ! "build_$folder" "$name" >"$out/$name.log" 2>&1; then
         echo "bench: $name is skipped: not installed ($packages), or it does not build:" \
             "$(tail -n 1 "$out/$name.log")" >&2
         rm -f "$out/$name"
@@ -64,12 +65,29 @@ build_tokio() {
     echo "${rust% *}" >"$out/tokio.version"
 }
 
+# In a copy, since dotnet writes beside the project.
+build_dotnet() {
+    local name=$1 project=$out/dotnet.src/$1/$1.csproj
+    type dotnet >/dev/null || return
+    mkdir -p "$out/dotnet.src" && cp -r "$here/dotnet/." "$out/dotnet.src" || return
+    dotnet build -m:1 -nologo -v q "$project" -c Release -o "$out/$name.bin" || return
+    cat >"$out/$name" <<EOF
+#!/bin/sh
+DOTNET_PROCESSOR_COUNT=\$2 exec dotnet "$out/$name.bin/$name-peer.dll" "\$@"
+EOF
+    chmod +x "$out/$name"
+    echo "dotnet $(dotnet --version)," \
+        "$(sed -n 's/.*PackageReference Include="\([^"]*\)" Version="\([0-9.]*\)".*/\1 \2/p' \
+            "$project" | head -n 1)" >"$out/$name.version"
+}
+
 for name; do
     case $name in
     go) build go golang-go ;;
     erlang) build erlang erlang-base ;;
     caf) build caf "libcaf-dev g++" ;;
     tokio) build tokio "librust-tokio-dev cargo" ;;
+    orleans | akka | proto) build $name "the .NET SDK 10" dotnet ;;
     *) echo "bench: no such system: $name" >&2 && exit 2 ;;
     esac
 done
