@@ -105,7 +105,7 @@ static unsigned find_quota_of_line(const char *root, char *line)
     int at = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, v2 ? "" : "/cpu");
     if (at < 0 || (size_t)at + strlen(path) >= sizeof folder)
         return 0;
-    snprintf(folder + at, sizeof folder - (size_t)at, "%s", strcmp(path, "/") == 0 ? "" : path);
+    memcpy(folder + at, path, strlen(path) + 1);
     return find_least_quota(folder, (size_t)at, v2 ? read_quota_v2 : read_quota_v1);
 }
 

@@ -63,6 +63,7 @@ static int setup(void **state)
     static teffi_group group;
     memset(&seen, 0, sizeof seen);
     memset(&group, 0xff, sizeof group);
+    group.system = group.running = true; /* 0xff is no bool */
     teffi_group_init(&group, &exec, &ops);
     for (unsigned i = 0; i < ITEMS; i++)
         item[i] = (teffi_item){.kind = i, .next = &item[ITEMS - 1]}; /* of an earlier queue */
@@ -83,7 +84,8 @@ static void test_a_new_group_is_idle_and_empty(void **state)
     assert_null(group->head);
     assert_int_equal(group->used, 0);
     assert_int_equal(group->priority, 0);
-    assert_false(group->evicted || group->shares || group->blocked || group->system);
+    assert_false(group->evicted || group->shares || group->blocked);
+    assert_false(group->system);
     assert_false(group->running);
 }
 

@@ -1,5 +1,5 @@
 /* test_interrupt.c - a fiber interrupted on one thread goes on in another: each thread keeps its
- * own signal mask. Signals of others go to the handler that was there before. */
+ * own signal mask and signal stack. Signals of others go to the handler that was there before. */
 #include "test.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 
 static teffi_fiber_pool *pool;
 static teffi_fiber *fiber;
-static _Atomic bool spins, back;
+static _Atomic bool spins, back, suspended, over;
 static sigset_t of_fiber;
 
 static void on_interrupt(void *context)
@@ -33,12 +33,14 @@ typedef struct side {
     int blocked; /* beside what teffi_thread_start leaves blocked */
     bool ended;
     sigset_t before, after;
+    bool own_stack; /* afterwards */
 } side;
 
 static void resume(void *arg)
 {
     side *s = arg;
     sigset_t open;
+    stack_t before, after;
     sigemptyset(&open);
     sigaddset(&open, SIGUSR1);
     sigaddset(&open, SIGUSR2);
@@ -46,9 +48,15 @@ static void resume(void *arg)
     pthread_sigmask(SIG_UNBLOCK, &open, NULL);
     teffi_interrupt_allow();
     (void)teffi_fiber_thread_enter(pool);
+    sigaltstack(NULL, &before);
     pthread_sigmask(SIG_SETMASK, NULL, &s->before);
     s->ended = teffi_fiber_resume(fiber);
     pthread_sigmask(SIG_SETMASK, NULL, &s->after);
+    sigaltstack(NULL, &after);
+    s->own_stack = before.ss_sp == after.ss_sp && !(after.ss_flags & SS_DISABLE);
+    atomic_store(&suspended, true);
+    while (!s->ended && !atomic_load(&over))
+        teffi_thread_yield();
     teffi_fiber_thread_leave();
 }
 
@@ -59,7 +67,7 @@ static void same(const sigset_t *a, const sigset_t *b)
             fail_msg("signal %d is blocked %s", n, sigismember(a, n) ? "now" : "no more");
 }
 
-static void test_each_thread_keeps_its_mask(void **state)
+static void test_each_thread_keeps_its_mask_and_stack(void **state)
 {
     teffi_thread thread;
     side first = {.blocked = SIGUSR1}, second = {.blocked = SIGUSR2};
@@ -70,11 +78,16 @@ static void test_each_thread_keeps_its_mask(void **state)
     while (!atomic_load(&spins))
         teffi_thread_yield();
     teffi_interrupt_thread(&thread);
+    while (!atomic_load(&suspended)) /* both threads live, so their stacks are two */
+        teffi_thread_yield();
+    teffi_thread other;
+    assert_int_equal(teffi_thread_start(&other, "second", resume, &second), TEFF_OK);
+    teffi_thread_join(&other);
+    atomic_store(&over, true);
     teffi_thread_join(&thread);
     assert_false(first.ended);
-    assert_int_equal(teffi_thread_start(&thread, "second", resume, &second), TEFF_OK);
-    teffi_thread_join(&thread);
     assert_true(second.ended);
+    assert_true(first.own_stack && second.own_stack);
     assert_true(sigismember(&first.before, SIGUSR1) && !sigismember(&first.before, SIGUSR2));
     assert_true(sigismember(&second.before, SIGUSR2) && !sigismember(&second.before, SIGUSR1));
     same(&first.after, &first.before);
@@ -142,7 +155,7 @@ int main(void)
 #endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_handler_before_gets_others_signals), /* before ours is there */
-        cmocka_unit_test(test_each_thread_keeps_its_mask),
+        cmocka_unit_test(test_each_thread_keeps_its_mask_and_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

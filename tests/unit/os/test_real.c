@@ -1,11 +1,13 @@
 /* test_real.c - this machine: a child of a fork has random numbers of its own; where the log's
  * lines go. */
 #include "test.h"
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/bug.h"
 #include "os/platform.h"
@@ -41,6 +43,57 @@ static void a_child_draws_other_numbers(void **state)
             assert_true(mine[i] != childs[j]);
     close(ends[0]);
     close(ends[1]);
+}
+
+static void a_childs_numbers_are_random(void **state)
+{
+    teffi_platform p;
+    int status;
+    teffi_platform_real(&p, TEFF_LOG_WARN);
+    (void)p.random(p.arg);
+    pid_t child = fork();
+    if (child == 0) {
+        uint64_t numbers[N];
+        draw(&p, numbers);
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < i; j++)
+                if (numbers[i] == numbers[j] || !numbers[i])
+                    _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void an_old_errno_does_not_matter(void **state)
+{
+    teffi_platform p;
+    uint64_t numbers[N];
+    teffi_platform_real(&p, TEFF_LOG_WARN);
+    errno = EINTR;
+    draw(&p, numbers);
+    for (int i = 1; i < N; i++)
+        assert_true(numbers[i] != numbers[i - 1]);
+}
+
+static uint64_t ns_of(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void the_clocks_are_the_systems(void **state)
+{
+    teffi_platform p;
+    teffi_platform_real(&p, TEFF_LOG_WARN);
+    for (int i = 0; i < 10; i++) {
+        uint64_t from = ns_of(CLOCK_BOOTTIME), now = p.mono_ns(p.arg);
+        assert_in_range(now, from, ns_of(CLOCK_BOOTTIME));
+        from = ns_of(CLOCK_REALTIME);
+        now = p.wall_ns(p.arg);
+        assert_in_range(now, from, ns_of(CLOCK_REALTIME));
+    }
 }
 
 /* What a handler got. */
@@ -128,6 +181,9 @@ static void without_a_handler_they_go_to_stderr(void **state)
     assert_non_null(strstr(text, "Z warn before\n"));
     assert_non_null(strstr(text, "Z error after\n"));
     assert_null(strstr(text, "meanwhile"));
+    struct tm tm = {0}; /* 2026-11-23T20:44:41.797Z */
+    assert_non_null(strptime(text, "%Y-%m-%dT%H:%M:%S.", &tm));
+    assert_in_range(timegm(&tm), time(NULL) - 600, time(NULL));
 }
 
 static void last_words_go_to_stderr(void **state)
@@ -169,6 +225,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_draws_other_numbers),
+        cmocka_unit_test(a_childs_numbers_are_random),
+        cmocka_unit_test(an_old_errno_does_not_matter),
+        cmocka_unit_test(the_clocks_are_the_systems),
         cmocka_unit_test(a_handler_gets_the_lines),
         cmocka_unit_test(without_a_handler_they_go_to_stderr),
         cmocka_unit_test(last_words_go_to_stderr),
