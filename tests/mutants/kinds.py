@@ -13,11 +13,12 @@ import source
 Mutant = collections.namedtuple("Mutant", "path line kind begin end old new")
 
 # Calls without an effect that one run of a test could see: checks for bugs of the runtime itself,
-# hints to the processor, locks (`make tsan` finds one that is missing), and what only frees memory
-# (`make asan` finds leaks).
+# hints to the processor, the compiler and sanitizers, locks (`make tsan` finds one that is missing;
+# zeroed memory is one), and what only frees memory (`make asan` finds leaks).
 FREES = r"(?!free\(|\w+_(?:free|fini|drop|destroy)\()"
 NO_EFFECT = FREES + (r"(?!(?:teffi_bug_if|assert|teffi_cpu_relax|__builtin_prefetch|"
-                     r"pthread_mutex_lock|teffi_spinlock_lock)\()")
+                     r"atomic_signal_fence|teffi_san_\w+|"
+                     r"pthread_mutex_(?:init|lock)|teffi_spinlock_lock)\()")
 CALL = re.compile(r"^ +(?:\(void\))?(?!return\b|if\b|while\b|for\b|switch\b|sizeof\b|do\b|else\b)"
                   + NO_EFFECT + r"(\w[\w.\->]*\([^;{}]*\)); *$", re.MULTILINE)
 ASSIGNMENT = re.compile(r"^ +(\*?\w[\w.\->\[\]]* [-+*/|&]?= [^;{}]+); *$", re.MULTILINE)

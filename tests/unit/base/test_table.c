@@ -77,8 +77,10 @@ static void taken_out(void **state)
 {
     teffi_table t = {0};
     fill(&t);
-    for (unsigned i = 0; i < N; i += 3)
+    for (unsigned i = 0; i < N; i += 3) {
         teffi_table_del(&t, &items[i].node);
+        assert_null(items[i].node.next);
+    }
     for (unsigned i = 0; i < N; i++)
         assert_ptr_equal(find(&t, i), i % 3 == 0 ? NULL : &items[i]);
     for (unsigned i = 0; i < N; i++)

@@ -327,12 +327,12 @@ static void test_drain(void **state)
 /* ---- a turn that yields ---- */
 
 static teffi_yielded_turn turn;
-static unsigned resumed;
+static unsigned resumed, yield_at;
 
 static void yield_once(teffi_group *group, teffi_item *it)
 {
     on_item(group, it);
-    if (seen.n_handled == 1)
+    if (seen.n_handled == yield_at)
         teffi_group_yield(group, &turn);
 }
 
@@ -350,6 +350,7 @@ static void yields_begin(teffi_group *group, bool stays)
     teffi_group_init(group, &exec, &yield_ops);
     turn = (teffi_yielded_turn){.fiber = (struct teffi_fiber *)(void *)&fiber, .stays = stays};
     resumed = 0;
+    yield_at = 1;
     push(group, 0, 2);
 }
 
@@ -363,6 +364,17 @@ static void test_a_turn_that_yields_is_resumed_before_other_items(void **state)
     assert_int_equal(teffi_group_run_counted(*state, 100, 0), 2 << 1);
     assert_int_equal(resumed, 1);
     assert_int_equal(seen.n_handled, 3);
+}
+
+static void test_what_a_yielding_turn_has_behind_it_stays(void **state)
+{
+    yields_begin(*state, false);
+    yield_at = 2;
+    push(*state, 2, 3);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 2 << 1 | 1);
+    assert_int_equal(teffi_group_run_counted(*state, 100, 0), 3 << 1);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(seen.handled[i], i);
 }
 
 static void test_a_turn_that_stays_is_resumed_after_go_on(void **state)
@@ -420,6 +432,7 @@ static void test_each_end_of_a_run_is_charged(void **state)
 {
     teffi_meter meter = {on_charge};
     charges = 0;
+    assert_false(teffi_group_run_with(*state, 100, 0, &meter, false)); /* it is IDLE */
     push(*state, 0, 5);
     assert_true(teffi_group_run_with(*state, 2, 0, &meter, false));
     assert_int_equal(charges, 2); /* at the end of a batch, too */
@@ -474,6 +487,7 @@ int main(void)
         cmocka_unit_test_setup(test_drain, setup),
         cmocka_unit_test_setup(test_complete_keeps_the_order_of_what_is_queued, setup),
         cmocka_unit_test_setup(test_a_turn_that_yields_is_resumed_before_other_items, setup),
+        cmocka_unit_test_setup(test_what_a_yielding_turn_has_behind_it_stays, setup),
         cmocka_unit_test_setup(test_a_turn_that_stays_is_resumed_after_go_on, setup),
         cmocka_unit_test_setup(test_a_claim_whose_turn_yields_is_left, setup),
         cmocka_unit_test_setup(test_drain_drops_a_turn_that_will_not_resume, setup),
