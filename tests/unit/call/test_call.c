@@ -172,6 +172,17 @@ static void calls_may_be_abandoned(void **state)
     lab_until(teffi_calls_pending(&node->home) <= before);
 }
 
+static void forgetting_drops_what_came_after_the_mark(void **state)
+{
+    teffi_call *before = pending(60000);
+    teff_mark mark = teff_ctx_mark(ctx);
+    for (unsigned i = 0; i < 3; i++)
+        pending(60000);
+    teff_ctx_forget(ctx, mark);
+    assert_true(lab_pending(before));
+    assert_ptr_equal(LIST_FIRST(&ctx->calls), before);
+}
+
 /* Many enders of one call: exactly one wins. */
 enum { RACES = 2000 };
 
@@ -272,6 +283,7 @@ int main(void)
         CALL(a_deadline_in_the_past_ends_it_at_once),
         CALL(a_lost_link_ends_what_went_over_it),
         CALL(calls_may_be_abandoned),
+        CALL(forgetting_drops_what_came_after_the_mark),
         CALL(one_of_many_enders_wins),
         CALL(entries_are_used_again_under_load),
         CALL(closing_cancels),

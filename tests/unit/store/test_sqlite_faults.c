@@ -385,12 +385,65 @@ static void group_outcomes(void **state)
     teffi_store_close(store);
 }
 
+static void put_rows(const char *address, unsigned n)
+{
+    static char value[300 * 1024]; /* all together more than SQLite's cache */
+    teffi_store *store;
+    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t etag = 0;
+        teffi_bytes bytes = {value, sizeof value};
+        assert_int_equal(ask_put(store, "words", (teffi_bytes){&i, sizeof i}, bytes, &etag),
+                         TEFF_OK);
+    }
+    teffi_store_close(store);
+}
+
+/* out: false: no read has failed: the scan has found n rows. */
+static bool scan_with_fault(const char *address, int from, unsigned n)
+{
+    teffi_store *store;
+    teff_arena arena;
+    teffi_row row = {.table = "words"};
+    teffi_store_op op = {.kind = TEFFI_STORE_SCAN, .rows = &row, .n_rows = 1, .limit = n};
+    op.arena = &arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
+    arm(FAIL_READ, from, false);
+    teff_err err = ask(store, &op);
+    bool failed = atomic_load(&hits) > 0;
+    arm(NO_FAULT, 0, false);
+    assert_int_equal(err, failed ? TEFF_E_IO : TEFF_OK);
+    assert_int_equal(op.n_found, failed ? 0 : n);
+    assert_int_equal(op.rows == &row, failed);
+    teffi_store_close(store);
+    teffi_arena_fini(&arena);
+    return failed;
+}
+
+/* Also with rows that were found before. */
+static void a_scan_that_fails_is_as_it_was_submitted(void **state)
+{
+    enum { ROWS = 20 };
+    char address[512];
+    int from = 0;
+    scratch_fresh(address);
+    put_rows(address, ROWS);
+    while (scan_with_fault(address, from, ROWS))
+        from += 1 + from / 4;
+    assert_true(from > ROWS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_write),        cmocka_unit_test(every_sync),
-        cmocka_unit_test(every_full),         cmocka_unit_test(every_read),
-        cmocka_unit_test(recovers_by_itself), cmocka_unit_test(group_outcomes),
+        cmocka_unit_test(every_write),
+        cmocka_unit_test(every_sync),
+        cmocka_unit_test(every_full),
+        cmocka_unit_test(every_read),
+        cmocka_unit_test(recovers_by_itself),
+        cmocka_unit_test(group_outcomes),
+        cmocka_unit_test(a_scan_that_fails_is_as_it_was_submitted),
     };
     return cmocka_run_group_tests(tests, install, remove_shim);
 }

@@ -249,6 +249,7 @@ static void a_transport_that_fails_is_none(void **state)
     assert_null(none);
     none = &some;
     assert_int_equal(teffi_transport_nng("no file", NULL, &none, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "tls takes both"));
     assert_null(none);
     none = &some;
     assert_int_equal(teffi_transport_nng("no file", "no other", &none, text), TEFF_E_INVALID);
