@@ -133,6 +133,32 @@ static void one_that_is_malformed_is_ignored(void **state)
     assert_int_equal(kept(), 0);
 }
 
+static teffi_origin differ(unsigned part, uint32_t by)
+{
+    teffi_origin o = origin;
+    o.slot += part == 0 ? by : 0;
+    o.generation += part == 1 ? by : 0;
+    o.cookie += part == 2 ? by : 0;
+    return o;
+}
+
+/* Half of the ids that differ in one part have a cancel; they share lists of the table. */
+static void each_part_of_an_id_counts(void **state)
+{
+    enum { PARTS = 3, IDS = 8192 };
+    for (unsigned part = 0; part < PARTS; part++) {
+        for (uint32_t i = 0; i < IDS; i += 2)
+            come(one_client, differ(part, i));
+        assert_int_equal(kept(), IDS / 2);
+        for (uint32_t i = 0; i < IDS; i++)
+            if (teffi_cancel_is_kept(&node->home, one_client, differ(part, i)) != (i % 2 == 0))
+                fail_msg("part %u, id %u", part, i);
+        assert_false(teffi_cancel_is_kept(&node->home, other_client, origin));
+        teffi_calls_forget_relays(&node->home, one_client);
+        assert_int_equal(kept(), 0);
+    }
+}
+
 /* Cancels of calls that may come, or never: no more than a share, and others have theirs. */
 static void a_flood_takes_one_share(void **state)
 {
@@ -277,6 +303,7 @@ int main(void)
         ROW(it_expires_with_the_call),
         ROW(it_goes_with_the_node),
         ROW(one_that_is_malformed_is_ignored),
+        ROW(each_part_of_an_id_counts),
         ROW(a_flood_takes_one_share),
         ROW(it_ends_the_relay_of_its_call_alone),
         ROW(a_request_is_not_relayed_after_its_cancel),

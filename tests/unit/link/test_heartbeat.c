@@ -172,6 +172,35 @@ static void the_time_between_dials_doubles_to_a_limit(void **state)
     stop(node);
 }
 
+/* It would be dialled again, had it not said goodbye. */
+static void a_peer_that_says_goodbye_is_not_dialled_again(void **state)
+{
+    enum { SILO = 70 };
+    char address[32];
+    jitter_ns = 0;
+    for (int says_goodbye = 0; says_goodbye < 2; says_goodbye++) {
+        test_node *node = start(60000);
+        raw_peer *listener = raw_listen(address);
+        teffi_greeting greeting = raw_greeting(SILO, 1, 0);
+        teffi_net *net = node->net;
+        assert_int_equal(net->ops->peer_add(net, greeting.hello.node, address), TEFF_OK);
+        teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 1);
+        assert_int_equal(net->ops->send(net, greeting.hello.node, msg), TEFF_OK);
+        raw_peer *raw = raw_accept(listener, &greeting);
+        assert_non_null(raw);
+        assert_int_equal(raw_read(raw), TEFFI_MSG_REQUEST);
+        if (says_goodbye) {
+            assert_true(raw_send_frame(raw, TEFFI_FRAME_BYE, NULL, 0));
+            assert_int_equal(raw_read(raw), TEFFI_FRAME_BYE_ACK);
+        }
+        raw_close(raw);
+        test_wait(node, node->downs == 1);
+        assert_int_equal(redial_ms(node, SILO), says_goodbye ? 0 : 10);
+        raw_close(listener);
+        stop(node);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_shutdown_is_looked_at_often_and_ends_in_time),
         cmocka_unit_test(the_ticker_sleeps_until_the_next_redial),
         cmocka_unit_test(the_time_between_dials_doubles_to_a_limit),
+        cmocka_unit_test(a_peer_that_says_goodbye_is_not_dialled_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

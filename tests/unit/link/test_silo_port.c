@@ -529,6 +529,26 @@ static void a_second_goodbye_is_closed(void **state)
     says_goodbye_twice(p, joined_client(p, 81), 2);
 }
 
+/* A frame without a message: with a payload, with flags, of a kind that is none. */
+static void a_control_frame_with_more_is_closed(void **state)
+{
+    port *p = *state;
+    static const uint8_t kinds[] = {TEFFI_FRAME_HEARTBEAT, TEFFI_FRAME_HEARTBEAT, 99};
+    for (unsigned i = 0; i < 3; i++) {
+        uint8_t bytes[TEFFI_FRAME_HEAD + 1];
+        size_t payload = i == 0;
+        raw_peer *raw = joined(p, 975 + i);
+        teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
+        assert_true(raw_send(raw, bytes, TEFFI_FRAME_HEAD)); /* a good one */
+        teffi_frame_control(kinds[i], bytes, payload, bytes);
+        bytes[6] = i == 1; /* flags */
+        assert_true(raw_send(raw, bytes, TEFFI_FRAME_HEAD + payload));
+        assert_true(raw_ended(raw));
+        assert_int_equal(test_counters(p->silo->net).malformed, i + 1);
+        raw_close(raw);
+    }
+}
+
 static void a_client_over_the_limit_is_refused(void **state)
 {
     port *p = *state;
@@ -617,6 +637,26 @@ static void a_large_frame_may_come_slowly(void **state)
     raw_close(raw);
 }
 
+/* Half of it came at once: each byte after that is no progress. */
+static void a_large_frame_that_stalls_is_closed(void **state)
+{
+    port *p = *state;
+    enum { BODY = 280000, HALF = BODY / 2 };
+    static uint8_t half[HALF];
+    raw_peer *raw = joined(p, 953);
+    teffi_frame_control(TEFFI_MSG_ONEWAY, NULL, 0, half);
+    half[0] = (uint8_t)BODY;
+    half[1] = (uint8_t)(BODY >> 8);
+    half[2] = (uint8_t)(BODY >> 16);
+    a_beat_passes(p, raw, half, sizeof half);
+    unsigned bytes = 0;
+    while (p->silo->downs == 0 && ++bytes < 100)
+        a_beat_passes(p, raw, "\0", 1);
+    assert_true(bytes < 100);
+    assert_int_equal(test_counters(p->silo->net).silent, 1);
+    raw_close(raw);
+}
+
 static teff_err send_response(port *p, uint32_t client)
 {
     teffi_node_id id = {client | TEFFI_CLIENT_BIT, 1};
@@ -696,10 +736,12 @@ int main(void)
         ROW(a_client_that_responds_is_closed),
         ROW(a_second_goodbye_is_closed),
         ROW(a_goodbye_is_acknowledged_again_on_what_is_left),
+        ROW(a_control_frame_with_more_is_closed),
         ROW(a_client_over_the_limit_is_refused),
         ROW(a_silent_peer_is_closed),
         ROW(a_peer_that_drips_is_closed),
         ROW(a_large_frame_may_come_slowly),
+        ROW(a_large_frame_that_stalls_is_closed),
         ROW(a_peer_that_never_reads_is_closed),
         ROW(the_oldest_of_too_many_waiting_connections_goes),
     };
