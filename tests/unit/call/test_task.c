@@ -1,0 +1,95 @@
+/* test_task.c - tasks yield, wait, end, and are used again; each kind has its own. */
+#include "call/task.h"
+
+#include <string.h>
+#include "lab.h"
+
+enum { TASKS = 50 };
+
+static lab *l;
+static teffi_home *home;
+static _Atomic unsigned runs, yields;
+static _Atomic bool goes_on;
+static teff_ctx *_Atomic newest;
+static char named[TASKS];
+
+static int setup(void **state)
+{
+    l = lab_open(1);
+    home = &l->silos[0]->node.home;
+    runs = yields = 0;
+    goes_on = false;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+static void run_once(teff_ctx *ctx, void *arg)
+{
+    newest = ctx;
+    ctx->group->ops->describe(ctx->group, named, sizeof named);
+    (void)teff_alloc(ctx, 100);
+    runs++;
+}
+
+static void yield_until(teff_ctx *ctx, void *arg)
+{
+    while (!goes_on) {
+        yields++;
+        (void)teff_yield_now();
+    }
+    runs++;
+}
+
+static void start(void (*fn)(teff_ctx *ctx, void *arg), const char *label, bool system)
+{
+    assert_int_equal(teffi_task_start(home, fn, NULL, label, system), TEFF_OK);
+}
+
+static void a_task_yields_and_goes_on(void **state)
+{
+    start(yield_until, "that yields", false);
+    lab_until(yields > 3);
+    assert_int_equal(runs, 0);
+    assert_true(teffi_tasks_running(home) >= 1);
+    goes_on = true;
+    lab_until(runs == 1);
+    lab_until(teffi_tasks_running(home) == 0);
+}
+
+/* The memory of a task that ended is the next one's, of its kind; but the silo has tasks, too. */
+static void tasks_are_used_again(void **state)
+{
+    for (int system = 0; system < 2; system++) {
+        const teff_ctx *last = NULL;
+        unsigned again = 0;
+        for (unsigned i = 0; i < TASKS; i++) {
+            unsigned before = runs;
+            lab_until(teffi_tasks_running(home) == 0);
+            start(run_once, system ? "system" : "user", system);
+            lab_until(runs == before + 1);
+            again += newest == last;
+            last = newest;
+            assert_int_equal(last->group->system, system);
+            assert_string_equal(named, system ? "task system" : "task user");
+        }
+        assert_true(again > TASKS / 2);
+    }
+    start(run_once, NULL, false);
+    lab_until(runs == 2 * TASKS + 1);
+    assert_string_equal(named, "task without a name");
+}
+
+int main(void)
+{
+#define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        ROW(a_task_yields_and_goes_on),
+        ROW(tasks_are_used_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
