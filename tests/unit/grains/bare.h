@@ -16,6 +16,7 @@
 #include "lab.h"
 #include "node/deliver.h"
 #include "request/route.h"
+#include "used.h"
 
 enum { BARE_COARSE_MS = 1000000000 };
 
@@ -165,10 +166,11 @@ static int bare_close(void **state)
     teffi_partitions_fini(grains.shards);
     teffi_tasks_drop(&node.home);
     teffi_shards_fini(grains.shards);
+    bool all_freed = bytes_used(node.budget) == 0; /* messages */
     teffi_membership_free(node.membership);
     teff_grain_type_free(type);
     teffi_node_fini(&node);
-    return 0;
+    return !all_freed;
 }
 
 /* Adopts a view of these silos, which all host the type. */

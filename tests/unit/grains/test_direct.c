@@ -320,14 +320,21 @@ static teff_err asks_blocking(teff_ctx *turn, int64_t key, const direct_act *in,
     return TEFF_OK;
 }
 
-static uint32_t skips(const char *method)
+static _Atomic uint32_t *slow_word(const char *method)
 {
     teffi_grains *grains = l->silos[0]->node.grains;
     for (size_t t = 0; t < grains->n_types; t++)
         for (size_t m = 0; m < grains->types[t]->info->n_methods; m++)
             if (strcmp(grains->types[t]->info->methods[m].name, method) == 0)
-                return grains->types[t]->slow[m] & UINT16_MAX;
-    return 0;
+                return &grains->types[t]->slow[m];
+    fail_msg("no method %s", method);
+    return NULL;
+}
+
+/* Calls that will go through the queue. */
+static uint32_t skips(const char *method)
+{
+    return *slow_word(method) & UINT16_MAX;
 }
 
 /* Other groups have the worker meanwhile, the responses are right, and soon the call goes through
@@ -336,6 +343,7 @@ static void test_a_method_that_blocks_goes_through_the_queue(void **state)
 {
     direct_number *out;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 1), &out));
+    assert_int_equal(skips("direct.Actor.Obey"), 0); /* it may have been the thread */
     for (int i = 0; i < 1000 && !skips("direct.Actor.Obey"); i++)
         lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 3), &out));
     assert_true(skips("direct.Actor.Obey") > 0);
@@ -345,6 +353,50 @@ static void test_a_method_that_blocks_goes_through_the_queue(void **state)
         assert_int_equal(out->n, 2000);
     }
     assert_int_equal(skips("direct.Actor.Obey"), 0); /* forgiven */
+}
+
+/* Each of them counts, if nothing else sends it through the queue. */
+static void test_so_many_calls_of_a_slow_method_are_queued(void **state)
+{
+    enum { SKIPS = 1000, CALLS = 30 };
+    direct_number *out;
+    _Atomic uint32_t *word = slow_word("direct.Actor.Obey");
+    for (int tries = 0; tries < 1000; tries++) {
+        *word = 2u << 16 | SKIPS;
+        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = CALLS), &out));
+        assert_in_range(skips("direct.Actor.Obey"), SKIPS - CALLS, SKIPS);
+        if (skips("direct.Actor.Obey") == SKIPS - CALLS)
+            return;
+    }
+    fail_msg("the machine is too slow");
+}
+
+static teff_err counts(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    world.rounds++;
+    return TEFF_OK;
+}
+
+static teff_err tells_one(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    teff_err err = TEFF_OK;
+    for (int64_t i = 0; i < in->n && !err; i++)
+        err = direct_actor_tell(turn, FIRST, RUN(counts));
+    return err;
+}
+
+static void test_one_way_messages_need_no_queue(void **state)
+{
+    enum { MESSAGES = 200 };
+    direct_number *out;
+    lab_ok(ctx, direct_actor_obey(ctx, FIRST, RUN(responds), &out));
+    for (int tries = 0;; tries++) {
+        uint64_t before = acts_picks();
+        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(tells_one, .n = MESSAGES), &out));
+        if (acts_picks() - before < MESSAGES / 9)
+            break;
+        assert_true(tries < 1000);
+    }
 }
 
 /* Gives way inside its caller's turn, which gives way with it. */
@@ -423,6 +475,8 @@ int main(void)
         DIRECT(test_a_callee_outlives_its_caller),
         DIRECT(test_a_late_response_is_a_timeout),
         DIRECT(test_a_method_that_blocks_goes_through_the_queue),
+        DIRECT(test_so_many_calls_of_a_slow_method_are_queued),
+        DIRECT(test_one_way_messages_need_no_queue),
         DIRECT(test_a_callee_gives_way_at_its_calls),
         ON_ONE_WORKER(test_a_callee_gives_way_at_its_calls),
         ON_ONE_WORKER(test_a_callee_is_preempted_in_a_region),

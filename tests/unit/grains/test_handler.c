@@ -1,6 +1,7 @@
 /* test_handler.c - what an activation does with each item, step by step: when it ends, which
  * requests it refuses and how. */
 #include <stdlib.h>
+#include "activation/turn.h"
 #include "bare.h"
 #include "group/closure.h"
 
@@ -168,6 +169,53 @@ static void requests_get_the_error_of_a_failed_activation(void **state)
     expect(3, TEFF_E_IO, "none");
 }
 
+/* ---- an activation that has ended ---- */
+
+static void ends_in_favour_of(teffi_node_id winner)
+{
+    teffi_more *more = teffi_activation_more(&act);
+    assert_non_null(more);
+    more->winner = (teffi_pid){winner, 20, 1};
+    act.phase = TEFFI_ENDED;
+}
+
+static void requests_follow_the_winner_of_a_race(void **state)
+{
+    ends_in_favour_of(bare_other);
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    assert_int_equal(sent.n, 1);
+    assert_true(teffi_node_is(sent.to, bare_other));
+    assert_int_equal(sent.kind, TEFFI_MSG_REQUEST);
+    teffi_msg *often = bare_message(TEFFI_MSG_REQUEST);
+    often->hops = TEFFI_HOPS_MAX;
+    handle(often);
+    expect(2, TEFF_E_UNAVAILABLE, "the grain keeps ending");
+}
+
+static void without_a_winner_they_are_located_again(void **state)
+{
+    teffi_ident ident = bare_ident();
+    ends_in_favour_of((teffi_node_id){0});
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    assert_int_equal(sent.n, 1); /* their silo learns that the grain is not here */
+    assert_int_equal(sent.method_id, TEFFI_METHOD_MOVED);
+    assert_true(teffi_lookup_waits(&grains, &ident));
+    assert_int_equal(act.queued, 0);
+}
+
+/* Both kinds of items that hold memory; the rest of the test is bare_close(). */
+static void what_is_queued_is_freed_with_it(void **state)
+{
+    uint32_t deep;
+    act.busy = TEFFI_BUSY_LIFE;
+    handle(bare_message(TEFFI_MSG_REQUEST));
+    for (uint32_t kind = TEFFI_MSG_REQUEST; kind <= TEFFI_MSG_ONEWAY; kind++)
+        assert_int_equal(teffi_activation_push(&act, type, bare_message(kind), &deep), TEFF_OK);
+    assert_int_equal(waiting(), 1);
+    teffi_turns_discard(&act);
+    assert_int_equal(bytes_used(node.budget), 0);
+}
+
 /* ---- eviction ---- */
 
 static bool evicted(teffi_item *item)
@@ -196,6 +244,9 @@ int main(void)
         HANDLER(a_request_whose_deadline_has_passed_does_not_wait),
         HANDLER(one_that_may_not_start_is_set_aside),
         HANDLER(requests_get_the_error_of_a_failed_activation),
+        HANDLER(requests_follow_the_winner_of_a_race),
+        HANDLER(without_a_winner_they_are_located_again),
+        HANDLER(what_is_queued_is_freed_with_it),
         HANDLER(requests_are_evicted_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

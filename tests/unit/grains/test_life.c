@@ -156,6 +156,17 @@ static void ended_activations_are_used_again(void **state)
     lab_until(l->record.deactivated == 1000);
 }
 
+/* A thread is no grain. */
+static void a_thread_has_nothing_to_deactivate(void **state)
+{
+    lab_number *out;
+    lab_ok(l->ctx[0], lab_account_add(l->ctx[0], "a", lab_number(.n = 1), &out));
+    teff_deactivate(l->ctx[0]);
+    lab_ok(l->ctx[0], lab_account_add(l->ctx[0], "a", lab_number(.n = 1), &out));
+    assert_int_equal(l->record.activated, 1);
+    assert_int_equal(l->record.deactivated, 0);
+}
+
 int main(void)
 {
 #define LIFE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -167,6 +178,7 @@ int main(void)
         LIFE(a_silo_that_cannot_end_in_time_drops_the_rest),
         LIFE(all_of_many_idle_grains_end),
         LIFE(ended_activations_are_used_again),
+        LIFE(a_thread_has_nothing_to_deactivate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,28 @@ static void two_holders_end_with_one_when_a_silo_leaves(void **state)
     assert_true(settled(owner, 0) > 0);
 }
 
+/* A turn of it runs: so the response does not come in time. */
+static void a_holder_that_lost_has_ended_when_its_silo_says_so(void **state)
+{
+    enum { SOON_MS = 100, LATER_MS = 60000 };
+    static const char key[] = "held";
+    teff_call call;
+    teffi_pid pid;
+    lab_number *out;
+    l = lab_open(2);
+    lab_ok(l->ctx[1], lab_turns_write_async(l->ctx[1], key, lab_step(.hold = true), NULL, &call));
+    lab_until(l->record.held == 1);
+    teffi_ident ident = teffi_ident_of(&l->silos[0]->node.grains->secret, lab_turns_info.id,
+                                       (const uint8_t *)key, sizeof key - 1);
+    lab_ok(l->ctx[0], teffi_directory_lookup(l->ctx[0], &ident, NULL, &pid));
+    int holder = teffi_node_is(pid.node, l->silos[1]->node.id);
+    teff_ctx *other = l->ctx[!holder];
+    assert_int_equal(teffi_directory_deactivate(other, &ident, pid, 1, SOON_MS), TEFF_E_TIMEOUT);
+    l->record.gate = true;
+    lab_ok(other, teffi_directory_deactivate(other, &ident, pid, 1, LATER_MS));
+    lab_ok(l->ctx[1], lab_turns_write_await(l->ctx[1], call, &out));
+}
+
 /* ---- views ---- */
 
 static size_t listed(int from, int to, uint64_t view, uint64_t *answered)
@@ -332,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(two_holders_end_with_one_when_a_silo_joins, close_lab),
         cmocka_unit_test_teardown(two_holders_end_with_one_when_a_silo_leaves, close_lab),
+        cmocka_unit_test_teardown(a_holder_that_lost_has_ended_when_its_silo_says_so, close_lab),
         cmocka_unit_test_teardown(a_silo_lists_for_its_own_view_only, close_lab),
         cmocka_unit_test_teardown(what_was_asked_before_a_partition_was_lost_is_not_taken,
                                   close_lab),

@@ -2,7 +2,6 @@
  * again, and how it is refused. */
 #include "bare.h"
 #include "call/calls.h"
-#include "used.h"
 
 static void responded_and_gone(teff_err err, const char *text)
 {
@@ -139,6 +138,17 @@ static void a_request_that_was_not_sent_is_located_again(void **state)
     }
 }
 
+/* It was pushed to a new activation, which the silo did not come to. */
+static void what_is_queued_is_freed_with_the_silo(void **state)
+{
+    teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+    msg->flags = TEFFI_MSG_PLACED;
+    teffi_route(&grains, msg);
+    assert_int_equal(sent.n, 0);
+    assert_int_equal(grains.shards->activations, 1);
+    assert_true(bytes_used(node.budget) > 0); /* see bare_close() */
+}
+
 int main(void)
 {
 #define ROUTE(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
@@ -152,6 +162,7 @@ int main(void)
         ROUTE(a_request_for_a_grain_elsewhere_is_relayed),
         ROUTE(a_request_that_lost_a_race_follows_the_winner),
         ROUTE(a_request_that_was_not_sent_is_located_again),
+        ROUTE(what_is_queued_is_freed_with_the_silo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

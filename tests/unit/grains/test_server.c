@@ -116,6 +116,29 @@ static void a_request_of_a_later_view_waits_for_that(void **state)
     assert_int_equal(grains.shards->parked.count, 0);
 }
 
+static unsigned reads;
+
+static void on_submit(teffi_store *store, teffi_store_op *op)
+{
+    reads++; /* and never responds */
+}
+
+/* By itself, without waiting for the next heartbeat; once for all requests. */
+static void the_silo_looks_for_the_later_view(void **state)
+{
+    static const teffi_store_ops ops = {.submit = on_submit};
+    static teffi_store store = {.ops = &ops};
+    node.store = &store;
+    reads = 0;
+    serve_all(1);
+    for (int i = 0; i < 3; i++)
+        teffi_directory_handle(&node, about_grain(TEFFI_METHOD_LOOKUP, 2, (teffi_pid){0}));
+    assert_int_equal(reads, 0);
+    (void)teffi_group_run(bare_busy, 10, 0);
+    assert_int_equal(reads, 1);
+    assert_false(grains.shards->catching_up);
+}
+
 static void a_request_waits_for_a_partition_that_is_recovered(void **state)
 {
     uint8_t all[TEFFI_PARTITION_SET_BYTES];
@@ -246,6 +269,7 @@ int main(void)
         SERVER(the_holder_of_a_silo_that_left_is_forgotten),
         SERVER(another_silos_partition_is_not_spoken_for),
         SERVER(a_request_of_a_later_view_waits_for_that),
+        SERVER(the_silo_looks_for_the_later_view),
         SERVER(a_request_waits_for_a_partition_that_is_recovered),
         SERVER(other_requests_are_refused),
         SERVER(what_is_registered_is_listed_in_one_response),
