@@ -248,6 +248,24 @@ static void test_each_one_way_message_runs_once(void **state)
     lab_until(world.begun == world.ended);
 }
 
+static teff_err checks(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    uint32_t left_ms = 0;
+    teff_err err = teff_ctx_check(turn, &left_ms);
+    return err || left_ms ? err : TEFF_E_FAILED;
+}
+
+/* In place, from the queue, and in on_activate, which has no caller. */
+static void test_nobody_has_left_a_call_that_is_awaited(void **state)
+{
+    direct_number *out;
+    lab_ok(ctx, direct_actor_obey(ctx, FIRST + 1, RUN(checks), &out));
+    for (int i = 0; i < 20; i++)
+        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_one, .n = (intptr_t)checks), &out));
+    world.on_activate = checks;
+    lab_ok(ctx, direct_keeper_obey(ctx, FIRST, RUN(responds), &out));
+}
+
 /* ---- time ---- */
 
 static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -472,6 +490,7 @@ int main(void)
         DIRECT(test_a_callee_may_wait),
         DIRECT(test_started_calls_do_not_wait_for_each_other),
         DIRECT(test_each_one_way_message_runs_once),
+        DIRECT(test_nobody_has_left_a_call_that_is_awaited),
         DIRECT(test_a_callee_outlives_its_caller),
         DIRECT(test_a_late_response_is_a_timeout),
         DIRECT(test_a_method_that_blocks_goes_through_the_queue),

@@ -119,6 +119,36 @@ static void a_silo_that_cannot_end_in_time_drops_the_rest(void **state)
     lab_close(own);
 }
 
+/* Groups taken off queues so far. */
+static uint64_t picks(void)
+{
+    teff_sched_worker workers[64];
+    uint64_t sum = 0;
+    size_t n = teff_silo_sched(l->silos[0], NULL, workers, 64);
+    for (size_t i = 0; i < n; i++)
+        sum += workers[i].local + workers[i].global + workers[i].stolen;
+    return sum;
+}
+
+/* They stay asleep while the collector finds others idle, in a round every 12 ms. */
+static void grains_in_use_are_not_woken_to_be_checked(void **state)
+{
+    enum { GRAINS = 500 };
+    char key[20];
+    lab_number *out;
+    for (int i = 0; i < GRAINS; i++) {
+        snprintf(key, sizeof key, "used-%d", i);
+        lab_ok(l->ctx[0], lab_account_add(l->ctx[0], key, lab_number(.n = 1), &out));
+    }
+    int before = l->record.deactivated;
+    uint64_t picked = picks();
+    for (int i = 1; i <= 3; i++) {
+        lab_ok(l->ctx[0], lab_sleepy_add(l->ctx[0], "s", lab_number(.n = 1), &out));
+        lab_until(l->record.deactivated == before + i);
+    }
+    assert_true(picks() - picked < GRAINS);
+}
+
 /* More than the collector asks in one go. */
 static void all_of_many_idle_grains_end(void **state)
 {
@@ -176,6 +206,7 @@ int main(void)
         LIFE(calls_beside_deactivation_reach_the_next_activation),
         LIFE(a_stopping_silo_ends_all),
         LIFE(a_silo_that_cannot_end_in_time_drops_the_rest),
+        LIFE(grains_in_use_are_not_woken_to_be_checked),
         LIFE(all_of_many_idle_grains_end),
         LIFE(ended_activations_are_used_again),
         LIFE(a_thread_has_nothing_to_deactivate),
