@@ -171,8 +171,24 @@ static teff_err ask(uint32_t method, const ProtobufCMessage *body)
         teffi_msg_free(msg);
         return TEFF_E_NOMEM;
     }
+    bare_busy = NULL;
     teffi_directory_handle(&node, msg);
+    if (bare_busy) /* a task responds */
+        (void)teffi_group_run(bare_busy, 10, 0);
     return outcome(n, dropped);
+}
+
+static teff_err end_loser(void)
+{
+    Teff__Cluster__DirectoryAsk body = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
+    teff_err err = ask(TEFFI_METHOD_DEACTIVATE, &body.base);
+    teffi_tasks_drop(&node.home); /* the next one makes its task anew */
+    return err;
+}
+
+static void a_loser_that_cannot_be_ended_is_reported(void **state)
+{
+    assert_true(fault_sweep(end_loser, true) >= 3);
 }
 
 static teff_err register_grain(void)
@@ -248,6 +264,7 @@ int main(void)
         FAULTS(an_activation_is_made_whole_or_not_at_all),
         FAULTS(a_request_that_cannot_be_set_aside_is_refused),
         FAULTS(a_request_that_cannot_be_located_is_refused),
+        FAULTS(a_loser_that_cannot_be_ended_is_reported),
         FAULTS(a_registration_that_cannot_be_kept_is_refused),
         FAULTS(activations_are_listed_all_or_none),
     };

@@ -142,6 +142,29 @@ static void one_that_may_not_start_is_set_aside(void **state)
         teffi_msg_free(teffi_container(at, teffi_msg, link));
 }
 
+/* ---- requests for another grain ---- */
+
+/* Its sender found this memory before it was used again, or the grains have one hash. */
+static void a_request_for_another_grain_is_routed_again(void **state)
+{
+    static const struct {
+        uint32_t type_more;
+        const char *key;
+    } others[] = {{1, "a"}, {0, "b"}, {0, "ab"}};
+    for (unsigned i = 0; i < sizeof others / sizeof others[0]; i++) {
+        teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+        msg->type_id += others[i].type_more;
+        msg->key = (const uint8_t *)others[i].key;
+        msg->key_len = (uint32_t)strlen(others[i].key);
+        handle(msg);
+        assert_int_equal(sent.n, i + 1); /* the sender's silo learns that the grain is not here */
+        assert_int_equal(sent.method_id, TEFFI_METHOD_MOVED);
+        assert_int_equal(act.queued, 0);
+        assert_false(act.running || act.more);
+    }
+    assert_true(teffi_lookups_any(&grains));
+}
+
 /* ---- an activation that failed ---- */
 
 static void fail_as(teff_err err, const char *text, bool named)
@@ -243,6 +266,7 @@ int main(void)
         HANDLER(an_unknown_method_is_not_found),
         HANDLER(a_request_whose_deadline_has_passed_does_not_wait),
         HANDLER(one_that_may_not_start_is_set_aside),
+        HANDLER(a_request_for_another_grain_is_routed_again),
         HANDLER(requests_get_the_error_of_a_failed_activation),
         HANDLER(requests_follow_the_winner_of_a_race),
         HANDLER(without_a_winner_they_are_located_again),

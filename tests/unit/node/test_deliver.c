@@ -159,6 +159,15 @@ static void a_message_to_a_system_slot_is_an_item_of_its_target(void **state)
     teffi_msg_free(msg);
 }
 
+static void a_target_says_what_it_is(void **state)
+{
+    teffi_group *group = &node.targets[TEFFI_SLOT_STORE].group;
+    char text[100] = "";
+    teffi_node_target(&node, TEFFI_SLOT_STORE, on_handle);
+    group->ops->describe(group, text, sizeof text);
+    assert_string_equal(text, "system target store");
+}
+
 /* The store decides by the row which of its requests come first. */
 static void all_but_the_stores_are_system_messages(void **state)
 {
@@ -457,6 +466,7 @@ int main(void)
 #define NODE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         NODE(a_message_to_a_system_slot_is_an_item_of_its_target),
+        NODE(a_target_says_what_it_is),
         NODE(all_but_the_stores_are_system_messages),
         NODE(a_slot_without_a_target_is_not_found),
         NODE(the_first_slot_and_those_behind_the_system_are_grains),

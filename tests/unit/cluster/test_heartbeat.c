@@ -1,0 +1,110 @@
+/* test_heartbeat.c - a silo whose heartbeat stands still is declared dead, that one and no other.
+ * The clock of the silo that watches is the test's. */
+#include "call/ctx.h"
+#include "cluster/join.h"
+#include "lab.h"
+
+enum { WATCHER = 0, SILOS = 3, STEP_MS = 4000, STEPS_MAX = 20 };
+
+static lab *l;
+static uint64_t (*real_ns)(void *arg);
+static _Atomic uint64_t ahead_ns; /* of the real clock */
+static bool has_watcher;
+
+static uint64_t shifted_ns(void *arg)
+{
+    return real_ns(arg) + ahead_ns;
+}
+
+static void shift_clock_of_first(teff_silo *silo)
+{
+    if (has_watcher)
+        return;
+    has_watcher = true;
+    real_ns = silo->platform.mono_ns;
+    silo->platform.mono_ns = shifted_ns;
+}
+
+static int setup(void **state)
+{
+    ahead_ns = 0;
+    has_watcher = false;
+    l = lab_open_more(SILOS, shift_clock_of_first);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    lab_close(l);
+    return 0;
+}
+
+static teffi_node_id id_of(int silo)
+{
+    return l->silos[silo]->node.id;
+}
+
+static uint64_t figure_of(int silo)
+{
+    uint64_t figure;
+    lab_ok(l->ctx[silo], teffi_alive_read(l->ctx[silo], id_of(silo), &figure));
+    return figure;
+}
+
+static bool is_ousted(int silo)
+{
+    return l->silos[silo]->node.membership->ousted;
+}
+
+/* The watcher's next heartbeat, later by its clock; meanwhile `live` has beaten. */
+static void let_beat(int live, uint32_t step_ms)
+{
+    uint64_t before = figure_of(WATCHER);
+    lab_ok(l->ctx[live], teffi_alive_write(l->ctx[live], figure_of(live) + 1));
+    ahead_ns += step_ms * 1000000ull;
+    lab_until(figure_of(WATCHER) != before);
+    teff_ctx_reset(l->ctx[WATCHER]);
+    teff_ctx_reset(l->ctx[live]);
+}
+
+/* Not the first in the table. */
+static int silence_one(void)
+{
+    int silent = id_of(1).silo > id_of(2).silo ? 1 : 2;
+    teffi_heartbeat_stop(l->silos[silent]->node.membership);
+    return silent;
+}
+
+static void the_silo_that_is_silent_is_declared_dead(void **state)
+{
+    int silent = silence_one(), live = SILOS - silent;
+    for (int i = 0; i < STEPS_MAX && teff_silo_members(l->silos[WATCHER]) == SILOS; i++)
+        let_beat(live, STEP_MS);
+    assert_int_equal(teff_silo_members(l->silos[WATCHER]), SILOS - 1);
+    lab_ok(l->ctx[silent], teffi_membership_refresh(l->ctx[silent], 0));
+    assert_true(is_ousted(silent));
+    lab_until(teff_silo_members(l->silos[live]) == SILOS - 1);
+    assert_false(is_ousted(live));
+    assert_false(is_ousted(WATCHER));
+}
+
+/* The others may have stood still as well. The third heartbeat follows the whole second. */
+static void a_silo_that_stood_still_declares_nobody_dead(void **state)
+{
+    enum { LONG_MS = 60000, SHORT_MS = 2000 };
+    int live = SILOS - silence_one();
+    let_beat(live, SHORT_MS);
+    let_beat(live, LONG_MS);
+    let_beat(live, SHORT_MS);
+    assert_int_equal(teff_silo_members(l->silos[WATCHER]), SILOS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_silo_that_is_silent_is_declared_dead, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_silo_that_stood_still_declares_nobody_dead, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
