@@ -522,6 +522,40 @@ static void test_a_full_scheduler_refuses_for_all(void **state)
     teff_engine_free(engine);
 }
 
+/* ---- a stop that has to wait in vain ---- */
+
+static latch stuck_inside;
+
+static void run_until_gate(teff_component *w)
+{
+    latch_hit(&stuck_inside);
+    latch_wait(teff_component_user(w), 1);
+}
+
+static void test_a_stop_reports_the_components_of_all_schedulers(void **state)
+{
+    enum { ALL = 2 };
+    static const teff_component_type stuck = {.name = "stuck", .run = run_until_gate};
+    static latch gates[ALL];
+    teff_stop_report report;
+    unsigned n = 0;
+    teff_engine *engine = engine_of((teff_engine_options){.schedulers = ALL});
+    for (uint32_t i = 0; i < ALL; i++)
+        (void)add(engine, i, &stuck, &gates[i]);
+    latch_wait(&stuck_inside, ALL);
+    assert_int_equal(teff_engine_stop(engine, 1, &report), TEFF_E_TIMEOUT);
+    assert_int_equal(report.told, ALL);
+    assert_in_range(report.forced, ALL, 2 * ALL); /* maybe also dispatchers */
+    assert_in_range(report.stuck, ALL, report.forced);
+    assert_in_range(report.n_named, report.forced, 2 * ALL);
+    for (unsigned i = 0; i < report.n_named; i++)
+        n += strcmp(report.named[i].name, "stuck") == 0;
+    assert_int_equal(n, ALL);
+    for (unsigned i = 0; i < ALL; i++)
+        latch_hit(&gates[i]);
+    teff_engine_free(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_the_queue_of_an_ending_worker_releases_who_waits),
         cmocka_unit_test(test_a_broadcast_gives_way_without_its_lock),
         cmocka_unit_test(test_a_full_scheduler_refuses_for_all),
+        cmocka_unit_test(test_a_stop_reports_the_components_of_all_schedulers),
     };
     return cmocka_run_group_tests_name("engine/engine", tests, NULL, NULL);
 }
