@@ -149,6 +149,20 @@ static void memory_of_any_size_is_usable_to_its_end(void **state)
     teffi_arena_fini(&arena);
 }
 
+/* The first chunk of an arena has room for each size that is not in a chunk of its own. */
+static void the_first_chunk_has_room(void **state)
+{
+    for (size_t n = 1; n < TEFFI_BLOCK_MIN; n++) {
+        teff_arena arena;
+        teffi_arena_init(&arena, NULL, 0, 0);
+        uint8_t *p = teff_arena_take(&arena, n);
+        assert_non_null(p);
+        if (n <= TEFFI_BLOCK_MIN - 16)
+            assert_true(p + n <= arena.at && arena.at <= arena.end);
+        teffi_arena_fini(&arena);
+    }
+}
+
 static void a_chunk_is_adopted_and_counted(void **state)
 {
     size_t room = 0;
@@ -225,6 +239,7 @@ int main(void)
         cmocka_unit_test(copies_end_with_zero),
         cmocka_unit_test(copies_are_whole),
         cmocka_unit_test(memory_of_any_size_is_usable_to_its_end),
+        cmocka_unit_test(the_first_chunk_has_room),
         cmocka_unit_test(a_chunk_is_adopted_and_counted),
         cmocka_unit_test(without_memory_there_is_none),
         cmocka_unit_test(fini_twice_and_again),
