@@ -1,7 +1,6 @@
 /* test_thread_index.c - numbers of threads: their own while they live, used again after. */
 #include "test.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include "base/thread_index.h"
@@ -99,28 +98,6 @@ static void a_destructor_may_ask(void **state)
     (void)pthread_key_delete(later);
 }
 
-int __real_pthread_setspecific(pthread_key_t key, const void *value);
-int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
-static bool refuse_value;
-
-int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
-{
-    return refuse_value ? ENOMEM : __real_pthread_setspecific(key, value);
-}
-
-/* A number without a destructor would stay taken. */
-static void without_memory_a_thread_has_none(void **state)
-{
-    runner one;
-    refuse_value = true;
-    run(&one, 1);
-    assert_int_equal(one.lane, TEFFI_THREAD_INDEXES);
-    assert_int_equal(one.again, TEFFI_THREAD_INDEXES);
-    refuse_value = false;
-    run(&one, 1);
-    assert_true(one.lane < TEFFI_THREAD_INDEXES);
-}
-
 static void too_many_threads_share(void **state)
 {
     static runner runners[MANY];
@@ -143,7 +120,6 @@ int main(void)
         cmocka_unit_test(each_living_thread_has_its_own),
         cmocka_unit_test(a_thread_that_ended_leaves_its_number),
         cmocka_unit_test(a_destructor_may_ask),
-        cmocka_unit_test(without_memory_a_thread_has_none),
         cmocka_unit_test(too_many_threads_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
