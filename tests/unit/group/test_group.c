@@ -63,7 +63,8 @@ static int setup(void **state)
     static teffi_group group;
     memset(&seen, 0, sizeof seen);
     memset(&group, 0xff, sizeof group);
-    group.system = group.running = true; /* 0xff is no bool */
+    group.system = true; /* 0xff is no bool */
+    atomic_store(&group.running, true);
     teffi_group_init(&group, &exec, &ops);
     for (unsigned i = 0; i < ITEMS; i++)
         item[i] = (teffi_item){.kind = i, .next = &item[ITEMS - 1]}; /* of an earlier queue */
