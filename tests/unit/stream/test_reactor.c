@@ -260,7 +260,8 @@ static void a_time_in_ms_is_rounded_up(void **state)
                 {INT_MAX * 1000000ull + 1, -1},
                 {UINT64_MAX, -1}};
     teffi_reactor *r = *state;
-    r->in_ms = waits_not = true;
+    waits_not = true;
+    r->in_ms = true;
     assert_true(teffi_poller_claim(&r->poller));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         r->poller.wait(&r->poller, rows[i].ns);
