@@ -220,12 +220,10 @@ static bool all_spare_are_gone(teffi_sched *real)
     return gone;
 }
 
-static void block_many(teffi_exec *exec, unsigned n)
+/* jobs: not those of an earlier call, whose last turns may still be ending. */
+static void block_many(teffi_exec *exec, job *jobs, unsigned n)
 {
-    static job jobs[12];
-    memset(&gate_open, 0, sizeof gate_open);
-    memset(&inside, 0, sizeof inside);
-    memset(&done, 0, sizeof done);
+    (void)setup(NULL);
     for (unsigned i = 0; i < n; i++) {
         job_init(&jobs[i], exec, block_until_released, &done);
         job_push(&jobs[i]);
@@ -239,12 +237,13 @@ static void block_many(teffi_exec *exec, unsigned n)
 /* Threads that nobody has needed for long end; when they are needed again, new ones start. */
 static void test_spare_threads_end(void **state)
 {
-    enum { PROCESSORS = 2, N = 12 };
+    enum { PROCESSORS = 2, N = 12, ROUNDS = 3 };
+    static job jobs[ROUNDS][N];
     teffi_platform before = platform;
     platform.mono_ns = skipping_clock;
     teffi_exec *exec = exec_of(PROCESSORS, NULL);
-    for (unsigned round = 0; round < 3; round++) {
-        block_many(exec, N);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        block_many(exec, jobs[round], N);
         while (!all_spare_are_gone(real_of(exec))) {
             atomic_fetch_add(&skipped_ns, 20000000000u);
             wake_spares(real_of(exec));

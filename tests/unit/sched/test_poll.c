@@ -42,13 +42,13 @@ static void wait_a_moment(uint64_t timeout_ns)
 
 static void net_wait(teffi_poller *poller, uint64_t timeout_ns)
 {
-    unsigned waiting = atomic_fetch_add(&net.waiting, 1) + 1;
-    if (waiting > atomic_load(&net.waiting_most))
-        atomic_store(&net.waiting_most, waiting);
     if (timeout_ns) {
         atomic_store(&net.timeout_ns, timeout_ns);
         atomic_fetch_add(&net.waits, 1);
     }
+    unsigned waiting = atomic_fetch_add(&net.waiting, 1) + 1; /* last: tests look at it first */
+    if (waiting > atomic_load(&net.waiting_most))
+        atomic_store(&net.waiting_most, waiting);
     pthread_mutex_lock(&net.lock);
     teffi_bug_if(net.kept != 0); /* those of the last wait were handled */
     if (!net.arrived && !net.woken && timeout_ns)
