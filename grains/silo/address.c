@@ -42,21 +42,29 @@ teff_err teffi_option_refuse(char *text, const char *option, const char *value,
     return teffi_fail(text, TEFF_E_INVALID, "%s: '%.100s'; expected %s", option, value, expected);
 }
 
+teff_err teffi_option_address(char *text, const char *option, const char *address, bool tls)
+{
+    if (!teffi_address_ok(address))
+        return teffi_option_refuse(text, option, address, TEFFI_ADDRESS_EXPECTED);
+    if (tls && teffi_address_path(address))
+        return teffi_option_refuse(text, option, address, "no unix:/path, with TLS");
+    return TEFF_OK;
+}
+
 teff_err teffi_options_check(const char *cluster, const char *name, const char *const *addresses,
                              teff_transport transport, const char *tls_cert, const char *tls_ca,
                              uint64_t connection_bytes_max, char *text)
 {
     if (!teffi_cluster_ok(cluster))
         return teffi_option_refuse(text, "cluster", cluster, "1 to 64 of A-Z a-z 0-9 . _ -");
-    for (int i = 0; i < TEFF_SEEDS_MAX && addresses[i]; i++)
-        if (!teffi_address_ok(addresses[i]))
-            return teffi_option_refuse(text, name, addresses[i], TEFFI_ADDRESS_EXPECTED);
+    teff_err err = TEFF_OK;
+    for (int i = 0; !err && i < TEFF_SEEDS_MAX && addresses[i]; i++)
+        err = teffi_option_address(text, name, addresses[i], tls_cert);
+    if (err)
+        return err;
     if (!tls_cert != !tls_ca)
         return teffi_option_refuse(text, "tls_cert, tls_ca", tls_cert ? tls_cert : tls_ca,
                                    "both or neither");
-    for (int i = 0; tls_cert && i < TEFF_SEEDS_MAX && addresses[i]; i++)
-        if (teffi_address_path(addresses[i]))
-            return teffi_option_refuse(text, name, addresses[i], "no unix:/path, with TLS");
     if (transport > TEFF_TRANSPORT_REACTOR || (transport == TEFF_TRANSPORT_REACTOR && tls_cert))
         return teffi_option_refuse(text, "transport", tls_cert ? "reactor" : "not one",
                                    tls_cert ? "nng, with TLS" : "one of teff_transport");

@@ -21,6 +21,11 @@ bool teffi_cluster_ok(const char *cluster);
 teff_err teffi_option_refuse(char *text, const char *option, const char *value,
                              const char *expected);
 
+/* teffi_option_address - check an address; with TLS it cannot be a path. in: text as above.
+ * errs: TEFF_E_INVALID. */
+TEFF_MUST_USE teff_err teffi_option_address(char *text, const char *option, const char *address,
+                                            bool tls);
+
 /* teffi_options_check - check the options that silos and clients have alike.
  * in:   addresses, up to TEFF_SEEDS_MAX of them, called name. text as above.
  * errs: TEFF_E_INVALID. */

@@ -28,7 +28,7 @@ typedef struct silo_option {
 #define AT(member) offsetof(teffi_silo_args, member)
 
 static const silo_option options[] = {
-    {"listen", "HOST:PORT", "where to accept silos and clients (127.0.0.1:0, any free port)", TEXT,
+    {"listen", "HOST:PORT", "where to accept silos and clients, or unix:/PATH (127.0.0.1:0)", TEXT,
      AT(silo.listen), 0, 0},
     {"advertise", "HOST:PORT", "how others reach it (the address it listens on)", TEXT,
      AT(silo.advertise), 0, 0},

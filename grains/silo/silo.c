@@ -24,12 +24,11 @@ static teff_err check_sched(const teff_silo_options *opt, char *text)
 static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
-    if (!teffi_address_ok(listen))
-        return teffi_option_refuse(text, "listen", listen, TEFFI_ADDRESS_EXPECTED);
-    if (opt->advertise && !teffi_address_ok(opt->advertise))
-        return teffi_option_refuse(text, "advertise", opt->advertise, TEFFI_ADDRESS_EXPECTED);
-    if (opt->tls_cert && teffi_address_path(listen))
-        return teffi_option_refuse(text, "listen", listen, "no unix:/path, with TLS");
+    teff_err err = teffi_option_address(text, "listen", listen, opt->tls_cert);
+    if (!err && opt->advertise)
+        err = teffi_option_address(text, "advertise", opt->advertise, opt->tls_cert);
+    if (err)
+        return err;
     if (!opt->advertise && teffi_address_any(listen))
         return teffi_option_refuse(
             text, "listen", listen,

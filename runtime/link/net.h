@@ -70,7 +70,7 @@ typedef struct teffi_net_options {
 typedef struct teffi_net teffi_net;
 
 typedef struct teffi_net_ops {
-    /* Bind; the OS queues connections until accept. in: "host:port", "[v6]:port", port 0 = any.
+    /* Bind; the OS queues connections until accept. in: see teffi_address_ok; port 0 = any.
      * text: TEFF_TEXT_MAX bytes or NULL. out: bound, TEFFI_ADDRESS_MAX+1 bytes.
      * errs: TEFF_E_INVALID (the address), TEFF_E_IO (in use), with text. */
     teff_err (*listen)(teffi_net *net, const char *address, char *bound, char *text);

@@ -23,7 +23,7 @@ typedef struct teffi_hello {
     uint32_t role;
     uint32_t version_min, version_max;
     char cluster[TEFFI_CLUSTER_MAX + 1];
-    char address[TEFFI_ADDRESS_MAX + 1]; /* advertised "host:port", "" for clients */
+    char address[TEFFI_ADDRESS_MAX + 1]; /* the advertised one, "" for clients */
 } teffi_hello;
 
 enum { TEFFI_NONCE_BYTES = 16, TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */

@@ -35,7 +35,7 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     const char *listen;
     const char *advertise; /* how others reach it; NULL = the bound listen address */
     const char *store;     /* "memory", "sqlite:FILE"; NULL = "memory" (with seeds: the seed's) */
-    const char *seeds[TEFF_SEEDS_MAX]; /* "host:port" of running silos, NULL-ended; may be empty */
+    const char *seeds[TEFF_SEEDS_MAX]; /* addresses of running silos, NULL-ended; may be empty */
     uint32_t workers;                  /* worker threads; 0 = one per core that
                                       * affinity and the cgroup's CPU quota allow */
     const teff_sched_options *sched;   /* of the silo's scheduler; borrowed; NULL = all defaults */
@@ -85,7 +85,7 @@ TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
  * runs: a thread outside; blocks it while it stops. */
 TEFF_API void teff_silo_free(teff_silo *silo);
 
-/* teff_silo_address - the silo's "host:port" for other silos and clients.
+/* teff_silo_address - the silo's address for other silos and clients.
  * in:   silo, started.
  * out:  borrowed, valid until the silo is freed.
  * runs: any thread. */
@@ -194,7 +194,7 @@ TEFF_API int teff_silo_run(int argc, char **argv, const teff_silo_program *progr
 typedef struct teff_client_options {      /* zeroed, except size and gateways = all defaults */
     size_t size;                          /* sizeof(teff_client_options) */
     const char *cluster;                  /* as for silos */
-    const char *gateways[TEFF_SEEDS_MAX]; /* "host:port" of silos, NULL-ended; at least one */
+    const char *gateways[TEFF_SEEDS_MAX]; /* addresses of silos, NULL-ended; at least one */
     const char *tls_cert, *tls_ca;        /* as for silos */
     teff_transport transport;
     /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */

@@ -49,6 +49,8 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.listen = "unix:relative"}, "listen", "unix:/path");
     refused((teff_silo_options){.listen = "unix:/s", .tls_cert = "c", .tls_ca = "a"}, "listen",
             "no unix:/path, with TLS");
+    refused((teff_silo_options){.advertise = "unix:/s", .tls_cert = "c", .tls_ca = "a"},
+            "advertise", "no unix:/path, with TLS");
     refused((teff_silo_options){.seeds = {"unix:/s"}, .tls_cert = "c", .tls_ca = "a"}, "seed",
             "no unix:/path, with TLS");
     refused((teff_silo_options){.listen = "10.0.0.1:0"}, "listen", "insecure");
