@@ -2,8 +2,6 @@
  * one client take beside clients that are idle, and beside one that floods the silo.
  * usage: crowd TRANSPORT CLIENTS MILLISECONDS; it starts itself as --silo and --flood
  * Way:     crowd.py -> [crowd] -> sockets, and a client ===> the silo of another process */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +13,8 @@
 #include <teff/silo.h>
 #include "child.h"
 #include "guard.teff.h"
-#include "message/frame.h"
-#include "message/hello.h"
+#include "raw_peer.h"
+#include "resident.h"
 #include "transport.h"
 
 enum { CLIENTS_MAX = 9990, CALLS_MAX = 1 << 20, BEAT_MS = 1000, SETTLE_MS = 1500 };
@@ -72,65 +70,32 @@ static int be_silo(const char *transport)
     return 0;
 }
 
-/* Of another process. Source: proc(5), statm */
-static double resident_bytes(int pid)
-{
-    char path[64];
-    double pages = 0;
-    snprintf(path, sizeof path, "/proc/%d/statm", pid);
-    FILE *file = fopen(path, "r");
-    must(file && fscanf(file, "%*s %lf", &pages) == 1, "the silo's memory is not known");
-    fclose(file);
-    return pages * (double)sysconf(_SC_PAGESIZE);
-}
-
 /* ---- clients that only stay ---- */
 
 static int sockets[CLIENTS_MAX];
 static unsigned n_sockets;
 static _Atomic bool is_over;
 
-static void send_frame(int fd, uint8_t kind, const uint8_t *payload, size_t n)
-{
-    uint8_t bytes[TEFFI_HELLO_MAX];
-    teffi_frame_control(kind, payload, n, bytes);
-    must(send(fd, bytes, n + TEFFI_FRAME_HEAD, MSG_NOSIGNAL) == (ssize_t)(n + TEFFI_FRAME_HEAD),
-         "the silo has ended a connection");
-}
-
-/* out: the payload's bytes. */
-static size_t read_frame(int fd, uint8_t *payload)
-{
-    uint32_t n = 0;
-    uint8_t head[TEFFI_FRAME_HEAD - TEFFI_FRAME_PREFIX];
-    must(recv(fd, &n, sizeof n, MSG_WAITALL) == sizeof n && n >= sizeof head &&
-             n <= TEFFI_HELLO_MAX && recv(fd, head, sizeof head, MSG_WAITALL) == sizeof head &&
-             head[0] == TEFFI_FRAME_HELLO,
-         "the silo refuses a client");
-    n -= (uint32_t)sizeof head;
-    must(recv(fd, payload, n, MSG_WAITALL) == (ssize_t)n, "half a frame");
-    return n;
-}
-
+/* The handshake by hand, of which only the socket stays. */
 static int connect_idle(const char *address, unsigned number)
 {
-    teffi_greeting own = {.hello = {.node = {TEFFI_CLIENT_BIT | (number + 1), 1 + number},
-                                    .role = TEFFI_ROLE_CLIENT,
-                                    .version_min = TEFFI_PROTOCOL_MIN,
-                                    .version_max = TEFFI_PROTOCOL_MAX,
-                                    .cluster = "dev"},
-                          .sequence = 1};
-    teffi_greeting answer;
-    uint8_t payload[TEFFI_HELLO_MAX];
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
-    must(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0,
-         "no connection: descriptors (ulimit -n)?");
-    send_frame(fd, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(&own, payload));
-    must(!teffi_hello_unpack(payload, read_frame(fd, payload), &answer), "no hello");
-    send_frame(fd, TEFFI_FRAME_ACK, payload, teffi_ack_pack(answer.nonce, payload));
+    teffi_greeting own = raw_greeting(TEFFI_CLIENT_BIT | (number + 1), number + 1, 1);
+    own.hello.role = TEFFI_ROLE_CLIENT;
+    own.hello.address[0] = '\0';
+    strcpy(own.hello.cluster, "dev");
+    raw_peer *peer = raw_connect(address);
+    must(raw_join(peer, &own), "the silo refuses a client");
+    int fd = dup(peer->fd);
+    raw_close(peer);
     return fd;
+}
+
+static void send_heartbeat(int fd)
+{
+    uint8_t bytes[TEFFI_FRAME_HEAD];
+    teffi_frame_control(TEFFI_FRAME_HEARTBEAT, NULL, 0, bytes);
+    must(send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes,
+         "the silo has ended a connection");
 }
 
 static void *beat(void *arg)
@@ -138,7 +103,7 @@ static void *beat(void *arg)
     static uint8_t ignored[65536];
     while (!is_over) {
         for (unsigned i = 0; i < n_sockets && !is_over; i++) {
-            send_frame(sockets[i], TEFFI_FRAME_HEARTBEAT, NULL, 0);
+            send_heartbeat(sockets[i]);
             (void)!recv(sockets[i], ignored, sizeof ignored, MSG_DONTWAIT);
         }
         sleep_ms(BEAT_MS);
@@ -215,18 +180,19 @@ int main(int argc, char **argv)
     teff_ctx *ctx = teff_client_ctx(client);
     printf("{\"clients\": %u", clients);
     measure(ctx, ms, "alone");
-    double before = resident_bytes(silo.pid);
+    double before = bench_resident_bytes_of(silo.pid);
     for (; n_sockets < clients; n_sockets++)
         sockets[n_sockets] = connect_idle(silo.said, n_sockets);
     pthread_t beats;
     must(pthread_create(&beats, NULL, beat, NULL) == 0, "no thread");
     sleep_ms(SETTLE_MS);
     if (clients)
-        printf(", \"bytes_per_client\": %.0f", (resident_bytes(silo.pid) - before) / clients);
+        printf(", \"bytes_per_client\": %.0f",
+               (bench_resident_bytes_of(silo.pid) - before) / clients);
     measure(ctx, ms, "crowd");
     must(bench_child_start(&flood, flood_args), "no flood");
     measure(ctx, ms, "flood");
-    printf(", \"flood_bytes\": %.0f}\n", resident_bytes(silo.pid) - before);
+    printf(", \"flood_bytes\": %.0f}\n", bench_resident_bytes_of(silo.pid) - before);
     is_over = true;
     pthread_join(beats, NULL);
     kill(flood.pid, SIGKILL);

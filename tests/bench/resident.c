@@ -1,4 +1,4 @@
-/* resident.c - how much memory this program has. */
+/* resident.c - how much memory a program has. */
 #include "resident.h"
 
 #include <stdio.h>
@@ -6,8 +6,15 @@
 
 double bench_resident_bytes(void)
 {
+    return bench_resident_bytes_of(getpid());
+}
+
+double bench_resident_bytes_of(int pid)
+{
+    char path[64];
     unsigned long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    FILE *f = fopen(path, "r");
     if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
         resident = 0;
     if (f)
