@@ -1,5 +1,5 @@
 /* growth.c - what a call costs as something grows; growth.py runs it, takes medians and plots.
- * usage: growth grains MAX | growth silos N CALLERS | growth callers N |
+ * usage: growth grains MAX | growth silos N CALLERS TRANSPORT | growth callers N |
  *        growth payload BYTES WHERE CALLERS | growth memory BYTES
  *   WHERE: local or remote. A line a window of time: RESULT calls=... seconds=... cpu_seconds=...
  * Way:     growth.py -> [growth] -> growth_load -> Caller turns -> Target grains */
@@ -187,6 +187,9 @@ int main(int argc, char **argv)
         return memory(strtoull(argv[2], NULL, 10));
     signal(SIGPIPE, SIG_IGN);
     int fd = load_share();
+    if (argc == 5 && strcmp(argv[1], "silos") == 0 &&
+        !bench_transport_of(argv[4], &load->transport))
+        return 2;
     uint64_t n = strtoull(argv[2], NULL, 10);
     bool remote = argc == 5 && strcmp(argv[3], "remote") == 0;
     teff_silo *silo = load_silo_new(NULL, true, !remote);
@@ -194,7 +197,7 @@ int main(int argc, char **argv)
     set_grains(GRAINS);
     if (strcmp(argv[1], "grains") == 0)
         grains(ctx, n);
-    else if (strcmp(argv[1], "silos") == 0 && argc == 4 && n >= 1 && n <= LOAD_SILOS)
+    else if (strcmp(argv[1], "silos") == 0 && argc == 5 && n >= 1 && n <= LOAD_SILOS)
         silos(silo, ctx, (int)n, (uint32_t)atoi(argv[3]), fd);
     else if (strcmp(argv[1], "callers") == 0)
         callers(ctx, (uint32_t)n);

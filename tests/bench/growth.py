@@ -25,6 +25,7 @@ CALLERS, CALLERS_QUICK = (1, 10, 100, 1000, 10000, 90000), (1, 1000)
 # A message takes 1 MiB: four bytes of it say where the payload is.
 PAYLOADS = (0, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, (1 << 20) - 4)
 PAYLOADS_QUICK = (0, 64 << 10)
+TRANSPORTS = ("nng", "reactor")
 PLACES = (("local", 1), ("remote", 1), ("remote", 16))
 
 Point = collections.namedtuple("Point", "series x windows")  # windows: of dicts of numbers
@@ -113,10 +114,11 @@ def grains(build, quick):
 def silos(build, quick):
     """64 callers in all, and 64 for each silo: links that have one call under way, or many."""
     numbers = SILOS_QUICK if quick else SILOS
-    points = passes(build, "silos", [("silos", n, 64) for n in numbers] +
-                    [("silos", n, 64 * n) for n in numbers[1:]], quick)
-    return [line("silos", {"silos": p.x[1], "callers": p.x[2], "grains": 10000}, p.windows,
-                 base=points[0].windows) for p in points]
+    loads = [(n, 64) for n in numbers] + [(n, 64 * n) for n in numbers[1:]]
+    points = passes(build, "silos", [("silos", *load, transport) for transport in TRANSPORTS
+                                     for load in loads], quick)
+    return [line("silos", {"transport": p.x[3], "silos": p.x[1], "callers": p.x[2],
+                           "grains": 10000}, p.windows, base=points[0].windows) for p in points]
 
 
 def callers(build, quick):
@@ -182,16 +184,16 @@ def plot_grains(path, lines):
 
 
 def plot_silos(path, lines):
-    few = [one for one in lines if one["parameters"]["callers"] == 64]
-    many = [one for one in lines
-            if one["parameters"]["callers"] == 64 * one["parameters"]["silos"]]
+    curves = []
+    for transport in TRANSPORTS:
+        ours = [one for one in lines if one["parameters"]["transport"] == transport]
+        few = [one for one in ours if one["parameters"]["callers"] == 64]
+        many = [one for one in ours
+                if one["parameters"]["callers"] == 64 * one["parameters"]["silos"]]
+        curves += [(transport + ", 64 callers", curve(few, "silos", "median")),
+                   (transport + ", 64 a silo", curve(many, "silos", "median"))]
     gnuplot(path, "Calls to 10,000 grains spread over silos, each a process, on two cores",
-            ("silos", "ns a call"),
-            [("64 callers: clock", curve(few, "silos", "median")),
-             ("64 callers: processor time", curve(few, "silos", "cpu_ns")),
-             ("64 a silo: clock", curve(many, "silos", "median")),
-             ("64 a silo: processor time", curve(many, "silos", "cpu_ns"))],
-            "set xtics 1\nset xrange [0.5:8.5]\nset logscale y")
+            ("silos", "ns a call"), curves, "set xtics 1\nset xrange [0.5:8.5]\nset logscale y")
 
 
 def plot_callers(path, lines):
@@ -220,7 +222,7 @@ PLOTS = {"grains": plot_grains, "silos": plot_silos, "callers": plot_callers,
          "payload": plot_payload}
 COLUMNS = {
     "grains": ("grains", "bytes_per_grain", "median", "cpu_ns", "ratio", "cpu_ratio", "read_ns"),
-    "silos": ("silos", "callers", "median", "cpu_ns", "ratio", "cpu_ratio"),
+    "silos": ("transport", "silos", "callers", "median", "cpu_ns", "ratio", "cpu_ratio"),
     "callers": ("callers", "median", "cpu_ns", "ratio", "cpu_ratio"),
     "payload": ("where", "callers", "bytes", "median", "cpu_ns", "gigabytes_per_second"),
 }

@@ -146,7 +146,11 @@ teff_silo *load_silo_new(const char *seed, bool calls, bool is_called)
     static const growth_caller_methods callers = {.run = run, .visit = visit};
     const teff_sched_options sched = {
         .size = sizeof sched, .delay_warn_ms = 600000, .stacks_max = 1000000};
-    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .seeds = {seed}, .sched = &sched};
+    teff_silo_options opt = {.size = sizeof opt,
+                             .silent = 1,
+                             .seeds = {seed},
+                             .sched = &sched,
+                             .transport = load->transport};
     char text[TEFF_TEXT_MAX] = "";
     teff_silo *silo;
     load_must(teff_silo_new(&opt, &silo, NULL), "a silo", NULL);

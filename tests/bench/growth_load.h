@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <teff/silo.h>
 #include "child.h"
+#include "transport.h"
 
 enum { LOAD_SLOTS = 256, LOAD_SILOS = 8 };
 
@@ -18,6 +19,7 @@ typedef struct load_slot {
 
 /* In shared memory; all of it relaxed: figures, and flags that are looked at again and again. */
 typedef struct load_shared {
+    teff_transport transport; /* immutable once silos start */
     _Atomic uint64_t grains;  /* how many different ones are called */
     _Atomic uint32_t running; /* callers that have begun */
     _Atomic uint32_t stop;
