@@ -69,18 +69,18 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
 /* out: false: no route is known; nothing was done. */
 static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff_err *err)
 {
-    size_t size, body_len;
+    size_t room, body_len;
     uint64_t node = teffi_node_word(to);
     /* acquire: pairs with set_route() */
     teffi_conn *conn = atomic_load_explicit(route_to(link, node), memory_order_acquire);
     if (!conn)
         return false;
-    *err = teffi_frame_size(msg, link->conns.frame_max_bytes, &size, &body_len);
+    *err = teffi_frame_room(msg, link->conns.frame_max_bytes, &room, &body_len);
     if (*err)
         return false; /* send_uncached() checks whether the node is known before the size */
     pthread_mutex_lock(&conn->lock);
     if (conn->carries == node) {
-        *err = teffi_sender_send_locked(conn, msg, size, body_len);
+        *err = teffi_sender_send_locked(conn, msg, room, body_len);
         return true;
     }
     pthread_mutex_unlock(&conn->lock);

@@ -56,53 +56,16 @@ static size_t text_len(const teffi_msg *msg)
     return strnlen(msg->text, TEFF_TEXT_MAX - 1);
 }
 
-static unsigned present_fields(const teffi_msg *m)
-{
-    unsigned has = 0;
-    has |= teffi_node_none(m->src) ? 0 : HAS_SRC;
-    has |= teffi_node_none(m->to.node) ? 0 : HAS_NODE;
-    has |= m->to.slot || m->to.generation ? HAS_PID : 0;
-    has |= m->type_id ? HAS_TYPE : 0;
-    has |= m->method_id ? HAS_METHOD : 0;
-    has |= m->deadline_ns ? HAS_TTL : 0;
-    has |= m->key_len ? HAS_KEY : 0;
-    if (m->item.kind != TEFFI_MSG_ONEWAY)
-        has |= m->call_slot | m->call_generation | m->call_cookie ? HAS_CALL : 0;
-    if (m->item.kind == TEFFI_MSG_RESPONSE) {
-        has |= m->err ? HAS_ERR : 0;
-        has |= m->text && m->text[0] ? HAS_TEXT : 0;
-    }
-    return has;
-}
-
-/* out: number of set bits among the low three. By a table, because __builtin_popcount() is a call
- * on CPUs without that instruction. */
-static size_t count_low_bits(unsigned x)
-{
-    return 0x32212110u >> (x & 7) * 4 & 7;
-}
-
-_Static_assert(HAS_CALL == 1 << 3 && HAS_TTL == 1 << 6 && HAS_TEXT == 1 << 9,
-               "fixed_len() uses these positions");
-
-static size_t fixed_len(unsigned has)
-{
-    size_t eights = count_low_bits(has) + (has >> 3 & 1) * 2;
-    return eights * 8 + count_low_bits(has >> 4) * 4 + count_low_bits(has >> 7) * 2;
-}
-
-teff_err teffi_frame_size(const teffi_msg *msg, size_t max_bytes, size_t *size, size_t *body_len)
+teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room, size_t *body_len)
 {
     if (msg->key_len > TEFFI_KEY_WIRE_MAX)
         return TEFF_E_TOO_LARGE;
     *body_len = teffi_msg_packed_len(msg);
-    unsigned has = present_fields(msg);
-    size_t rest = TEFFI_FRAME_HEAD + fixed_len(has) + msg->key_len;
-    rest += has & HAS_TEXT ? text_len(msg) : 0;
+    size_t rest = TEFFI_FRAME_FIXED_MAX + msg->key_len + (msg->text ? text_len(msg) : 0);
     max_bytes = teffi_frame_max(msg, max_bytes);
     if (rest > max_bytes || *body_len > max_bytes - rest)
         return TEFF_E_TOO_LARGE;
-    *size = rest + *body_len;
+    *room = rest + *body_len;
     return TEFF_OK;
 }
 
@@ -114,29 +77,62 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-static inline __attribute__((always_inline)) uint8_t *
-put_frame_fields(const teffi_msg *m, unsigned has, uint64_t now_ns, uint8_t *at)
+static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m, uint8_t *at,
+                                                              unsigned *has)
 {
-    if (has & HAS_SRC)
+    if (!teffi_node_none(m->src)) {
         at = put_pair(at, m->src.silo, m->src.incarnation);
-    if (has & HAS_NODE)
+        *has |= HAS_SRC;
+    }
+    if (!teffi_node_none(m->to.node)) {
         at = put_pair(at, m->to.node.silo, m->to.node.incarnation);
-    if (has & HAS_PID)
+        *has |= HAS_NODE;
+    }
+    if (m->to.slot || m->to.generation) {
         at = put_pair(at, m->to.slot, m->to.generation);
-    if (has & HAS_CALL)
+        *has |= HAS_PID;
+    }
+    if (m->item.kind != TEFFI_MSG_ONEWAY &&
+        (m->call_slot | m->call_generation | m->call_cookie) != 0) {
         at = put_call(at, m);
-    if (has & HAS_TYPE)
+        *has |= HAS_CALL;
+    }
+    return at;
+}
+
+static inline __attribute__((always_inline)) uint8_t *
+put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
+{
+    if (m->type_id) {
         at = put_u32(at, m->type_id);
-    if (has & HAS_METHOD)
+        *has |= HAS_TYPE;
+    }
+    if (m->method_id) {
         at = put_u32(at, m->method_id);
-    if (has & HAS_TTL)
+        *has |= HAS_METHOD;
+    }
+    if (m->deadline_ns) {
         at = put_u32(at, ttl_ms(m->deadline_ns, now_ns));
-    if (has & HAS_ERR)
+        *has |= HAS_TTL;
+    }
+    if (m->err && m->item.kind == TEFFI_MSG_RESPONSE) {
         at = put_u16(at, m->err);
-    if (has & HAS_KEY)
+        *has |= HAS_ERR;
+    }
+    return at;
+}
+
+static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const teffi_msg *m,
+                                                                       uint8_t *at, unsigned *has)
+{
+    if (m->key_len) {
         at = put_sized_bytes(at, m->key, m->key_len);
-    if (has & HAS_TEXT)
+        *has |= HAS_KEY;
+    }
+    if (m->text && m->text[0] && m->item.kind == TEFFI_MSG_RESPONSE) {
         at = put_sized_bytes(at, m->text, text_len(m));
+        *has |= HAS_TEXT;
+    }
     return at;
 }
 
@@ -152,23 +148,29 @@ static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags
 static inline __attribute__((always_inline)) uint8_t *
 put_head_and_fields(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
 {
-    unsigned has = present_fields(msg);
-    uint8_t *at = put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
-    at = put_frame_fields(msg, has, now_ns, at);
+    unsigned has = 0;
+    uint8_t *at = put_ids(msg, out + TEFFI_FRAME_HEAD, &has);
+    at = put_numbers(msg, now_ns, at, &has);
+    at = put_key_and_text(msg, at, &has);
+    (void)put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
     put_u32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
     return at;
 }
 
-void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
+size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out)
 {
-    teffi_msg_pack(msg, body_len, put_head_and_fields(msg, body_len, now_ns, out));
+    uint8_t *at = put_head_and_fields(msg, body_len, now_ns, out);
+    teffi_msg_pack(msg, body_len, at);
+    return (size_t)(at - out) + body_len;
 }
 
 size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
-                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out)
+                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
+                                 size_t *before)
 {
     uint8_t *at = put_head_and_fields(msg, body_len, now_ns, out);
-    return (size_t)(at - out) + teffi_msg_pack_around(msg, body_len, segment, at);
+    *before = (size_t)(at - out) + teffi_msg_pack_around(msg, body_len, segment, at);
+    return (size_t)(at - out) + body_len - segment->len;
 }
 
 void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)

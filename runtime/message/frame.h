@@ -34,6 +34,8 @@ enum {
 enum {
     TEFFI_FRAME_PREFIX = 4, /* the length itself */
     TEFFI_FRAME_HEAD = 10,  /* prefix, kind, hops, flags, has */
+    /* with all fields, without the bytes of key and text */
+    TEFFI_FRAME_FIXED_MAX = TEFFI_FRAME_HEAD + 5 * 8 + 3 * 4 + 3 * 2,
     TEFFI_KEY_WIRE_MAX = UINT16_MAX,
 };
 
@@ -58,21 +60,24 @@ static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
  * its head is incomplete. */
 bool teffi_frame_may_be_row(const uint8_t *data, size_t len);
 
-/* teffi_frame_size - compute the size of msg's frame.
+/* teffi_frame_room - compute how many bytes hold msg's frame.
  * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max().
- * out:  *size with the length prefix; *body_len for teffi_frame_encode().
- * errs: TEFF_E_TOO_LARGE (frame, key). */
-TEFF_MUST_USE teff_err teffi_frame_size(const teffi_msg *msg, size_t max_bytes, size_t *size,
+ * out:  *room: the frame's size with its prefix, if it had all fields; *body_len for
+ *       teffi_frame_encode().
+ * errs: TEFF_E_TOO_LARGE (room, key). */
+TEFF_MUST_USE teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room,
                                         size_t *body_len);
 
-/* teffi_frame_encode - write msg's frame to out, whose size is from teffi_frame_size().
- * in:   now_ns: the deadline is encoded as milliseconds left (at least 1). */
-void teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
+/* teffi_frame_encode - write msg's frame to out, which has the room of teffi_frame_room().
+ * in:   now_ns: the deadline is encoded as milliseconds left (at least 1).
+ * out:  the frame's size. */
+size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
 
 /* teffi_frame_encode_around - as teffi_frame_encode(), but leaves out the bytes of the zero-copy
- * segment (message/msg.h). out: how many bytes precede the segment. */
+ * segment (message/msg.h). out: how many bytes were written; *before: those before the segment. */
 size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
-                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out);
+                                 const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
+                                 size_t *before);
 
 /* teffi_frame_control - write a control frame.
  * in:   out, of TEFFI_FRAME_HEAD + len bytes; payload may be NULL when len is 0. */

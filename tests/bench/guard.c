@@ -251,10 +251,10 @@ typedef struct framed {
 static void encode_one(framed *f)
 {
     size_t body_len;
-    guard_must(teffi_frame_size(f->msg, FRAME_MAX, &f->size, &body_len));
+    guard_must(teffi_frame_room(f->msg, FRAME_MAX, &f->size, &body_len));
     if (f->size > sizeof f->bytes)
         guard_must(TEFF_E_TOO_LARGE);
-    teffi_frame_encode(f->msg, body_len, NOW_NS, f->bytes);
+    f->size = teffi_frame_encode(f->msg, body_len, NOW_NS, f->bytes);
 }
 
 static void encode(void *arg, uint64_t n)

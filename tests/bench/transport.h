@@ -1,5 +1,5 @@
 /* transport.h - the transports by name, for options and for what is printed.
- * Way:     bench.c, peer_side.c, crowd.c, growth.c -> [transport] -> options of silos and clients */
+ * Way:     programs of this folder -> [transport] -> options of silos and clients */
 #pragma once
 
 #include <stdbool.h>

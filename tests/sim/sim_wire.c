@@ -24,21 +24,23 @@ sim_frame *sim_wire_control(uint8_t kind)
 
 static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame **frame)
 {
-    size_t size, body_len;
-    teff_err err = teffi_frame_size(msg, net->frame_max, &size, &body_len);
+    size_t room, body_len, before;
+    uint64_t now_ns = net->node->sim->now_ns;
+    teff_err err = teffi_frame_room(msg, net->frame_max, &room, &body_len);
     if (err)
         return err;
-    *frame = new_frame((uint8_t)msg->item.kind, size);
+    *frame = new_frame((uint8_t)msg->item.kind, room);
     uint8_t *to = (*frame)->bytes;
     teffi_segment segment;
     if (!teffi_msg_segment(msg, 1, &segment)) {
-        teffi_frame_encode(msg, body_len, net->node->sim->now_ns, to);
+        (*frame)->len = teffi_frame_encode(msg, body_len, now_ns, to);
         return TEFF_OK;
     }
     /* As the link sends large messages: their longest bytes are a segment of their own. */
-    size_t before = teffi_frame_encode_around(msg, body_len, &segment, net->node->sim->now_ns, to);
-    memmove(to + before + segment.len, to + before, size - segment.len - before);
+    size_t copied = teffi_frame_encode_around(msg, body_len, &segment, now_ns, to, &before);
+    memmove(to + before + segment.len, to + before, copied - before);
     memcpy(to + before, segment.bytes, segment.len);
+    (*frame)->len = copied + segment.len;
     return TEFF_OK;
 }
 
@@ -192,8 +194,8 @@ teff_err sim_wire_put(sim_conn *conn, int from, teffi_msg *msg)
 
 teff_err sim_wire_wait(sim_conn *conn, teffi_msg *msg)
 {
-    size_t size, body_len;
-    teff_err err = teffi_frame_size(msg, conn->side[SIM_DIALLER].net->frame_max, &size, &body_len);
+    size_t room, body_len;
+    teff_err err = teffi_frame_room(msg, conn->side[SIM_DIALLER].net->frame_max, &room, &body_len);
     if (err)
         return err;
     teffi_bug_if(!teffi_msg_own(msg));

@@ -318,7 +318,7 @@ bool teffi_sender_has_unsent(teffi_conn *conn)
 /* conn->lock held. Responses may use twice the queue limit: refusing one wastes a finished call.
  * System messages may use four times the limit and ignore the budget: they are few, and the cluster
  * depends on them. */
-static bool has_room(const teffi_conn *conn, size_t size, const teffi_msg *msg)
+static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
     size_t share = msg->system ? 4 : msg->item.kind == TEFFI_MSG_RESPONSE ? 2 : 1;
@@ -326,7 +326,7 @@ static bool has_room(const teffi_conn *conn, size_t size, const teffi_msg *msg)
         return false;
     size_t waiting = s->pending.total + s->in_flight.total + s->unopened_bytes;
     size_t max = conn->conns->queue_max_bytes * share;
-    return waiting == 0 || (waiting < max && size <= max - waiting);
+    return waiting == 0 || (waiting < max && more <= max - waiting);
 }
 
 /* conn->lock held. out: the clock for encoding msg's remaining time. It is read once for all frames
@@ -352,26 +352,26 @@ static bool writes_at_once(const teffi_conn *conn)
 
 /* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
  * out:  false: no memory. *kept: the segment owns msg. */
-static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len, bool *kept)
+static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len, bool *kept)
 {
     conn_sender *s = &conn->sender;
     write_buffer *to = &s->pending;
     teffi_segment segment;
-    bool large = size >= LINK_LARGE && teffi_msg_segment(msg, LINK_LARGE, &segment);
-    size_t copied = large ? size - segment.len : size;
-    if (!teffi_write_buffer_reserve(to, copied))
+    bool large = room >= LINK_LARGE && teffi_msg_segment(msg, LINK_LARGE, &segment);
+    size_t copied, before;
+    if (!teffi_write_buffer_reserve(to, large ? room - segment.len : room))
         return false;
     uint8_t *at = to->data + to->len;
     uint64_t now_ns = clock_for(conn, msg);
     if (large) {
-        size_t before = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at);
+        copied = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at, &before);
         *kept = !msg->borrows;
         teffi_write_buffer_add_segment(to, to->len + before, segment.bytes, segment.len,
                                        *kept ? msg : NULL);
         if (msg->borrows && !writes_at_once(conn) && !teffi_write_buffer_own_newest(to))
             return false;
     } else {
-        teffi_frame_encode(msg, body_len, now_ns, at);
+        copied = teffi_frame_encode(msg, body_len, now_ns, at);
     }
     teffi_write_buffer_add(to, copied);
     s->pending_frames++;
@@ -382,17 +382,17 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t size, size_t b
 
 /* conn->lock held. Queue a message until the handshake is over; if that fails, the owner gets the
  * message back as unsent. */
-static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t size)
+static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
 {
     if (!teffi_msg_own(msg))
         return TEFF_E_NOMEM;
     teffi_queue_push(&s->unopened, &msg->link);
-    s->unopened_bytes += size;
+    s->unopened_bytes += room;
     return TEFF_OK;
 }
 
 /* out: *kept: the connection owns msg. */
-static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len,
+static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len,
                                bool *kept)
 {
     conn_sender *s = &conn->sender;
@@ -400,11 +400,11 @@ static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t size, si
         return TEFF_E_CLOSED;
     if (s->closing == SENDER_CLOSED)
         return TEFF_E_UNREACHABLE;
-    if (!has_room(conn, size, msg))
+    if (!has_room(conn, room, msg))
         return TEFF_E_OVERLOADED;
     if (s->open)
-        return append_frame(conn, msg, size, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
-    teff_err err = append_unopened(s, msg, size);
+        return append_frame(conn, msg, room, body_len, kept) ? TEFF_OK : TEFF_E_NOMEM;
+    teff_err err = append_unopened(s, msg, room);
     *kept = err == TEFF_OK;
     return err;
 }
@@ -463,10 +463,10 @@ static void defer_write(teffi_conn *conn)
         write_deferred(&conn->sender.write_deferred);
 }
 
-teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len)
+teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len)
 {
     bool kept = false;
-    teff_err err = append_message(conn, msg, size, body_len, &kept);
+    teff_err err = append_message(conn, msg, room, body_len, &kept);
     update_budget(conn);
     next_step step = err ? LEAVE_PENDING : choose_next_step(conn, msg);
     if (step != LEAVE_PENDING)
@@ -487,12 +487,12 @@ teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size,
 
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 {
-    size_t size, body_len;
-    teff_err err = teffi_frame_size(msg, conn->conns->frame_max_bytes, &size, &body_len);
+    size_t room, body_len;
+    teff_err err = teffi_frame_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
     if (err)
         return err;
     pthread_mutex_lock(&conn->lock);
-    return teffi_sender_send_locked(conn, msg, size, body_len);
+    return teffi_sender_send_locked(conn, msg, room, body_len);
 }
 
 /* ---- the end of the handshake ---- */
@@ -502,11 +502,11 @@ static bool append_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
     bool kept = false;
-    size_t size, body_len;
+    size_t room, body_len;
     teffi_msg *msg = teffi_container(s->unopened.head, teffi_msg, link);
     bool late = msg->deadline_ns && teffi_conns_now(conn->conns) >= msg->deadline_ns;
-    teff_err err = teffi_frame_size(msg, conn->conns->frame_max_bytes, &size, &body_len);
-    if (!late && !err && !append_frame(conn, msg, size, body_len, &kept))
+    teff_err err = teffi_frame_room(msg, conn->conns->frame_max_bytes, &room, &body_len);
+    if (!late && !err && !append_frame(conn, msg, room, body_len, &kept))
         return false;
     (void)teffi_queue_pop(&s->unopened);
     if (!kept)

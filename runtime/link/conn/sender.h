@@ -62,8 +62,8 @@ void teffi_sender_fini(teffi_conn *conn);
 teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg);
 
 /* teffi_sender_send_locked - the same, called with conn->lock held, which it releases.
- * in:   size, body_len, from teffi_frame_size(). */
-teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t size, size_t body_len);
+ * in:   room, body_len, from teffi_frame_room(). */
+teff_err teffi_sender_send_locked(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len);
 
 /* teffi_sender_control - append a control frame and write all pending frames. */
 void teffi_sender_control(teffi_conn *conn, uint8_t kind, const uint8_t *payload, size_t len);

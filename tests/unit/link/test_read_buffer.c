@@ -20,9 +20,9 @@ static size_t put(uint8_t *to, uint32_t slot, size_t n)
     msg->call_slot = slot;
     msg->raw = body;
     msg->raw_len = n;
-    assert_int_equal(teffi_frame_size(msg, MAX, &size, &body_len), TEFF_OK);
+    assert_int_equal(teffi_frame_room(msg, MAX, &size, &body_len), TEFF_OK);
+    size = teffi_frame_encode(msg, body_len, 0, to);
     assert_int_equal(size, HEAD + n);
-    teffi_frame_encode(msg, body_len, 0, to);
     teffi_msg_free(msg);
     return size;
 }

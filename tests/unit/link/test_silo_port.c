@@ -155,11 +155,11 @@ static void a_recording_is_refused(void **state)
     teffi_greeting g = raw_greeting(901, 1, 5);
     raw_peer *first = raw_connect(p->silo->address);
     assert_true(raw_join(first, &g));
-    uint8_t frame[64];
+    uint8_t frame[128];
     size_t size, body;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
-    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
-    teffi_frame_encode(msg, body, 0, frame);
+    assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     unsigned before = p->silo->messages;
     assert_true(raw_send(first, frame, size));
@@ -290,8 +290,8 @@ static void a_row_has_a_limit_and_a_target(void **state)
     size_t size, body_len;
     uint8_t bytes[1000];
     msg->flags = TEFFI_MSG_ROW;
-    assert_int_equal(teffi_frame_size(msg, sizeof bytes, &size, &body_len), TEFF_OK);
-    teffi_frame_encode(msg, body_len, 0, bytes);
+    assert_int_equal(teffi_frame_room(msg, sizeof bytes, &size, &body_len), TEFF_OK);
+    size = teffi_frame_encode(msg, body_len, 0, bytes);
     teffi_msg_free(msg);
     raw = joined(p, 915);
     (void)raw_send(raw, bytes, size);
@@ -303,12 +303,12 @@ static void a_row_has_a_limit_and_a_target(void **state)
 static void a_truncated_frame_is_no_message(void **state)
 {
     port *p = *state;
-    uint8_t frame[64];
+    uint8_t frame[128];
     size_t size, body;
     unsigned before = p->silo->messages;
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 1, 20);
-    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
-    teffi_frame_encode(msg, body, 0, frame);
+    assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     raw_peer *raw = joined(p, 920);
     assert_true(raw_send(raw, frame, size - 1)); /* the connection ends inside */
@@ -331,9 +331,9 @@ static teff_err send_body(port *p, uint32_t silo, const uint8_t *bytes, size_t n
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 0);
     msg->raw = bytes;
     msg->raw_len = n;
-    assert_int_equal(teffi_frame_size(msg, FRAME_MAX, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_room(msg, FRAME_MAX, &size, &body), TEFF_OK);
     uint8_t *frame = malloc(size);
-    teffi_frame_encode(msg, body, 0, frame);
+    size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     raw_peer *raw = joined(p, silo);
     assert_true(raw_send(raw, frame, size));
@@ -378,12 +378,12 @@ static void a_bomb_in_the_hello_is_closed(void **state)
 static void a_message_before_the_hello_is_closed(void **state)
 {
     port *p = *state;
-    uint8_t frame[64];
+    uint8_t frame[128];
     size_t size, body;
     unsigned before = p->silo->messages;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, 5);
-    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
-    teffi_frame_encode(msg, body, 0, frame);
+    assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     raw_peer *raw = raw_connect(p->silo->address);
     raw_send(raw, frame, size);
@@ -409,8 +409,8 @@ static bool send_msg(raw_peer *raw, const teffi_msg *msg)
 {
     size_t size, body;
     uint8_t frame[256];
-    assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
-    teffi_frame_encode(msg, body, 0, frame);
+    assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+    size = teffi_frame_encode(msg, body, 0, frame);
     return raw_send(raw, frame, size);
 }
 
@@ -625,9 +625,9 @@ static void a_large_frame_may_come_slowly(void **state)
     unsigned before = p->silo->messages;
     size_t size, body;
     teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 0, BODY);
-    assert_int_equal(teffi_frame_size(msg, FRAME_MAX, &size, &body), TEFF_OK);
+    assert_int_equal(teffi_frame_room(msg, FRAME_MAX, &size, &body), TEFF_OK);
     uint8_t *frame = malloc(size);
-    teffi_frame_encode(msg, body, 0, frame);
+    size = teffi_frame_encode(msg, body, 0, frame);
     teffi_msg_free(msg);
     for (size_t at = 0; at < size && p->silo->downs == 0; at += PIECE)
         a_beat_passes(p, raw, frame + at, size - at < PIECE ? size - at : PIECE);

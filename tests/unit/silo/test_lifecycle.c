@@ -97,8 +97,8 @@ static void cannot_ask(const char *address)
         unsigned before = t.seed->messages;
         msg->src = t.seed->id;
         msg->to.slot = slot;
-        assert_int_equal(teffi_frame_size(msg, sizeof frame, &size, &body), TEFF_OK);
-        teffi_frame_encode(msg, body, 0, frame);
+        assert_int_equal(teffi_frame_room(msg, sizeof frame, &size, &body), TEFF_OK);
+        size = teffi_frame_encode(msg, body, 0, frame);
         teffi_msg_free(msg);
         assert_true(raw_send(raw, frame, size));
         test_wait(t.seed, t.seed->messages == before + 1); /* the response goes to the true one */
