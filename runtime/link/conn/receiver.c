@@ -211,23 +211,24 @@ static bool bad_length(teffi_conn *conn, teff_err err)
     return false;
 }
 
-/* Frames with rows, which only silos send, may be longer than other frames. */
-static size_t frame_max_bytes(const teffi_conn *conn)
+/* As teffi_read_buffer_peek. Frames with rows, which only silos send, may be longer than others. */
+static teff_err peek_frame(teffi_conn *conn, bool *whole, teffi_frame *frame)
 {
-    size_t max = conn->conns->frame_max_bytes;
-    if (conn->state != CONN_UP)
-        return TEFFI_HELLO_MAX;
-    bool row = conn->handshake.remote.role == TEFFI_ROLE_SILO &&
-               teffi_read_buffer_may_be_row(&conn->receiver.buffer);
-    return row && max < TEFFI_FRAME_ROW_MAX ? TEFFI_FRAME_ROW_MAX : max;
+    read_buffer *in = &conn->receiver.buffer;
+    bool up = conn->state == CONN_UP;
+    size_t max = up ? conn->conns->frame_max_bytes : TEFFI_HELLO_MAX;
+    teff_err err = teffi_read_buffer_peek(in, max, whole, frame);
+    if (err != TEFF_E_TOO_LARGE || !up || max >= TEFFI_FRAME_ROW_MAX ||
+        conn->handshake.remote.role != TEFFI_ROLE_SILO || !teffi_read_buffer_may_be_row(in))
+        return err;
+    return teffi_read_buffer_peek(in, TEFFI_FRAME_ROW_MAX, whole, frame);
 }
 
 bool teffi_receiver_has_frame(teffi_conn *conn)
 {
     teffi_frame frame;
     bool whole;
-    return teffi_read_buffer_peek(&conn->receiver.buffer, frame_max_bytes(conn), &whole, &frame) ||
-           whole;
+    return peek_frame(conn, &whole, &frame) || whole;
 }
 
 /* A dialler that is UP may still get REFUSE, which is not a message. */
@@ -242,7 +243,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
     uint64_t now_ns = teffi_conns_now(conn->conns);
     while (r->batch.count < BATCH_MAX) {
         bool whole;
-        teff_err err = teffi_read_buffer_peek(&r->buffer, frame_max_bytes(conn), &whole, frame);
+        teff_err err = peek_frame(conn, &whole, frame);
         if (err)
             return bad_length(conn, err), RECEIVE_BROKEN;
         if (!whole)
