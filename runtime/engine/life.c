@@ -173,7 +173,7 @@ static void clear_queue(teff_component *w)
     teffi_event *event;
     unlist_component(w);
     while ((event = teffi_process_take_mail(w->me))) {
-        teffi_task_discard(w, (teffi_task_msg *)(uintptr_t)event->event.data);
+        teffi_task_over(w->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
         teffi_event_free(w->me, event);
     }
 }
@@ -203,7 +203,7 @@ static bool take_down_component(teff_component *w)
 }
 
 /* Take-down of a component that is forced to end: do not wait. Data that others hold gets no fini;
- * the last reference frees it. */
+ * the last reference frees it. Tasks in the queue end with the process (end_copy). */
 static void abandon_data(teff_component *w)
 {
     teffi_sleepers_remove(w);
@@ -219,7 +219,6 @@ static void abandon_data(teff_component *w)
             call_hook(w, use_at(w, i)->type->fini, w->data[i]);
         teffi_instance_drop(w, i);
     }
-    clear_queue(w);
 }
 
 /* ---- the operations of its process ---- */
@@ -257,7 +256,7 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     if (!take_down_component(w))
         return teffi_step_retry(out);
     if (task)
-        teffi_task_discard(w, task);
+        teffi_task_over(w->engine, task, 0);
     return teff_step_done(out);
 }
 

@@ -85,12 +85,6 @@ void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
     teff_engine_notify(engine);
 }
 
-void teffi_task_discard(teff_component *w, teffi_task_msg *task)
-{
-    teffi_claim_end(&w->claim);
-    teffi_task_over(w->engine, task, 0);
-}
-
 bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
 {
     teffi_claim *claim = &w->claim;
@@ -270,13 +264,14 @@ teff_err teff_component_yield(teff_component *w)
     return component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
-/* Run one queued task, or discard it if the component ends first. */
+/* Run one queued task, unless the component ends first. */
 static void run_task_event(teff_component *w, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */
     while (!teffi_task_run_queued(w, task))
         if (!teffi_component_wait_for_poke(w, true)) {
-            teffi_task_discard(w, task);
+            teffi_claim_end(&w->claim);
+            teffi_task_over(w->engine, task, 0);
             return;
         }
 }

@@ -1,6 +1,7 @@
 /* test_data.c - owner, local, group and share data, and tasks that lock the data that they name. */
 #include <stdio.h>
 #include <teff/engine.h>
+#include "engine/engine.h"
 #include "../process/processes.h"
 
 static latch ends;
@@ -488,6 +489,160 @@ static void test_owned_data_is_not_destroyed_under_a_task(void **state)
     teff_engine_free(engine);
 }
 
+/* ---- components that end while they wait for data ---- */
+
+static latch held, wrote, set_up, drained, held_gate;
+static _Atomic bool waits_after_drain;
+
+static void run_hold(teff_component *w, void *task, void *const *data)
+{
+    latch_hit(&held);
+    latch_wait(&held_gate, 1);
+}
+
+static void run_write(teff_component *w, void *task, void *const *data)
+{
+    latch_hit(&wrote);
+}
+
+static void note_set_up(teff_component *w, void *data)
+{
+    latch_hit(&set_up);
+}
+
+static bool claims_wait(teff_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    bool wait = !TAILQ_EMPTY(&engine->waiters);
+    pthread_mutex_unlock(&engine->lock);
+    return wait;
+}
+
+static bool components_sleep(teff_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    bool sleep = !LIST_EMPTY(&engine->sleepers);
+    pthread_mutex_unlock(&engine->lock);
+    return sleep;
+}
+
+static void drain_to_the_end(teff_component *w)
+{
+    while (teff_component_drain(w, 1) == TEFF_OK)
+        ;
+    atomic_store(&waits_after_drain, claims_wait(teff_component_engine(w)));
+    latch_hit(&drained);
+}
+
+static const teff_data_type shared = {.name = "shared", .size = 1, .setup = note_set_up};
+static const teff_data_type spare = {.name = "spare", .size = 1};
+static const teff_task_type hold_task = {
+    .name = "hold", .run = run_hold, .n_needs = 1, .needs = {{&shared, TEFF_WRITE}}};
+static const teff_task_type write_task = {
+    .name = "write", .run = run_write, .n_needs = 1, .needs = {{&shared, TEFF_WRITE}}};
+static const teff_task_type *const holds[] = {&hold_task}, *const writes[] = {&write_task};
+static const teff_data_use own_shared[] = {{&shared, TEFF_DATA_OWNER}, {&spare, TEFF_DATA_OWNER}};
+static const teff_data_use use_shared[] = {{&shared, TEFF_DATA_SHARE}};
+static const teff_component_type shared_owner = {"owner", 0, own_shared, 2, readies, 1, NULL};
+static const teff_component_type holder = {"holder", 0, use_shared, 1, holds, 1, NULL};
+static const teff_component_type writer = {"writer", 0, use_shared, 1, writes, 1, NULL};
+static const teff_component_type fiber_writer = {
+    "fiber", TEFF_COMPONENT_FIBER, use_shared, 1, writes, 1, drain_to_the_end};
+
+static void until_a_claim_waits(teff_engine *engine)
+{
+    while (!claims_wait(engine))
+        teffi_thread_yield();
+}
+
+/* An engine in which all are set up, and a task holds the data until the gate opens. */
+static teff_engine *engine_with_held_data(const teff_component_type *type, teff_component_id *owner,
+                                          teff_component_id *user)
+{
+    latch *const all[] = {&held, &wrote, &set_up, &drained, &held_gate};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        memset(all[i], 0, sizeof *all[i]);
+    teff_engine *engine = engine_of(3, 1);
+    *user = add(engine, 2, type, NULL);
+    while (!components_sleep(engine)) /* its data is not published yet */
+        teffi_thread_yield();
+    *owner = add(engine, 0, &shared_owner, (void *)(uintptr_t) "owner");
+    (void)add(engine, 1, &holder, NULL);
+    latch_wait(&set_up, 3); /* nobody keeps what it was set up with */
+    assert_int_equal(teff_engine_broadcast(engine, &hold_task, NULL), TEFF_OK);
+    latch_wait(&held, 1);
+    assert_false(components_sleep(engine));
+    return engine;
+}
+
+static void the_next_writes(teff_engine *engine)
+{
+    (void)add(engine, 2, &writer, NULL);
+    latch_hit(&held_gate);
+    latch_wait(&set_up, 4);
+    assert_int_equal(teff_engine_broadcast(engine, &write_task, NULL), TEFF_OK);
+    latch_wait(&wrote, 1);
+}
+
+static void test_a_component_that_ends_with_a_waiting_task_leaves_the_data_to_others(void **state)
+{
+    const teff_component_type *const types[] = {&writer, &fiber_writer};
+    for (unsigned i = 0; i < 2; i++) {
+        teff_component_id owner, id;
+        teff_engine *engine = engine_with_held_data(types[i], &owner, &id);
+        assert_int_equal(teff_engine_broadcast(engine, &write_task, NULL), TEFF_OK);
+        until_a_claim_waits(engine);
+        assert_int_equal(teff_engine_remove(engine, id), TEFF_OK);
+        latch_wait(&ends, 1);
+        assert_false(claims_wait(engine));
+        if (i)
+            latch_wait(&drained, 1);
+        assert_false(atomic_load(&waits_after_drain));
+        the_next_writes(engine);
+        teff_engine_free(engine);
+    }
+}
+
+static void test_a_component_that_ends_in_its_set_up_leaves_the_data_to_others(void **state)
+{
+    teff_component_id owner, id;
+    teff_engine *engine = engine_with_held_data(&writer, &owner, &id);
+    assert_int_equal(teff_engine_remove(engine, id), TEFF_OK);
+    latch_wait(&ends, 1);
+    id = add(engine, 2, &writer, NULL);
+    until_a_claim_waits(engine);
+    assert_int_equal(teff_engine_remove(engine, id), TEFF_OK);
+    latch_wait(&ends, 2);
+    assert_false(claims_wait(engine));
+    the_next_writes(engine);
+    teff_engine_free(engine);
+}
+
+static void test_a_component_that_ends_before_its_data_is_there_sleeps_no_more(void **state)
+{
+    teff_engine *engine = engine_of(1, 1);
+    teff_component_id id = add(engine, 0, &writer, NULL);
+    while (!components_sleep(engine))
+        teffi_thread_yield();
+    assert_int_equal(teff_engine_remove(engine, id), TEFF_OK);
+    latch_wait(&ends, 1);
+    assert_false(components_sleep(engine));
+    teff_engine_free(engine);
+}
+
+/* The owner waits for its data, which a task holds. */
+static void test_an_owner_that_is_forced_to_end_waits_no_more(void **state)
+{
+    teff_component_id owner, id;
+    teff_engine *engine = engine_with_held_data(&writer, &owner, &id);
+    assert_int_equal(teff_engine_remove(engine, owner), TEFF_OK);
+    until_a_claim_waits(engine);
+    assert_int_equal(teff_engine_stop(engine, 100, NULL), TEFF_E_TIMEOUT);
+    assert_false(claims_wait(engine));
+    latch_hit(&held_gate);
+    teff_engine_free(engine);
+}
+
 /* One owner of a type in a scheduler: the second ends at once; in another scheduler it may be. */
 static void test_a_second_owner_in_a_scheduler_ends(void **state)
 {
@@ -518,6 +673,10 @@ int main(void)
         cmocka_unit_test(test_a_task_in_a_task_locks_only_what_it_names),
         cmocka_unit_test(test_a_circle_of_tasks_in_tasks_is_found),
         cmocka_unit_test(test_owned_data_is_not_destroyed_under_a_task),
+        cmocka_unit_test(test_a_component_that_ends_with_a_waiting_task_leaves_the_data_to_others),
+        cmocka_unit_test(test_a_component_that_ends_in_its_set_up_leaves_the_data_to_others),
+        cmocka_unit_test(test_a_component_that_ends_before_its_data_is_there_sleeps_no_more),
+        cmocka_unit_test(test_an_owner_that_is_forced_to_end_waits_no_more),
         cmocka_unit_test(test_a_second_owner_in_a_scheduler_ends),
     };
     return cmocka_run_group_tests_name("engine/data", tests, NULL, NULL);
