@@ -17,17 +17,16 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* out: line; false: there is no such file, or it is empty. */
-static bool read_first_line(const char *folder, const char *name, char *line, int size)
+/* in: line, empty. It stays so if there is no such file, or nothing in it. */
+static void read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "re");
     if (!file)
-        return false;
-    bool got = fgets(line, size, file) != NULL;
+        return;
+    (void)!fgets(line, size, file);
     fclose(file);
-    return got;
 }
 
 static unsigned cores_of_quota(long long quota_us, long long period_us)
@@ -42,19 +41,17 @@ static unsigned cores_of_quota(long long quota_us, long long period_us)
 
 static unsigned read_quota_v2(const char *folder)
 {
-    char line[64], *rest;
-    if (!read_first_line(folder, "cpu.max", line, sizeof line))
-        return 0;
+    char line[64] = "", *rest;
+    read_first_line(folder, "cpu.max", line, sizeof line);
     long long quota_us = strtoll(line, &rest, 10); /* 0 if it is "max": no quota */
     return cores_of_quota(quota_us, strtoll(rest, NULL, 10));
 }
 
 static unsigned read_quota_v1(const char *folder)
 {
-    char quota[64], period[64];
-    if (!read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota) ||
-        !read_first_line(folder, "cpu.cfs_period_us", period, sizeof period))
-        return 0;
+    char quota[64] = "", period[64] = "";
+    read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota);
+    read_first_line(folder, "cpu.cfs_period_us", period, sizeof period);
     return cores_of_quota(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
 }
 

@@ -186,7 +186,7 @@ static void a_sleeper_is_woken(void **state)
 static struct {
     teffi_poller poller;
     teffi_poll_parker *parker;
-    uint32_t leaves; /* the token that comes during the wait */
+    uint32_t leaves; /* the tokens that come during the wait */
     unsigned waits, wakes;
     uint64_t timeout_ns;
 } polled;
@@ -196,8 +196,9 @@ static void wait_in_poller(teffi_poller *poller, uint64_t timeout_ns)
     assert_ptr_equal(poller, &polled.poller);
     polled.waits++;
     polled.timeout_ns = timeout_ns;
-    if (polled.leaves)
-        teffi_parker_leave(&polled.parker->parker, polled.leaves);
+    for (uint32_t bit = 1; bit <= polled.leaves; bit *= 2)
+        if (polled.leaves & bit)
+            teffi_parker_leave(&polled.parker->parker, bit);
 }
 
 static void wake_in_poller(teffi_poller *poller)
@@ -227,6 +228,9 @@ static void a_thread_that_polls_is_woken_in_its_poller(void **state)
     assert_int_equal(poll_with(0, TEFFI_TOKEN), TEFFI_TOKEN);
     assert_int_equal(polled.wakes, 1);
     assert_int_equal(poll_with(0, TEFFI_TOKEN_GIVEN), TEFFI_TOKEN_GIVEN);
+    assert_int_equal(polled.wakes, 1);
+    assert_int_equal(poll_with(0, TEFFI_TOKEN | TEFFI_TOKEN_GIVEN),
+                     TEFFI_TOKEN | TEFFI_TOKEN_GIVEN);
     assert_int_equal(polled.wakes, 1);
     /* With a token it only looks. */
     assert_int_equal(poll_with(TEFFI_TOKEN, 0), TEFFI_TOKEN);
