@@ -202,7 +202,8 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     if (slab->n[TEFFI_SLAB_FREE])
         return take_of_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
     list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted(slab) : add_block(slab);
-    *n = list ? BATCH : 0;
+    if (list)
+        *n = BATCH;
     return list;
 }
 

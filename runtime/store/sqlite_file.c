@@ -277,5 +277,4 @@ void teffi_sqlite_file_close(teffi_sqlite_file *file)
     for (int i = 0; i < TEFFI_SQL_COUNT; i++)
         sqlite3_finalize(file->sql[i]);
     sqlite3_close(file->db);
-    memset(file, 0, sizeof *file);
 }
