@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include "memory/pool.h"
@@ -109,10 +110,63 @@ static void what_nobody_needs_for_long_goes(void **state)
     assert_false(teffi_pool_age(now_ns += 1000000000, &gone));
 }
 
+/* ---- threads that end ---- */
+
+enum { LARGE = 1024, KEPT = 40, ONE_BATCH = 16 }; /* bytes; more than two batches of that size */
+
+static void *kept[KEPT];
+
+static void *take_and_put_back(void *arg)
+{
+    for (int i = 0; i < KEPT; i++)
+        kept[i] = teffi_pool_get(LARGE);
+    for (int i = 0; i < KEPT; i++)
+        teffi_pool_put(kept[i], LARGE);
+    return NULL;
+}
+
+static bool was_kept(const void *memory)
+{
+    for (int i = 0; i < KEPT; i++)
+        if (kept[i] == memory)
+            return true;
+    return false;
+}
+
+/* The two batches that the ended thread has filled, and had not used again. */
+static void *count_kept(void *arg)
+{
+    void *all[2 * ONE_BATCH];
+    unsigned *n = arg;
+    for (int i = 0; i < 2 * ONE_BATCH; i++) {
+        all[i] = teffi_pool_get(LARGE);
+        *n += was_kept(all[i]);
+    }
+    for (int i = 0; i < 2 * ONE_BATCH; i++)
+        teffi_pool_put(all[i], LARGE);
+    return NULL;
+}
+
+static void in_a_thread(void *(*fn)(void *arg), void *arg)
+{
+    pthread_t id;
+    assert_int_equal(pthread_create(&id, NULL, fn, arg), 0);
+    pthread_join(id, NULL);
+}
+
+static void what_an_ended_thread_had_is_used_by_others(void **state)
+{
+    unsigned n = 0;
+    in_a_thread(take_and_put_back, NULL);
+    in_a_thread(count_kept, &n);
+    assert_int_equal(n, 2 * ONE_BATCH);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_in_use_stays), /* first: it measures all sizes */
+        cmocka_unit_test(what_an_ended_thread_had_is_used_by_others), /* first: it is all there */
+        cmocka_unit_test(what_is_in_use_stays), /* before others: it measures all sizes */
         cmocka_unit_test(what_was_given_back_is_used_again),
         cmocka_unit_test(every_size_is_usable_to_its_end),
         cmocka_unit_test(memory_moves_between_threads),
