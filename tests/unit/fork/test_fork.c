@@ -158,6 +158,41 @@ static void test_parts_have_the_priority_of_their_turn(void **state)
     order_by_priority_is(TEFF_STEAL_CONTINUATION, "efugjl");
 }
 
+static unsigned ran_parts;
+
+static void count_part(void *arg)
+{
+    ran_parts++;
+}
+
+static void fork_four(job *j)
+{
+    teff_join join = {{0}};
+    for (int i = 0; i < 4; i++)
+        teff_fork(&join, TEFF_STEAL_CHILD, count_part, NULL);
+    teff_join_wait(&join);
+}
+
+/* One group may wait: the other parts are evicted, and run all the same. */
+static void test_evicted_parts_run(void **state)
+{
+    static fjob f;
+    teff_sched_metrics all;
+    const teff_sched_options opt = {
+        .size = sizeof opt, .policy = TEFF_SCHED_PRIORITY, .waiting_max = 1};
+    ran_parts = 0;
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_of(1, &opt);
+    fjob_init(&f, exec, fork_four, &done);
+    job_push(&f.job);
+    latch_wait(&done, 1);
+    (void)exec->ops->metrics(exec, &all, NULL, 0);
+    monitor_release();
+    exec->ops->free(exec);
+    assert_int_equal(all.evicted, 3);
+    assert_int_equal(ran_parts, 4);
+}
+
 static uint64_t (*real_now)(void *arg);
 static _Atomic uint64_t passed_ns;
 
@@ -519,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup(test_child_stealing_goes_on_with_the_parent, setup),
         cmocka_unit_test_setup(test_continuation_stealing_is_like_a_call, setup),
         cmocka_unit_test_setup(test_parts_have_the_priority_of_their_turn, setup),
+        cmocka_unit_test_setup(test_evicted_parts_run, setup),
         cmocka_unit_test_setup(test_run_time_of_parts_is_their_turns, setup),
         cmocka_unit_test_setup(test_elsewhere_a_fork_is_a_call, setup),
         cmocka_unit_test_setup(test_fib_with_both_strategies, setup),
