@@ -2,6 +2,9 @@
  * or the process ends with the error, and nothing is lost. */
 #include "../faults.h"
 #include "processes.h"
+#include "memory/pool.h"
+#include "process/process.h"
+#include "process/send.h"
 
 enum { ECHO = 1, LONG = 3000 }; /* longer than what the pool keeps */
 
@@ -149,12 +152,68 @@ static void test_a_failed_request_ends_a_fiber(void **state)
     assert_true(fault_sweep(run_fiber, true) > 10);
 }
 
+/* ---- messages that return ---- */
+
+static teff_err take_any(void *arg, teff_pid to, const teff_event *message)
+{
+    return TEFF_OK;
+}
+
+/* in: from, the sender. out: how many objects stay on the heap. */
+static long left_by_return(teff_process_system *system, teff_pid from)
+{
+    long before = atomic_load(&faults_live);
+    teffi_event *event = teffi_pool_get(sizeof *event);
+    assert_non_null(event);
+    *event = (teffi_event){.event.from = from};
+    teffi_process_return(system, event, (teff_pid){.slot = 1});
+    return atomic_load(&faults_live) - before;
+}
+
+static void test_a_message_that_finds_no_sender_is_freed(void **state)
+{
+    const teff_process_options opt = {.size = sizeof opt, .workers = 1};
+    const teff_pid gone = {.slot = TEFFI_PROCESS_BIT, .generation = 77}, away = {.silo = 9};
+    teff_process_system *system;
+    assert_int_equal(teff_process_system_new(&opt, &system), TEFF_OK);
+    assert_int_equal(left_by_return(system, gone), 0);
+    assert_int_equal(left_by_return(system, away), 0);
+    assert_int_equal(system->dropped, 2);
+    system->route.send = take_any;
+    assert_int_equal(left_by_return(system, away), 0);
+    assert_int_equal(system->dropped, 2);
+    teff_process_system_free(system);
+}
+
+/* ---- messages that there is no memory for ---- */
+
+static teff_err idle_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    return n && events[0].kind == TEFF_EVENT_CANCEL ? teff_step_done(out) : teff_step_idle(out);
+}
+
+static void test_a_message_without_memory_does_not_fill_the_mailbox(void **state)
+{
+    static const teff_process_ops idle_ops = {.name = "idle", .step = idle_step};
+    teff_process_system *system = system_of((teff_process_options){.workers = 1, .mailbox_max = 1});
+    teff_pid pid = spawn(system, &idle_ops, NULL);
+    until_state(system, pid, TEFF_PROCESS_IDLE);
+    for (int i = 0; i < 3; i++) {
+        atomic_store(&faults_left, 1);
+        assert_int_equal(send_tag(system, pid, 1), TEFF_E_NOMEM);
+    }
+    assert_int_equal(send_tag(system, pid, 2), TEFF_OK);
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_failed_request_ends_a_process_of_steps),
         cmocka_unit_test(test_a_failed_request_ends_a_run_function),
         cmocka_unit_test(test_a_failed_request_ends_a_fiber),
+        cmocka_unit_test(test_a_message_that_finds_no_sender_is_freed),
+        cmocka_unit_test(test_a_message_without_memory_does_not_fill_the_mailbox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

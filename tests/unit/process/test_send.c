@@ -35,6 +35,20 @@ static teff_err route_send(void *arg, teff_pid to, const teff_event *message)
     return TEFF_E_UNREACHABLE;
 }
 
+static struct {
+    unsigned n;
+    teff_err err;
+} responses;
+
+static teff_err route_respond(void *arg, const teff_event *request, teff_err err, const void *data,
+                              size_t len)
+{
+    assert_int_equal(request->kind, TEFF_EVENT_REQUEST);
+    responses.n++;
+    responses.err = err;
+    return TEFF_OK;
+}
+
 static int setup(void **state)
 {
     static const teffi_pid_route route = {
@@ -69,6 +83,22 @@ static void test_other_silos_take_the_route(void **state)
     assert_int_equal(send_tag(*state, other, 5), TEFF_E_UNREACHABLE);
     assert_true(teff_pid_is(routed.to, other));
     assert_int_equal(routed.tag, 5);
+}
+
+static void test_only_requests_get_a_response_and_by_the_route(void **state)
+{
+    const teff_event request = {.kind = TEFF_EVENT_REQUEST}, message = {0};
+    teff_process_system *system = *state;
+    responses.n = 0;
+    assert_int_equal(teff_pid_respond(system, &request, TEFF_OK, NULL, 0), TEFF_E_INVALID);
+    system->route.respond = route_respond;
+    assert_int_equal(teff_pid_respond(system, &message, TEFF_OK, NULL, 0), TEFF_E_INVALID);
+    assert_int_equal(responses.n, 0);
+    assert_int_equal(teff_pid_respond(system, &request, TEFF_E_CONFLICT, NULL, 0), TEFF_OK);
+    assert_int_equal(responses.err, TEFF_E_CONFLICT);
+    assert_int_equal(teff_pid_respond(system, &request, (teff_err)-1, NULL, 0), TEFF_OK);
+    assert_int_equal(responses.err, TEFF_E_FAILED); /* no error has that number */
+    assert_int_equal(responses.n, 2);
 }
 
 static void test_deliver_takes_messages_and_cancels_only(void **state)
@@ -130,6 +160,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_own_pids_carry_the_silo),
         T(test_other_silos_take_the_route),
+        T(test_only_requests_get_a_response_and_by_the_route),
         T(test_deliver_takes_messages_and_cancels_only),
         T(test_a_second_cancel_is_ignored),
         T(test_a_slot_that_was_never_used_is_nobody),

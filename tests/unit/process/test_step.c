@@ -1,6 +1,8 @@
 /* test_step.c - init, step and close of a process; events with tags; commands and their
  * completions; the states Ready, Running, Blocked, Idle and Complete. */
 #include "processes.h"
+#include "process/send.h"
+#include "process/turn.h"
 
 enum { LATER = 7, NOW = 8, NOBODY = 200 };
 
@@ -391,6 +393,42 @@ static void test_upgrade_in_place(void **state)
     assert_int_equal(atomic_load(&t.ended.count), 1);
 }
 
+/* ---- a step that is tried again ---- */
+
+static struct {
+    uint64_t tags[4];
+    unsigned n;
+    _Atomic bool goes_on;
+} tries;
+
+static teff_err try_step(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    if (!n)
+        return teff_step_idle(out);
+    if (!atomic_load(&tries.goes_on))
+        return teffi_step_retry(out);
+    tries.tags[tries.n++] = events[0].tag;
+    return tries.n < 3 ? teff_step_idle(out) : teff_step_done(out);
+}
+
+/* The first message becomes the first of the mailbox again, and later ones come behind it. */
+static void test_a_message_of_a_retried_step_stays_before_later_ones(void **state)
+{
+    static const teff_process_ops try_ops = {.name = "tries", .step_max = 1, .step = try_step};
+    memset(&tries, 0, sizeof tries);
+    teff_pid pid = spawn(t.system, &try_ops, NULL);
+    until_state(t.system, pid, TEFF_PROCESS_IDLE);
+    assert_int_equal(send_tag(t.system, pid, 1), TEFF_OK);
+    until_state(t.system, pid, TEFF_PROCESS_BLOCKED);
+    assert_int_equal(send_tag(t.system, pid, 2), TEFF_OK);
+    assert_int_equal(send_tag(t.system, pid, 3), TEFF_OK);
+    atomic_store(&tries.goes_on, true);
+    assert_int_equal(teffi_process_signal(t.system, pid, TEFFI_SIGNAL_POKE), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(tries.tags[i], i + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +447,7 @@ int main(void)
         T(test_continue_steps_again_without_events),
         T(test_a_timer_is_an_event_and_those_left_end_with_the_process),
         T(test_upgrade_in_place),
+        T(test_a_message_of_a_retried_step_stays_before_later_ones),
     };
     return cmocka_run_group_tests_name("process/step", tests, NULL, NULL);
 }
