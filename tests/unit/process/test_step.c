@@ -397,12 +397,13 @@ static void test_upgrade_in_place(void **state)
 
 static struct {
     uint64_t tags[4];
-    unsigned n;
+    unsigned n, empty; /* steps with a message, and without */
     _Atomic bool goes_on;
 } tries;
 
 static teff_err try_step(void *self, const teff_event *events, size_t n, teff_step *out)
 {
+    tries.empty += n == 0;
     if (!n)
         return teff_step_idle(out);
     if (!atomic_load(&tries.goes_on))
@@ -427,6 +428,14 @@ static void test_a_message_of_a_retried_step_stays_before_later_ones(void **stat
     latch_wait(&t.ended, 1);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(tries.tags[i], i + 1);
+    assert_int_equal(tries.empty, 1); /* the first */
+}
+
+static void test_a_handler_has_a_number_in_range_and_a_function(void **state)
+{
+    assert_int_equal(teff_process_handler(*state, TEFF_COMMANDS_MAX, now, NULL), TEFF_E_INVALID);
+    assert_int_equal(teff_process_handler(*state, NOBODY, NULL, NULL), TEFF_E_INVALID);
+    assert_int_equal(teff_process_handler(*state, NOW, later, NULL), TEFF_E_EXISTS);
 }
 
 int main(void)
@@ -448,6 +457,7 @@ int main(void)
         T(test_a_timer_is_an_event_and_those_left_end_with_the_process),
         T(test_upgrade_in_place),
         T(test_a_message_of_a_retried_step_stays_before_later_ones),
+        T(test_a_handler_has_a_number_in_range_and_a_function),
     };
     return cmocka_run_group_tests_name("process/step", tests, NULL, NULL);
 }

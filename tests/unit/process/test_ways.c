@@ -1,6 +1,7 @@
 /* test_ways.c - four ways to run a process: with or without a fiber, with a run function or with
  * step. All are on one worker thread, so a process that waits must let the others run. */
 #include "processes.h"
+#include "sched/worker.h"
 
 enum { ANSWER = 1, LATER = 2 };
 
@@ -59,6 +60,7 @@ static teff_err ask_and_note(teff_process *me)
     teff_err err = teff_process_ask(me, ANSWER, "quick", 6, &reply);
     assert_int_equal(err, TEFF_OK);
     assert_string_equal(reply.data, "quick");
+    assert_int_equal(reply.tag, 0);
     err = teff_process_ask(me, LATER, NULL, 0, &reply);
     if (!err)
         memcpy(t.answer, reply.data, reply.len);
@@ -273,6 +275,35 @@ static void test_upgrade_changes_the_way(void **state)
     assert_int_equal(t.events, 1);
 }
 
+/* ---- on which stack others run while one yields ---- */
+
+static _Atomic unsigned nested;
+
+static teff_err count_nested(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    atomic_fetch_add(&nested, teffi_worker_self()->nested);
+    return teff_step_done(out);
+}
+
+static teff_err yield_to_one(void *self, teff_process *me)
+{
+    static const teff_process_ops ops = {.name = "counts", .step = count_nested};
+    (void)spawn(t.system, &ops, NULL);
+    return teff_process_yield(me);
+}
+
+static void test_others_run_on_the_stack_of_one_that_yields_without_a_fiber(void **state)
+{
+    static const teff_process_ops ways[] = {
+        {.name = "fiber", .flags = TEFF_PROCESS_FIBER, .run = yield_to_one},
+        {.name = "plain", .run = yield_to_one}};
+    for (unsigned i = 0; i < 2; i++) {
+        (void)spawn(*state, &ways[i], NULL);
+        latch_wait(&t.ended, 2 * (i + 1));
+        assert_int_equal(atomic_load(&nested), i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +316,7 @@ int main(void)
         T(test_receive_and_send_between_run_functions),
         T(test_a_cancel_ends_a_sleep),
         T(test_upgrade_changes_the_way),
+        T(test_others_run_on_the_stack_of_one_that_yields_without_a_fiber),
     };
     return cmocka_run_group_tests_name("process/ways", tests, NULL, NULL);
 }
