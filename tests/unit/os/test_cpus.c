@@ -95,6 +95,17 @@ static void test_the_least_of_the_ancestors_counts(void **state)
     assert_int_equal(teffi_cpu_quota(root), 1);
 }
 
+static void test_long_names(void **state)
+{
+    char name[200] = "0::/sys/fs/cgroup/", path[300];
+    memset(name + 18, 'n', sizeof name - 19);
+    snprintf(path, sizeof path, "%s/cpu.max", name + 3);
+    put(path, "300000 100000\n");
+    memmove(name + 4, name + 18, sizeof name - 18); /* 0::/nnn.. */
+    put("/proc/self/cgroup", name);
+    assert_int_equal(teffi_cpu_quota(root), 3);
+}
+
 static void test_a_container_has_its_own_root(void **state)
 {
     put("/proc/self/cgroup", "0::/\n");
@@ -175,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER(test_no_cgroups),
         FOLDER(test_own_quota_is_rounded_up),
+        FOLDER(test_long_names),
         FOLDER(test_the_least_of_the_ancestors_counts),
         FOLDER(test_a_container_has_its_own_root),
         FOLDER(test_version_1),

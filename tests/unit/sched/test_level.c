@@ -28,7 +28,8 @@ static void test_options(void **state)
 {
     assert_null(teffi_sched_check(&multilevel, 1));
     wrong((teff_sched_options){.policy = 3}, "policy");
-    wrong((teff_sched_options){.level_us = {1, 2}}, "level_us");
+    wrong((teff_sched_options){.level_us = {1, 0}}, "level_us");
+    wrong((teff_sched_options){.level_us = {0, 2}}, "level_us");
     wrong((teff_sched_options){.level0_percent = 80}, "level0_percent");
     wrong((teff_sched_options){.slice_ms = 1001}, "slice_ms");
     wrong((teff_sched_options){.repolls_max = 1001}, "repolls_max");
@@ -64,6 +65,16 @@ static void test_levels_by_run_time(void **state)
     used = teffi_used_add(used, work_clock(NULL), MS);
     assert_int_equal(teffi_level_of(&levels, used), 0);
     assert_int_equal(teffi_level_of(&levels, teffi_used_add(0, work_clock(NULL), 5 * MS)), 1);
+}
+
+static void test_run_time_since_another(void **state)
+{
+    uint32_t from = teffi_used_add(0, S, 64 * MS), to = teffi_used_add(from, S, 32 * MS);
+    assert_int_equal(teffi_used_since(from, to), 32 * MS);
+    assert_int_equal(teffi_used_since(from, from), 0);
+    assert_int_equal(teffi_used_since(to, from), 0);
+    to = teffi_used_add(from, 11 * S, 16 * MS); /* halved in between */
+    assert_int_equal(teffi_used_since(from, to), 16 * MS);
 }
 
 static void test_levels_as_configured(void **state)
@@ -290,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_levels_by_run_time),
+        cmocka_unit_test(test_run_time_since_another),
         cmocka_unit_test(test_levels_as_configured),
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_odds_follow_the_share),

@@ -26,6 +26,13 @@ static void run_on(teffi_exec *exec, void (*run)(job *j))
     WAIT_FOR(atomic_load(&j.runs) == 1);
 }
 
+static void test_other_threads_run_nothing_nested(void **state)
+{
+    teffi_exec *exec = held_exec(NULL);
+    assert_false(exec->ops->run_nested(exec));
+    end(exec);
+}
+
 /* ---- deferred work ---- */
 
 static _Atomic unsigned ran; /* times that work was run */
@@ -154,6 +161,7 @@ static void test_a_group_of_level_0_goes_to_the_lifo_slot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_other_threads_run_nothing_nested),
         cmocka_unit_test(test_only_its_worker_defers_and_only_with_a_processor),
         cmocka_unit_test(test_deferred_work_runs_before_a_blocking_call),
         cmocka_unit_test(test_an_ending_pass_runs_the_work_and_takes_no_more),

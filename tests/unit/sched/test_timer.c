@@ -51,10 +51,12 @@ static void test_never_early(void **state)
     now_ns += 5 * MS;
     teffi_wheel_fire(&wheel, now_ns);
     assert_int_equal(p.fired, 0);
+    assert_int_equal(teffi_wheel_count(&wheel), 1);
     now_ns += 2 * MS;
     teffi_wheel_fire(&wheel, now_ns);
     assert_int_equal(p.fired, 1);
     assert_true(teffi_wheel_next(&wheel) == UINT64_MAX);
+    assert_int_equal(teffi_wheel_count(&wheel), 0);
 }
 
 static void test_due_now_or_before(void **state)

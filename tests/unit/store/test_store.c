@@ -135,6 +135,19 @@ static void a_scan_without_memory(void **state)
     }
 }
 
+static void a_long_scan_takes_memory_for_its_rows(void **state)
+{
+    enum { ROWS = 1000, PER_ROW = 3 * sizeof(teffi_row) + 64 }; /* the array may double */
+    teffi_row from = {.table = "t"}, found = {.key = {"key", 3}, .value = {"value", 5}};
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, ROWS * PER_ROW);
+    teffi_store_op op = {.rows = &from, .n_rows = 1, .arena = &arena};
+    for (size_t n = 0; n < ROWS; n++)
+        assert_true(teffi_store_found(&op, &from, &found));
+    assert_int_equal(op.n_found, ROWS);
+    teffi_arena_fini(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +157,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(bytes_of_a_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(scans, setup, teardown),
         cmocka_unit_test(a_scan_without_memory),
+        cmocka_unit_test(a_long_scan_takes_memory_for_its_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
