@@ -18,7 +18,7 @@ Mutant = collections.namedtuple("Mutant", "path line kind begin end old new")
 FREES = r"(?!free\(|\w+_(?:free|fini|drop|destroy)\()"
 NO_EFFECT = FREES + (r"(?!(?:teffi_bug_if|assert|teffi_cpu_relax|__builtin_prefetch|"
                      r"atomic_signal_fence|teffi_san_\w+|"
-                     r"pthread_mutex_(?:init|lock)|teffi_spinlock_lock)\()")
+                     r"pthread_(?:mutex|cond)_init|pthread_mutex_lock|teffi_spinlock_lock)\()")
 CALL = re.compile(r"^ +(?:\(void\))?(?!return\b|if\b|while\b|for\b|switch\b|sizeof\b|do\b|else\b)"
                   + NO_EFFECT + r"(\w[\w.\->]*\([^;{}]*\)); *$", re.MULTILINE)
 ASSIGNMENT = re.compile(r"^ +(\*?\w[\w.\->\[\]]* [-+*/|&]?= [^;{}]+); *$", re.MULTILINE)
