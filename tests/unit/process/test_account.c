@@ -47,6 +47,13 @@ static teff_pid spawn_on(const teff_process_ops *as, uint64_t account)
     return pid;
 }
 
+static teff_pid spawn_without(void)
+{
+    teff_pid pid;
+    assert_int_equal(teff_process_spawn(processes, &ops, NULL, NULL, NULL, 0, &pid), TEFF_OK);
+    return pid;
+}
+
 /* out: the level on which the run was booked, which is the one before it. */
 static int level_of_run(teff_pid pid, uint64_t ms)
 {
@@ -103,10 +110,8 @@ static void two_of_an_account_go_down_together(void **state)
 
 static void others_keep_their_own_run_time(void **state)
 {
-    teff_pid a = spawn_on(&ops, 7), other = spawn_on(&ops, 8), alone = spawn_on(&ops, 0),
-             also_alone = {0};
-    assert_int_equal(teff_process_spawn(processes, &ops, NULL, NULL, NULL, 0, &also_alone),
-                     TEFF_OK);
+    teff_pid a = spawn_on(&ops, 7), other = spawn_on(&ops, 8), alone = spawn_without(),
+             also_alone = spawn_without();
     assert_int_equal(level_of_run(a, 6), 0);
     assert_int_equal(level_of_run(a, 1), 1);
     assert_int_equal(level_of_run(other, 6), 0);

@@ -305,6 +305,33 @@ static void test_a_blocked_process_keeps_its_messages_for_later(void **state)
     assert_int_equal(t.empty_steps, 1);
 }
 
+/* Waits for one completion, then takes what came meanwhile. */
+static teff_err step_after_one(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    note(events, n);
+    return n ? teff_step_idle(out) : teff_step_command(out, LATER, 1, NULL, 0);
+}
+
+static void test_turns_and_events_are_counted_once(void **state)
+{
+    enum { MESSAGES = 200 }; /* more than a step takes */
+    static const teff_process_ops ops = {.name = "counted", .step = step_after_one};
+    teff_process_info info;
+    teff_pid pid = spawn(*state, &ops, NULL);
+    latch_wait(&t.asked, 1);
+    for (unsigned i = 0; i < MESSAGES; i++)
+        assert_int_equal(send_tag(*state, pid, i), TEFF_OK);
+    until_state(*state, pid, TEFF_PROCESS_BLOCKED);
+    assert_int_equal(teff_command_complete(t.yields[0], TEFF_OK, NULL, 0), TEFF_OK);
+    do
+        assert_int_equal(teff_process_list(*state, &info, 1), 1);
+    while (info.events < MESSAGES + 1);
+    until_state(*state, pid, TEFF_PROCESS_IDLE);
+    assert_int_equal(teff_process_list(*state, &info, 1), 1);
+    assert_int_equal(info.events, MESSAGES + 1);
+    assert_in_range(info.turns, 2, t.steps);
+}
+
 static teff_err step_look(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     note(events, n);
@@ -452,6 +479,7 @@ int main(void)
         T(test_a_command_without_handler_completes_as_unimplemented),
         T(test_a_message_wakes_an_idle_process),
         T(test_a_blocked_process_keeps_its_messages_for_later),
+        T(test_turns_and_events_are_counted_once),
         T(test_a_stepped_process_is_running),
         T(test_continue_steps_again_without_events),
         T(test_a_timer_is_an_event_and_those_left_end_with_the_process),

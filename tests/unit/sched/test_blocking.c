@@ -43,6 +43,30 @@ static void end_unbegun(job *j)
     assert_true(had_processor(j->exec));
 }
 
+/* Until the other has its processor again, which is this one's. */
+static void compute_until_done(job *j)
+{
+    latch_hit(&gate_open);
+    while (!atomic_load(&done.count))
+        teffi_thread_yield();
+}
+
+/* Nothing else is queued: one worker waits for a processor, and the only one is in a long turn. */
+static void test_a_worker_that_waits_gets_the_processor_of_a_long_turn(void **state)
+{
+    job blocks, computes;
+    latch computed = {0};
+    teffi_exec *exec = exec_of(1, NULL);
+    job_init(&blocks, exec, block_until_released, &done);
+    job_init(&computes, exec, compute_until_done, &computed);
+    job_push(&blocks);
+    latch_wait(&inside, 1);
+    job_push(&computes);
+    latch_wait(&done, 1);
+    latch_wait(&computed, 1);
+    exec->ops->free(exec);
+}
+
 /* There may be many more threads than processors: a thread in a blocking region has none. */
 static void test_processors_are_apart_from_threads(void **state)
 {
@@ -444,6 +468,7 @@ int main(void)
         cmocka_unit_test_setup(test_processors_are_apart_from_threads, setup),
         cmocka_unit_test_setup(test_regions_of_other_threads_and_unbegun_ones, setup),
         cmocka_unit_test_setup(test_a_blocking_region_hands_the_processor_over, setup),
+        cmocka_unit_test_setup(test_a_worker_that_waits_gets_the_processor_of_a_long_turn, setup),
         cmocka_unit_test_setup(test_one_hog_on_the_only_worker, setup),
         cmocka_unit_test_setup(test_a_hog_on_each_worker_and_more, setup),
         cmocka_unit_test_setup(test_computing_turns_are_few_threads, setup),

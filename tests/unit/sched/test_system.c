@@ -297,6 +297,21 @@ static void test_own_stacks(void **state)
     teffi_guards_simulated = 0;
 }
 
+/* Then system groups run as all others do, whatever the policy. */
+static void test_without_its_thread(void **state)
+{
+    static job system;
+    for (int policy = TEFF_SCHED_SINGLE; policy <= TEFF_SCHED_PRIORITY; policy++) {
+        const teff_sched_options opt = {.size = sizeof opt, .policy = (teff_sched_policy)policy};
+        teffi_exec *exec;
+        assert_int_equal(teffi_exec_real_new(&platform, 1, &opt, &exec), TEFF_OK);
+        system_init(&system, exec, run_system);
+        push(&system);
+        assert_true(has_come(&system.runs, 1));
+        exec_end(exec);
+    }
+}
+
 /* Stopped with system work in its queue, and with none. */
 static void test_start_stop(void **state)
 {
@@ -322,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_one_thread_in_order),
         cmocka_unit_test(test_system_shares_its_thread),
         cmocka_unit_test(test_own_stacks),
+        cmocka_unit_test(test_without_its_thread),
         cmocka_unit_test(test_start_stop),
     };
     teffi_platform_real(&platform, TEFF_LOG_WARN);
