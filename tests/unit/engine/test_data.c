@@ -224,6 +224,46 @@ static void test_data_stays_when_its_users_go(void **state)
     teff_engine_free(engine);
 }
 
+/* ---- group data is the scheduler's own ---- */
+
+static void set_index(teff_component *w, void *data)
+{
+    *(uint32_t *)data = *(const uint32_t *)teff_component_user(w);
+}
+
+static void run_index(teff_component *w, void *task, void *const *data)
+{
+    *(uint32_t *)teff_component_user(w) = *(const uint32_t *)data[0];
+    latch_hit(&ready);
+}
+
+static const teff_data_type place = {
+    .name = "place", .size = sizeof(uint32_t), .setup_owner = set_index};
+static const teff_task_type place_task = {
+    .name = "place", .run = run_index, .n_needs = 1, .needs = {{&place, TEFF_READ}}};
+static const teff_task_type *const places[] = {&place_task};
+
+static void test_group_data_is_the_schedulers_own(void **state)
+{
+    enum { ALL = 3 };
+    static const teff_data_use own_place[] = {{&place, TEFF_DATA_OWNER}};
+    static const teff_data_use use_place[] = {{&place, TEFF_DATA_GROUP}};
+    static const teff_component_type owner = {"owner", 0, own_place, 1, readies, 1, NULL};
+    static const teff_component_type user = {"user", 0, use_place, 1, places, 1, NULL};
+    uint32_t index[ALL], seen_index[ALL] = {9, 9, 9};
+    memset(&ready, 0, sizeof ready);
+    teff_engine *engine = engine_of(ALL, 1);
+    for (uint32_t i = 0; i < ALL; i++) {
+        index[i] = i;
+        (void)add(engine, i, &owner, &index[i]);
+        (void)add(engine, i, &user, &seen_index[i]);
+    }
+    assert_int_equal(teff_engine_broadcast(engine, &place_task, NULL), TEFF_OK);
+    latch_wait(&ready, ALL);
+    teff_engine_free(engine);
+    assert_memory_equal(seen_index, index, sizeof index);
+}
+
 /* ---- locks ---- */
 
 typedef struct account {
@@ -669,6 +709,7 @@ int main(void)
         cmocka_unit_test(test_others_get_the_data_after_setup_owner),
         cmocka_unit_test(test_a_worker_whose_owner_is_gone_ends),
         cmocka_unit_test(test_data_stays_when_its_users_go),
+        cmocka_unit_test(test_group_data_is_the_schedulers_own),
         cmocka_unit_test(test_tasks_hold_all_they_name_and_nobody_deadlocks),
         cmocka_unit_test(test_a_task_in_a_task_locks_only_what_it_names),
         cmocka_unit_test(test_a_circle_of_tasks_in_tasks_is_found),

@@ -100,6 +100,7 @@ static void a_full_arena_ends_each_copy(void **state)
                      : kind == 1 ? teff_copy_texts(&arena, 2, &texts)
                      : kind == 2 ? teff_copy_bytes_list(&arena, 2, &list)
                                  : copy_unknown(data, &copy);
+            assert_true(!copied || kind != 1 || (texts[0] && texts[1]));
             assert_true(!copied || kind != 3 || copy.unknown_fields[1].data);
         }
         assert_false(copied);

@@ -54,6 +54,14 @@ static void table_names(void **state)
     }
 }
 
+static void a_refused_operation_has_found_nothing(void **state)
+{
+    teffi_row row = {.table = "t"};
+    teffi_store_op op = {.kind = TEFFI_STORE_SCAN, .rows = &row, .n_rows = 1, .n_found = 5};
+    assert_int_equal(ask(*state, &op), TEFF_E_INVALID); /* without an arena */
+    assert_int_equal(op.n_found, 0);
+}
+
 static void keys_and_values(void **state)
 {
     teffi_row row = {.table = "t", .key = {block, TEFFI_STORE_KEY_MAX + 1}};
@@ -152,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(table_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_refused_operation_has_found_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(keys_and_values, setup, teardown),
         cmocka_unit_test_setup_teardown(counts, setup, teardown),
         cmocka_unit_test_setup_teardown(bytes_of_a_batch, setup, teardown),
