@@ -618,6 +618,7 @@ static teff_engine *engine_with_held_data(const teff_component_type *type, teff_
 static void the_next_writes(teff_engine *engine)
 {
     (void)add(engine, 2, &writer, NULL);
+    until_a_claim_waits(engine); /* to be set up */
     latch_hit(&held_gate);
     latch_wait(&set_up, 4);
     assert_int_equal(teff_engine_broadcast(engine, &write_task, NULL), TEFF_OK);
