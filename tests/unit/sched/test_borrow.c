@@ -12,12 +12,14 @@ static __attribute__((noinline)) int this_thread(void)
 }
 
 static _Atomic int ran_on[8];
-static _Atomic unsigned n_ran;
+static _Atomic unsigned n_begun, n_ran;
 
+/* Counts last: tests look at the count first. */
 static void remember(job *j)
 {
-    unsigned n = atomic_fetch_add(&n_ran, 1);
+    unsigned n = atomic_fetch_add(&n_begun, 1);
     atomic_store(&ran_on[n % 8], this_thread());
+    atomic_fetch_add(&n_ran, 1);
     if (j->peer[0])
         push(j->peer[0]);
 }
@@ -53,6 +55,7 @@ static unsigned parked(teffi_exec *exec)
 
 static void forget_runs(void)
 {
+    atomic_store(&n_begun, 0);
     atomic_store(&n_ran, 0);
     thread_no = 1;
 }
