@@ -1,6 +1,6 @@
 /* test_child_first.c - a process that spawns goes on before its child, as in an ordinary call of a
  * function that queues; with teff_yield_now after it the child runs first, as a started goroutine
- * does. On one worker whose monitor stands. */
+ * does. On one worker whose monitor stands, as does the clock: all stay in level 0. */
 #include "../sched/held_monitor.h"
 #include "../sched/jobs.h"
 #include "process/process.h"
@@ -71,5 +71,6 @@ int main(void)
         cmocka_unit_test(a_spawner_that_yields_comes_second),
     };
     teffi_platform_real(&platform, TEFF_LOG_WARN);
+    platform.mono_ns = work_clock;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
