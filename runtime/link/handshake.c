@@ -60,6 +60,13 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
+/* conns.lock held. A new connection during the shutdown is for the goodbye of one that is still
+ * there; after the BYE_ACK nobody would end it. */
+static bool is_for_goodbye(const link_peer *peer)
+{
+    return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
+}
+
 /* conns.lock held. A connection that replaces another always has room.
  * out:  why other connections keep this one out, counted by *which; NULL: it is not. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
@@ -72,7 +79,7 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
         return "a newer start of this silo has been here";
     if (peer && sequence <= peer->in_sequence)
         return "the same node is connected, by a newer connection";
-    if (link->leaving && !(peer && (peer->in || peer->out)))
+    if (link->leaving && !is_for_goodbye(peer))
         return "this node is leaving";
     *which = LINK_CROWDED;
     if (peer && peer->in)

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include "link/link.h"
 #include "raw_peer.h"
 #include "tree.pb-c.h"
 
@@ -414,13 +415,19 @@ static bool send_msg(raw_peer *raw, const teffi_msg *msg)
     return raw_send(raw, frame, size);
 }
 
-static raw_peer *joined_client(port *p, uint32_t id)
+static teffi_greeting client_greeting(uint32_t id, uint64_t sequence)
 {
-    teffi_greeting g = raw_greeting(id | TEFFI_CLIENT_BIT, 1, 1);
-    unsigned ups = p->silo->ups;
-    raw_peer *raw = raw_connect(p->silo->address);
+    teffi_greeting g = raw_greeting(id | TEFFI_CLIENT_BIT, 1, sequence);
     g.hello.role = TEFFI_ROLE_CLIENT;
     g.hello.address[0] = '\0';
+    return g;
+}
+
+static raw_peer *joined_client(port *p, uint32_t id)
+{
+    teffi_greeting g = client_greeting(id, 1);
+    unsigned ups = p->silo->ups;
+    raw_peer *raw = raw_connect(p->silo->address);
     assert_true(raw_join(raw, &g));
     test_wait(p->silo, p->silo->ups == ups + 1);
     return raw;
@@ -530,6 +537,35 @@ static void a_second_goodbye_is_closed(void **state)
 }
 
 /* A frame without a message: with a payload, with flags, of a kind that is none. */
+static void set_leaving(port *p, teffi_node_id id, bool leaving, link_goodbye goodbye)
+{
+    teffi_link *link = (teffi_link *)p->silo->net;
+    pthread_mutex_lock(&link->conns.lock);
+    link->leaving = leaving;
+    teffi_peer_find(link, id)->goodbye = goodbye;
+    pthread_mutex_unlock(&link->conns.lock);
+}
+
+/* Before its old connection has ended: the shutdown would wait for the new one in vain. */
+static void a_client_that_has_acknowledged_the_goodbye_is_refused(void **state)
+{
+    port *p = *state;
+    raw_peer *first = joined_client(p, 81), *second = raw_connect(p->silo->address);
+    raw_peer *third = raw_connect(p->silo->address);
+    teffi_greeting for_goodbye = client_greeting(81, 2), late = client_greeting(81, 3);
+    set_leaving(p, late.hello.node, true, GOODBYE_SAID);
+    assert_true(raw_join(second, &for_goodbye));
+    test_wait(p->silo, p->silo->ups == 4);
+    set_leaving(p, late.hello.node, true, GOODBYE_ACKNOWLEDGED);
+    bool joined = raw_join(third, &late);
+    set_leaving(p, late.hello.node, false, GOODBYE_NOT_SAID);
+    assert_false(joined);
+    assert_true(raw_refused(third, "this node is leaving"));
+    raw_close(first);
+    raw_close(second);
+    raw_close(third);
+}
+
 static void a_control_frame_with_more_is_closed(void **state)
 {
     port *p = *state;
@@ -736,6 +772,7 @@ int main(void)
         ROW(a_client_that_responds_is_closed),
         ROW(a_second_goodbye_is_closed),
         ROW(a_goodbye_is_acknowledged_again_on_what_is_left),
+        ROW(a_client_that_has_acknowledged_the_goodbye_is_refused),
         ROW(a_control_frame_with_more_is_closed),
         ROW(a_client_over_the_limit_is_refused),
         ROW(a_silent_peer_is_closed),
