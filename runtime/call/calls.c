@@ -155,9 +155,10 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
+    uint32_t cancels = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
     if (most) /* TIMEOUT: nothing is sent on */
-        (void)end_matching(home, (teffi_call_match){bits, bits, origin, UINT64_MAX}, TEFF_E_TIMEOUT,
-                           NULL, most);
+        (void)end_matching(home, (teffi_call_match){bits | cancels, bits, origin, UINT64_MAX},
+                           TEFF_E_TIMEOUT, NULL, most);
 }

@@ -26,8 +26,9 @@ bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to);
  * there as TEFF_E_UNREACHABLE. out: relays, as teffi_call_end_if's *relays. */
 TEFF_MUST_USE teffi_call *teffi_calls_lose(teffi_home *home, teffi_node_id peer);
 
-/* teffi_calls_forget_relays - end the relays and kept cancels of a node that is gone; nothing is
- * sent on. */
+/* teffi_calls_forget_relays - end the relays of a node that is gone; nothing is sent on. A client's
+ * kept cancels end, too. A silo's stay: the requests that it has passed on may be queued or running
+ * here. */
 void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node);
 
 /* teffi_calls_cancel - the node closes: end every pending call as TEFF_E_CANCELLED.

@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "activation/turn.h" /* before acts.h, whose ctx its parameters would hide */
 #include "acts.h"
 #include "call/calls.h"
 #include "call/relay.h"
+#include "call/wait.h"
 #include "request/route.h"
 
 enum { SILOS = 3, NEVER_MS = 600000 };
@@ -14,6 +16,7 @@ enum { SILOS = 3, NEVER_MS = 600000 };
 static struct watched {
     _Atomic int begun, ended;
     _Atomic teff_err saw;
+    _Atomic bool later; /* it does not look */
 } watched;
 
 static lab *three;
@@ -61,7 +64,7 @@ static teff_err watches(teff_ctx *turn, int64_t key, const direct_act *in, direc
 {
     watched.begun++;
     teff_err saw;
-    while (!(saw = teff_ctx_check(turn, NULL)))
+    while (watched.later || !(saw = teff_ctx_check(turn, NULL)))
         acts_sleep_ms(1);
     watched.saw = saw;
     watched.ended++;
@@ -73,6 +76,16 @@ static teff_err holds(teff_ctx *turn, int64_t key, const direct_act *in, direct_
 {
     direct_number unused;
     return waits(turn, key, in, &unused);
+}
+
+/* Until its grain must end, too: what waits behind it does not run there. */
+static teff_err holds_to_the_end(teff_ctx *turn, int64_t key, const direct_act *in,
+                                 direct_number *out)
+{
+    teff_err err = holds(turn, key, in, out);
+    while (!teffi_activation_of_turn(turn)->reason)
+        teffi_ctx_sleep(turn, 1);
+    return err;
 }
 
 /* ---- where the call comes from, and where its grain is ---- */
@@ -250,7 +263,7 @@ static pthread_t queue_and_leave(const way *w, teff_call *call)
     teff_ctx *from = caller_of(w);
     pthread_t thread;
     place(w, FIRST);
-    lab_ok(from, direct_actor_tell(from, FIRST, RUN(holds)));
+    lab_ok(from, direct_actor_tell(from, FIRST, RUN(holds_to_the_end)));
     lab_until(world.held == 1);
     lab_ok(from, direct_actor_obey_async(from, FIRST, RUN(watches), &given, call));
     lab_until(queued_on(1) == 1);
@@ -273,6 +286,26 @@ static void a_forwarded_request_is_followed(origin from)
     assert_int_equal(watched.saw, TEFF_E_CANCELLED);
     pthread_join(thread, NULL);
     lab_until(relays() == 0);
+}
+
+/* Silo 1 has brought the cancel, and is gone before the turn looks. */
+static void a_cancel_outlives_the_silo_that_passed_it_on(origin from)
+{
+    const way w = {from, -1, 1};
+    teff_ctx *caller = caller_of(&w);
+    teff_call call;
+    direct_number *got;
+    watched.later = true;
+    pthread_t thread = queue_and_leave(&w, &call);
+    world.gate = true;
+    lab_until(watched.begun == 1);
+    teff_cancel_fire(cancel);
+    lab_fails(caller, direct_actor_obey_await(caller, call, &got), TEFF_E_CANCELLED);
+    pthread_join(thread, NULL);
+    watched.later = false;
+    lab_until(watched.ended == 1);
+    assert_int_equal(watched.saw, TEFF_E_CANCELLED);
+    lab_until(relays() + kept_on(0) + kept_on(2) == 0);
 }
 
 static void a_cancelled_request_is_not_handed_on(origin from)
@@ -300,6 +333,16 @@ static void forwarded_after_a_move_from_a_silo(void **state)
 static void forwarded_after_a_move_from_a_client(void **state)
 {
     a_forwarded_request_is_followed(CLIENT);
+}
+
+static void it_outlives_the_silo_that_moved_from_a_silo(void **state)
+{
+    a_cancel_outlives_the_silo_that_passed_it_on(SILO);
+}
+
+static void it_outlives_the_silo_that_moved_from_a_client(void **state)
+{
+    a_cancel_outlives_the_silo_that_passed_it_on(CLIENT);
 }
 
 static void cancelled_before_the_move_by_a_silo(void **state)
@@ -392,6 +435,8 @@ int main(void)
         HERE(a_call_that_has_ended_is_not_changed),
         HERE(forwarded_after_a_move_from_a_silo),
         HERE(forwarded_after_a_move_from_a_client),
+        HERE(it_outlives_the_silo_that_moved_from_a_silo),
+        HERE(it_outlives_the_silo_that_moved_from_a_client),
         HERE(cancelled_before_the_move_by_a_silo),
         HERE(cancelled_before_the_move_by_a_client),
         cmocka_unit_test(a_request_that_waits_for_its_activation_does_not_run),

@@ -112,6 +112,20 @@ static void a_client_that_goes_takes_its_own_along(void **state)
     assert_int_equal(relays(), 0);
 }
 
+/* What a silo has passed on goes on without it, and is cancelled all the same. */
+static void a_silo_that_goes_leaves_its_cancels(void **state)
+{
+    const teffi_node_id nodes[] = {one_client, {44, 1}};
+    const teffi_origin origin = {5, 6, 7};
+    for (int is_silo = 0; is_silo < 2; is_silo++) {
+        teffi_msg_free(begin(nodes[is_silo], 0));
+        teffi_cancel_come(&node->home, nodes[is_silo], origin, UINT64_MAX);
+        teffi_calls_forget_relays(&node->home, nodes[is_silo]);
+        assert_int_equal(relays(), 0);
+        assert_int_equal(teffi_cancel_take(&node->home, nodes[is_silo], origin), is_silo);
+    }
+}
+
 /* The table is not walked for a client that the count says has none under way. */
 static void a_client_that_has_none_costs_nothing(void **state)
 {
@@ -236,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_response_ends_it_once),
         cmocka_unit_test(a_deadline_ends_it),
         cmocka_unit_test(a_client_that_goes_takes_its_own_along),
+        cmocka_unit_test(a_silo_that_goes_leaves_its_cancels),
         cmocka_unit_test(a_client_that_has_none_costs_nothing),
         cmocka_unit_test(each_has_a_share),
         cmocka_unit_test(clients_with_one_hash_have_one_share),
