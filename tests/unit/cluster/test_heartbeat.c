@@ -1,8 +1,11 @@
 /* test_heartbeat.c - a silo whose heartbeat stands still is declared dead, that one and no other.
  * The clock of the silo that watches is the test's. */
+#include <stdio.h>
 #include "call/ctx.h"
+#include "call/task.h"
 #include "cluster/join.h"
 #include "lab.h"
+#include "node/ask.h"
 
 enum { WATCHER = 0, SILOS = 3, STEP_MS = 4000, STEPS_MAX = 20 };
 
@@ -88,6 +91,34 @@ static void the_silo_that_is_silent_is_declared_dead(void **state)
     assert_false(is_ousted(WATCHER));
 }
 
+static void damage_heartbeat(int silo)
+{
+    teff_ctx *ctx = l->ctx[WATCHER];
+    char key[20];
+    int n = snprintf(key, sizeof key, "dev%cm%08x", 0, id_of(silo).silo);
+    teffi_row row = {.table = TEFFI_TABLE_ALIVE,
+                     .key = {key, (size_t)n},
+                     .value = {"\xff", 1},
+                     .any = true};
+    teffi_store_op write = {
+        .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
+    lab_ok(ctx, teffi_ctx_store(ctx, &write));
+}
+
+/* A live one would write it again. */
+static void a_silo_whose_heartbeat_is_damaged_is_declared_dead(void **state)
+{
+    uint64_t figure;
+    int silent = silence_one(), live = SILOS - silent;
+    lab_until(teffi_tasks_running(&l->silos[silent]->node.home) == 0); /* its last heartbeat */
+    damage_heartbeat(silent);
+    assert_int_equal(teffi_alive_read(l->ctx[WATCHER], id_of(silent), &figure), TEFF_E_MALFORMED);
+    for (int i = 0; i < STEPS_MAX && teff_silo_members(l->silos[WATCHER]) == SILOS; i++)
+        let_beat(live, STEP_MS);
+    assert_int_equal(teff_silo_members(l->silos[WATCHER]), SILOS - 1);
+    lab_until(teff_silo_members(l->silos[live]) == SILOS - 1);
+}
+
 /* The others may have stood still as well. The third heartbeat follows the whole second. */
 static void a_silo_that_stood_still_declares_nobody_dead(void **state)
 {
@@ -103,6 +134,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_silo_that_is_silent_is_declared_dead, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_silo_whose_heartbeat_is_damaged_is_declared_dead, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_silo_that_stood_still_declares_nobody_dead, setup,
                                         teardown),
     };

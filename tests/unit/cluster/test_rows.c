@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cluster.pb-c.h"
+#include "cluster/join.h"
 #include "cluster/membership.h"
 #include "cluster/rows.h"
 #include "node/ask.h"
@@ -134,6 +135,24 @@ static void a_change_is_found_without_being_told(void **state)
     lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
     lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
     assert_int_equal(teff_silo_members(l->silos[0]), 2);
+}
+
+/* Without heartbeats. A look waits until the one before is some time ago. */
+static void a_look_finds_a_change(void **state)
+{
+    enum { LOOKS = 3, APART_MS = 100 };
+    teffi_membership *m = l->silos[0]->node.membership;
+    teffi_heartbeat_stop(m);
+    for (uint32_t i = 1; i <= LOOKS; i++) {
+        teffi_rows rows;
+        uint64_t before_ns = m->follow.looked_ns;
+        lab_ok(ctx, teffi_rows_read(ctx, &rows));
+        teffi_member_row other = {.member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0}};
+        lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
+        teffi_membership_look(m);
+        lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
+        assert_true(m->follow.looked_ns >= before_ns + APART_MS * 1000000u);
+    }
 }
 
 /* One row beside the silo's own, which is no member's: it counts as a dead silo's. */
@@ -618,6 +637,7 @@ int main(void)
         ROWS(what_was_written_is_read),
         ROWS(changes_are_in_one_order),
         ROWS(a_change_is_found_without_being_told),
+        ROWS(a_look_finds_a_change),
         ROWS(rows_that_are_no_members_are_skipped),
         ROWS(a_row_under_a_foreign_key_is_skipped),
         ROWS(rows_that_are_skipped_are_logged_once),

@@ -107,8 +107,11 @@ static void bare_ready(teffi_exec *exec, teffi_group *group)
     bare_busy = group;
 }
 
+static uint64_t bare_due_ns; /* of the timer that was set last */
+
 static void bare_timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
+    bare_due_ns = due_ns;
 }
 
 static bool bare_timer_cancel(teffi_exec *exec, teffi_timer *timer)

@@ -4,8 +4,10 @@
 
 #include "bare.h"
 #include "cluster.pb-c.h"
+#include "cluster/join.h"
 #include "directory/client.h"
 #include "hosting/install.h"
+#include "store/engine.h"
 
 static const uint8_t long_key[] =
     "a key that does not fit into an activation, for which it needs a "
@@ -157,6 +159,85 @@ static void a_request_that_cannot_be_located_is_refused(void **state)
     assert_int_equal(sent.err, TEFF_E_UNAVAILABLE);
 }
 
+/* ---- the membership and recovery ---- */
+
+static void refuse_op(teffi_store *store, teffi_store_op *op)
+{
+    teffi_store_fail(op, TEFF_E_CLOSED, "closed");
+    op->done(op);
+}
+
+static const teffi_store_ops refusing_ops = {.submit = refuse_op};
+static teffi_store refusing = {.ops = &refusing_ops};
+
+/* With memory: a turn does not go on without. out: TEFF_E_NOMEM: it did not begin. */
+static teff_err run_task(void)
+{
+    long left = atomic_exchange(&faults_left, 0);
+    while (bare_busy && teffi_tasks_running(&node.home))
+        (void)teffi_group_run(bare_busy, 10, 0);
+    atomic_store(&faults_left, left);
+    return bare_busy ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static teff_err look(void)
+{
+    teffi_membership *m = node.membership;
+    node.store = &refusing;
+    m->follow.looked_ns = 0; /* not too soon */
+    bare_busy = NULL;
+    teffi_membership_look(m);
+    teff_err err = run_task();
+    assert_false(m->follow.looking);
+    assert_int_equal(m->follow.looked_ns, err ? 0 : bare_now_ns);
+    teffi_tasks_drop(&node.home);
+    return err;
+}
+
+static void a_look_at_the_table_that_cannot_begin_is_no_look(void **state)
+{
+    assert_true(fault_sweep(look, true) >= 1);
+}
+
+static teff_err recover(void)
+{
+    bare_busy = NULL;
+    teffi_recover_start(&grains);
+    teff_err err = run_task();
+    assert_false(grains.shards->recovering);
+    teffi_tasks_drop(&node.home);
+    return err;
+}
+
+static void a_recovery_that_cannot_begin_may_begin_later(void **state)
+{
+    assert_true(fault_sweep(recover, true) >= 1);
+}
+
+static teff_err beat(void)
+{
+    enum { RETRY_MS = 500 };
+    teffi_timer *timer = &node.membership->beat.timer;
+    bare_busy = NULL;
+    bare_due_ns = 0;
+    timer->fire(timer);
+    teff_err err = run_task();
+    assert_int_equal(bare_due_ns, bare_now_ns + RETRY_MS * 1000000ull);
+    teffi_tasks_drop(&node.home);
+    return err;
+}
+
+/* With memory, the store refuses it. */
+static void a_heartbeat_that_fails_is_tried_again(void **state)
+{
+    enum { BEAT_MS = 2000 };
+    node.store = &refusing;
+    bare_platform.wall_ns = bare_clock;
+    teffi_heartbeat_start(node.membership);
+    assert_int_equal(bare_due_ns, bare_now_ns + BEAT_MS * 1000000ull);
+    assert_true(fault_sweep(beat, false) >= 1);
+}
+
 /* ---- the directory ---- */
 
 static teff_err ask(uint32_t method, const ProtobufCMessage *body)
@@ -264,6 +345,9 @@ int main(void)
         FAULTS(an_activation_is_made_whole_or_not_at_all),
         FAULTS(a_request_that_cannot_be_set_aside_is_refused),
         FAULTS(a_request_that_cannot_be_located_is_refused),
+        FAULTS(a_look_at_the_table_that_cannot_begin_is_no_look),
+        FAULTS(a_recovery_that_cannot_begin_may_begin_later),
+        FAULTS(a_heartbeat_that_fails_is_tried_again),
         FAULTS(a_loser_that_cannot_be_ended_is_reported),
         FAULTS(a_registration_that_cannot_be_kept_is_refused),
         FAULTS(activations_are_listed_all_or_none),
