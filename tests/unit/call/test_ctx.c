@@ -65,6 +65,9 @@ static void the_last_text_counts(void **state)
     assert_int_equal(ctx.text_err, TEFF_E_CLOSED);
     assert_int_equal(teff_fail(&ctx, TEFF_E_IO, "%s", ""), TEFF_E_IO);
     assert_string_equal(teff_error(&ctx), "");
+    (void)teff_fail(&ctx, TEFF_E_IO, "no disk");
+    teff_ctx_reset(&ctx);
+    assert_string_equal(teff_error(&ctx), "");
 }
 
 static void a_long_text_is_cut(void **state)

@@ -170,6 +170,9 @@ static void a_flood_takes_one_share(void **state)
     assert_true(teffi_cancel_is_kept(&node->home, other, origin));
     teffi_calls_forget_relays(&node->home, one_client);
     assert_int_equal(kept(), 1);
+    for (uint32_t i = 0; i < TEFFI_CANCELS_MAX; i++) /* the share is free again */
+        come(one_client, (teffi_origin){i, 1, i});
+    assert_int_equal(kept(), TEFFI_CANCELS_MAX / 2 + 1);
 }
 
 /* ---- relays ---- */

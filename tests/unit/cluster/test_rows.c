@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "call/task.h"
 #include "cluster.pb-c.h"
 #include "cluster/join.h"
 #include "cluster/membership.h"
@@ -153,6 +154,17 @@ static void a_look_finds_a_change(void **state)
         lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
         assert_true(m->follow.looked_ns >= before_ns + APART_MS * 1000000u);
     }
+}
+
+/* Also one that has found nothing: who waited for it looks on. */
+static void a_read_of_the_table_is_a_change(void **state)
+{
+    teffi_membership *m = l->silos[0]->node.membership;
+    teffi_heartbeat_stop(m);
+    lab_until(teffi_tasks_running(&l->silos[0]->node.home) == 0);
+    uint64_t version = teffi_membership_version(&l->silos[0]->node), seen = m->follow.changes.count;
+    lab_fails(ctx, teffi_membership_refresh(ctx, version + 1), TEFF_E_TIMEOUT);
+    assert_true(m->follow.changes.count > seen);
 }
 
 /* One row beside the silo's own, which is no member's: it counts as a dead silo's. */
@@ -638,6 +650,7 @@ int main(void)
         ROWS(changes_are_in_one_order),
         ROWS(a_change_is_found_without_being_told),
         ROWS(a_look_finds_a_change),
+        ROWS(a_read_of_the_table_is_a_change),
         ROWS(rows_that_are_no_members_are_skipped),
         ROWS(a_row_under_a_foreign_key_is_skipped),
         ROWS(rows_that_are_skipped_are_logged_once),

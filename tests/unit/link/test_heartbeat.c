@@ -131,6 +131,36 @@ static void fail_to_dial(test_node *node, uint32_t silo)
     test_wait(node, node->unsent == before + 1);
 }
 
+/* Planned, or under way. */
+static bool will_dial(test_node *node, uint32_t silo)
+{
+    teffi_link *link = link_of(node);
+    pthread_mutex_lock(&link->conns.lock);
+    const link_peer *peer = teffi_peer_find(link, (teffi_node_id){silo, 1});
+    bool is = peer->redial_ns || peer->out;
+    pthread_mutex_unlock(&link->conns.lock);
+    return is;
+}
+
+/* It connected by itself before; it hears the answer on that connection. */
+static void a_peer_that_said_goodbye_is_not_dialled_again(void **state)
+{
+    enum { SILO = 7 };
+    test_node *node = start(60000);
+    teffi_greeting greeting = raw_greeting(SILO, 1, 1);
+    jitter_ns = 0;
+    fail_to_dial(node, SILO);
+    raw_peer *raw = raw_connect(node->address);
+    assert_true(raw_join(raw, &greeting));
+    test_wait(node, node->ups == 1);
+    assert_true(will_dial(node, SILO));
+    assert_true(raw_send_frame(raw, TEFFI_FRAME_BYE, NULL, 0));
+    assert_int_equal(raw_read(raw), TEFFI_FRAME_BYE_ACK);
+    assert_false(will_dial(node, SILO));
+    raw_close(raw);
+    stop(node);
+}
+
 static void the_ticker_sleeps_until_the_next_redial(void **state)
 {
     enum { PEERS = 5, STEP_MS = 2, FIRST_MS = 10 };
@@ -207,6 +237,7 @@ int main(void)
         cmocka_unit_test(four_scans_a_heartbeat_within_limits),
         cmocka_unit_test(a_request_for_soon_counts_once),
         cmocka_unit_test(a_shutdown_is_looked_at_often_and_ends_in_time),
+        cmocka_unit_test(a_peer_that_said_goodbye_is_not_dialled_again),
         cmocka_unit_test(the_ticker_sleeps_until_the_next_redial),
         cmocka_unit_test(the_time_between_dials_doubles_to_a_limit),
         cmocka_unit_test(a_peer_that_says_goodbye_is_not_dialled_again),

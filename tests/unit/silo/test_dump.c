@@ -154,6 +154,7 @@ static void a_dump_shows_what_a_silo_does(void **state)
     teff_silo *silo = l->silos[0];
     teff_ctx *ctx = l->ctx[0];
     teff_call calls[4];
+    lab_number *out;
     for (int i = 0; i < 4; i++)
         lab_ok(ctx, lab_turns_write_async(ctx, "busy", lab_step(.hold = true), NULL, &calls[i]));
     until(l->record.held == 1);
@@ -164,6 +165,8 @@ static void a_dump_shows_what_a_silo_does(void **state)
     assert_int_equal(has("system target directory:", ""), 1);
     assert_int_equal(has("system target store:", ""), 1);
     until(silo_shows(silo, "silo ", " 4 calls pending"));
+    lab_ok(ctx, lab_turns_peek(ctx, "busy", lab_step(.seq = 1), &out)); /* then the first goes on */
+    until(silo_shows(silo, "grain lab.Turns busy", "last turn: lab.Turns.Write"));
     l->record.gate = true;
     lab_ok(ctx, teff_await_all(ctx, calls, 4));
     until(silo_shows(silo, "grains: 1 activations: 1 idle, 0 ready, 0 running; 0 requests", ""));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "child.h"
+#include "cluster/rows.h"
 #include "lab.h"
 
 static void wrong_usage_ends_with_2(void **state)
@@ -147,6 +148,43 @@ static void what_fails_at_run_time_ends_with_1(void **state)
     lab_close(l);
 }
 
+static teffi_member_row *row_of(teffi_rows *rows, const char *address)
+{
+    for (size_t i = 0; i < rows->n; i++)
+        if (strcmp(rows->rows[i].member.address, address) == 0)
+            return &rows->rows[i];
+    fail_msg("no row of %s", address);
+    return NULL;
+}
+
+/* As other silos do when its heartbeat stands still. */
+static void declare_dead(teff_ctx *ctx, const char *address)
+{
+    teffi_rows rows;
+    teff_err err;
+    do {
+        lab_ok(ctx, teffi_rows_read(ctx, &rows));
+        teffi_member_row dead = *row_of(&rows, address);
+        dead.dead = true;
+        err = teffi_rows_write(ctx, &rows, &dead, 1);
+    } while (err == TEFF_E_CONFLICT);
+    lab_ok(ctx, err);
+}
+
+static void a_silo_that_was_declared_dead_ends_with_1(void **state)
+{
+    char address[100];
+    lab *l = lab_open(2); /* on a file */
+    child c = child_run(ARGS("--quiet", "--store", l->store), false);
+    child_read(&c, c.out, "ready 127.0.0.1:");
+    assert_int_equal(sscanf(strstr(c.text, "ready "), "ready %99s", address), 1);
+    declare_dead(l->ctx[0], address);
+    child_read(&c, c.err, "was declared dead by its cluster");
+    assert_non_null(strstr(c.text, address));
+    assert_int_equal(child_status(&c), 1);
+    lab_close(l);
+}
+
 /* A signal that comes while it still joins ends it too. */
 static void a_signal_while_starting_ends_it(void **state)
 {
@@ -171,6 +209,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ready_means_ready),
         cmocka_unit_test(a_closed_output_is_no_end),
         cmocka_unit_test(what_fails_at_run_time_ends_with_1),
+        cmocka_unit_test(a_silo_that_was_declared_dead_ends_with_1),
         cmocka_unit_test(a_signal_while_starting_ends_it),
     };
     if (argc < 2)

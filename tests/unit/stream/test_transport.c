@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "os/thread.h"
+#include "stream/socket.h"
 #include "stream_lab.h"
 
 static struct sockaddr_in loopback(int port)
@@ -206,6 +207,19 @@ static void a_listener_leaves_no_descriptor(void **state)
         lab_stop(&other);
     }
     assert_true(lab_descriptors_fall_to(before));
+}
+
+static void a_socket_sends_without_delay(void **state)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    for (unsigned i = 0; i < 2; i++) {
+        int on = 0, fd = teffi_socket_open(families[i]);
+        socklen_t size = sizeof on;
+        assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+        assert_true(on);
+        assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+        close(fd);
+    }
 }
 
 /* For a program that has closed its input: an epoll set, then an accepted socket. */
@@ -413,6 +427,7 @@ int main(void)
         LAB_BOTH(a_dial_that_was_not_started_is_freed),
         LAB_BOTH(listen_refuses_what_it_cannot_bind),
         LAB_BOTH(a_listener_leaves_no_descriptor),
+        cmocka_unit_test(a_socket_sends_without_delay),
         LAB_ON("reactor", descriptor_0_is_one_like_others),
         cmocka_unit_test(a_transport_that_fails_is_none),
         LAB_BOTH(listen_takes_a_name),
