@@ -1,0 +1,259 @@
+/* test_faults.c - a seed's store, its server and its client, when a request for memory fails or the
+ * seed does not respond: each operation ends once, with an error that says so. */
+#include "../faults.h"
+
+#include "../grains/bare.h"
+#include "cluster.pb-c.h"
+#include "silo/silo.h"
+#include "store/store.h"
+
+enum { ETAG = 7, TIMEOUT_MS = 4000 };
+
+static const char key[] = "some key", value[] = "the value of one row";
+
+/* ---- the server ---- */
+
+/* Every key has the value, but what is written. */
+static void submit(teffi_store *store, teffi_store_op *op)
+{
+    static teffi_row row;
+    if (op->kind == TEFFI_STORE_SCAN) {
+        row = (teffi_row){.table = "words", .key = {key, sizeof key}};
+        op->rows = &row;
+        op->n_found = 1;
+    }
+    assert_memory_equal(op->rows[0].key.data, key, sizeof key);
+    if (op->kind != TEFFI_STORE_WRITE)
+        op->rows[0].value = (teffi_bytes){value, sizeof value};
+    op->rows[0].etag = ETAG;
+    op->done(op);
+}
+
+static const teffi_store_ops store_ops = {.submit = submit};
+static teffi_store store = {.ops = &store_ops};
+static teffi_store_kind kind;
+
+static teffi_msg *request(void)
+{
+    Teff__Cluster__StoreAsk ask = TEFF__CLUSTER__STORE_ASK__INIT;
+    Teff__Cluster__StoreRow row = TEFF__CLUSTER__STORE_ROW__INIT, *list[] = {&row};
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    if (!msg)
+        return NULL;
+    msg->src = bare_peer;
+    msg->to = (teffi_pid){.node = bare_self, .slot = TEFFI_SLOT_STORE};
+    row.table = (char *)(uintptr_t) "words";
+    row.key = (ProtobufCBinaryData){sizeof key, (uint8_t *)(uintptr_t)key};
+    ask.kind = (uint32_t)kind;
+    ask.limit = 5;
+    ask.rows = list;
+    ask.n_rows = 1;
+    if (teffi_node_pack(msg, &ask.base))
+        return msg;
+    teffi_msg_free(msg);
+    return NULL;
+}
+
+static void check_row(const Teff__Cluster__StoreRow *row)
+{
+    size_t len = kind == TEFFI_STORE_WRITE ? 0 : sizeof value;
+    assert_string_equal(row->table, "words");
+    assert_int_equal(row->key.len, sizeof key);
+    assert_memory_equal(row->key.data, key, sizeof key);
+    assert_int_equal(row->value.len, len);
+    assert_memory_equal(len ? row->value.data : (const void *)value, value, len);
+    assert_int_equal(row->etag, ETAG);
+}
+
+static teff_err read_response(void)
+{
+    Teff__Cluster__StoreResponse *r =
+        teff__cluster__store_response__unpack(NULL, sent.raw_len, sent.raw);
+    assert_non_null(r);
+    teff_err err = (teff_err)r->err;
+    assert_int_equal(r->n_rows, err ? 0 : 1);
+    if (!err)
+        check_row(r->rows[0]);
+    teff__cluster__store_response__free_unpacked(r, NULL);
+    return err;
+}
+
+static teff_err serve(void)
+{
+    unsigned n = sent.n;
+    uint64_t dropped = node.dropped;
+    teffi_msg *msg = request();
+    if (!msg)
+        return TEFF_E_NOMEM;
+    node.targets[TEFFI_SLOT_STORE].handle(&node, msg);
+    assert_int_equal(sent.n - n + node.dropped - dropped, 1);
+    return sent.n == n ? TEFF_E_NOMEM : sent.err ? sent.err : read_response();
+}
+
+static void a_request_is_served_or_refused(void **state)
+{
+    static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE,
+                                             TEFFI_STORE_SCAN};
+    teffi_remote_store_serve(&node);
+    node.store = &store;
+    for (unsigned i = 0; i < 3; i++) {
+        kind = kinds[i];
+        assert_true(fault_sweep(serve, true) >= 3);
+    }
+}
+
+static void a_request_that_is_none_is_refused(void **state)
+{
+    teffi_remote_store_serve(&node);
+    teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+    msg->raw = (const uint8_t *)"\xff";
+    msg->raw_len = 1;
+    node.targets[TEFFI_SLOT_STORE].handle(&node, msg);
+    bare_responded(1, TEFF_E_MALFORMED, "store: the request does not decode, or memory is out");
+}
+
+/* ---- the client ---- */
+
+static teffi_store *remote;
+static unsigned done;
+
+static int open_remote(void **state)
+{
+    int failed = bare_open(state);
+    node.seed = teffi_node_word(bare_peer);
+    remote = teffi_remote_store_new(&node);
+    done = 0;
+    return failed || !remote;
+}
+
+static int close_remote(void **state)
+{
+    teffi_store_close(remote);
+    return bare_close(state);
+}
+
+static void count_done(teffi_store_op *op)
+{
+    done++;
+}
+
+/* With memory once it has begun: a turn does not go on without. */
+static teff_err ask_seed(teffi_store_op *op)
+{
+    op->done = count_done;
+    unsigned before = done;
+    bare_busy = NULL;
+    remote->ops->submit(remote, op);
+    long left = atomic_exchange(&faults_left, 0);
+    while (bare_busy && teffi_tasks_running(&node.home))
+        (void)teffi_group_run(bare_busy, 10, 0);
+    atomic_store(&faults_left, left);
+    assert_int_equal(done, before + 1);
+    teffi_tasks_drop(&node.home);
+    return op->err;
+}
+
+static teff_err make_remote(void)
+{
+    teffi_store *made = teffi_remote_store_new(&node);
+    teffi_store_close(made);
+    return made ? TEFF_OK : TEFF_E_NOMEM;
+}
+
+static void a_client_is_made_or_not(void **state)
+{
+    assert_int_equal(fault_sweep(make_remote, true), 1);
+}
+
+static teffi_store_op on_row(teffi_store_kind of_kind, teffi_row *row)
+{
+    *row = (teffi_row){.table = "words", .key = {key, sizeof key}, .any = true};
+    return (teffi_store_op){.kind = of_kind, .rows = row, .n_rows = 1};
+}
+
+/* The seed is not there, so that each operation fails in time. */
+static teff_err begin_to_ask(void)
+{
+    teffi_row row;
+    teffi_store_op op = on_row(TEFFI_STORE_READ, &row);
+    teff_err err = ask_seed(&op);
+    assert_true(err == TEFF_E_NOMEM || err == TEFF_E_IO);
+    assert_true(strstr(op.text, err == TEFF_E_IO ? "the seed's store: " : "out of memory"));
+    return err == TEFF_E_IO ? TEFF_OK : err;
+}
+
+static void an_operation_that_cannot_begin_ends(void **state)
+{
+    sent.refuse = TEFF_E_UNREACHABLE;
+    assert_true(fault_sweep(begin_to_ask, true) >= 1);
+}
+
+/* What may have been done is unknown. */
+static void a_seed_that_is_not_there_fails_all_but_says_what_is_unknown(void **state)
+{
+    static const struct {
+        teffi_store_kind kind;
+        teff_err refuse, err;
+        const char *text;
+    } ends[] = {
+        {TEFFI_STORE_READ, TEFF_E_UNREACHABLE, TEFF_E_IO, "the seed's store: "},
+        {TEFFI_STORE_SCAN, TEFF_E_UNREACHABLE, TEFF_E_IO, "the seed's store: "},
+        {TEFFI_STORE_WRITE, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN, "the seed's store: "},
+        {TEFFI_STORE_BATCH, TEFF_E_UNREACHABLE, TEFF_E_UNKNOWN, "the seed's store: "},
+        {TEFFI_STORE_WRITE, TEFF_E_OVERLOADED, TEFF_E_IO, "the seed's store: "},
+        {TEFFI_STORE_WRITE, TEFF_E_TOO_LARGE, TEFF_E_TOO_LARGE, "rows of over "},
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        teffi_row row;
+        teffi_store_op op = on_row(ends[i].kind, &row);
+        sent.refuse = ends[i].refuse;
+        if (ask_seed(&op) != ends[i].err || strstr(op.text, ends[i].text) != op.text)
+            fail_msg("row %zu: %s %s", i, teff_err_name(op.err), op.text);
+    }
+}
+
+static Teff__Cluster__StoreResponse response;
+
+static const ProtobufCMessage *respond(void)
+{
+    return &response.base;
+}
+
+/* ms until the request's deadline, with values of so many bytes each. */
+static uint64_t time_left_ms(teffi_store_kind of_kind, size_t n_rows, size_t len)
+{
+    static const uint8_t bytes[1024];
+    teffi_row list[2];
+    teffi_store_op op = on_row(of_kind, &list[0]);
+    list[0].value = (teffi_bytes){bytes, len};
+    list[1] = list[0];
+    op.n_rows = n_rows;
+    (void)ask_seed(&op);
+    return (sent.deadline_ns - bare_now_ns) / 1000000;
+}
+
+static void large_writes_get_more_time(void **state)
+{
+    enum { LARGE = 1024, LARGE_MS = 2 };
+    teff__cluster__store_response__init(&response);
+    sent.respond = respond;
+    assert_int_equal(time_left_ms(TEFFI_STORE_WRITE, 1, 0), TIMEOUT_MS);
+    assert_int_equal(time_left_ms(TEFFI_STORE_WRITE, 1, LARGE), TIMEOUT_MS + LARGE_MS);
+    assert_int_equal(time_left_ms(TEFFI_STORE_BATCH, 2, LARGE), TIMEOUT_MS + 2 * LARGE_MS);
+    assert_int_equal(time_left_ms(TEFFI_STORE_READ, 1, LARGE), TIMEOUT_MS);
+}
+
+int main(void)
+{
+#define SERVER(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
+#define CLIENT(f) cmocka_unit_test_setup_teardown(f, open_remote, close_remote)
+    const struct CMUnitTest tests[] = {
+        SERVER(a_request_is_served_or_refused),
+        SERVER(a_request_that_is_none_is_refused),
+        CLIENT(a_client_is_made_or_not),
+        CLIENT(an_operation_that_cannot_begin_ends),
+        CLIENT(a_seed_that_is_not_there_fails_all_but_says_what_is_unknown),
+        CLIENT(large_writes_get_more_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
