@@ -175,7 +175,9 @@ static void a_view_is_adopted_when_nothing_is_sent_to_who_left(void **state)
     adopt(4, rows, 2);
     assert_int_equal(version_at_view, 0);
     assert_int_equal(teffi_membership_version(&node), 4);
+    uint64_t seen = membership.follow.changes.count;
     adopt(5, rows, 1);
+    assert_true(membership.follow.changes.count > seen);
     assert_int_equal(left.silo, 8);
     assert_int_equal(version_at_view, 4);
     assert_int_equal(version_at_left, 4);

@@ -96,10 +96,8 @@ static void damage_heartbeat(int silo)
     teff_ctx *ctx = l->ctx[WATCHER];
     char key[20];
     int n = snprintf(key, sizeof key, "dev%cm%08x", 0, id_of(silo).silo);
-    teffi_row row = {.table = TEFFI_TABLE_ALIVE,
-                     .key = {key, (size_t)n},
-                     .value = {"\xff", 1},
-                     .any = true};
+    teffi_row row = {
+        .table = TEFFI_TABLE_ALIVE, .key = {key, (size_t)n}, .value = {"\xff", 1}, .any = true};
     teffi_store_op write = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
     lab_ok(ctx, teffi_ctx_store(ctx, &write));

@@ -107,10 +107,12 @@ static void bare_ready(teffi_exec *exec, teffi_group *group)
     bare_busy = group;
 }
 
-static uint64_t bare_due_ns; /* of the timer that was set last */
+static teffi_timer *bare_timer; /* that was set last, for bare_due_ns */
+static uint64_t bare_due_ns;
 
 static void bare_timer_set(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
+    bare_timer = timer;
     bare_due_ns = due_ns;
 }
 

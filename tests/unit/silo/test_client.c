@@ -33,6 +33,40 @@ static void a_dial_leaves_no_memory(void **state)
     teff_client_free(client);
 }
 
+static uint64_t chosen;
+
+static uint64_t choose(void *arg)
+{
+    return chosen;
+}
+
+/* Two of three are there: from the first one on that was drawn, in order. */
+static void the_next_gateway_that_is_there_is_taken(void **state)
+{
+    static const unsigned taken[] = {0, 1, 0};
+    test_node *there[2] = {test_node_start((test_options){.silo = 61}),
+                           test_node_start((test_options){.silo = 62})};
+    for (chosen = 0; chosen < 3; chosen++) {
+        teff_client_options opt = {
+            .size = sizeof opt,
+            .cluster = "test",
+            .gateways = {there[0]->address, there[1]->address, "127.0.0.1:1"}};
+        teffi_platform platform;
+        teff_client *client;
+        char text[TEFF_TEXT_MAX];
+        teffi_silo_platform(&platform, TEFF_LOG_ERROR);
+        platform.random = choose;
+        assert_int_equal(teffi_client_open(&platform, &opt, &client, text), TEFF_OK);
+        teff_ctx *ctx = teff_client_ctx(client);
+        lab_ok(ctx, teffi_client_join(ctx, client));
+        assert_int_equal(client->node.gateway, teffi_node_word(there[taken[chosen]]->id));
+        teff_ctx_free(ctx);
+        teff_client_free(client);
+    }
+    for (int i = 0; i < 2; i++)
+        test_node_stop(there[i]);
+}
+
 static uint64_t lowest(void *arg)
 {
     return 0;
@@ -279,6 +313,7 @@ int main(void)
         cmocka_unit_test(each_bad_option_names_itself),
         cmocka_unit_test(what_waits_is_limited_in_bytes),
         cmocka_unit_test(a_dial_leaves_no_memory),
+        cmocka_unit_test(the_next_gateway_that_is_there_is_taken),
         cmocka_unit_test(an_id_is_a_clients),
         cmocka_unit_test(a_gateway_is_left_by_one_task),
         cmocka_unit_test(a_gateway_that_is_left_gets_no_more_requests),

@@ -92,8 +92,7 @@ static teff_err serve(void)
 
 static void a_request_is_served_or_refused(void **state)
 {
-    static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE,
-                                             TEFFI_STORE_SCAN};
+    static const teffi_store_kind kinds[] = {TEFFI_STORE_READ, TEFFI_STORE_WRITE, TEFFI_STORE_SCAN};
     teffi_remote_store_serve(&node);
     node.store = &store;
     for (unsigned i = 0; i < 3; i++) {
