@@ -30,6 +30,7 @@ static void free_hosting(void)
     bare_due_ns = 0;
     bare_timer->fire(bare_timer);
     assert_int_equal(bare_due_ns, 0); /* it is not set again */
+    assert_false(hosting.grains->accepting);
     teffi_grains_free(&hosting);
     for (uint32_t i = 0; i < TYPES; i++)
         teff_grain_type_free(types[i]);

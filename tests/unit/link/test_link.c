@@ -4,6 +4,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include "config.h"
+#include "link/conn/connection.h"
+#include "link/link.h"
 #include "raw_peer.h"
 
 static void a_message_arrives_with_all_it_holds(void **state)
@@ -130,6 +133,48 @@ static void a_shutdown_ends_dials(void **state)
     test_node_stop(b);
 }
 
+static uint32_t live_conns(teffi_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    uint32_t live = (uint32_t)conns->live;
+    pthread_mutex_unlock(&conns->lock);
+    return live;
+}
+
+static void a_connection_lives_until_its_last_reference_is_dropped(void **state)
+{
+    test_node *a = test_node_start((test_options){0});
+    teffi_conns *conns = &((teffi_link *)a->net)->conns;
+    uint32_t before = live_conns(conns);
+    pthread_mutex_lock(&conns->lock);
+    teffi_conn *conn = teffi_conn_new(conns, true);
+    pthread_mutex_unlock(&conns->lock);
+    assert_non_null(conn);
+    teffi_conn_ref(conn);
+    assert_int_equal(live_conns(conns), before + 1);
+    teffi_conn_unref(conn);
+    assert_int_equal(live_conns(conns), before + 1);
+    teffi_conn_unref(conn);
+    assert_int_equal(live_conns(conns), before);
+    test_node_stop(a);
+}
+
+/* Without TLS, too, which only nng has. */
+static void the_transport_is_the_one_that_was_built_in(void **state)
+{
+    static const teffi_net_events events;
+    teffi_transport_kind usual =
+        TEFFI_DEFAULT_REACTOR ? TEFFI_TRANSPORT_REACTOR : TEFFI_TRANSPORT_NNG;
+    test_node *a = test_node_start((test_options){.transport = usual});
+    const teffi_net_options opt = {.events = &events};
+    teffi_net *net;
+    assert_int_equal(teffi_net_link_new(&a->platform, &opt, &net, NULL), TEFF_OK);
+    assert_ptr_equal(((teffi_link *)net)->conns.transport->ops,
+                     ((teffi_link *)a->net)->conns.transport->ops);
+    net->ops->free(net);
+    test_node_stop(a);
+}
+
 /* What an acceptor of ours says to a dialler of another version: test_silo_port. */
 static void an_acceptor_of_another_version_is_refused(void **state)
 {
@@ -189,6 +234,8 @@ static void a_client_gets_responses_on_its_own_connection(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_transport_is_the_one_that_was_built_in),
+        cmocka_unit_test(a_connection_lives_until_its_last_reference_is_dropped),
         cmocka_unit_test(a_message_arrives_with_all_it_holds),
         cmocka_unit_test(a_dialled_address_becomes_a_known_node),
         cmocka_unit_test(a_dial_says_why_it_failed),

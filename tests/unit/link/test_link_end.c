@@ -163,6 +163,26 @@ static void a_peer_that_left_is_not_asked_on_a_new_connection(void **state)
     test_node_stop(b);
 }
 
+static void note_dial(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+{
+    ((test_node *)arg)->dones++;
+}
+
+/* An address, not the peer, was dialled: whose it is shows later. */
+static void a_peer_that_left_is_not_asked_on_a_dialled_address(void **state)
+{
+    test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
+    test_know(a, b);
+    a->net->ops->peer_left(a->net, b->id);
+    a->net->ops->dial(a->net, b->address, note_dial, a);
+    test_wait(a, a->dones == 1);
+    assert_int_equal(send_one(a, b, TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN), TEFF_E_CLOSED);
+    assert_int_equal(send_one(a, b, TEFFI_MSG_RESPONSE, 0), TEFF_OK);
+    test_wait(b, b->messages == 1);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
 static void an_unknown_or_removed_peer_is_closed(void **state)
 {
     test_node *a = test_node_start((test_options){0}), *b = test_node_start((test_options){0});
@@ -409,6 +429,7 @@ int main(void)
         cmocka_unit_test(removing_a_peer_cleanly_delivers_what_was_taken),
         cmocka_unit_test(a_peer_that_left_hears_no_request_behind_a_response),
         cmocka_unit_test(a_peer_that_left_is_not_asked_on_a_new_connection),
+        cmocka_unit_test(a_peer_that_left_is_not_asked_on_a_dialled_address),
         cmocka_unit_test(an_unknown_or_removed_peer_is_closed),
         cmocka_unit_test(a_peer_that_comes_back_is_dialled_again),
         cmocka_unit_test(messages_for_a_peer_that_is_not_there_come_back),

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include "../death.h"
 #include "../link/net_test.h"
 #include "../link/raw_peer.h"
 #include "base/hash.h"
@@ -346,11 +347,43 @@ static void nothing_is_kept_of_clients_that_are_gone(void **state)
     lab_until(clients_known() == 0);
 }
 
+/* ---- system targets ---- */
+
+static teffi_node fresh;
+
+static void handle_nothing(teffi_node *node, teffi_msg *msg)
+{
+}
+
+static void take_the_slot_of_grains(void)
+{
+    teffi_node_target(&fresh, TEFFI_SLOT_GRAIN, handle_nothing);
+}
+
+static void take_a_slot_that_is_none(void)
+{
+    teffi_node_target(&fresh, TEFFI_SLOT_SYSTEM_END, handle_nothing);
+}
+
+static void take_a_slot_twice(void)
+{
+    fresh.targets[TEFFI_SLOT_STORE].handle = handle_nothing;
+    teffi_node_target(&fresh, TEFFI_SLOT_STORE, handle_nothing);
+}
+
+static void a_target_has_a_slot_of_its_own(void **state)
+{
+    assert_true(dies_with(take_the_slot_of_grains, "node.c"));
+    assert_true(dies_with(take_a_slot_that_is_none, "node.c"));
+    assert_true(dies_with(take_a_slot_twice, "node.c"));
+}
+
 #define ROW(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_target_has_a_slot_of_its_own), /* first: it forks */
         ROW(a_client_cannot_respond_to_a_silo),
         ROW(a_client_cannot_respond_to_another_client),
         ROW(a_client_that_goes_takes_no_calls_to_silos_along),

@@ -244,6 +244,24 @@ static void descriptor_0_is_one_like_others(void **state)
     close(fd);
 }
 
+static void a_listener_on_descriptor_0_is_closed(void **state)
+{
+    lab other;
+    const char *why;
+    int port, fd = socket(AF_INET, SOCK_STREAM, 0), input = dup(0);
+    lab_start(&other, true);
+    assert_int_equal(close(0), 0);
+    assert_int_equal(other.transport->ops->listen(other.transport, "127.0.0.1:0", &port, &why),
+                     TEFF_OK);
+    assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
+    other.transport->ops->close_listener(other.transport);
+    assert_int_equal(connect_to(fd, port), ECONNREFUSED);
+    lab_stop(&other);
+    assert_int_equal(dup2(input, 0), 0);
+    close(input);
+    close(fd);
+}
+
 /* One descriptor is left, which is too few; or one file is missing. */
 static void a_transport_that_fails_is_none(void **state)
 {
@@ -429,6 +447,7 @@ int main(void)
         LAB_BOTH(a_listener_leaves_no_descriptor),
         cmocka_unit_test(a_socket_sends_without_delay),
         LAB_ON("reactor", descriptor_0_is_one_like_others),
+        cmocka_unit_test(a_listener_on_descriptor_0_is_closed),
         cmocka_unit_test(a_transport_that_fails_is_none),
         LAB_BOTH(listen_takes_a_name),
         LAB_ON("nng unix", a_socket_file_is_replaced_if_nobody_listens),
