@@ -38,6 +38,9 @@ static void each_silo_is_told_once(void **state)
         teffi_membership_note_outsider(m, stranger);
     assert_int_equal(told_of_view(true), 2);
     assert_int_equal(told_of_view(false), 1);
+    for (uint32_t i = 0; i < 2 * TEFFI_OUTSIDERS_MAX; i++)
+        teffi_membership_note_outsider(m, (teffi_node_id){100 + i, 1});
+    assert_int_equal(told_of_view(true), 1 + TEFFI_OUTSIDERS_MAX);
 }
 
 static unsigned departed(teffi_membership *m)

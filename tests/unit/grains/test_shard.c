@@ -158,6 +158,20 @@ static void memory_of_grains_that_ended_goes_back(void **state)
     }
 }
 
+/* Two grains of one hash: which one an activation is shows only under the lock. */
+static void with_a_collision_only_the_lock_can_tell(void **state)
+{
+    teffi_grains *grains = l->silos[0]->node.grains;
+    const teffi_ident ident = teffi_ident_of(&grains->secret, lab_turns_info.id,
+                                             (const uint8_t *)"nobody", sizeof "nobody" - 1);
+    bool certain = false;
+    assert_null(teffi_shard_find(grains, &ident, &certain));
+    assert_true(certain);
+    teffi_shard_note_collision(grains, ident.hash);
+    assert_null(teffi_shard_find(grains, &ident, &certain));
+    assert_false(certain);
+}
+
 /* The part that holds what waits is there while something does. */
 static void what_is_made_when_needed_goes_when_idle(void **state)
 {
@@ -259,6 +273,7 @@ int main(void)
         SHARD(two_grains_of_one_hash_live_side_by_side),
         SHARD(every_call_reaches_its_grain_while_others_end),
         SHARD(memory_of_grains_that_ended_goes_back),
+        SHARD(with_a_collision_only_the_lock_can_tell),
         SHARD(what_is_made_when_needed_goes_when_idle),
         SHARD(a_walk_meets_each_activation_once),
         SHARD(a_walk_keeps_to_the_partitions_that_are_asked_for),

@@ -21,6 +21,8 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--workers", "1", "--workers", "2"), "twice");
     child_refuses(ARGS("--workers", "many"), "many");
     child_refuses(ARGS("--workers", "-1"), "-1");
+    child_refuses(ARGS("--workers", ""), "'';");
+    child_refuses(ARGS("--workers", "00000000000000000000000001"), "'00000");
     child_refuses(ARGS("--workers", "5000"), "workers");
     child_refuses(ARGS("--stacks", "some"), "some");
     child_refuses(ARGS("--stacks", "63"), "--stacks: '63'; expected a number of 64 to 1000000");
