@@ -180,6 +180,19 @@ static teff_err spoils_in_a_loop(teff_ctx *turn, int64_t key, const direct_act *
     return TEFF_OK;
 }
 
+/* The text and its end. */
+static teff_err spoils_by_texts(teff_ctx *turn, int64_t key, const direct_act *in,
+                                direct_number *out)
+{
+    static char text[NOTE];
+    memset(text, 'x', NOTE - 1);
+    for (int i = 0; i < 126; i++)
+        acts_memo(turn)->note = memset(teff_state_alloc(turn, NOTE), 0, 1);
+    for (;; out->n++)
+        acts_memo(turn)->note = teff_state_strdup(turn, text);
+    return TEFF_OK;
+}
+
 static teff_err spoils_by_the_turns_memory(teff_ctx *turn, int64_t key, const direct_act *in,
                                            direct_number *out)
 {
@@ -208,6 +221,7 @@ static void test_a_state_is_as_it_was_saved(void **state)
 {
     is_as_saved_after(spoils, "direct.Keeper.Obey at 1: 1099511627776 bytes more for a state");
     is_as_saved_after(spoils_in_a_loop, "at most 134217728");
+    is_as_saved_after(spoils_by_texts, "direct.Keeper.Obey at 1: 1048576 bytes more for a state");
     is_as_saved_after(spoils_by_the_turns_memory, "more for a turn");
 }
 

@@ -226,6 +226,27 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     grains->shards->recovering = false;
 }
 
+static _Atomic unsigned tried_again; /* lines in the log */
+
+static void count_tries(void *arg, teff_log_level level, const char *line)
+{
+    if (strstr(line, "is tried again"))
+        atomic_fetch_add(&tried_again, 1);
+}
+
+static void log_to_test(teff_silo *silo)
+{
+    silo->platform.log.write = count_tries;
+}
+
+static void what_succeeds_is_not_tried_again(void **state)
+{
+    atomic_store(&tried_again, 0);
+    l = lab_open_more(1, log_to_test);
+    lab_until(!l->silos[0]->node.grains->shards->recovering);
+    assert_int_equal(tried_again, 0);
+}
+
 /* ---- limits ---- */
 
 /* So many wait for a partition that is locked, and no more. */
@@ -358,6 +379,7 @@ int main(void)
         cmocka_unit_test_teardown(a_silo_lists_for_its_own_view_only, close_lab),
         cmocka_unit_test_teardown(what_was_asked_before_a_partition_was_lost_is_not_taken,
                                   close_lab),
+        cmocka_unit_test_teardown(what_succeeds_is_not_tried_again, close_lab),
         cmocka_unit_test_teardown(requests_that_wait_are_limited, close_lab),
         cmocka_unit_test(bytes_of_requests_that_wait_are_limited),
         cmocka_unit_test_teardown(recovery_holds_one_response_at_a_time, close_lab),

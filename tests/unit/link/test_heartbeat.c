@@ -142,6 +142,22 @@ static bool will_dial(test_node *node, uint32_t silo)
     return is;
 }
 
+static void a_removed_peer_is_not_dialled_when_it_is_known_again(void **state)
+{
+    enum { SILO = 7 };
+    const teffi_node_id id = {SILO, 1};
+    for (unsigned clean = 0; clean < 2; clean++) {
+        test_node *node = start(60000);
+        jitter_ns = 0;
+        fail_to_dial(node, SILO);
+        assert_true(will_dial(node, SILO));
+        node->net->ops->peer_remove(node->net, id, clean);
+        assert_int_equal(node->net->ops->peer_add(node->net, id, nobody), TEFF_OK);
+        assert_false(will_dial(node, SILO));
+        stop(node);
+    }
+}
+
 /* It connected by itself before; it hears the answer on that connection. */
 static void a_peer_that_said_goodbye_is_not_dialled_again(void **state)
 {
@@ -237,6 +253,7 @@ int main(void)
         cmocka_unit_test(four_scans_a_heartbeat_within_limits),
         cmocka_unit_test(a_request_for_soon_counts_once),
         cmocka_unit_test(a_shutdown_is_looked_at_often_and_ends_in_time),
+        cmocka_unit_test(a_removed_peer_is_not_dialled_when_it_is_known_again),
         cmocka_unit_test(a_peer_that_said_goodbye_is_not_dialled_again),
         cmocka_unit_test(the_ticker_sleeps_until_the_next_redial),
         cmocka_unit_test(the_time_between_dials_doubles_to_a_limit),

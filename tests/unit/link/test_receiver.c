@@ -1,6 +1,9 @@
-/* test_receiver.c - what a client may send, and what of it is believed. */
+/* test_receiver.c - what a client may send, and what of it is believed;
+ * when the next read begins. */
 #include "link/conn/receiver.h"
 
+#include "group/exec.h"
+#include "link/conn/connection.h"
 #include "test.h"
 
 static const struct {
@@ -33,10 +36,67 @@ static void a_client_is_what_its_connection_says(void **state)
     }
 }
 
+/* ---- when the next read begins ---- */
+
+static unsigned deferred, received;
+
+static uint64_t some_time(void *arg)
+{
+    return 1;
+}
+
+static bool count_deferred(teffi_exec *exec, struct teffi_deferred *work)
+{
+    deferred++;
+    return true;
+}
+
+static unsigned worker_1(teffi_exec *exec)
+{
+    return 1;
+}
+
+static bool count_received(teffi_stream *stream, void *to, size_t n)
+{
+    received++;
+    return true;
+}
+
+static void a_worker_defers_the_read_after_a_large_one(void **state)
+{
+    static const teffi_exec_ops exec_ops = {.defer = count_deferred, .worker = worker_1};
+    static const teffi_stream_ops stream_ops = {.receive = count_received};
+    static const teffi_platform platform = {.mono_ns = some_time};
+    static const struct {
+        bool tries;
+        size_t got;
+        unsigned conn_state;
+        bool defers;
+    } reads[] = {
+        {true, LINK_READ_SHORT + 1, CONN_UP, true},
+        {false, LINK_READ_SHORT + 1, CONN_UP, false},
+        {true, LINK_READ_SHORT, CONN_UP, false},
+        {true, LINK_READ_SHORT + 1, CONN_GREETING, false},
+    };
+    for (size_t i = 0; i < sizeof reads / sizeof reads[0]; i++) {
+        teffi_exec exec = {.ops = &exec_ops};
+        teffi_stream stream = {.ops = &stream_ops, .tries = reads[i].tries};
+        teffi_conns conns = {.exec = &exec, .platform = &platform};
+        teffi_conn conn = {.conns = &conns, .stream = &stream, .receiver.got = reads[i].got};
+        conn.state = reads[i].conn_state;
+        deferred = received = 0;
+        assert_true(teffi_receiver_receive_or_defer(&conn));
+        assert_int_equal(deferred, reads[i].defers);
+        assert_int_equal(received, !reads[i].defers);
+        teffi_read_buffer_fini(&conn.receiver.buffer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_is_what_its_connection_says),
+        cmocka_unit_test(a_worker_defers_the_read_after_a_large_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

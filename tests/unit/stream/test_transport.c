@@ -399,6 +399,38 @@ static void accept_goes_on_after_a_lack_of_descriptors(void **state)
     close(fd);
 }
 
+static _Atomic int accept_errno; /* the next accept fails with it */
+
+int __real_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
+
+int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags)
+{
+    if (!accept_errno)
+        return __real_accept4(fd, address, len, flags);
+    errno = accept_errno;
+    accept_errno = 0;
+    return -1;
+}
+
+/* As accept4() says of each who had connected. */
+static void one_that_is_gone_again_is_not_accepted(void **state)
+{
+    static const int errors[] = {ECONNABORTED, EPROTO, EINTR, EPERM};
+    lab *l = *state;
+    for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(connect_to(fd, l->port), 0);
+        accept_errno = errors[i];
+        l->transport->ops->accept(l->transport);
+        teffi_stream_result result = lab_await(&l->accepted, i + 1);
+        assert_int_equal(accept_errno, 0);
+        assert_int_equal(result.end, TEFFI_STREAM_OK);
+        result.stream->ops->free(result.stream);
+        close(fd);
+    }
+}
+
 static void a_closed_listener_refuses(void **state)
 {
     lab *l = *state;
@@ -455,6 +487,7 @@ int main(void)
         LAB_ON("nng unix", another_file_is_not_replaced),
         LAB_ON("reactor unix", another_file_is_not_replaced),
         LAB_BOTH(connections_are_queued_until_accept),
+        LAB_ON("reactor", one_that_is_gone_again_is_not_accepted),
         LAB_BOTH(a_closed_listener_refuses),
         LAB_BOTH(a_stopped_listener_calls_nobody),
     };
