@@ -151,6 +151,31 @@ static void who_loses_writes_nothing(void **state)
     lab_drop_store(store);
 }
 
+static uint64_t wall_s;
+
+static uint64_t chosen_wall(void *arg)
+{
+    return wall_s * 1000000000u;
+}
+
+static void set_clock(teff_silo *silo)
+{
+    silo->platform.wall_ns = chosen_wall;
+}
+
+/* Seconds since 2022 by its clock, or what comes first if the clock is not set. */
+static void a_start_is_told_from_others_by_the_clock(void **state)
+{
+    enum { BEGIN_S = 1640995200 };
+    static const uint32_t rows[][2] = {{BEGIN_S + 12345, 12345}, {BEGIN_S + 1, 1}, {0, 1}};
+    for (unsigned i = 0; i < 3; i++) {
+        wall_s = rows[i][0];
+        lab *l = lab_open_more(1, set_clock);
+        assert_int_equal(l->silos[0]->node.id.incarnation, rows[i][1]);
+        lab_close(l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +183,7 @@ int main(void)
         cmocka_unit_test(the_second_through_a_seed_is_refused),
         cmocka_unit_test(of_two_at_once_one_starts),
         cmocka_unit_test(who_loses_writes_nothing),
+        cmocka_unit_test(a_start_is_told_from_others_by_the_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,9 +186,18 @@ static void not_unnamed(const caller *c)
     assert_string_equal(teff_error(c->ctx), "not in the mood, says grumpy");
 }
 
+static void not_without_a_text(const caller *c)
+{
+    lab_number *out;
+    record->moody_failures = 1;
+    lab_fails(c->ctx, lab_moody_ask(c->ctx, "silent", &out), TEFF_E_USER + 7);
+    assert_ptr_equal(strstr(teff_error(c->ctx), "on_activate of lab.Moody at silent returned"),
+                     teff_error(c->ctx));
+}
+
 static void (*const errors[])(const caller *c) = {
-    late,      lost,      cancelled, overloaded, not_hosted,  not_implemented,
-    too_large, malformed, invalid,   bare_code,  not_unnamed, forwarded};
+    late,      lost,    cancelled, overloaded,  not_hosted,         not_implemented, too_large,
+    malformed, invalid, bare_code, not_unnamed, not_without_a_text, forwarded};
 
 /* ---- from everywhere ---- */
 
