@@ -73,6 +73,8 @@ static void help_is_no_error(void **state)
     child c = child_run(ARGS("--help"), false);
     child_read(&c, c.out, NULL);
     assert_non_null(strstr(c.text, "--listen"));
+    assert_int_equal(strstr(c.text, "listen beyond") - strstr(c.text, "--insecure"),
+                     strstr(c.text, "log warnings") - strstr(c.text, "--quiet"));
     assert_int_equal(child_status(&c), 0);
 }
 
