@@ -201,6 +201,19 @@ static void it_ends_the_relay_of_its_call_alone(void **state)
     teffi_msg_free(msg);
 }
 
+static void a_cancel_that_cannot_be_kept_ends_its_relay(void **state)
+{
+    teffi_msg *msg = request_of(one_client);
+    assert_int_equal(relay(msg), TEFF_OK);
+    for (uint32_t i = 0; i < TEFFI_CANCELS_MAX; i++)
+        come(one_client, (teffi_origin){origin.slot + 1 + i, 1, i});
+    assert_int_equal(teffi_calls_relays(&node->home), 1);
+    come(one_client, origin);
+    assert_int_equal(teffi_calls_relays(&node->home), 0);
+    teffi_calls_forget_relays(&node->home, one_client);
+    teffi_msg_free(msg);
+}
+
 static void a_request_is_not_relayed_after_its_cancel(void **state)
 {
     teffi_msg *msg = request_of(one_client);
@@ -309,6 +322,7 @@ int main(void)
         ROW(each_part_of_an_id_counts),
         ROW(a_flood_takes_one_share),
         ROW(it_ends_the_relay_of_its_call_alone),
+        ROW(a_cancel_that_cannot_be_kept_ends_its_relay),
         ROW(a_request_is_not_relayed_after_its_cancel),
         ROW(calls_with_one_id_are_cancelled_one_by_one),
         ROW(a_request_that_waits_here_is_not_sent),

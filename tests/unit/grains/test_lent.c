@@ -75,18 +75,19 @@ static int fits(lab *l, const char *prefix)
     return away;
 }
 
-/* A grain on silo 0. */
-static void find_fan(lab *l, char key[32])
+/* A grain that lives on the silo. */
+static void find_relay(lab *l, int silo, char key[32])
 {
+    teffi_grains *grains = l->silos[silo]->node.grains;
     lab_number *out;
     teffi_ident ident;
     int n = 0;
     do {
         int len = snprintf(key, 32, "fan %d", n++);
-        ident = teffi_ident_of(&l->silos[0]->node.grains->secret, lab_relay_info.id,
-                               (const uint8_t *)key, (uint32_t)len);
+        ident =
+            teffi_ident_of(&grains->secret, lab_relay_info.id, (const uint8_t *)key, (uint32_t)len);
         lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], key, lab_path(), &out));
-    } while (!teffi_shard_has(l->silos[0]->node.grains, &ident, NULL));
+    } while (!teffi_shard_has(grains, &ident, NULL));
 }
 
 /* The goodbye is over, and with it all that could end a call. */
@@ -119,7 +120,7 @@ static void what_was_not_sent_is_sent_later(void **state)
     char fan[32], prefix[32];
     lab_number *out;
     int n = 0;
-    find_fan(l, fan);
+    find_relay(l, 0, fan);
     do
         snprintf(prefix, sizeof prefix, "leaf %d", n++);
     while (fits(l, prefix) < AWAY_LEAST);
@@ -142,11 +143,61 @@ static void what_was_not_sent_is_sent_later(void **state)
     lab_close(l);
 }
 
+/* ---- what the net is given ---- */
+
+static teffi_platform real;
+static const teffi_net_ops *real_ops;
+static teffi_net_ops counting_ops;
+static _Atomic unsigned borrowed;
+
+static teff_err count_borrowed(teffi_net *net, teffi_node_id to, teffi_msg *msg)
+{
+    borrowed += msg->borrows && msg->type_id == lab_relay_info.id;
+    return real_ops->send(net, to, msg);
+}
+
+static teff_err counting_net(const teffi_platform *platform, const teffi_net_options *opt,
+                             teffi_net **net, char *text)
+{
+    teff_err err = real.net_new(platform, opt, net, text);
+    real_ops = (*net)->ops;
+    counting_ops = *real_ops;
+    counting_ops.send = count_borrowed;
+    (*net)->ops = &counting_ops;
+    return err;
+}
+
+static void count_on(teff_silo *silo)
+{
+    real = silo->platform;
+    silo->platform.net_new = counting_net;
+}
+
+/* A turn calls it; the first call finds out where it is. */
+static void a_request_to_a_cached_place_is_not_copied(void **state)
+{
+    lab *l = lab_open_more(2, count_on);
+    char near[32], far[32];
+    lab_number *out;
+    find_relay(l, 0, near);
+    find_relay(l, 1, far);
+    const char *next[] = {far};
+    lab_path *path = lab_path(.n_keys = 1, .keys = next);
+    lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], near, path, &out));
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned before = borrowed;
+        lab_ok(l->ctx[0], lab_relay_go(l->ctx[0], near, path, &out));
+        assert_int_equal(borrowed, before + 1);
+    }
+    lab_close(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_owned_is_the_same),
         cmocka_unit_test(what_was_not_sent_is_sent_later),
+        cmocka_unit_test(a_request_to_a_cached_place_is_not_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
