@@ -89,6 +89,19 @@ static void signals_end_it_cleanly(void **state)
     }
 }
 
+static void options_with_a_choice_take_each(void **state)
+{
+    static const char *const policies[] = {"single", "multilevel", "priority"};
+    for (int i = 0; i < 3; i++) {
+        child c = child_run(
+            ARGS("--quiet", "--policy", policies[i], "--transport", "nng", "--workers", "2"),
+            false);
+        child_read(&c, c.out, "ready 127.0.0.1:");
+        assert_int_equal(kill(c.pid, SIGTERM), 0);
+        assert_int_equal(child_status(&c), 0);
+    }
+}
+
 /* Lines on standard error, as often as asked; then it goes on. */
 static void sigusr1_says_what_it_does(void **state)
 {
@@ -209,6 +222,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_huge_argument_is_refused),
         cmocka_unit_test(help_is_no_error),
         cmocka_unit_test(signals_end_it_cleanly),
+        cmocka_unit_test(options_with_a_choice_take_each),
         cmocka_unit_test(sigusr1_says_what_it_does),
         cmocka_unit_test(ready_means_ready),
         cmocka_unit_test(a_closed_output_is_no_end),
