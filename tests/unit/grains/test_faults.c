@@ -214,6 +214,20 @@ static void a_recovery_that_cannot_begin_may_begin_later(void **state)
     assert_true(fault_sweep(recover, true) >= 1);
 }
 
+/* The other silo cannot be reached, nor the table. */
+static void a_recovery_that_fails_pauses_for_some_ms(void **state)
+{
+    node.store = &refusing;
+    sent.refuse = TEFF_E_UNREACHABLE;
+    bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
+    bare_due_ns = 0;
+    teffi_recover_start(&grains);
+    for (int i = 0; i < 20; i++)
+        (void)teffi_group_run(bare_busy, 10, 0);
+    assert_true(grains.shards->recovering);
+    assert_in_range((bare_due_ns - bare_now_ns) / 1000000, 4, 8);
+}
+
 static teff_err beat(void)
 {
     enum { RETRY_MS = 500 };
@@ -347,6 +361,7 @@ int main(void)
         FAULTS(a_request_that_cannot_be_located_is_refused),
         FAULTS(a_look_at_the_table_that_cannot_begin_is_no_look),
         FAULTS(a_recovery_that_cannot_begin_may_begin_later),
+        FAULTS(a_recovery_that_fails_pauses_for_some_ms),
         FAULTS(a_heartbeat_that_fails_is_tried_again),
         FAULTS(a_loser_that_cannot_be_ended_is_reported),
         FAULTS(a_registration_that_cannot_be_kept_is_refused),
