@@ -323,9 +323,10 @@ static void test_turns_and_events_are_counted_once(void **state)
         assert_int_equal(send_tag(*state, pid, i), TEFF_OK);
     until_state(*state, pid, TEFF_PROCESS_BLOCKED);
     assert_int_equal(teff_command_complete(t.yields[0], TEFF_OK, NULL, 0), TEFF_OK);
-    do
+    do {
+        teffi_thread_yield();
         assert_int_equal(teff_process_list(*state, &info, 1), 1);
-    while (info.events < MESSAGES + 1);
+    } while (info.events < MESSAGES + 1);
     until_state(*state, pid, TEFF_PROCESS_IDLE);
     assert_int_equal(teff_process_list(*state, &info, 1), 1);
     assert_int_equal(info.events, MESSAGES + 1);
