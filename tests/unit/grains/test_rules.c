@@ -73,6 +73,8 @@ static void keep_text(outcome *result, const char *text)
         snprintf(result->text, sizeof result->text, "no name: %s", text);
 }
 
+enum { PATIENCE_MS = 600000 }; /* sanitizers count the 800,000 fields of a tree for long */
+
 static void call(teff_ctx *ctx)
 {
     static rules_case none = RULES__CASE__INIT;
@@ -82,6 +84,7 @@ static void call(teff_ctx *ctx)
     const ProtobufCMessage *in = makes ? &none.base : job.drawn;
     ProtobufCMessage *out = NULL;
     outcome *result = job.result;
+    teff_ctx_timeout(ctx, PATIENCE_MS);
     result->err = method->flags & TEFF_METHOD_ONE_WAY
                       ? teff_send(ctx, job.info, &key, method, in)
                       : teff_ask(ctx, job.info, &key, method, in, &out);
@@ -212,6 +215,7 @@ static void go(way w, int info, outcome *result)
     job.info = infos[info];
     job.key = keys[info][w == THREAD_AWAY || w == TURN_AWAY ? AWAY : HERE];
     job.result = result;
+    teff_ctx_timeout(ctx, PATIENCE_MS);
     if (w == TURN_HERE || w == TURN_AWAY)
         lab_ok(ctx, rules_asker_ask(ctx, asker, rules_case()));
     else
