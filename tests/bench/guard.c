@@ -334,7 +334,6 @@ static const struct operation {
     {"process-event", 20000, guard_process, NULL},
     {"frame-encode", 20000, guard_encode, NULL},
     {"frame-decode", 20000, guard_decode, NULL},
-    {"client-call-reactor", 500, NULL, guard_client},
     {"client-fan-out-nng", 6400, NULL, guard_client},
     {"client-fan-out-reactor", 6400, NULL, guard_client},
 };

@@ -2,9 +2,10 @@
 # usage: guard.py BUILD [OPERATION] [--renew] [--baseline FILE] [--program FILE]
 #   BUILD: the folder with the program `guard`; --renew writes the baseline instead.
 # A JSON object a line. Fails when an operation takes over 5 % more instructions than the baseline
-# says. Counts are callgrind's, of one thread, so they hardly vary. Where a build cannot be compared
-# with the baseline (another compiler, C library or protobuf-c, by major.minor), or without
-# valgrind, it says so loudly: exit status 0, under --strict 77; on another kind of machine, 0.
+# says; those that receive from a silo, 20 or 25 %. Counts are callgrind's, of one thread, so they
+# hardly vary. Where a build cannot be compared with the baseline (another compiler, C library or
+# protobuf-c, by major.minor), or without valgrind, it says so loudly: exit status 0, under --strict
+# 77; on another kind of machine, 0.
 import argparse
 import concurrent.futures
 import glob
@@ -18,6 +19,8 @@ import sys
 import tempfile
 
 GROWTH_MAX = 0.05
+# Where counts depend on how many responses a read brings.
+GROWTH_MAX_OF = {"client-fan-out-nng": 0.2, "client-fan-out-reactor": 0.25}
 TRIES = 3              # of an operation that grew; the least counts
 RUNS_MAX = 10          # until one was not disturbed
 DISTURBED = 75         # exit status: another thread took the worker's place
@@ -131,18 +134,19 @@ def compare(program, chosen, baseline):
         if before is None:
             wrong.append("%s: not in the baseline" % name)
             continue
+        most = GROWTH_MAX_OF.get(name, GROWTH_MAX)
         for _ in range(TRIES - 1):
-            if growth(count, before) > GROWTH_MAX:
+            if growth(count, before) > most:
                 count = min(count, counted(program, name, chosen[name]))
         grown = growth(count, before)
         print(json.dumps({"name": "guard/" + name, "unit": "instructions/operation",
                           "value": round(count, 1), "baseline": before,
                           "growth_percent": round(grown * 100, 1)}), flush=True)
-        if grown > GROWTH_MAX:
+        if grown > most:
             wrong.append("%s: %.1f instructions an operation, %.1f before: %.1f %% more, "
                          "at most %.0f %%"
-                         % (name, count, before, grown * 100, GROWTH_MAX * 100))
-        elif grown < -GROWTH_MAX:
+                         % (name, count, before, grown * 100, most * 100))
+        elif grown < -most:
             say("%s: %.1f %% less than the baseline, which may be renewed: %s"
                 % (name, -grown * 100, RENEW))
     return wrong

@@ -27,17 +27,7 @@ static void call_round(void *arg, uint64_t n)
     }
 }
 
-static void call_alone(void *arg, uint64_t n)
-{
-    guard_small *response;
-    for (uint64_t i = 0; i < n; i++) {
-        teff_mark mark = teff_ctx_mark(arg);
-        guard_must(guard_target_add(arg, 1, guard_small(.number = 1, .name = "small"), &response));
-        teff_ctx_forget(arg, mark);
-    }
-}
-
-/* in: operation: client-call-reactor, ... */
+/* in: operation: client-fan-out-nng, ... */
 void guard_client(const char *operation, uint64_t n)
 {
     const char *name = strrchr(operation, '-') + 1;
@@ -50,7 +40,7 @@ void guard_client(const char *operation, uint64_t n)
     opt.gateways[0] = silo.said;
     guard_must(teff_client_connect(&opt, &client, NULL));
     teff_ctx *ctx = teff_client_ctx(client);
-    guard_parts(strstr(operation, "fan-out") ? call_round : call_alone, ctx, n);
+    guard_parts(call_round, ctx, n);
     teff_ctx_free(ctx);
     teff_client_free(client);
     bench_child_stop(&silo);
