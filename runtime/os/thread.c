@@ -167,7 +167,7 @@ void teffi_parker_leave(teffi_parker *parker, uint32_t token)
      * on. If another token is there, its leaver wakes the thread. */
     if (word == ASLEEP)
         wake_sleeper(&parker->word);
-    else if (word == POLLING)
+    else if (poller && word == POLLING)
         poller->wake(poller);
 }
 
