@@ -17,6 +17,7 @@ import mirror
 import source
 
 SECONDS_MIN, TIMES = 15, 8  # a test's limit: so many seconds, or so many times what it took
+TIMES_AGAIN = 3             # of that limit, once more: the machine may have been busy
 BESIDE_UNIT = ("explore", "sim")
 TESTS_PER_JOB = 2           # at a time: tests wait for half of their time
 
@@ -130,6 +131,12 @@ class Ladder:
         finally:
             end_session(child)
 
+    def run_patiently(self, test, seconds, stop):
+        """As run; a test that runs too long is run again, for longer."""
+        why = self.run(test, seconds, stop)
+        late = why and why.startswith("ran longer")
+        return self.run(test, TIMES_AGAIN * seconds, stop) if late else why
+
     def first_failure(self, tests, limit):
         """Run tests until one fails. out: its name and why, None: all pass."""
         stop, failures = threading.Event(), []
@@ -138,7 +145,7 @@ class Ladder:
             if stop.is_set():
                 return
             begin = time.monotonic()
-            why = self.run(test, limit(test), stop)
+            why = self.run_patiently(test, limit(test), stop)
             self.seconds.setdefault(test.name, time.monotonic() - begin)
             if why:
                 failures.append((test.name, why))
