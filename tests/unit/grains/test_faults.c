@@ -214,7 +214,13 @@ static void a_recovery_that_cannot_begin_may_begin_later(void **state)
     assert_true(fault_sweep(recover, true) >= 1);
 }
 
-/* The other silo cannot be reached, nor the table. */
+static void run_some_steps(void)
+{
+    for (int i = 0; i < 20; i++)
+        (void)teffi_group_run(bare_busy, 10, 0);
+}
+
+/* The other silo cannot be reached, nor the table. It ends after the pause if the silo closes. */
 static void a_recovery_that_fails_pauses_for_some_ms(void **state)
 {
     node.store = &refusing;
@@ -222,10 +228,13 @@ static void a_recovery_that_fails_pauses_for_some_ms(void **state)
     bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
     bare_due_ns = 0;
     teffi_recover_start(&grains);
-    for (int i = 0; i < 20; i++)
-        (void)teffi_group_run(bare_busy, 10, 0);
+    run_some_steps();
     assert_true(grains.shards->recovering);
     assert_in_range((bare_due_ns - bare_now_ns) / 1000000, 4, 8);
+    grains.closed = true;
+    bare_timer->fire(bare_timer);
+    run_some_steps();
+    assert_false(grains.shards->recovering);
 }
 
 static teff_err beat(void)
