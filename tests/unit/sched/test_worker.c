@@ -46,6 +46,8 @@ static void on_item(teffi_group *group, teffi_item *item)
         atomic_fetch_add(&l->disorder, 1);
     if (l->costs_ms && l->next <= l->costly)
         pass_ms(l, l->costs_ms);
+    else if (l->costs_ms && l->next == l->costly + 1)
+        pass_ms(l, 1); /* a run looks at the clock when the coarse one goes on */
     atomic_fetch_sub(&l->inside, 1);
     atomic_fetch_add(&l->handled, 1);
 }
