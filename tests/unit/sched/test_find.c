@@ -143,6 +143,7 @@ static void leave_when_filled(job *j)
     meet_all();
     while (atomic_load(&filled) < workers - 1)
         teffi_thread_yield();
+    processor_here(j->exec)->backoff = (teffi_backoff){0}; /* this turn may have been stolen */
 }
 
 /* in: each of n victims has `each` groups in its deque, named A, B, C; first: what the first one
