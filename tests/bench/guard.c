@@ -288,8 +288,8 @@ static void on_frame(void (*part)(void *arg, uint64_t n), uint64_t n)
     guard_small *body = guard_small(.number = 123456, .name = "small");
     f.msg->src = (teffi_node_id){0x12345678, 3};
     f.msg->to = (teffi_pid){{0x23456789, 2}, 4711, 1};
-    f.msg->call_slot = 815;
-    f.msg->call_generation = 7;
+    f.msg->call.slot = 815;
+    f.msg->call.generation = 7;
     f.msg->type_id = 0x3456789a;
     f.msg->method_id = 0x456789ab;
     f.msg->deadline_ns = (uint64_t)NOW_NS * 31;

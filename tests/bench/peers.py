@@ -1,10 +1,11 @@
 # peers.py - grains beside other systems' actors: each in turn with teff, ratios pair by pair.
-# usage: peers.py BUILD [ROW[/PEER]] [--peers dotnet] [--quick] [--busy]
+# usage: peers.py BUILD [ROW[/PEER]] [--peers NAME,...] [--quick] [--busy [both]]
 #                 [--transport nng|reactor|both]
 #   BUILD: the folder with the program `peer-side`; those of the others go to BUILD/peers
-#   --peers dotnet: beside those for .NET, whose building downloads packages; else the others
+#   ROW: `remote-` and `client-` are all rows that begin so
+#   --peers: dotnet are those for .NET, whose building downloads packages; else the others
 #   --quick: each once, with small figures
-#   --busy: beside two processes of the lowest priority that compute
+#   --busy: beside two processes of the lowest priority that compute; both: also without them
 #   --transport: teff's in the rows remote-... and client-...
 # Prints a JSON object with the compilers, then one for each row, number of workers, transport and
 # peer, and one for the best of them; a ratio is above 1 where teff is ahead, in calls a second and
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 
-from programs import fitting_n, installed, rounded, run
+from programs import Staying, fitting, installed, rounded, run
 
 LOCAL = ("one", "ping", "random", "random-named", "fan-out", "activate", "grain-bytes")
 WIRE = ("remote-1", "remote-64", "remote-1024", "client-1", "client-64", "client-1024")
@@ -38,23 +39,32 @@ PEERS = {
 DOTNET = ("orleans", "akka", "proto")
 WITH_CLIENTS = ("teff", "orleans")  # the others' clients are nodes as any other
 WARM_SECONDS, QUICK_WARM_SECONDS = 10, 1  # of .NET's programs
-# row: first n, most n, where to be ahead how many times
+# row: first n, most n
 ROWS = {
-    "one": (20000, 20000000, 3),
-    "ping": (20000, 20000000, 3),
-    "random": (64000, 20000000, 3),
-    "random-named": (64000, 20000000, 3),
-    "fan-out": (20000, 20000000, 3),
-    "activate": (10000, 500000, 3),
-    "remote-1": (2000, 1000000, 3),
-    "remote-64": (6400, 5000000, 3),
-    "remote-1024": (20480, 10000000, 3),
-    "remote-64KiB": (400, 100000, 0.9),
-    "remote-1MiB": (40, 10000, 0.9),
-    "client-1": (2000, 1000000, 3),
-    "client-64": (6400, 5000000, 3),
-    "client-1024": (20480, 10000000, 3),
-    "grain-bytes": (1000000, 1000000, 4),
+    "one": (20000, 20000000),
+    "ping": (20000, 20000000),
+    "random": (64000, 20000000),
+    "random-named": (64000, 20000000),
+    "fan-out": (20000, 20000000),
+    "activate": (10000, 500000),
+    "remote-1": (2000, 1000000),
+    "remote-64": (6400, 5000000),
+    "remote-1024": (20480, 10000000),
+    "remote-64KiB": (400, 100000),
+    "remote-1MiB": (40, 10000),
+    "client-1": (2000, 1000000),
+    "client-64": (6400, 5000000),
+    "client-1024": (20480, 10000000),
+    "grain-bytes": (1000000, 1000000),
+}
+# row: how many times the best peer (beside epoll, which is what the machine can do) teff shall be;
+# of two figures on nng and on the reactor; None: on nng a plain round trip of nng is the measure
+GOALS = {
+    "one": 2, "ping": 2, "random": 2, "random-named": 2, "fan-out": 2, "activate": 3,
+    "grain-bytes": 4,
+    "remote-1": (None, 1.1), "remote-64": (1.5, 3), "remote-1024": (1, 2),
+    "remote-64KiB": (None, 0.9), "remote-1MiB": (None, 0.9),
+    "client-1": (None, 1.1), "client-64": (1.5, 3), "client-1024": (1, 2),
 }
 QUICK_N = {"activate": 5000, "remote-1": 500, "remote-64": 6400, "remote-1024": 10240,
            "remote-64KiB": 400, "remote-1MiB": 40, "client-1": 500, "client-64": 6400,
@@ -67,33 +77,42 @@ TIMEOUT_SECONDS = 30  # then it counts as standing still
 LONG_TIMEOUT_SECONDS = 120  # of grain-bytes, and of .NET with its warm-up
 STOOD_MAX = 2  # it is not run any more in that row then
 
-Case = collections.namedtuple("Case", "row workers transport")  # transport: None in local rows
+Case = collections.namedtuple("Case", "row workers transports")  # transports: (None,) locally
 
 
 class Side:
     """One system in one case."""
 
-    def __init__(self, name, command, case, quick):
-        self.name, self.command, self.case = name, command, case
+    def __init__(self, name, command, case, transport=None):
+        self.name, self.command, self.workers = name, command, case.workers
         self.row = case.row
-        if name == "teff" and case.transport:
-            self.command = command + ["--transport", case.transport]
+        if transport:
+            self.command = command + ["--transport", transport]
         if name not in WITH_CLIENTS:
             self.row = case.row.replace("client-", "remote-")
         self.less = case.row == "grain-bytes"
         long = self.less or name in DOTNET
         self.timeout = LONG_TIMEOUT_SECONDS if long else TIMEOUT_SECONDS
         self.stood, self.values = 0, []
-        self.n = QUICK_N.get(case.row, 20000)
-        if not quick:
-            self.n = fitting_n(self.command, self.row, case.workers, *ROWS[case.row][:2],
-                               self.timeout)
+        self.n, self.staying = QUICK_N.get(case.row, 20000), None
+
+    def fit(self, case):
+        """Choose n, and start what is to stay: .NET's programs warm up for long."""
+        n, n_max = ROWS[case.row]
+        if self.name in DOTNET and not self.less:
+            self.staying = Staying(self.command, self.row, self.workers, n)
+        self.n = fitting(self.run, n, n_max)
+
+    def run(self, n):
+        if self.staying:
+            return self.staying.run(n, self.timeout)
+        return run(self.command, self.row, self.workers, n, self.timeout)
 
     def once(self):
         """A figure; None when it stands still or failed."""
         if self.stood == STOOD_MAX:
             return None
-        result = run(self.command, self.row, self.case.workers, self.n, self.timeout)
+        result = self.run(self.n)
         if result is None:
             self.stood += 1
             return None
@@ -101,21 +120,36 @@ class Side:
         self.values.append(value)
         return value
 
+    def end(self):
+        if self.staying:
+            self.staying.end()
 
-def paired(teff, peer, runs):
-    """How far teff is ahead, for each pair of runs."""
-    ratios = []
-    for _ in range(runs):
-        a, b = teff.once(), peer.once()
-        if a and b:
-            ratios.append(b / a if teff.less else a / b)
+
+def fit_all(sides, case):
+    for side in sides:
+        side.fit(case)
+
+
+def run_rounds(teffs, peers, rounds):
+    """All of them in turn. out: {(transport, peer): how far teff is ahead in each round}"""
+    ratios = collections.defaultdict(list)
+    for side in (*teffs.values(), *peers):
+        side.values = []
+    for _ in range(rounds):
+        mine = {transport: teff.once() for transport, teff in teffs.items()}
+        for peer in peers:
+            theirs = peer.once()
+            for transport, value in mine.items():
+                if value and theirs:
+                    ratios[transport, peer.name].append(
+                        theirs / value if peer.less else value / theirs)
     return ratios
 
 
-def line(case, busy, ratios, more):
+def line(case, transport, busy, ratios, more):
     parameters = {"workers": case.workers}
-    if case.transport:
-        parameters["transport"] = case.transport
+    if transport:
+        parameters["transport"] = transport
     out = {"name": "peers/" + case.row, "parameters": parameters, "unit": "times",
            "ratio": rounded(statistics.median(ratios) if ratios else None),
            "median": rounded(statistics.median(ratios) if ratios else None),
@@ -127,36 +161,77 @@ def line(case, busy, ratios, more):
     print(json.dumps(out), flush=True)
 
 
+def goal(case, transport):
+    of_row = GOALS[case.row]
+    return of_row[TRANSPORTS.index(transport)] if transport else of_row
+
+
+def median(values):
+    return rounded(statistics.median(values)) if values else None
+
+
+def measure_group(case, teffs, peers, busy, rounds):
+    """Prints the lines of some peers. out: {(transport, busy, peer): ratios}"""
+    ratios = run_rounds(teffs, peers, rounds)
+    what = "bytes" if case.row == "grain-bytes" else "calls_per_second"
+    for transport, teff in teffs.items():
+        for peer in peers:
+            line(case, transport, busy, ratios[transport, peer.name],
+                 {"peer": peer.name, "stood_still": peer.stood,
+                  what: {"teff": median(teff.values), peer.name: median(peer.values)}})
+        if not peers and teff.values:
+            line(case, transport, busy, [],
+                 {"best_peer": None, what: {"teff": median(teff.values)}})
+    return {(transport, busy, name): values for (transport, name), values in ratios.items()}
+
+
+def best_lines(case, found):
+    """Prints how far teff is ahead of the best peer, which large bodies have in epoll alone."""
+    of_cell = collections.defaultdict(dict)
+    for (transport, busy, name), values in found.items():
+        if values and (name != "epoll" or case.row in BLOBS):
+            of_cell[transport, busy][name] = values
+    for (transport, busy), ratios in of_cell.items():
+        best = min(ratios, key=lambda name: statistics.median(ratios[name]))
+        line(case, transport, busy, ratios[best],
+             {"best_peer": best, "goal": goal(case, transport)})
+
+
 def measure(case, programs, options):
     """False: teff itself did not come to an end."""
-    teff = Side("teff", programs["teff"], case, options.quick)
+    teffs = {transport: Side("teff", programs["teff"], case, transport)
+             for transport in case.transports}
+    peers = [Side(name, command, case) for name, command in programs.items()
+             if name != "teff" and case.row in PEERS[name][2]]
+    rounds = 1 if options.quick else BYTES_RUNS if case.row == "grain-bytes" else RUNS
+    # .NET's programs stay for all of their rounds, and are not there in those of the others
+    groups = [[peer for peer in peers if (peer.name in DOTNET) == dotnet]
+              for dotnet in (False, True)]
+    if not options.quick:
+        fit_all(teffs.values(), case)
     found = {}
-    more = "bytes" if teff.less else "calls_per_second"
-    for name, command in programs.items():
-        if name == "teff" or case.row not in PEERS[name][2]:
-            continue
-        peer = Side(name, command, case, options.quick)
-        begin = len(teff.values)
-        runs = 1 if options.quick else BYTES_RUNS if teff.less else RUNS
-        ratios = paired(teff, peer, runs)
-        values = {s.name: rounded(statistics.median(v)) if v else None
-                  for s, v in ((teff, teff.values[begin:]), (peer, peer.values))}
-        line(case, options.busy, ratios, {"peer": name, "stood_still": peer.stood, more: values})
-        if ratios:
-            found[name] = ratios
-    if not teff.values and teff.once():
-        line(case, options.busy, [], {"best_peer": None, more: {"teff": rounded(teff.values[0])}})
-    if found:
-        best = min(found, key=lambda name: statistics.median(found[name]))
-        line(case, options.busy, found[best], {"best_peer": best, "goal": ROWS[case.row][2]})
-    return teff.stood == 0
+    for group in [group for group in groups if group] or [[]]:
+        try:
+            if not options.quick:
+                fit_all(group, case)
+            for busy in options.loads:
+                with load(programs["teff"][0]) if busy else contextlib.nullcontext():
+                    found.update(measure_group(case, teffs, group, busy, rounds))
+        finally:
+            for peer in group:
+                peer.end()
+    best_lines(case, found)
+    return all(teff.stood == 0 for teff in teffs.values())
 
 
 def wanted(options):
     """Names of peers."""
     if options.peer:
         return [options.peer]
-    return [n for n in PEERS if (n in DOTNET) == (options.peers == "dotnet")]
+    if options.peers:
+        return [name for one in options.peers.split(",")
+                for name in (DOTNET if one == "dotnet" else (one,))]
+    return [name for name in PEERS if name not in DOTNET]
 
 
 def chosen(build, names):
@@ -185,13 +260,17 @@ def print_versions(programs):
           flush=True)
 
 
+def rows_of(name):
+    return [row for row in ROWS if name in ("", row) or name.endswith("-") and row.startswith(name)]
+
+
 def cases(row, options):
     """Those of a row."""
     transports = (None,)
     if row not in LOCAL:
         transports = TRANSPORTS if options.transport == "both" else (options.transport,)
     counts = (2,) if options.quick or row == "grain-bytes" else (1, 2)
-    return [Case(row, workers, transport) for transport in transports for workers in counts]
+    return [Case(row, workers, transports) for workers in counts]
 
 
 @contextlib.contextmanager
@@ -212,13 +291,14 @@ def parsed(args):
     parser = argparse.ArgumentParser(prog="peers", allow_abbrev=False)
     parser.add_argument("build")
     parser.add_argument("what", nargs="?", default="", metavar="ROW[/PEER]")
-    parser.add_argument("--peers", choices=("dotnet",))
+    parser.add_argument("--peers", metavar="NAME,...")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--busy", action="store_true")
+    parser.add_argument("--busy", nargs="?", const="only", choices=("only", "both"))
     parser.add_argument("--transport", choices=(*TRANSPORTS, "both"), default="both")
     options = parser.parse_args(args)
     options.row, _, options.peer = options.what.partition("/")
-    if options.row not in ("", *ROWS) or options.peer not in ("", *PEERS):
+    options.loads = {None: (False,), "only": (True,), "both": (False, True)}[options.busy]
+    if not rows_of(options.row) or not {*wanted(options)} <= {*PEERS}:
         parser.error("rows: %s; peers: %s" % (", ".join(ROWS), ", ".join(PEERS)))
     return options
 
@@ -228,10 +308,8 @@ def main(*args):
     os.environ["PEERS_WARM_SECONDS"] = str(QUICK_WARM_SECONDS if options.quick else WARM_SECONDS)
     programs = chosen(options.build, wanted(options))
     print_versions(programs)
-    beside = load(programs["teff"][0]) if options.busy else contextlib.nullcontext()
-    with beside:
-        ended = [measure(case, programs, options)
-                 for row in ROWS if options.row in ("", row) for case in cases(row, options)]
+    ended = [measure(case, programs, options)
+             for row in rows_of(options.row) for case in cases(row, options)]
     sys.exit(0 if all(ended) else "peers: teff failed")
 
 

@@ -15,6 +15,10 @@ PROGRAM = """#!/bin/sh
 echo %(name)s $1 >>"$PEERS_LOG"
 rate=%(rate)d
 [ "$5" = reactor ] && rate=$((rate * 2))
+[ "$4" = stay ] && while read -r n; do
+    echo %(name)s $1 again >>"$PEERS_LOG"
+    awk "BEGIN { printf \\"RESULT ops=%%d seconds=%%.9f\\\\n\\", $n, $n / $rate }"
+done
 case $1 in
 --load) echo $$ >>%(folder)s/loads; exec "$PEER_SIDE" --load ;;
 grain-bytes) echo RESULT bytes=%(bytes)d ;;
@@ -25,6 +29,9 @@ STANDS = """#!/bin/sh
 sleep 1000 &
 echo $! >>%(folder)s/sleepers
 wait
+"""
+STAYS_TOO_LONG = """#!/bin/sh
+cat >/dev/null
 """
 FAILS = """#!/bin/sh
 echo no memory >&2
@@ -118,6 +125,9 @@ def transports(folder, others):
           == ["reactor"] * 4, lines)
     status, _, said = measured(folder, "remote-1/go", "--transport", "udp")
     check("no other transport", status == 2 and "invalid choice: 'udp'" in said, said)
+    lines = measured(folder, "client-/go", "--quick", "--transport", "nng")[1]
+    check("rows that begin alike", [d["name"] for d in lines if "peer" in d]
+          == ["peers/client-1", "peers/client-64", "peers/client-1024"], lines)
     lines = measured(folder, "one/go")[1]
     check("local rows have none", not any("transport" in d["parameters"] for d in lines), lines)
 
@@ -145,13 +155,42 @@ def for_dotnet(folder, others):
     with open(os.path.join(folder, "log")) as file:
         ran = file.read().split("\n")[:-1]
     check("Orleans has clients", ran == ["peer-side client-1", "orleans client-1"], ran, lines)
+    os.remove(os.path.join(folder, "log"))
+    lines = measured(folder, "ping", "--peers", "akka,go,orleans", "--busy", "both")[1]
+    with open(os.path.join(folder, "log")) as file:
+        ran = file.read().split("\n")[:-1]
+    check("any peers, quiet and beside the load, ratios of each",
+          [(d["parameters"]["workers"], d.get("peer", d.get("best_peer")), "busy" in d, d["ratio"],
+            d["runs"]) for d in lines]
+          == [(workers, peer, busy, ratio, 5) for workers in (1, 2) for peer, busy, ratio in
+              (("go", False, 3), ("go", True, 3), ("akka", False, 4), ("orleans", False, 2),
+               ("akka", True, 4), ("orleans", True, 2), ("orleans", False, 2),
+               ("orleans", True, 2))], lines)
+    check("those for .NET start once, and take turns with teff",
+          ran.count("orleans ping") == 2
+          and ran[-6:] == ["peer-side ping", "akka ping again", "orleans ping again"] * 2, ran)
+    os.remove(os.path.join(folder, "loads"))
+    program(others, "orleans", text=FAILS)
+    status, lines, said = measured(folder, "one/orleans")
+    check("one of them that fails has no ratio, and its words are passed on",
+          status == 0 and lines[0]["ratio"] is None and lines[0]["stood_still"] == 2
+          and "failed (3): no memory" in said, lines, said)
+    program(others, "orleans", text=STAYS_TOO_LONG)
+    lines, said = measured(folder, "one/orleans", start="peers.LONG_TIMEOUT_SECONDS = 2")[1:]
+    check("one of them that stands still has no ratio, and it is said", lines[0]["ratio"] is None
+          and "orleans, one with 1 workers: stands still: not done after 2 s" in said, said)
 
 
 def bare(folder):
     """Its program is made with teff, and only it has rows of large frames."""
-    lines = measured(folder, "remote-64KiB", "--transport", "nng", "--quick")[1]
+    lines = measured(folder, "remote-64KiB", "--transport", "reactor", "--quick")[1]
     check("large frames are beside the bare program", ratios(lines)
-          == {"epoll": 0.5, "best: epoll": 0.5} and lines[1]["goal"] == 0.9, lines)
+          == {"epoll": 1, "best: epoll": 1} and lines[1]["goal"] == 0.9, lines)
+    lines = measured(folder, "remote-64", "--quick")[1]
+    best = {d["parameters"]["transport"]: (d["best_peer"], d["goal"])
+            for d in lines if "goal" in d}
+    check("small frames are not, and each transport has a goal",
+          best == {"nng": ("tokio", 1.5), "reactor": ("tokio", 3)}, lines)
 
 
 def loads_of(folder):

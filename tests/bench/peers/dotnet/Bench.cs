@@ -75,14 +75,15 @@ public static class Bench
             await Console.In.ReadToEndAsync();
             Environment.Exit(0);
         }
-        if (args.Length != 3)
+        bool stays = args is [_, _, _, "stay"];
+        if (args.Length != 3 && !stays)
         {
-            Console.Error.WriteLine("usage: PROGRAM ROW WORKERS N");
+            Console.Error.WriteLine("usage: PROGRAM ROW WORKERS N [stay]");
             return 2;
         }
         Row row = Row.Named(args[0]);
         await peer.Open(row);
-        await (row.Name == "grain-bytes" ? GrainBytes(peer, row, long.Parse(args[2])) : Timed(peer, row, long.Parse(args[2])));
+        await (row.Name == "grain-bytes" ? GrainBytes(peer, row, long.Parse(args[2])) : Timed(peer, row, long.Parse(args[2]), stays));
         second?.Kill();
         Environment.Exit(0); // grains that are left need not end
         return 0; // not reached
@@ -133,17 +134,24 @@ public static class Bench
         return each;
     }
 
-    private static async Task Timed(IPeer peer, Row row, long n)
+    /// <summary>Warms up; stays: then runs once for each line of the standard input, which is its n.</summary>
+    private static async Task Timed(IPeer peer, Row row, long n, bool stays)
     {
         long from = 0;
         var clock = Stopwatch.StartNew();
         do
             from += await Run(peer, row, n, from);
         while (clock.Elapsed.TotalSeconds < warmSeconds);
-        GC.Collect();
-        clock.Restart();
-        long ops = row.Callers * await Run(peer, row, n, from);
-        Console.WriteLine($"RESULT ops={ops} seconds={clock.Elapsed.TotalSeconds:F9}");
+        while (!stays || long.TryParse(await Console.In.ReadLineAsync(), out n))
+        {
+            GC.Collect();
+            clock.Restart();
+            long each = await Run(peer, row, n, from);
+            Console.WriteLine($"RESULT ops={row.Callers * each} seconds={clock.Elapsed.TotalSeconds:F9}");
+            from += each;
+            if (!stays)
+                break;
+        }
     }
 
     private static async Task GrainBytes(IPeer peer, Row row, long n)
