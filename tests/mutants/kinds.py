@@ -27,7 +27,8 @@ BOTH, EITHER = re.compile(r" && "), re.compile(r" \|\| ")
 SIGN = re.compile(r"(?<=[\w)\]] )([-+])(?= [\w(])")
 ZERO_ONE = re.compile(r"(?<=[ (])[01](?=[;,) ])")
 TRUTH = re.compile(r"\breturn (true|false);")
-VOID = re.compile(r"^(?:static )?void " + FREES + r"\w+\([^;{}]*\)\n\{\n(?= )", re.MULTILINE)
+VOID = re.compile(r"^(?:static (?:inline )?)?void " + FREES + r"\w+\([^;{}]*\)\n\{\n(?= )",
+                  re.MULTILINE)
 
 
 def blanked(text):

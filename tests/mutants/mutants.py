@@ -41,7 +41,7 @@ def named_mutants(root):
 def drawn_mutants(root, chance):
     """A folder, then a kind, then a place of it, each as likely as any other."""
     found = {}
-    for path in source.files(root, ".c"):
+    for path in source.files(root, ".c", ".h"):
         if path.startswith(("runtime/", "grains/")):
             for kind, mutants in kinds.places(path, source.read(root, path)).items():
                 found.setdefault(os.path.dirname(path), {}).setdefault(kind, []).extend(mutants)
