@@ -39,10 +39,15 @@ def folder_of_header(header):
     return PUBLIC.get(parts[-1][:-len(".h")]) if parts[0] == "teff" else parts[0]
 
 
+def is_ours(quote, header):
+    """Else it is the system's, or generated from a .proto file of the same folder."""
+    return "/" in header and (quote == '"' or header.split("/")[0] in ORDER + ["teff"])
+
+
 def check_layered(root, report, path, own):
     for line, quote, header in includes(root, path):
         target = folder_of_header(header)
-        if "/" not in header or (quote == "<" and not header.startswith("teff/")):
+        if not is_ours(quote, header):
             continue
         if target not in ORDER or own not in ORDER:
             report.say(path, line, "%s is in no folder of the runtime"
@@ -55,7 +60,8 @@ def check_public(root, report, path, what):
     """Only <teff/...>, generated headers of the same folder, and the system's."""
     for line, quote, header in includes(root, path):
         own_file = os.path.join(root, what, header)
-        if quote == '"' and "/" in header and not os.path.exists(own_file):
+        public = quote == "<" and header.startswith("teff/")
+        if is_ours(quote, header) and not public and not os.path.exists(own_file):
             report.say(path, line, "%s sees only the public headers: %s" % (what, header))
 
 

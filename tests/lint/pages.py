@@ -1,5 +1,5 @@
-# pages.py ROOT - what pages name is there: README's table of options is that of args.c; the files,
-# functions, tests and samples of samples/IDEAS.md exist.
+# pages.py ROOT - what pages name is there: README's table of options is that of args.c, which has
+# each option of the scheduler; the files, functions, tests and samples of samples/IDEAS.md exist.
 import os
 import re
 import sys
@@ -9,6 +9,11 @@ import source
 ARGS = "grains/silo/args.c"
 PAGE = "README.md"
 FLAG = re.compile(r"^    \{\"([\w-]+)\", (?:NULL|\")", re.MULTILINE)
+SCHED = "runtime/include/teff/sched.h"
+STRUCT = re.compile(r"^typedef struct teff_sched_options \{(.*?)^\} teff_sched_options;",
+                    re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+MEMBER = re.compile(r"(\w+)(?:\[[^;]*\])?;")
 ROW = re.compile(r"^\| `--.*", re.MULTILINE)
 IDEAS = "samples/IDEAS.md"
 CELL = re.compile(r"`([\w./-]+)(?::(\w+))?`")
@@ -23,6 +28,15 @@ def check_options(root, report):
         report.say(PAGE, 1, "--%s of %s is in no table" % (flag, ARGS))
     for flag in sorted(listed - flags):
         report.say(PAGE, 1, "--%s is no option of %s" % (flag, ARGS))
+
+
+def check_sched_options(root, report):
+    """Each is a flag, but for the size and the functions."""
+    struct = STRUCT.search(source.read(root, SCHED)).group(1)
+    flags = source.read(root, ARGS)
+    for member in MEMBER.findall(COMMENT.sub("", struct)):
+        if member not in ("size", "hooks") and not re.search(r"AT\(sched\.%s\b" % member, flags):
+            report.say(ARGS, 1, "no flag sets %s of teff_sched_options" % member)
 
 
 def test_path(name):
@@ -54,6 +68,7 @@ def check_ideas(root, report):
 def main(root):
     report = source.Report()
     check_options(root, report)
+    check_sched_options(root, report)
     check_ideas(root, report)
     report.end("pages")
 

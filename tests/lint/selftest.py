@@ -21,8 +21,11 @@ GOOD = {
                                 "/* teff_a - a. out: one. runs: anywhere. */\n"
                                 "TEFF_API int teff_a(void);\n",
     "grains/silo/args.c": "/* args.c - x. */\n\nstatic const silo_option options[] = {\n"
-                          "    {\"store\", NULL, \"where\", TEXT},\n"
+                          "    {\"store\", NULL, \"where\", AT(sched.slice_ms)},\n"
                           "    {\"help\", NULL, \"list\", HELP},\n};\n",
+    "runtime/include/teff/sched.h": "/* sched.h - x. */\n\ntypedef struct teff_sched_options {\n"
+                                    "    size_t size;\n    int slice_ms; /* x; */\n"
+                                    "} teff_sched_options;\n",
     "README.md": "| `--store` | where |\n",
     "samples/IDEAS.md": "| a | `runtime/base/a.c:teffi_a` | `base/a` | `IDEAS.md` |\n",
     "grains/g.h": "/* g.h - what g is. */\n#include \"sched/b.h\"\n",
@@ -37,6 +40,8 @@ LONG = "/* a.c - long. */\nvoid f(void)\n{\n" + "    ;\n" * 71 + "}\n"
 # lint, file, its text, what must be said
 PLANTED = [
     ("layers", "runtime/base/a.c", "#include \"sched/group.h\"\n", "sched is above base"),
+    ("layers", "runtime/base/a.c", "#include <sched/group.h>\n", "sched is above base"),
+    ("layers", "codegen/a.c", "#include <base/a.h>\n", "codegen sees only the public"),
     ("layers", "runtime/node/a.c", "#include \"grains/g.h\"\n", "grains is above node"),
     ("layers", "grains/silo/a.c", "#include \"tests/a.h\"\n", "in no folder"),
     ("layers", "runtime/base/a.c", "#include <teff/sched.h>\n", "group is above base"),
@@ -97,6 +102,8 @@ PLANTED = [
     ("house", "codegen/emit/e.h", "#include \"c.h\"\n", "codegen - codegen/emit\n"),
     ("names", "runtime/base/a.c", "static int run(void)\n{\n    return 1;\n}\n", "one word"),
     ("pages", "README.md", "| `--stone` | where |\n", "--stone is no option of"),
+    ("pages", "runtime/include/teff/sched.h", "typedef struct teff_sched_options {\n"
+     "    int slice_ms, more[2];\n} teff_sched_options;\n", "no flag sets more of teff_sched_opt"),
     ("pages", "README.md", "none\n", "--store of grains/silo/args.c is in no table"),
     ("pages", "samples/IDEAS.md", "| a | `runtime/base/a.c:teffi_b` | | |\n",
      "no function teffi_b"),

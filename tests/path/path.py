@@ -5,12 +5,16 @@
 # another is a step. The first step into a file enters it; a step into a file that is still running
 # further down the same stack (A calls B calls A) is a return. base, memory and os are tools and
 # not on the way. NAME.h counts as NAME.c.
+#
+# A count by function is higher: it also counts the helpers of a file that a call comes back to, one
+# by one. By it the first design had 27 returns within teff_ask and 40 within the router; by this
+# one it had 19 on the whole way.
 import os
 import subprocess
 import sys
 
 # mode: returns. No more than this; lower them when the code passes with less.
-LIMITS = {"inside": 1, "queued": 3, "remote": 8}
+LIMITS = {"inside": 1, "queued": 1, "remote": 8}
 TOOLS = ("runtime/base/", "runtime/memory/", "runtime/os/")
 
 
