@@ -24,7 +24,7 @@ static void parse_parameter(teffi_model *model, char *word, parameters *p)
         p->emit_lock = true;
     } else {
         teffi_problem_at(model, "parameter",
-                         "\"%.200s\" is unknown or there twice, expected lock=FILE or emit_lock, "
+                         "\"%.200s\" is unknown or given twice, expected lock=FILE or emit_lock, "
                          "each once",
                          word);
     }
@@ -85,7 +85,7 @@ static const teffi_method *find_method(const method_list *list, const char *full
     return found ? *found : NULL;
 }
 
-/* Cuts "name 0x1234abcd" behind the name. out: the id; 0: the line is none of a lock. */
+/* Cuts "name 0x1234abcd" behind the name. out: the id; 0: the line is malformed. */
 static uint32_t parse_line(char *line)
 {
     char *space = strchr(line, ' ');
@@ -115,6 +115,8 @@ static void check_line(teffi_model *model, const teffi_file *file, const method_
     }
 }
 
+/* Compare the file's methods with the lock file at path, which lists the methods published earlier:
+ * each must still exist and have the same id. */
 static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
                        const Protoc__Request *request)
 {

@@ -21,7 +21,7 @@ typedef struct teffi_codegen_env {
 /* teffi_codegen - respond to a CodeGeneratorRequest.
  * in:   request, borrowed, any bytes.
  * out:  NULL and *response, in the pool: files, or an error with "file:line: what, what was
- *       expected" lines and no file. Otherwise a text: the request is none, there is no response.
- */
+ *       expected" lines and no file. Otherwise a text: the request is malformed and gets no
+ *       response. */
 const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_bytes request,
                           teffi_bytes *response);

@@ -9,12 +9,11 @@
 static const char types[] =
     "\n"
     "/* ---- messages ---------------------------------------------------------------------------\n"
-    " * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long "
-    "as\n"
-    " * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the\n"
-    " * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of "
-    "one's\n"
-    " * own; name_ops, what the runtime needs. A string that is NULL is copied as \"\". */\n";
+    " * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long\n"
+    " * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or\n"
+    " * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth "
+    "of\n"
+    " * one's own; name_ops, what the runtime needs. A string that is NULL is copied as \"\". */\n";
 static const char type[] =
     "typedef $P $M;\n"
     "#ifndef __cplusplus\n"
@@ -27,13 +26,11 @@ static const char type[] =
 static const char keeps[] =
     "\n"
     "/* ---- states -----------------------------------------------------------------------------\n"
-    " * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the "
-    "state,\n"
-    " * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, "
-    "which\n"
-    " * moves now and then, an empty one for NULL. Over the state's limit of memory the turn "
-    "ends:\n"
-    " * teff_state_alloc. A map is a list of entries: nobody looks for the key. */\n";
+    " * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the\n"
+    " * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a\n"
+    " * list, which moves now and then, an empty one for NULL. Over the state's limit of memory\n"
+    " * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. "
+    "*/\n";
 static const char keep[] =
     "\n"
     "static inline $M *$M_keep(teff_ctx *ctx, const $M *src)\n"
@@ -97,9 +94,8 @@ static void emit_keeps(teffi_text *out, const teffi_model *model, const teffi_fi
 static const char withs[] =
     "\n"
     "/* ---- C++ --------------------------------------------------------------------------------\n"
-    " * name_with().field(value).list(values, n): a pointer to a new message that lives as long "
-    "as\n"
-    " * the expression, with each of these set, and what says that it is set. */\n";
+    " * name_with().field(value).list(values, n): a pointer to a new message that lives as long\n"
+    " * as the expression, with each of these set, and what says that it is set. */\n";
 static const char with[] = "\n"
                            "struct $M_with {\n"
                            "    $P M;\n"

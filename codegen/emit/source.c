@@ -109,7 +109,7 @@ static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-static void define_table(teffi_text *out, const teffi_service *s, teffi_values *v)
+static void define_method_table(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods == 0)
         return;
@@ -236,7 +236,7 @@ void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_fi
         if (s->grain) {
             teffi_values v = teffi_service_values(out->pool, s);
             define_grain(out, s, &v);
-            define_table(out, s, &v);
+            define_method_table(out, s, &v);
             define_info(out, s, &v);
             define_calls(out, s, &v);
         }

@@ -119,7 +119,7 @@ static bool check_type(teffi_model *model, const teffi_file *file, const Protoc_
                !teffi_is_identifier(f->name) || typed != (f->type_name != NULL) ||
                (f->type == PROTOC__FIELD__TYPE__MESSAGE &&
                 teffi_find_message(model, "", f->type_name) == NULL)) {
-        teffi_problem(model, file, path, "malformed request: a field that is none");
+        teffi_problem(model, file, path, "malformed request: an invalid field");
     } else {
         return true;
     }
@@ -170,7 +170,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
         return;
     if (f->has_oneof_index &&
         (f->oneof_index < 0 || (size_t)f->oneof_index >= m->desc->n_oneof_decl))
-        teffi_problem(model, m->file, path, "malformed request: a oneof that is none");
+        teffi_problem(model, m->file, path, "malformed request: an invalid oneof");
     if (f->options && f->options->has_pb_c_field) {
         teffi_problem(model, m->file, path,
                       "option (pb_c_field) changes what teff relies on, expected no such option");

@@ -95,7 +95,7 @@ bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi
 {
     bool valid = teffi_is_identifier(name);
     if (!valid)
-        teffi_problem(model, file, path, "malformed request: a name that is none");
+        teffi_problem(model, file, path, "malformed request: an invalid name");
     return valid;
 }
 
@@ -106,7 +106,7 @@ static bool package_is_valid(const char *package)
            (n == 0 || package[n - 1] != '.');
 }
 
-/* out: the messages in a message; NULL for one that is none, or too deep. */
+/* out: the messages in a message; NULL for an invalid one, or one nested too deep. */
 static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
                                        unsigned levels)
 {
@@ -183,6 +183,8 @@ static void load_services(teffi_model *model, teffi_file *file)
     }
 }
 
+/* Add the files that import exports to set. They come at or before import, because imported files
+ * come first. */
 static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
 {
     for (const teffi_file *other = model->files; other <= import; other++)
@@ -232,7 +234,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     file->package = desc->package ? desc->package : "";
     file->proto2 = !desc->syntax || strcmp(desc->syntax, "proto2") == 0;
     if (!package_is_valid(file->package)) {
-        teffi_problem(model, file, NULL, "malformed request: a package that is none");
+        teffi_problem(model, file, NULL, "malformed request: an invalid package name");
         return false;
     }
     teffi_places_load(file);
@@ -242,7 +244,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     }
     load_imports(model, file); /* before the file is known: it cannot import itself */
     if (teffi_map_put(&model->by_name, file->name, file)) {
-        teffi_problem(model, file, NULL, "malformed request: the file is there twice");
+        teffi_problem(model, file, NULL, "malformed request: the file is listed twice");
         return false;
     }
     model->n_files++;

@@ -32,8 +32,8 @@ typedef struct teffi_file {
     struct teffi_message **end;     /* of the list */
     struct teffi_file **imports;    /* without the options' file */
     size_t n_imports;
-    bool *sees;      /* for this file and each before it: does this one see what it defines? */
-    bool *exports;   /* the same, of a file that imports this one: itself, public imports */
+    bool *sees;      /* per file up to this one: are its definitions visible in this file? */
+    bool *exports;   /* the same, in a file that imports this one: itself and public imports */
     teffi_path path; /* the root */
 } teffi_file;
 

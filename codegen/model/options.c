@@ -137,7 +137,8 @@ static void read_grain(teffi_model *model, teffi_service *s)
         read_time(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
     if (o->placement < PLACE_RANDOM || o->placement > PLACE_HASH) {
         teffi_problem(model, s->file, find_option(model->pool, &s->path, "placement"),
-                      "placement: %d is none, expected RANDOM, PREFER_LOCAL or HASH", o->placement);
+                      "placement: %d is not one, expected RANDOM, PREFER_LOCAL or HASH",
+                      o->placement);
     }
 }
 

@@ -14,10 +14,10 @@ extern "C" {
 #endif
 
 /* ---- messages ---------------------------------------------------------------------------
- * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long as
- * the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or the
- * message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of one's
- * own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
+ * For each: its type; name(.field = value, ...), a pointer to a new one that lives as long
+ * as the block around it; name_copy(), a deep copy in an arena, NULL when memory is out or
+ * the message nests deeper than TEFF_DEPTH_MAX; name_copy_levels(), the same with a depth of
+ * one's own; name_ops, what the runtime needs. A string that is NULL is copied as "". */
 
 /* not here * / nor there / * and no trigraph ? ?/ */
 typedef Acme__ShopX__V1__HTTPReply acme_shop_x_v1_http_reply;
@@ -86,10 +86,10 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
         const acme_shop_x_v1_empty *src, unsigned levels);
 
 /* ---- states -----------------------------------------------------------------------------
- * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the state,
- * NULL for NULL; name_append_field(), a copy of one more element at the end of a list, which
- * moves now and then, an empty one for NULL. Over the state's limit of memory the turn ends:
- * teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+ * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
+ * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
+ * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
+ * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. */
 
 static inline acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply *src)
@@ -199,8 +199,8 @@ static inline acme_shop_x_v1_empty *acme_shop_x_v1_empty_keep(teff_ctx *ctx,
 }
 
 /* ---- C++ --------------------------------------------------------------------------------
- * name_with().field(value).list(values, n): a pointer to a new message that lives as long as
- * the expression, with each of these set, and what says that it is set. */
+ * name_with().field(value).list(values, n): a pointer to a new message that lives as long
+ * as the expression, with each of these set, and what says that it is set. */
 #ifdef __cplusplus
 
 struct acme_shop_x_v1_http_reply_with {
