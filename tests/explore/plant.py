@@ -27,8 +27,8 @@ PLANTS = {
     "poller-blind": ("sched/poll.c", "    bool has_processor =\n        found ?",
                      "    bool has_processor =\n"
                      "        found && (!get_poller(sched) || get_poller(sched)->claimed) ?"),
-    # A worker whose processor was lent while it polled keeps the poller, or leaves the events that
-    # it had found, or wakes no other worker to poll.
+    # A worker whose processor was borrowed while it polled keeps the poller, or leaves the events
+    # that it had found, or wakes no other worker to poll.
     "poller-kept": ("sched/poll.c",
                     "    teffi_poller_release(poller);\n    if (has_processor)\n",
                     "    if (has_processor)\n        teffi_poller_release(poller);\n"
@@ -195,7 +195,7 @@ PLANTS = {
     "system-asleep": ("sched/system.c",
                       "    if (teffi_worker_self() != &sched->system) "
                       "/* it checks the queue before it sleeps */\n"
-                      "        teffi_parker_wake(&sched->system.parker.parker);\n", ""),
+                      "        teffi_worker_wake(&sched->system);\n", ""),
     # A system group that has used up its share is left to nobody.
     "system-dropped": ("sched/system.c",
                        "    if (again)\n"

@@ -36,7 +36,7 @@ typedef struct token {
     unsigned hops;
     bool fresh;  /* not handled yet */
     bool anew;   /* put it off once more when it comes */
-    place *next; /* where its timer, or what was put off, will push it */
+    place *next; /* where its timer, or deferred work, will push it */
 } token;
 
 typedef struct cabin { /* a group for one visit, freed when it has ended; maybe on a stack */
@@ -163,7 +163,7 @@ static void visit_by_claim(place *p)
     }
 }
 
-/* A turn in place that gives way in its middle: its guest goes on when it does. */
+/* A turn in place that yields in its middle: its guest goes on when it does. */
 static bool wait_in_room(token *t)
 {
     if (!teffi_direct_may(exec, false) || !teffi_group_claim(&room.group))
@@ -297,7 +297,7 @@ static void fork_and_join(cabin *c)
     teff_join_wait(&c->join);
 }
 
-/* As many turns in place as one run may have: then it gives way, if it can. */
+/* As many turns in place as one run may have: then it yields, if it can. */
 static void visit_often(place *p)
 {
     teffi_worker *w = teffi_worker_self();

@@ -132,10 +132,10 @@ static void handle(teffi_group *group, teffi_item *item)
     place *p = teffi_container(group, place, group);
     enter(p);
     one(p, item);
-    if (explore_draw(8) == 0 && (item = teffi_group_drain(group)))
+    if (explore_draw(8) == 0 && (item = teffi_group_take_item(group)))
         one(p, item);
     maybe_complete(p);
-    if (explore_draw(8) == 0 && (item = teffi_group_drain(group)))
+    if (explore_draw(8) == 0 && (item = teffi_group_take_item(group)))
         one(p, item);
     group->blocked = explore_draw(2);
     leave(p);

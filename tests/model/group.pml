@@ -4,7 +4,7 @@
  * group: the pusher that took it out of its rest, the run queue, the worker. To the word READY and
  * RUNNING are one.
  * Pushers, three workers that run it with a budget, a turn that may claim it and run one of its turns in
- * place. A turn may take an item early (drain), may give way in its middle (it is the first of the group's
+ * place. A turn may take an item early (drain), may yield in its middle (it is the first of the group's
  * items then, and goes on later, before all others) and may complete the group; when that has ended, its
  * memory is used again for another life, into which slow pushers of the life before still push. One step per atomic operation; a
  * compare-and-swap that fails changes nothing and is tried again, so only its success is a step.
@@ -28,7 +28,7 @@ byte running;         /* how many run it */
 byte accepted, handled, refused;
 byte completed, ended, reused; /* over all lives */
 byte yields;
-bool gave;            /* a turn that gave way is before all that is in head */
+bool gave;            /* a turn that yielded is before all that is in head */
 bool stays;           /* and the group is to be left alone until somebody lets it go on */
 
 #define RESTS(s) (s == IDLE || s == BLOCKED)
@@ -309,7 +309,7 @@ over:
     skip
 }
 
-/* Lets a turn that gave way, and was to be left alone, go on. */
+/* Lets a turn that yielded, and was to be left alone, go on. */
 proctype other()
 {
 end_unasked:

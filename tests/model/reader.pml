@@ -45,7 +45,7 @@ bool held[2]; /* its reader, by a giver, that may touch it */
 bool asked[2], answered[2], freed[2];
 
 byte done, ticks;
-/* of the ticker since it was put off and counted; not while a thread is just at it */
+/* of the ticker since it was deferred and counted; not while a thread is just at it */
 byte looks[2];
 byte giving;
 
