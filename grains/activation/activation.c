@@ -191,8 +191,7 @@ static teff_err put_name(teff_ctx *ctx, const char *what, const teff_key *key, t
     char key_text[TEFFI_KEY_TEXT_MAX];
     const char *text = teff_error(ctx);
     teffi_key_text(key, key_text);
-    return teffi_ctx_fail(ctx, err, "%s at %s: %s", what, key_text,
-                          text[0] ? text : teff_err_name(err));
+    return teff_fail(ctx, err, "%s at %s: %s", what, key_text, text[0] ? text : teff_err_name(err));
 }
 
 teff_err teffi_name_key(teff_ctx *ctx, const teff_method *method, const teff_key *key, teff_err err)

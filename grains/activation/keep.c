@@ -5,7 +5,6 @@
  * growth after it does not count as garbage: else each append would cause a compaction. */
 #include <string.h>
 #include "activation/state.h"
-#include "call/wait.h"
 
 /* The capacity of one list. Entries of unused lists may stay: an arena gives no address twice. */
 typedef struct teffi_room {
@@ -25,9 +24,9 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *act, size_t n)
 {
     const teff_arena *arena = act->stored->arena;
-    (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM,
-                         "%zu bytes more for a state of %zu, what it replaced included: at most %d",
-                         n, arena->used_bytes, TEFF_STATE_MEMORY_MAX);
+    (void)teff_fail(ctx, TEFF_E_NOMEM,
+                    "%zu bytes more for a state of %zu, what it replaced included: at most %d", n,
+                    arena->used_bytes, TEFF_STATE_MEMORY_MAX);
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
@@ -36,7 +35,8 @@ static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
     teffi_activation *act = teffi_state_owner(ctx);
     if (act)
         return act;
-    (void)teffi_ctx_fail(ctx, TEFF_E_INVALID, "memory of a state: not in a turn of such a type");
+    (void)teff_fail(ctx, TEFF_E_INVALID,
+                    "memory of a state is only for turns of a type with state");
     teffi_ctx_exit(ctx, TEFF_E_INVALID);
 }
 
@@ -82,7 +82,7 @@ static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *ac
     teff_err err = teffi_check(ops->desc, src, &teffi_state_limits, "the copy", &len, text);
     if (!err)
         exit_state_is_full(ctx, act, len);
-    (void)teffi_ctx_fail(ctx, err, "%s", text);
+    (void)teff_fail(ctx, err, "%s", text);
     teffi_ctx_exit(ctx, err);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "cluster/membership.h"
 #include "memory/pool.h"
 #include "message/codec.h"
 #include "node/ask.h"
@@ -38,13 +39,30 @@ static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
     return (teffi_bytes){key, c + t + ident.key_len};
 }
 
-static teff_err run_on_row(teff_ctx *ctx, const teffi_activation *act, teffi_store_kind kind,
-                           teffi_row *row)
+static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
-    teffi_store_op op = {.kind = kind, .rows = row, .n_rows = 1, .arena = &ctx->arena};
-    row->table = "state";
-    row->key = make_state_key(ctx, act);
+    teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
+    *row = (teffi_row){.table = "state", .key = make_state_key(ctx, act)};
     return teffi_ctx_store(ctx, &op);
+}
+
+/* The store refuses the write if this silo was declared dead: another one may hold the grain. */
+static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
+{
+    teffi_row rows[] = {*row, teffi_rows_own_fence(ctx)};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH,
+                         .rows = rows,
+                         .n_rows = rows[1].etag ? 2 : 1,
+                         .arena = &ctx->arena};
+    rows[0].table = "state";
+    rows[0].key = make_state_key(ctx, act);
+    if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
+        return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
+    teff_err err = teffi_ctx_store(ctx, &op);
+    if (err == TEFF_E_CONFLICT && ctx->node->membership)
+        teffi_membership_look(ctx->node->membership);
+    row->etag = rows[0].etag;
+    return err;
 }
 
 static teff_arena *new_arena(void)
@@ -127,9 +145,9 @@ static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes v
     teffi_ctx_on_worker(ctx, decode_on_worker, &d);
     if (!d.err || d.err == TEFF_E_NOMEM)
         return d.err;
-    return teffi_ctx_fail(ctx, TEFF_E_MALFORMED,
-                          "the state in the store does not decode as %s; it is left as it is",
-                          act->type->info->state->desc->name);
+    return teff_fail(ctx, TEFF_E_MALFORMED,
+                     "the state in the store does not decode as %s; it is left as it is",
+                     act->type->info->state->desc->name);
 }
 
 static bool make_stored(teffi_activation *act)
@@ -145,15 +163,15 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
     if (!act->type->info->state)
         return TEFF_OK;
     if (!make_stored(act))
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for the state");
-    teffi_row row = {0};
-    teff_err err = run_on_row(ctx, act, TEFFI_STORE_READ, &row);
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the state");
+    teffi_row row;
+    teff_err err = read_state_row(ctx, act, &row);
     if (err)
         return err;
     act->stored->etag = row.etag;
     err = row.etag ? decode_state(ctx, act, row.value) : make_empty_state(act);
     if (err == TEFF_E_NOMEM)
-        return teffi_ctx_fail(ctx, err, "out of memory for the state");
+        return teff_fail(ctx, err, "out of memory for the state");
     return err;
 }
 
@@ -173,11 +191,12 @@ static void request_deactivation(teffi_activation *act)
         act->reason = TEFF_REASON_REQUESTED;
 }
 
+/* Another writer has changed the row: this save and all later ones fail. */
 static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
 {
     act->stored->lost = true;
     request_deactivation(act);
-    return teffi_ctx_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
+    return teff_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
 }
 
 static uint64_t hash_value(const teffi_activation *act, const teffi_row *row)
@@ -196,8 +215,8 @@ static bool row_is_as_tried(const teffi_activation *act, const teffi_row *row)
  * or another writer changed it. A read sees all writes that were submitted before it. */
 static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_row row = {0};
-    teff_err err = run_on_row(ctx, act, TEFFI_STORE_READ, &row);
+    teffi_row row;
+    teff_err err = read_state_row(ctx, act, &row);
     if (err)
         return err;
     if (row.etag != act->stored->etag && !row_is_as_tried(act, &row))
@@ -211,7 +230,7 @@ static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row 
 {
     teffi_stored *stored = act->stored;
     row->etag = stored->etag;
-    teff_err err = run_on_row(ctx, act, TEFFI_STORE_WRITE, row);
+    teff_err err = submit_row(ctx, act, row);
     if (err == TEFF_E_CONFLICT)
         return lose_row(ctx, act);
     if (err == TEFF_E_UNKNOWN) {
@@ -225,6 +244,8 @@ static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row 
     return err;
 }
 
+/* Resolves an earlier write with unknown outcome first. A removal of a row that is not stored
+ * succeeds at once. */
 static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = TEFF_OK;
@@ -249,7 +270,7 @@ static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, teffi_byt
     teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
                                "the state", &len, text);
     if (err)
-        return teffi_ctx_fail(ctx, err, "%s", text);
+        return teff_fail(ctx, err, "%s", text);
     uint8_t *data = teff_alloc(ctx, len + 1);
     teffi_pack(state, len, data);
     *value = (teffi_bytes){data, len};
@@ -267,8 +288,8 @@ static teff_err write_state(teff_ctx *ctx, bool remove)
 {
     teffi_activation *act = teffi_state_owner(ctx);
     if (!act)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "no state to %s: not in a turn of such a type",
-                              remove ? "clear" : "save");
+        return teff_fail(ctx, TEFF_E_INVALID, "no state to %s: not in a turn of such a type",
+                         remove ? "clear" : "save");
     lock_state(ctx, act);
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
     teffi_row row = {.remove = remove};
@@ -294,19 +315,16 @@ teff_err teff_state_clear(teff_ctx *ctx)
 
 /* ---- memory ---- */
 
-/* Spare room of lists does not count as garbage, up to the size of the compacted state. */
-static size_t count_spare_room(const teffi_stored *stored)
-{
-    return stored->grown_bytes < stored->compact_bytes ? stored->grown_bytes
-                                                       : stored->compact_bytes;
-}
-
 bool teffi_state_compacts(const teffi_activation *act)
 {
     const teffi_stored *stored = act->stored;
-    return stored && stored->arena && stored->arena->used_bytes >= COMPACT_MIN_BYTES &&
-           (stored->arena->used_bytes >= 2 * (stored->compact_bytes + count_spare_room(stored)) ||
-            stored->arena->used_bytes >= stored->pause_bytes);
+    size_t used = stored && stored->arena ? stored->arena->used_bytes : 0;
+    if (used < COMPACT_MIN_BYTES)
+        return false;
+    /* Spare room of lists does not count as garbage, up to the size of the compacted state. */
+    size_t compact = stored->compact_bytes, grown = stored->grown_bytes;
+    return used >= 2 * (compact + (grown < compact ? grown : compact)) ||
+           used >= stored->pause_bytes;
 }
 
 /* The timer of a pause. When it fires it pushes its wait to the activation's group, and frees
@@ -368,19 +386,13 @@ void teffi_state_ends(teffi_activation *act)
         free(pause);
 }
 
-static void copy_state(teffi_activation *act)
-{
-    teff_arena *arena = new_arena();
-    if (arena) /* out of memory: the state stays as it is */
-        (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
-}
-
 void teffi_state_compact(teffi_activation *act)
 {
     if (act->running > 0)
         return;
-    if (teffi_state_compacts(act))
-        copy_state(act);
+    teff_arena *arena = teffi_state_compacts(act) ? new_arena() : NULL;
+    if (arena) /* out of memory: the state stays as it is */
+        (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
     teffi_state_ends(act);
 }
 

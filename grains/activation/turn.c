@@ -66,7 +66,7 @@ void teffi_turns_discard(teffi_activation *act)
     teffi_item *item;
     while (act->more && (n = teffi_queue_pop(&act->more->pending)))
         teffi_msg_free(teffi_container(n, teffi_msg, link));
-    while ((item = teffi_group_drain(&act->group)))
+    while ((item = teffi_group_take_item(&act->group)))
         discard_item(item);
     while (!LIST_EMPTY(&act->turns))
         turn_fini(LIST_FIRST(&act->turns));
@@ -88,14 +88,13 @@ teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const ch
     teffi_activation_key(act, &k);
     teffi_key_text(&k, key);
     if (!fits)
-        return teffi_ctx_fail(ctx, TEFF_E_FAILED,
-                              "%s at %s returned %d, which is not in 1 .. %d%s%s", what, key,
-                              (int)err, TEFF_E_MAX, has_text ? ": " : "", teff_error(ctx));
+        return teff_fail(ctx, TEFF_E_FAILED, "%s at %s returned %d, which is not in 1 .. %d%s%s",
+                         what, key, (int)err, TEFF_E_MAX, has_text ? ": " : "", teff_error(ctx));
     if (err == TEFF_E_UNIMPLEMENTED)
-        return teffi_ctx_fail(ctx, err, "%s at %s is not implemented", what, key);
-    return teffi_ctx_fail(ctx, err, "%s at %s returned %s%s%s%s", what, key, teff_err_name(err),
-                          has_text ? " (the last error was: " : "", teff_error(ctx),
-                          has_text ? ")" : "");
+        return teff_fail(ctx, err, "%s at %s is not implemented", what, key);
+    return teff_fail(ctx, err, "%s at %s returned %s%s%s%s", what, key, teff_err_name(err),
+                     has_text ? " (the last error was: " : "", teff_error(ctx),
+                     has_text ? ")" : "");
 }
 
 /* The request message becomes the response, unless it lies on this stack, or is large and its
@@ -187,7 +186,7 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
                                                            * callee is on another silo */
     place->err = err;
     if (err)
-        (void)teffi_ctx_fail(place->caller, err, "%s", teff_error(&turn->ctx));
+        (void)teff_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
@@ -230,7 +229,7 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     ProtobufCMessage *out = new_response_body(request, method);
     teff_err err = TEFF_OK;
     if (!out && method->out) {
-        err = teffi_ctx_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
+        err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
         (void)teffi_name_turn(&turn->ctx, err);
     } else {
         teff_grain grain __attribute__((uninitialized));
@@ -251,8 +250,8 @@ static void break_state(const teffi_turn *turn)
         if (other == turn)
             continue;
         atomic_store_explicit(&other->ctx.doomed, true, memory_order_relaxed);
-        (void)teffi_ctx_fail(&other->ctx, TEFF_E_NOMEM, "with its grain, which ended: %s",
-                             teff_error(&turn->ctx));
+        (void)teff_fail(&other->ctx, TEFF_E_NOMEM, "with its grain, which ended: %s",
+                        teff_error(&turn->ctx));
     }
 }
 
@@ -282,13 +281,6 @@ static void request_main(void *arg)
     turn_init(&turn, s->act, s->fiber, method, s->due_ms);
     turn.request = s->request;
     run_method(&turn, method, teffi_class_of(s->act->type->info, method));
-}
-
-/* out: the caller's deadline in ms of the executor's clock; 0 for a one-way. */
-static uint32_t get_request_due_ms(const teffi_msg *request)
-{
-    bool waits = request->item.kind == TEFFI_MSG_REQUEST;
-    return waits ? teffi_due(request->deadline_ns) : 0;
 }
 
 /* Requests from other nodes arrive packed. */
@@ -334,8 +326,9 @@ __attribute__((noinline)) static void refuse_request(const start *s, teff_err er
 
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method)
 {
-    start s = {
-        .act = act, .request = request, .method = method, .due_ms = get_request_due_ms(request)};
+    start s = {.act = act, .request = request, .method = method};
+    if (request->item.kind == TEFFI_MSG_REQUEST)
+        s.due_ms = teffi_due(request->deadline_ns);
     teff_err err = prepare_request(&s);
     if (err) {
         refuse_request(&s, err);
@@ -356,7 +349,7 @@ static bool caller_has_left(const teffi_turn *turn)
     if (!request || turn->on_stack || request->item.kind != TEFFI_MSG_REQUEST)
         return false;
     if (teffi_node_is(request->src, node->id))
-        return !teffi_call_is_pending(&node->home, request->call_slot, request->call_generation);
+        return !teffi_call_is_pending(&node->home, request->call.slot, request->call.generation);
     return teffi_node_cancelled(node, request);
 }
 

@@ -106,7 +106,7 @@ __attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const tef
     const teffi_limits limits = get_limits(info);
     char text[TEFF_TEXT_MAX];
     teff_err err = teffi_check(ops->desc, body, &limits, what, packed, text);
-    return err ? teffi_ctx_fail(ctx, err, "the %s", text) : TEFF_OK;
+    return err ? teff_fail(ctx, err, "the %s", text) : TEFF_OK;
 }
 
 teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
@@ -123,7 +123,7 @@ teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_m
 {
     size_t packed;
     teff_err err = teffi_rules_check(ctx, info, ops, body, what, &packed);
-    return err ? err : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for the %s", what);
+    return err ? err : teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the %s", what);
 }
 
 ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,

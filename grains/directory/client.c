@@ -111,13 +111,13 @@ static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
         if (ask_is_late(a, now_ns))
             return TEFF_E_TIMEOUT;
         if (ctx->node->grains->closed)
-            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing");
+            return teff_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing");
         if (a->none_active)
-            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
-                                  "the silo leaves and no other is active; the call did not run");
-        if (now_ns >= deadline || ctx->node->membership->ousted)
-            return teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
-                                  "the directory's owner for this grain cannot be reached");
+            return teff_fail(ctx, TEFF_E_UNAVAILABLE,
+                             "the silo leaves and no other is active; the call did not run");
+        if (now_ns >= deadline || teffi_lease_is_over(&ctx->home->lease))
+            return teff_fail(ctx, TEFF_E_UNAVAILABLE,
+                             "the directory's owner for this grain cannot be reached");
         teffi_membership_wait(ctx, seen, tries);
     }
 }

@@ -101,14 +101,9 @@ static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t 
 
 /* ---- parked requests ---- */
 
-static size_t get_parked_size(const teffi_msg *msg)
-{
-    return sizeof *msg + TEFFI_MSG_INLINE + msg->raw_len + msg->key_len;
-}
-
 bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg)
 {
-    size_t bytes = get_parked_size(msg);
+    size_t bytes = sizeof *msg + TEFFI_MSG_INLINE + msg->raw_len + msg->key_len;
     pthread_mutex_lock(&shards->parked_lock);
     bool fits = shards->parked.count < TEFFI_PARKED_MAX &&
                 shards->parked_bytes + bytes <= TEFFI_PARKED_BYTES_MAX;

@@ -46,7 +46,7 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
             err = teffi_directory_deactivate(ctx, &ident, loser, r->view->version,
                                              RECOVER_TIMEOUT_MS);
         } else if (err)
-            teffi_ctx_fail(ctx, err, "an entry could not be merged: %s", teff_err_name(err));
+            teff_fail(ctx, err, "an entry could not be merged: %s", teff_err_name(err));
     }
     return err;
 }
@@ -55,8 +55,8 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
 static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
-        return teffi_ctx_fail(ctx, TEFF_E_MALFORMED, "a response for view %llu",
-                              (unsigned long long)view);
+        return teff_fail(ctx, TEFF_E_MALFORMED, "a response for view %llu",
+                         (unsigned long long)view);
     teff_err err = teffi_membership_refresh(ctx, view);
     r->outdated = !err;
     return err ? err : TEFF_E_UNAVAILABLE;
@@ -143,7 +143,7 @@ static void recover_round(teff_ctx *ctx, recovery *r)
 /* A silo that is closing or was declared dead does not serve partitions. */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
-    return !grains->closed && !grains->node->membership->ousted &&
+    return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
            teffi_partitions_locked(grains, set);
 }
 

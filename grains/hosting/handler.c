@@ -107,6 +107,10 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     if (end_if_moot(act, msg))
         return;
+    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
+        refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+        return;
+    }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_open(act, class) && !teffi_activation_waits(act, class))

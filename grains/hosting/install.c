@@ -131,7 +131,8 @@ typedef struct slice {
     unsigned looks, ends;
 } slice;
 
-/* A check without the group; handle_nudge() checks again. */
+/* Reads act without owning its group, so the check may be outdated; handle_nudge() checks again.
+ * out: false: the slice is over. */
 static bool end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;
@@ -211,10 +212,12 @@ teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
     grains->accepting = false;
     while (count_activations(grains) > 0) {
         unsigned asked = 0;
+        if (teffi_lease_is_over(&ctx->home->lease))
+            return teff_fail(ctx, TEFF_E_UNAVAILABLE, "%s", teffi_lease_over_text);
         (void)teffi_shards_walk(grains, NULL, &cursor, ask_activation_to_end, &asked);
         if (teffi_now(grains->node->platform) >= deadline_ns)
-            return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
-                                  (unsigned long long)count_activations(grains));
+            return teff_fail(ctx, TEFF_E_TIMEOUT, "%llu activations did not end in time",
+                             (unsigned long long)count_activations(grains));
         teffi_ctx_sleep(ctx, ROUND_MS);
     }
     return TEFF_OK;

@@ -15,7 +15,7 @@ TEFF_MUST_USE teff_err teffi_grains_install(teffi_node *node, teff_grain_type **
 void teffi_grains_start(teffi_node *node);
 
 /* teffi_grains_leave - make no more activations, ask all to end, and wait until they have ended.
- * errs: TEFF_E_TIMEOUT at deadline_ns (mono). */
+ * errs: TEFF_E_TIMEOUT at deadline_ns (mono), TEFF_E_UNAVAILABLE: the lease is over. */
 TEFF_MUST_USE teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_grains_stop - stop the collector; place no more grains; fail look-ups. */

@@ -3,19 +3,22 @@
 #include "hosting/life.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include "activation/state.h"
 #include "activation/turn.h"
 #include "call/ctx.h"
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* in: named, the text is the application's, or names the grain already: it gets no prefix. */
+/* in: named, the text is the application's, or names the grain already: it gets no prefix. A turn
+ * that fails again while it unregisters replaces the text. */
 static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_more(act) : NULL;
     act->failed = err;
     if (!more)
         return;
+    free(more->failed_text);
     more->failed_text = strdup(text);
     more->failed_named = named && more->failed_text;
 }
@@ -57,7 +60,8 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* Store the outcome of a registration. out: true: act is registered. */
+/* Store the outcome of a registration. err TEFF_E_EXISTS: holder won the race for the grain and
+ * gets act's queue; without memory to store holder, act fails. out: true: act is registered. */
 static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
                               const char *text)
 {

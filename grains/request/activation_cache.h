@@ -4,7 +4,7 @@
  *          entry points to an activation with another identity.
  *
  *     63          48 47                     0
- *     | top 16 bits |  activation's address  |   at the index of the low 14 bits of mark
+ *     | top 16 bits |  activation's address  |   at the index of the low 17 bits of mark
  *     | of mark     |                        |   (teffi_activation_mark) */
 #pragma once
 
@@ -12,7 +12,13 @@
 #include <stdint.h>
 #include "activation/activation.h"
 
-enum { TEFFI_ACTIVATION_CACHE_SLOTS = 1 << 14, TEFFI_ADDRESS_BITS = 48 };
+/* 1 MiB, of which a silo touches only what its grains use. With 2^14 slots, calls to 100,000 grains
+ * at random took 3 to 13 % longer. */
+enum {
+    TEFFI_ACTIVATION_CACHE_BITS = 17,
+    TEFFI_ACTIVATION_CACHE_SLOTS = 1 << TEFFI_ACTIVATION_CACHE_BITS,
+    TEFFI_ADDRESS_BITS = 48
+};
 
 typedef struct teffi_activation_cache {
     _Atomic uint64_t slots[TEFFI_ACTIVATION_CACHE_SLOTS]; /* zeroed memory is an empty cache */
@@ -26,8 +32,11 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
     if (ident->key_len != sizeof number)
         return teffi_hash64(ident->key, ident->key_len, ident->type);
     memcpy(&number, ident->key, sizeof number);
-    number = (number ^ (uint64_t)ident->type << 32) * 0x9e3779b97f4a7c15u;
-    return number << 14 | number >> 50; /* the top bits, mixed best, become the index */
+    number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
+    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's: of keys
+     * 2^k apart (k up to 25), as many as half of the slots, at most a quarter share one. With that
+     * of the golden ratio it is 0.88 at 2^16. */
+    return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
 /* teffi_activation_cache_get - out: NULL: no entry. */

@@ -11,7 +11,7 @@ teff_err teffi_ask_name(const teffi_ask *ask, teff_err err)
 
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text)
 {
-    return teffi_ask_name(ask, teffi_ctx_fail(ask->ctx, err, "%s", text));
+    return teffi_ask_name(ask, teff_fail(ask->ctx, err, "%s", text));
 }
 
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)

@@ -93,13 +93,6 @@ static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
     return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
 }
 
-static bool watch_is_late(const stopwatch *watch, uint32_t passed, teffi_exec *exec)
-{
-    if (watch->due_ns)
-        return teffi_now(exec->platform) >= watch->due_ns;
-    return passed >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
-}
-
 static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
 {
     if (watch->due_ns)
@@ -202,7 +195,7 @@ static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
  * class are set aside or wait to be located. */
 static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *ask, in_place_call *v)
 {
-    if (grains->node->membership->ousted)
+    if (teffi_lease_is_over(&grains->node->home.lease))
         return NULL;
     teffi_activation *act = claim_cached(grains, &ask->ident);
     if (!act)
@@ -229,17 +222,18 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
         teffi_ask_keep(call, ask);
     else
         teffi_call_expect(call, v->place.method->out ? v->place.method->out->desc : NULL, 0);
-    request->call_slot = call->slot;
-    request->call_generation = call->generation;
+    request->call = (teffi_origin){call->slot, call->generation, 0};
     request->deadline_ns = deadline;
     return call;
 }
 
 static inline teff_err get_result(const in_place_call *v)
 {
-    if (watch_is_late(&v->watch, v->passed_ms, v->ask->ctx->node->home.exec))
-        return teffi_ask_fail(v->ask, TEFF_E_TIMEOUT, teffi_call_late_text);
-    return v->place.err;
+    const stopwatch *watch = &v->watch;
+    bool late = watch->due_ns
+                    ? teffi_now(v->ask->ctx->node->platform) >= watch->due_ns
+                    : v->passed_ms >= watch->timeout_ms + watch->timeout_ms / COARSE_SLACK;
+    return late ? teffi_ask_fail(v->ask, TEFF_E_TIMEOUT, teffi_call_late_text) : v->place.err;
 }
 
 static inline void leave_callee(in_place_call *v)

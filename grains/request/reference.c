@@ -2,8 +2,6 @@
  * clients.
  * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) -> call -> response
  * Threads: on the context's own turn or thread. */
-#include "activation/grains.h"
-#include "activation/turn.h"
 #include "base/options.h"
 #include "call/call.h"
 #include "call/calls.h"
@@ -139,8 +137,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
         teffi_call_expect(call, ask->method->out ? ask->method->out->desc : NULL, 0);
     else
         teffi_ask_keep(call, ask);
-    msg->call_slot = call->slot;
-    msg->call_generation = call->generation;
+    msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teff_err err = dispatch_request(ask, msg);
     if (err) {
@@ -173,16 +170,17 @@ __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool 
 teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
 {
     if (!call.impl)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "the call was not started");
+        return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
     return err && teffi_call_unnamed(call.impl) ? teffi_ask_name_kept(ctx, call.impl, err) : err;
 }
 
-__attribute__((noinline)) static teff_err fail_bad_key(teff_ctx *ctx, const teff_method *method,
-                                                       const teff_key *key, const char *why)
+__attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_method *method,
+                                                     const teff_key *key, teff_err err,
+                                                     const char *why)
 {
-    (void)teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", why);
-    return teffi_name_key(ctx, method, key, TEFF_E_INVALID);
+    (void)teff_fail(ctx, err, "%s", why);
+    return teffi_name_key(ctx, method, key, err);
 }
 
 static inline void forget_location(teffi_ask *ask)
@@ -205,7 +203,7 @@ static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_typ
     uint32_t len = teffi_key_encode(type->key_kind, key, ask->bytes, &why);
     ask->ident = (teffi_ident){type->id, len, ask->bytes, 0};
     if (!len)
-        return fail_bad_key(ctx, method, key, why);
+        return fail_named(ctx, method, key, TEFF_E_INVALID, why);
     return in || !method->in ? TEFF_OK : teffi_ask_fail(ask, TEFF_E_INVALID, "the request is NULL");
 }
 
@@ -312,7 +310,7 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
     size_t n_waits = n;
     teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
     if (!n_waits)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "none of the calls was begun");
+        return teff_fail(ctx, TEFF_E_INVALID, "none of the calls was begun");
     teffi_await_any(ctx, waits, n_waits);
     for (*index = 0; !calls[*index].impl || !teff_call_ended(ctx, calls[*index]);)
         ++*index;
@@ -323,8 +321,8 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
 
 static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
 {
-    (void)teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
-    return teffi_name_key(ctx, method, key, TEFF_E_CLOSED);
+    return fail_named(ctx, method, key, TEFF_E_CLOSED,
+                      "the silo or client of this context is closed");
 }
 
 /* A call that can be cancelled must be pending from the start: it never runs in place. */
@@ -373,7 +371,7 @@ static teff_err start_with_options(teff_ctx *ctx, const teff_type_info *type, co
     char text[TEFF_TEXT_MAX];
     teff_call_options opt;
     if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", text);
+        return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     uint32_t timeout_ms = ctx->timeout_ms;
     ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;
     teff_err err = start_grain(ctx, type, key, method, in, opt.cancel, call);

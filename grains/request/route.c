@@ -63,7 +63,7 @@ static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
         locate_again(grains, ident, msg);
 }
 
-/* To another silo, which holds or may hold the grain. */
+/* Send msg to another silo, which holds or may hold the grain. */
 static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                          teffi_node_id to)
 {
@@ -95,9 +95,9 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
                       "more waits for the grain's silo than connection_bytes_max allows");
 }
 
-/* To the silo that holds the grain, or shall activate it (create); it may be this one. */
-static void hand_on(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                    teffi_node_id to, bool create)
+/* Pass msg to the silo that holds the grain, or (create) shall activate it. It may be this silo. */
+static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                          teffi_node_id to, bool create)
 {
     if (!teffi_node_is(to, grains->node->id)) {
         /* Cached, so that later requests go there too instead of being placed again. */
@@ -120,7 +120,7 @@ static void send_to_place(teffi_grains *grains, const teffi_ident *ident, teffi_
         return;
     }
     msg->flags |= TEFFI_MSG_PLACED;
-    hand_on(grains, ident, msg, *placed, true);
+    route_to_silo(grains, ident, msg, *placed, true);
 }
 
 /* ---- look-ups ---- */
@@ -226,8 +226,8 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
     teffi_grains *grains = entry->grains;
     teffi_pid holder = {0};
     if (grains->closed)
-        return (outcome){.err = teffi_ctx_fail(ctx, TEFF_E_UNAVAILABLE,
-                                               "the silo is closing; the call did not run")};
+        return (outcome){
+            .err = teff_fail(ctx, TEFF_E_UNAVAILABLE, "the silo is closing; the call did not run")};
     teff_err err = teffi_directory_lookup(ctx, &entry->ident, &entry->until_ns, &holder);
     if (!err && teffi_node_is(holder.node, ctx->node->id) &&
         !teffi_shard_has(grains, &entry->ident, NULL)) {
@@ -246,7 +246,7 @@ static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *
     else if (o->err == TEFF_E_TIMEOUT) /* it joined when the look-up was about to end */
         locate_again(grains, &entry->ident, msg);
     else if (o->err == TEFF_OK)
-        hand_on(grains, &entry->ident, msg, o->silo, false);
+        route_to_silo(grains, &entry->ident, msg, o->silo, false);
     else if (o->err == TEFF_E_NOT_FOUND)
         send_to_place(grains, &entry->ident, msg, &o->silo);
     else
@@ -365,7 +365,7 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
-    hand_on(grains, &ident, msg, winner, false);
+    route_to_silo(grains, &ident, msg, winner, false);
 }
 
 /* Route by this silo's partitions of the directory if they have the grain; else start a look-up. */
@@ -382,7 +382,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
     if (err == TEFF_E_NOT_FOUND)
         send_to_place(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
-        hand_on(grains, ident, msg, holder.node, false);
+        route_to_silo(grains, ident, msg, holder.node, false);
     else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE)
         (void)wait_for_lookup(grains, ident, msg, true);
     else
@@ -410,8 +410,8 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond(grains->node, msg, TEFF_E_TIMEOUT, "expired before it could run");
         return;
     }
-    if (grains->node->membership->ousted) {
-        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, "the silo was declared dead");
+    if (teffi_lease_is_over(&grains->node->home.lease)) {
+        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
     /* Behind earlier requests that wait, to keep their order. */

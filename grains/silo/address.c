@@ -101,7 +101,7 @@ teff_err teffi_dial(teff_ctx *ctx, const char *address, teffi_hello *peer)
     net->ops->dial(net, address, on_peer_dialled, d);
     teffi_await(ctx, &wait, 1);
     if (d->err)
-        return teffi_ctx_fail(ctx, d->err, "%s: %s", address, d->text);
+        return teff_fail(ctx, d->err, "%s: %s", address, d->text);
     *peer = d->peer;
     return TEFF_OK;
 }

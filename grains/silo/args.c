@@ -40,6 +40,10 @@ static const silo_option options[] = {
      AT(silo.seeds), 0, 0},
     {"cluster", "NAME", "cluster id (dev); silos and clients of another are refused", TEXT,
      AT(silo.cluster), 0, 0},
+    {"lease-ms", "N",
+     "how long it serves after its last heartbeat (10000); the others\n"
+     "                         declare it dead after half as much again",
+     NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
     {"workers", "N", "worker threads (one a core that affinity and CPU quota leave)", NUMBER,
      AT(silo.workers), 0, 1024},
     {"stacks", "N", "of turns that run or wait; over it calls are refused (32768)", NUMBER,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include "activation/activation.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "call/calls.h"
 #include "call/ctx.h"
 #include "cluster.pb-c.h"
@@ -83,20 +84,30 @@ static void on_connection_up(teffi_node *node, const teffi_hello *peer)
         teffi_membership_note_outsider(node->membership, peer->node);
         (void)!node->home.net->ops->peer_add(node->home.net, peer->node, peer->address);
     }
-    if (peer->role != TEFFI_ROLE_CLIENT)
-        teffi_membership_changed(node->membership);
+    if (peer->role == TEFFI_ROLE_CLIENT)
+        return;
+    teffi_membership_note_connection(node->membership, peer->node, true);
+    teffi_membership_changed(node->membership);
 }
 
 static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_silo *silo = get_silo(node);
-    (void)clean;
     if (peer->role == TEFFI_ROLE_CLIENT)
         remove_client(silo, peer);
     else if (!teffi_view_now_has(node, peer->node))
         node->home.net->ops->peer_remove(node->home.net, peer->node, false);
+    else if (!clean)
+        teffi_membership_note_connection(node->membership, peer->node, false);
     if (peer->role == TEFFI_ROLE_SILO)
         atomic_fetch_sub(&silo->links, 1);
+}
+
+static void on_lease_lost(teffi_node *node, const char *why)
+{
+    const teff_silo *silo = get_silo(node);
+    if (silo->opt.lost)
+        silo->opt.lost(silo->opt.lost_arg, why);
 }
 
 static void send_clients_away(teff_silo *silo)
@@ -120,6 +131,7 @@ teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, teff_tra
                              .arg = node,
                              .exec = node->home.exec,
                              .budget = node->budget,
+                             .until_ns = &node->home.lease.until_ns,
                              .queue_max_bytes = queue_max_bytes,
                              .transport = (teffi_transport_kind)transport,
                              .tls_cert = tls_cert,
@@ -138,6 +150,8 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
     if (err)
         return teffi_fail(text, err, "the worker threads could not be started");
+    silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
+    silo->node.lost = on_lease_lost;
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
     teffi_net **net = &silo->node.home.net;
@@ -158,7 +172,7 @@ static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
     for (size_t i = 0; i < silo->n_types; i++)
         ids[i] = silo->types[i]->info->id;
     if (!teffi_membership_new(&silo->node, ids, silo->n_types))
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
     return TEFF_OK;
 }
 
@@ -174,9 +188,9 @@ static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
     teff_err err = silo->platform.store_open(&silo->platform, address, &silo->store, text);
     silo->node.store = silo->store;
     if (err)
-        return teffi_ctx_fail(ctx, err, "%s", text);
+        return teff_fail(ctx, err, "%s", text);
     err = teffi_membership_identify(ctx, get_own_address(silo));
-    return err ? teffi_ctx_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
+    return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
 }
 
 static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
@@ -202,7 +216,7 @@ static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, tef
         return err;
     node->seed = teffi_node_word(seed->node);
     silo->store = node->store = teffi_remote_store_new(node);
-    return silo->store ? TEFF_OK : teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory");
+    return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
 /* Disconnect from the seed, and wait until its connections are down: their events must not be taken
@@ -249,7 +263,7 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
     snprintf(text, sizeof text, "%s", teff_error(ctx));
     if (silo->node.membership->listed)
         (void)!teffi_silo_leave(ctx, silo, deadline_ns);
-    return teffi_ctx_fail(ctx, err, "%s", text);
+    return teff_fail(ctx, err, "%s", text);
 }
 
 /* Accept messages: all parts that handle them exist. Other silos connect after the join. */
@@ -304,8 +318,10 @@ static bool silo_is_quiet(teffi_node *node)
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)
 {
     while (!silo_is_quiet(ctx->node)) {
+        if (teffi_lease_is_over(&ctx->home->lease))
+            return teff_fail(ctx, TEFF_E_UNAVAILABLE, "%s", teffi_lease_over_text);
         if (teffi_now(ctx->node->platform) >= deadline_ns)
-            return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "calls did not end in time");
+            return teff_fail(ctx, TEFF_E_TIMEOUT, "calls did not end in time");
         teffi_ctx_sleep(ctx, POLL_MS);
     }
     return TEFF_OK;
@@ -323,7 +339,7 @@ static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint6
     enum { PAUSE_MS = 50 };
     teff_err err = step(ctx);
     while (err && teffi_now(ctx->node->platform) < deadline_ns) {
-        if (ctx->node->membership->ousted)
+        if (teffi_lease_is_over(&ctx->home->lease))
             return TEFF_OK; /* declared dead: the cluster places nothing here */
         teffi_ctx_sleep(ctx, PAUSE_MS);
         err = step(ctx);

@@ -11,29 +11,30 @@
 #include "silo/args.h"
 #include "silo/silo.h"
 
-/* out: true: SIGTERM or SIGINT; false: the cluster has declared the silo dead. */
+enum { LOOK_MS = 200, AGAIN_MS = 1000 };
+
+static int take_signal(const sigset_t *signals, long ms)
+{
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    return sigtimedwait(signals, NULL, &time);
+}
+
+/* out: true: SIGTERM or SIGINT; false: the silo has lost its lease. */
 static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
 {
-    struct timespec second = {.tv_sec = 1};
     for (;;) {
-        int got = sigtimedwait(signals, NULL, &second);
+        int got = take_signal(signals, LOOK_MS);
         if (got == SIGUSR1)
             teff_silo_dump(silo, teff_line_print, stderr);
         else if (got > 0)
             return true;
-        if (silo->node.membership->ousted) {
-            fprintf(stderr, "silo %s was declared dead by its cluster\n", teff_silo_address(silo));
+        if (teffi_lease_is_over(&silo->node.home.lease))
             return false;
-        }
     }
 }
 
 static bool start_program(teff_silo *silo, const teff_silo_program *program, char *text)
 {
-    if (teff_silo_start(silo, text)) {
-        fprintf(stderr, "silo cannot start: %s\n", text);
-        return false;
-    }
     *text = '\0';
     teff_err err = program->start ? program->start(program->arg, silo, text) : TEFF_OK;
     if (err)
@@ -42,21 +43,51 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
-                              const sigset_t *signals)
+/* From "ready" until a signal, or until the lease is lost. out: true: a signal. */
+static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
-    if (!start_program(silo, program, text))
-        return 1;
     printf("ready %s\n", teff_silo_address(silo));
     if (fflush(stdout) != 0)
         fprintf(stderr, "silo %s is ready; standard output is closed\n", teff_silo_address(silo));
     bool asked = wait_for_signal(silo, signals);
     if (program->stop)
         program->stop(program->arg, silo);
-    return asked && teff_silo_stop(silo, 0) == TEFF_OK ? 0 : 1;
+    return asked;
 }
 
-/* Give all types to the silo. Owns them: frees those that the silo refuses, all if silo is NULL. */
+/* A silo that has lost its lease starts again as a new incarnation, when its store and its address
+ * can be used. out: false: a signal came before. */
+static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
+{
+    while (teff_silo_start(silo, text)) {
+        fprintf(stderr, "silo cannot start again, it tries once a second: %s\n", text);
+        int got = take_signal(signals, AGAIN_MS);
+        if (got > 0 && got != SIGUSR1)
+            return false;
+    }
+    return true;
+}
+
+static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
+                              const sigset_t *signals)
+{
+    if (teff_silo_start(silo, text)) {
+        fprintf(stderr, "silo cannot start: %s\n", text);
+        return 1;
+    }
+    do {
+        if (!start_program(silo, program, text))
+            return 1;
+        bool asked = serve_once(silo, program, signals);
+        teff_err err = teff_silo_stop(silo, 0);
+        if (asked)
+            return err ? 1 : 0;
+    } while (start_again(silo, text, signals));
+    return 0;
+}
+
+/* Give the types to the silo, until it refuses one. Takes over all types: frees the refused one and
+ * those after it, or all if silo is NULL. out: false: one was refused, or there is no type. */
 static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
 {
     bool ok = type != NULL;

@@ -78,7 +78,8 @@ static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_re
         return TEFF_OK;
     teffi_logf(&silo->platform.log, TEFF_LOG_WARN,
                "silo %s: %u of %u %s did not end by themselves, the first: %s", silo->node.address,
-               report->forced, report->told, what, report->n_named ? report->named[0].name : "?");
+               report->forced, report->cancelled, what,
+               report->n_named ? report->named[0].name : "?");
     return TEFF_E_TIMEOUT;
 }
 

@@ -12,8 +12,7 @@
 #include "message/frame.h"
 #include "node/ask.h"
 
-/* The timeout is much shorter than 15 s, after which a silent silo is declared dead: a lost
- * response must not delay the heartbeat that long. */
+/* The timeout is shorter than a lease: a lost response must not delay the heartbeat that long. */
 enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
 
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
@@ -51,6 +50,7 @@ static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *r
         to->etag = row->etag;
         to->remove = row->remove;
         to->any = row->any;
+        to->check = row->check;
     }
     return out;
 }
@@ -62,7 +62,8 @@ static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
                        .value = {row->value.data, row->value.len},
                        .etag = row->etag,
                        .remove = row->remove,
-                       .any = row->any};
+                       .any = row->any,
+                       .check = row->check};
 }
 
 static void respond_with_rows(teffi_store_op *op)
@@ -157,10 +158,13 @@ static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__Sto
     ask->limit = (uint32_t)op->limit;
 }
 
-/* Writes of large rows get a longer timeout. */
-static uint32_t get_op_timeout_ms(const teffi_store_op *op)
+/* Writes of large rows get a longer timeout; a heartbeat one within its lease. */
+static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 {
     size_t bytes = 0;
+    uint32_t part_ms = ctx->home->lease.length_ms / 5 * 2;
+    if (op->system && part_ms < ASK_TIMEOUT_MS)
+        return part_ms;
     for (size_t i = 0; i < op->n_rows && op_writes(op); i++)
         bytes += op->rows[i].value.len;
     return ASK_TIMEOUT_MS + (uint32_t)(bytes / BYTES_PER_MS);
@@ -175,9 +179,9 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     fill_ask(ctx, op, &ask);
     if (!ask.rows)
         return TEFF_E_NOMEM;
-    teff_err err =
-        teffi_ctx_rpc(ctx, seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
-                      get_op_timeout_ms(op), &teff__cluster__store_response__descriptor, &body);
+    teff_err err = teffi_ctx_rpc(ctx, seed, TEFFI_SLOT_STORE, METHOD_OPERATION, &ask.base,
+                                 get_op_timeout_ms(ctx, op),
+                                 &teff__cluster__store_response__descriptor, &body);
     *response = (const Teff__Cluster__StoreResponse *)body;
     return err;
 }

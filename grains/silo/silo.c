@@ -13,7 +13,7 @@
 #include "store/store.h"
 #include "stream/stream.h"
 
-enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000 };
+enum { STOP_DEFAULT_MS = 30000, GOODBYE_MS = 5000, LOST_MS = 1000 };
 
 static teff_err check_sched(const teff_silo_options *opt, char *text)
 {
@@ -54,6 +54,8 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
                                    "no store beside a seed: the seed's is used");
     if (opt->workers > 1024)
         return teffi_option_refuse(text, "workers", "over 1024", "0 to 1024");
+    if (opt->lease_ms && (opt->lease_ms < TEFFI_LEASE_MIN_MS || opt->lease_ms > TEFFI_LEASE_MAX_MS))
+        return teffi_option_refuse(text, "lease_ms", "out of range", "500 to 600000");
     if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
     err = check_sched(opt, text);
@@ -194,10 +196,23 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
+/* Others and clients know the address. */
+static void prepare_next_incarnation(teff_silo *silo)
+{
+    teffi_node_fini(&silo->node);
+    memset(&silo->node, 0, sizeof silo->node);
+    silo->n_clients = 0;
+    atomic_store(&silo->links, 0);
+    if (silo->bound[0] && strcmp(silo->bound, silo->opt.listen) != 0)
+        silo->opt.listen = copy_option(silo, silo->bound);
+}
+
 teff_err teff_silo_start(teff_silo *silo, char *text)
 {
-    if (silo->phase != TEFFI_SILO_NEW)
-        return teffi_fail(text, TEFF_E_INVALID, "a silo is started once");
+    if (silo->phase == TEFFI_SILO_STOPPED)
+        prepare_next_incarnation(silo);
+    else if (silo->phase != TEFFI_SILO_NEW)
+        return teffi_fail(text, TEFF_E_INVALID, "the silo runs already");
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);
     if (!err)
@@ -227,9 +242,13 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
     if (silo->phase != TEFFI_SILO_SERVING)
         return TEFF_OK;
     teffi_exec_must_be_outside(silo->node.home.exec, "teff_silo_stop");
+    bool lost = teffi_lease_is_over(&silo->node.home.lease);
+    if (lost && ms > LOST_MS)
+        ms = LOST_MS;
     teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
-    teff_err left = leave_on_thread(silo, ms);
-    teff_err closed = teffi_silo_close(silo, ms);
+    teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_on_thread(silo, ms);
+    lost = teffi_lease_is_over(&silo->node.home.lease); /* perhaps meanwhile */
+    teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return left || forced ? TEFF_E_TIMEOUT : closed;
 }
 

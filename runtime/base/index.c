@@ -106,7 +106,8 @@ static void insert_cell(const teffi_cells *cells, uint64_t cell)
     store_cell(cells, at, cell);
 }
 
-/* Sizes are in steps of a half, so a third to a half of a new array is in use. */
+/* Each size is half as large again as the one before, so a third to a half of a new array is in
+ * use. */
 static uint32_t size_for(uint32_t count)
 {
     uint32_t n = CELLS_MIN;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* teffi_options_take - copy a caller's options to this library's struct. Members that the caller's
  * headers lack become 0, which is each member's default.
@@ -13,3 +14,9 @@
  *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
+
+/* teffi_or - a number that was given, or its default for 0. */
+static inline uint32_t teffi_or(uint32_t given, uint32_t otherwise)
+{
+    return given ? given : otherwise;
+}

@@ -14,7 +14,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static int has_key;
 
-/* A destructor that runs later may take an index again; then this one is called again. */
+/* The destructor of `key`. If the destructor of another key runs after it and takes an index, the
+ * thread library calls this one again. */
 static void free_index(void *arg)
 {
     unsigned n = (unsigned)(uintptr_t)arg - 1;

@@ -30,7 +30,8 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     return n;
 }
 
-/* Reads full words from both ends, which may overlap. */
+/* Reads whole words only: from the first byte on, and the last word, which may overlap the word
+ * before it. */
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
     static const uint64_t tops = 0x8080808080808080u;

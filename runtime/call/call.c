@@ -79,7 +79,7 @@ const teffi_slab_type teffi_call_type = {.bytes = sizeof(teffi_call),
 void teffi_call_discard(void *entry)
 {
     teffi_call *call = entry;
-    teffi_msg_free(call->reply); /* set if the call's turn was dropped */
+    teffi_msg_free(call->response); /* set if the call's turn was dropped */
 }
 
 /* ---- matches ---- */
@@ -136,7 +136,7 @@ void teffi_call_release_relay(teffi_call *call)
 /* A timeout is not sent on, since the origin has its own deadline. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
-    if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->reply)) {
+    if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
         teffi_call_release_relay(call);
         return;
     }
@@ -152,12 +152,12 @@ static bool is_relay(const teffi_call *call)
     return !call->wait.group && !call->wait.ctx;
 }
 
-static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *reply,
+static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
     call->err = err;
     call->text = text;
-    call->reply = reply;
+    call->response = response;
     if (is_relay(call))
         end_relay(call, relays);
     else
@@ -166,9 +166,9 @@ static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg
 
 teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response)
 {
-    teffi_call *call = call_at(home, response->call_slot);
+    teffi_call *call = call_at(home, response->call.slot);
     teffi_call *relay = NULL;
-    if (call && teffi_call_take(call, response->call_generation))
+    if (call && teffi_call_take(call, response->call.generation))
         end_call(call, (teff_err)response->err, response->text, response, &relay);
     else
         teffi_msg_free(response);
@@ -217,12 +217,12 @@ uint64_t teffi_call_cookie(const teffi_home *home, uint32_t slot, uint32_t gener
 
 bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_node_id from)
 {
-    uint32_t slot = response->call_slot, generation = response->call_generation;
+    uint32_t slot = response->call.slot, generation = response->call.generation;
     teffi_call *call = call_at(home, slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     return teffi_word_is_pending_use(word, generation) &&
            ((uint32_t)word & TEFFI_CALL_SENT) == sent_bits_of(from) &&
-           response->call_cookie == teffi_call_cookie(home, slot, generation);
+           response->call.cookie == teffi_call_cookie(home, slot, generation);
 }
 
 static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
@@ -240,13 +240,13 @@ static void reply_arrived(teffi_wait *wait)
         return;
     }
     const ProtobufCMessageDescriptor *out = expected_of(call);
-    if (call->err || !out || call->reply->body)
+    if (call->err || !out || call->response->body)
         return;
-    call->err = teffi_msg_unpack(call->reply, out);
+    call->err = teffi_msg_unpack(call->response, out);
     if (!call->err)
         return;
     call->text = "the response does not decode; the call ran";
-    call->reply->flags |= TEFFI_MSG_UNNAMED;
+    call->response->flags |= TEFFI_MSG_UNNAMED;
 }
 
 /* ---- begin ---- */
@@ -261,7 +261,7 @@ teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns)
     atomic_store_explicit(&call->deadline_ns, deadline_ns, memory_order_relaxed);
     call->err = TEFF_OK;
     call->text = NULL;
-    call->reply = NULL;
+    call->response = NULL;
     return call;
 }
 
@@ -294,7 +294,7 @@ void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, te
 
 void teffi_call_sign(teffi_home *home, teffi_msg *request)
 {
-    request->call_cookie = teffi_call_cookie(home, request->call_slot, request->call_generation);
+    request->call.cookie = teffi_call_cookie(home, request->call.slot, request->call.generation);
 }
 
 /* ---- the caller's side ---- */
@@ -302,8 +302,8 @@ void teffi_call_sign(teffi_home *home, teffi_msg *request)
 void teffi_call_release(teffi_call *call)
 {
     teffi_bug_if(word_is_pending(teffi_call_word(call)));
-    teffi_msg_free(call->reply);
-    call->reply = NULL;
+    teffi_msg_free(call->response);
+    call->response = NULL;
     teffi_slab_put(&call->home->calls.slab, call);
 }
 

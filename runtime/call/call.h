@@ -26,12 +26,6 @@
 #define TEFFI_CALL_CANCEL 4u
 #define TEFFI_CALL_SENT 0xfffffff8u
 
-/* The call that a request belongs to, at the node that sent the request. */
-typedef struct teffi_origin {
-    uint32_t slot, generation;
-    uint64_t cookie;
-} teffi_origin;
-
 /* The method and key of a call that is not awaited at once: its error text names them. */
 enum { TEFFI_CALL_KEY_MAX = 46, TEFFI_CALL_HAS_ASKED = 1 };
 
@@ -56,10 +50,10 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     _Atomic uint64_t deadline_ns;
     /* written by the taker before it signals wait, read by the caller after that */
     union {
-        const char *text;       /* if err: static, in reply's arena, or NULL */
-        ProtobufCMessage *body; /* no err, no reply: the body of a call that was never PENDING */
+        const char *text;       /* if err: static, in response's arena, or NULL */
+        ProtobufCMessage *body; /* no err, no response: the body of a call that was never PENDING */
     };
-    teffi_msg *reply; /* the response; NULL on a local error */
+    teffi_msg *response; /* the response; NULL on a local error */
     teff_err err;
     /* the caller's thread only */
     uint32_t number; /* the context's n_calls when the call began; wraps around */
@@ -109,7 +103,7 @@ static inline const teffi_asked *teffi_call_asked(const teffi_call *call)
 /* teffi_call_unnamed - did the call end with an error text of the runtime that names no method? */
 static inline bool teffi_call_unnamed(const teffi_call *call)
 {
-    return call->err && (!call->reply || call->reply->flags & TEFFI_MSG_UNNAMED);
+    return call->err && (!call->response || call->response->flags & TEFFI_MSG_UNNAMED);
 }
 
 /* The error text of a call that ended at its deadline. */
@@ -167,8 +161,8 @@ teffi_call_match teffi_call_match_sent(teffi_node_id to);
 
 /* teffi_call_end_if - end a call with err if it matches. text is static or NULL.
  * out:  true: this function ended it. A relay whose outcome must be sent on is prepended to
- *       *relays, with err, text and reply, for teffi_node_pass_relays. relays may be NULL if err is
- *       TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent on. */
+ *       *relays, with err, text and response, for teffi_node_pass_relays. relays may be NULL if err
+ *       is TEFF_E_TIMEOUT: the origin has its own deadline, so a timeout is not sent on. */
 bool teffi_call_end_if(teffi_call *call, const teffi_call_match *match, teff_err err,
                        const char *text, teffi_call **relays);
 

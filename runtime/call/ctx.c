@@ -14,6 +14,9 @@ void teff_ctx_timeout(teff_ctx *ctx, uint32_t ms)
     ctx->timeout_ms = ms;
 }
 
+const char teffi_lease_over_text[] =
+    "the silo has lost its lease: it cannot reach the store, or was declared dead";
+
 const char teffi_ctx_late_text[] =
     "the deadline of this turn's caller has passed; the call did not run";
 
@@ -35,34 +38,19 @@ const char *teff_error(const teff_ctx *ctx)
 }
 
 /* args may point into the previous text, so it is overwritten only after formatting. */
-static void set_text(teff_ctx *ctx, teff_err err, const char *fmt, va_list args)
+teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
 {
     char text[TEFF_TEXT_MAX];
+    va_list args;
+    va_start(args, fmt);
     int len = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     size_t n = len < 0 ? 0 : (size_t)len < sizeof text ? (size_t)len : sizeof text - 1;
     memcpy(ctx->text_buf, text, n);
     ctx->text_buf[n] = '\0';
     ctx->text = ctx->text_buf;
-    ctx->text_err = err;
-}
-
-teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    set_text(ctx, err, fmt, args);
-    va_end(args);
-    return err;
-}
-
-teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
-{
-    va_list args;
-    err = err == TEFF_OK ? TEFF_E_FAILED : err;
-    va_start(args, fmt);
-    set_text(ctx, err, fmt, args);
-    va_end(args);
-    return err;
+    ctx->text_err = err == TEFF_OK ? TEFF_E_FAILED : err;
+    return ctx->text_err;
 }
 
 static _Noreturn void stop_process(const teff_ctx *ctx)
@@ -94,10 +82,10 @@ __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, s
 {
     size_t used = ctx->arena.used_bytes, max = ctx->arena.budget_bytes;
     if (n <= max - used)
-        (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM, "the system has no %zu bytes of memory", n);
+        (void)teff_fail(ctx, TEFF_E_NOMEM, "the system has no %zu bytes of memory", n);
     else
-        (void)teffi_ctx_fail(ctx, TEFF_E_NOMEM,
-                             "%zu bytes more for a turn that took %zu: at most %zu", n, used, max);
+        (void)teff_fail(ctx, TEFF_E_NOMEM, "%zu bytes more for a turn that took %zu: at most %zu",
+                        n, used, max);
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
@@ -129,6 +117,6 @@ teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
         teffi_home_exit(home);
     }
     if (err == TEFF_E_NOMEM)
-        return teffi_ctx_fail(ctx, err, "out of memory");
-    return err ? teffi_ctx_fail(ctx, err, "the silo or client is closed") : TEFF_OK;
+        return teff_fail(ctx, err, "out of memory");
+    return err ? teff_fail(ctx, err, "the silo or client is closed") : TEFF_OK;
 }

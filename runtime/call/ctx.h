@@ -112,10 +112,6 @@ static inline teff_err teffi_ctx_leave(const teff_ctx *ctx, teff_err err)
     return err;
 }
 
-/* teffi_ctx_fail - record an error's text where it began. out: err. */
-teff_err teffi_ctx_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* teffi_ctx_exit - end the turn from inside its method. Does not return; resources held by the
  * method's stack frames are not released. The caller gets err and ctx's error text.
  * in:   ctx, of a grain's turn, on its own fiber. With any other context the process aborts with
@@ -133,7 +129,8 @@ teff_ctx *teffi_ctx_new(teffi_home *home);
 teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns);
 
 /* teffi_ctx_await_call - wait until the call has ended.
- * in:   reply may be NULL. out: *reply, the response's body, valid until the call is released.
+ * in:   response may be NULL.
+ * out:  *response, the response's body, valid until the call is released.
  * errs: the call's error, text in ctx. */
 TEFF_MUST_USE teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call,
-                                            ProtobufCMessage **reply);
+                                            ProtobufCMessage **response);

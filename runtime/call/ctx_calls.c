@@ -21,16 +21,16 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
     teffi_await(ctx, &wait, 1);
 }
 
-teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **reply)
+teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
     if (ctx->group && call->wait.done)
         (void)teff_yield();
     else
         await_call(ctx, call);
     if (call->err)
-        return teffi_ctx_fail(ctx, call->err, "%s", call->text ? call->text : "");
-    if (reply)
-        *reply = call->reply ? call->reply->body : call->body;
+        return teff_fail(ctx, call->err, "%s", call->text ? call->text : "");
+    if (response)
+        *response = call->response ? call->response->body : call->body;
     return TEFF_OK;
 }
 

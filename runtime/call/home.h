@@ -5,6 +5,7 @@
 
 #include "base/siphash.h"
 #include "call/deadline.h"
+#include "call/lease.h"
 #include "link/net.h"
 
 typedef struct teffi_call teffi_call;
@@ -44,6 +45,7 @@ typedef struct teffi_home {
     /* Ends a turn inside its method as if the method had returned err, with the text in ctx. Runs
      * on the turn's fiber, which exits afterwards. Installed by grains/hosting/install.c. */
     void (*turn_exits)(struct teff_ctx *ctx, teff_err err);
+    teffi_lease lease; /* silos; atomic */
     /* these have their own locks */
     teffi_calls calls;
     teffi_tasks tasks;

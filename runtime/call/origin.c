@@ -70,8 +70,9 @@ bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uin
     return there;
 }
 
-/* The lock is held. A cancel is counted before it is added (relay.c). */
-static bool may_not_add(const teffi_call *call, const key *k, teffi_slab_use *found)
+/* The lock is held. Is call a second cancel for one request, or a relay whose request was cancelled
+ * before it came? A cancel is counted before it is added (relay.c). */
+static bool is_cancelled_already(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)
         return find_entry(call->home, call->bucket, k, 0, found);
@@ -86,7 +87,7 @@ bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found)
     call->bucket = bucket_of(home, &k);
     pthread_mutex_t *lock = lock_of(home, call->bucket);
     pthread_mutex_lock(lock);
-    bool adds = !may_not_add(call, &k, found);
+    bool adds = !is_cancelled_already(call, &k, found);
     if (adds) {
         LIST_INSERT_HEAD(&home->calls.buckets[call->bucket], call, in_bucket);
         /* seq_cst: see teffi_call.word */

@@ -130,7 +130,7 @@ static bool cancel_follows(const teffi_call *call, uint64_t word)
 
 bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
-    const teffi_origin own = {request->call_slot, request->call_generation, 0};
+    const teffi_origin own = {request->call.slot, request->call.generation, 0};
     teffi_call *call = teffi_slab_at(&home->calls.slab, own.slot);
     uint64_t word = call ? teffi_call_word(call) : 0;
     teffi_call_sign(home, request);

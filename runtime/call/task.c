@@ -142,7 +142,7 @@ void teffi_tasks_drop(teffi_home *home)
         teffi_task *t = tasks->all;
         tasks->all = t->next_of_all;
         teffi_item *item; /* waits and t->start are not heap blocks: only closures are freed */
-        while ((item = teffi_group_drain(&t->group)))
+        while ((item = teffi_group_take_item(&t->group)))
             if (item->kind == TEFFI_ITEM_CLOSURE)
                 teffi_closure_drop(item);
         if (t->running)

@@ -84,6 +84,13 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
     return teffi_fiber_resume(ctx->fiber);
 }
 
+/* A turn of a grain; tasks of the silo itself go on. */
+__attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
+{
+    (void)teff_fail(ctx, TEFF_E_UNREACHABLE, "%s", teffi_lease_over_text);
+    teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
+}
+
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
@@ -93,9 +100,12 @@ static void suspend_turn(teff_ctx *ctx)
         teffi_fiber_suspend(ctx->fiber);
     if (atomic_load_explicit(&ctx->doomed, memory_order_relaxed))
         teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+    if (ctx->owner && !teffi_lease_holds_about(&ctx->home->lease, ctx->home->exec))
+        exit_without_lease(ctx);
 }
 
-static void await_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+/* If all waits are done already, the turn is not suspended, but yields if its slice is over. */
+static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (waits[i]->done || waits[i]->awaited)
@@ -222,19 +232,15 @@ static void call_arrive(teffi_wait *const *waits, size_t n)
     }
 }
 
-static void await_thread(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
+    if (ctx->group) {
+        await_in_turn(ctx, waits, n);
+        return;
+    }
     if (count_done(waits, n) < n)
         sleep_for(ctx, waits, n);
     call_arrive(waits, n);
-}
-
-void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
-{
-    if (ctx->group)
-        await_turn(ctx, waits, n);
-    else
-        await_thread(ctx, waits, n);
 }
 
 void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)

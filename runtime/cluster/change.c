@@ -30,7 +30,7 @@ teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const v
         uint64_t wait = ctx->node->platform->random(ctx->node->platform->arg) % 20;
         teffi_ctx_sleep(ctx, 1 + (uint32_t)wait);
     }
-    return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "membership: %d conflicts in a row", CONFLICTS_MAX);
+    return teff_fail(ctx, TEFF_E_TIMEOUT, "membership: %d conflicts in a row", CONFLICTS_MAX);
 }
 
 const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t silo)

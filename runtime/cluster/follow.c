@@ -81,11 +81,8 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
     pthread_mutex_unlock(&m->follow.lock);
     teffi_view_unref(old);
     teffi_membership_changed(m);
-    if (!member && m->joined && !m->left && !m->ousted) {
-        m->ousted = true;
-        teffi_logf(&node->platform->log, TEFF_LOG_ERROR,
-                   "membership: this silo was declared dead; it serves nothing any more");
-    }
+    if (!member && m->joined)
+        teffi_membership_lose_lease(m, "the cluster has declared it dead");
 }
 
 /* Logged once for each number of unreadable rows. */
@@ -104,7 +101,7 @@ teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
 {
     teffi_view *view = teffi_rows_view(ctx, rows);
     if (!view)
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "membership: out of memory for a view");
+        return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory for a view");
     adopt_view(ctx->node->membership, view);
     return TEFF_OK;
 }
@@ -151,13 +148,13 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
             if (teffi_task_start(&m->node->home, read_as_task, m, "membership: read the table",
                                  true)) {
                 m->follow.reading = false;
-                return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
+                return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory to read");
             }
         }
         teffi_membership_wait(ctx, seen, READ_TRIES);
     }
     teff_err err = (teff_err)m->follow.read_err;
-    return err ? teffi_ctx_fail(ctx, err, "membership: the table cannot be read") : TEFF_OK;
+    return err ? teff_fail(ctx, err, "membership: the table cannot be read") : TEFF_OK;
 }
 
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
@@ -167,8 +164,8 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     if (!err)
         err = read_shared(ctx, now);
     if (!err && teffi_membership_version(ctx->node) < version)
-        err = teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
-                             (unsigned long long)version);
+        err = teff_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
+                        (unsigned long long)version);
     return err;
 }
 

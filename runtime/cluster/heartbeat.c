@@ -1,134 +1,194 @@
-/* heartbeat.c - writes this silo's heartbeat, reads the others', declares silent silos dead. */
+/* heartbeat.c - writes this silo's heartbeat, which renews its lease; reads the others', declares
+ * silent silos dead. */
 #include "cluster/join.h"
 
 #include "call/task.h"
 
-enum {
-    BEAT_MS = 2000,    /* between two heartbeats; each also reads the table's version */
-    RETRY_MS = 500,    /* after a failed heartbeat */
-    SILENT_MS = 15000, /* a silo whose heartbeat does not change for this long is declared dead */
-    LOOK_MAX_MS =
-        5000 /* longest interval that counts: after a longer one, this process stood still */
-};
+/* Times are parts of a lease: with the default of 10 s, a heartbeat each 2 s, 0.5 s after a failed
+ * one. A silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its
+ * connection broke: its lease is over by then, unless the clocks differ by 5 %. An interval between
+ * two looks counts for 5 s at most: after a longer one, this process stood still. */
+enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 static void beat_when_due(teffi_timer *timer);
 
-static void set_timer(teffi_membership *m, uint32_t ms)
+static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 {
-    teffi_exec *exec = m->node->home.exec;
-    uint64_t due = teffi_now(m->node->platform) + ms * 1000000ull;
+    return member->lease_ms * UINT64_C(10000) * percent;
+}
+
+static void set_beat(teffi_membership *m, uint64_t after_ns)
+{
+    uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
     pthread_mutex_lock(&m->beat.lock);
     m->beat.timer.fire = beat_when_due;
-    if (!m->beat.stopped && !m->ousted)
-        exec->ops->timer_set(exec, &m->beat.timer, due);
+    teffi_membership_set_timer(m, &m->beat.timer, m->beat.hurry ? 0 : due_ns);
+    m->beat.runs = false;
+    m->beat.hurry = false;
     pthread_mutex_unlock(&m->beat.lock);
 }
 
-static size_t change_row_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
-                                 const void *arg)
+/* ---- the other silos ---- */
+
+/* Each silo watches the NEXT ones in the view, so that every silo is watched by equally many, and
+ * those whose connections broke. BURY: declared dead in one change, within the store's batch. */
+enum { NEXT = 16, BURY = 64 };
+
+/* Silos whose heartbeats stood still, with the etags that they had. */
+typedef struct silent_silos {
+    const teffi_member *member[BURY];
+    uint64_t etag[BURY];
+    size_t n;
+} silent_silos;
+
+/* A heartbeat that has come meanwhile saves its silo. out: is row changed to dead? */
+static bool change_to_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
-    const teffi_node_id *who = arg;
-    (void)ctx;
-    for (size_t i = 0; i < rows->n; i++) {
-        if (!teffi_node_is(rows->rows[i].member.node, *who) || rows->rows[i].dead)
+    for (size_t i = 0; i < silent->n; i++) {
+        if (!teffi_node_is(row->member.node, silent->member[i]->node))
             continue;
-        changed[0] = rows->rows[i];
-        changed[0].dead = true;
-        return 1 + teffi_rows_forget_oldest(rows, 0, changed + 1);
+        uint64_t etag;
+        bool still = !teffi_alive_read(ctx, row->member.node, &etag) && etag == silent->etag[i];
+        row->dead = row->dies = still;
+        row->alive_etag = etag;
+        return still;
     }
-    return 0;
+    return false;
 }
 
-static teffi_watched *find_watched(teffi_membership *m, teffi_node_id node)
+static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
+                                  const void *arg)
 {
-    teffi_watched *free_one = &m->beat.watched[0];
+    size_t n = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        changed[n] = rows->rows[i];
+        if (!rows->rows[i].dead && change_to_dead(ctx, arg, &changed[n]))
+            n++;
+    }
+    return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;
+}
+
+/* The node's entry. If it has none, it gets the entry that was read the longest time ago. */
+static teffi_watched *watched_entry_of(teffi_membership *m, teffi_node_id node)
+{
+    teffi_watched *oldest = &m->beat.watched[0];
     for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
         if (teffi_node_is(m->beat.watched[i].node, node))
             return &m->beat.watched[i];
-        if (m->beat.watched[i].looked_ns < free_one->looked_ns)
-            free_one = &m->beat.watched[i];
+        if (m->beat.watched[i].looked_ns < oldest->looked_ns)
+            oldest = &m->beat.watched[i];
     }
-    *free_one = (teffi_watched){.node = node};
-    return free_one;
+    *oldest = (teffi_watched){.node = node};
+    return oldest;
 }
 
-/* The silence is measured by this silo's own clock, so that a wrong clock kills no silo. Intervals
- * over LOOK_MAX_MS do not count: if this process stood still, the others may have, too. */
-static bool is_silent(teff_ctx *ctx, teffi_node_id other)
+/* The silence is measured by this silo's own clock, so that a wrong clock kills no silo.
+ * out: for how much longer its heartbeat may stand still; 0: it is silent. */
+static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *etag)
 {
     teffi_membership *m = ctx->node->membership;
-    uint64_t figure, now = teffi_now(ctx->node->platform);
-    teff_err err = teffi_alive_read(ctx, other, &figure);
-    if (err && err != TEFF_E_MALFORMED) /* MALFORMED: a live silo overwrites the damaged row */
-        return false;
-    teffi_watched *w = find_watched(m, other);
+    uint64_t limit_ns = get_part_ns(
+        other, teffi_membership_is_broken(m, other->node) ? BROKEN_PERCENT : SILENT_PERCENT);
+    if (teffi_alive_read(ctx, other->node, etag))
+        return limit_ns;
+    uint64_t now = teffi_now(ctx->node->platform), most = get_part_ns(other, LOOK_PERCENT);
+    teffi_watched *w = watched_entry_of(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
-    if (between > LOOK_MAX_MS * 1000000ull)
-        between = LOOK_MAX_MS * 1000000ull;
-    w->still_ns = w->figure == figure ? w->still_ns + between : 0;
-    w->figure = figure;
+    w->still_ns = w->etag == *etag ? w->still_ns + (between < most ? between : most) : 0;
+    w->etag = *etag;
     w->looked_ns = now;
-    return w->still_ns > SILENT_MS * 1000000ull;
+    return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
-/* Each silo watches the next ones in the view, so that every silo is watched by equally many. */
-static void declare_silent_dead(teff_ctx *ctx)
+static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
-    teffi_node *node = ctx->node;
-    const teffi_view *view = teffi_view_get(node);
-    bool changed = false;
-    const teffi_member *self = view ? teffi_view_find(view, node->id) : NULL;
-    size_t own = self ? (size_t)(self - view->members) : 0;
-    for (size_t i = 1; view && i < view->n_members && i <= TEFFI_WATCHED_MAX; i++) {
-        const teffi_member *other = &view->members[(own + i) % view->n_members];
-        if (!is_silent(ctx, other->node))
-            continue;
-        teffi_logf(&node->platform->log, TEFF_LOG_WARN, "membership: %s is silent, declared dead",
-                   other->address);
-        changed |= teffi_membership_change(ctx, change_row_to_dead, &other->node) == TEFF_OK;
-    }
-    teffi_view_unref(view);
-    if (changed)
-        teffi_membership_push_view(ctx, false);
+    return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
+
+/* in: next_ns, until the next heartbeat. out: the same, or until a silo is silent, if sooner. */
+static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
+                            silent_silos *silent)
+{
+    const teffi_member *self = teffi_view_find(view, ctx->node->id);
+    size_t own = self ? (size_t)(self - view->members) : 0;
+    for (size_t i = 1; i < view->n_members && silent->n < BURY; i++) {
+        size_t at = (own + i) % view->n_members;
+        uint64_t etag;
+        if (!is_watched(ctx->node->membership, view, i, at))
+            continue;
+        uint64_t left_ns = watch_silo(ctx, &view->members[at], &etag);
+        next_ns = left_ns < next_ns ? left_ns : next_ns;
+        if (left_ns)
+            continue;
+        silent->member[silent->n] = &view->members[at];
+        silent->etag[silent->n++] = etag;
+    }
+    return next_ns;
+}
+
+/* out: as watch_silos(). */
+static uint64_t bury_silent(teff_ctx *ctx, uint64_t next_ns)
+{
+    const teffi_view *view = teffi_view_get(ctx->node);
+    silent_silos silent = {.n = 0};
+    if (view) {
+        teffi_membership_forget_broken(ctx->node->membership, view);
+        next_ns = watch_silos(ctx, view, next_ns, &silent);
+    }
+    for (size_t i = 0; i < silent.n; i++)
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
+                   "membership: %s is silent, declared dead", silent.member[i]->address);
+    if (silent.n && teffi_membership_change(ctx, change_rows_to_dead, &silent) == TEFF_OK)
+        teffi_membership_push_view(ctx, false);
+    teffi_view_unref(view);
+    return next_ns;
+}
+
+/* ---- beats ---- */
 
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
-    uint64_t wall_ns = m->node->platform->wall_ns(m->node->platform->arg);
-    teff_err err = teffi_alive_write(ctx, wall_ns / 1000000u);
+    uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease);
+    uint64_t next_ns = lease_ns / BEATS;
+    teff_err err = teffi_alive_write(ctx);
+    if (err == TEFF_E_CONFLICT)
+        teffi_membership_lose_lease(m, "the cluster has declared it dead, or it runs twice");
     if (!err) {
-        declare_silent_dead(ctx);
+        next_ns = bury_silent(ctx, next_ns);
         err = teffi_membership_refresh(ctx, 0);
     }
-    if (m->ousted) /* the heartbeat just written would stay in the table for ever */
-        (void)!teffi_alive_forget(ctx, m->node->id);
     teffi_membership_drop_departed(m);
     if (err)
         teffi_logf(&m->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
-    set_timer(m, err ? RETRY_MS : BEAT_MS);
+    set_beat(m, err ? lease_ns / RETRIES : next_ns);
 }
 
 static void beat_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.timer);
     pthread_mutex_lock(&m->beat.lock);
+    m->beat.runs = !m->beat.stopped;
     bool failed = !m->beat.stopped &&
                   teffi_task_start(&m->node->home, run_heartbeat, m, "membership: heartbeat", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
-        set_timer(m, RETRY_MS);
+        set_beat(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);
 }
 
 void teffi_heartbeat_stop(teffi_membership *m)
 {
+    const teffi_exec_ops *ops = m->node->home.exec->ops;
     pthread_mutex_lock(&m->beat.lock);
     m->beat.stopped = true;
-    m->node->home.exec->ops->timer_cancel(m->node->home.exec, &m->beat.timer);
+    ops->timer_cancel(m->node->home.exec, &m->beat.timer);
+    ops->timer_cancel(m->node->home.exec, &m->beat.expiry);
     pthread_mutex_unlock(&m->beat.lock);
 }
 
 void teffi_heartbeat_start(teffi_membership *m)
 {
-    set_timer(m, BEAT_MS);
+    const teffi_lease *lease = &m->node->home.lease;
+    teffi_membership_watch_lease(m);
+    set_beat(m, teffi_lease_length_ns(lease) / BEATS);
 }

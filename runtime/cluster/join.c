@@ -6,9 +6,6 @@
 #include <string.h>
 #include "base/hash.h"
 
-enum { BURY_MAX = 200 };   /* stale rows declared dead by one join, within the store's batch */
-enum { STALE_MS = 60000 }; /* wall clock; older rows are of a cluster that was killed long ago */
-
 static const uint64_t second_2022 = 1640995200u;
 
 static void format_collision(char *text, const char *one, const char *other, uint32_t silo)
@@ -39,11 +36,10 @@ static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
     const char *address = ctx->node->address;
-    if (!before || before->dead || strcmp(before->member.address, address) == 0 ||
-        teffi_node_is(before->member.node, ctx->node->membership->stale))
+    if (!before || before->dead || strcmp(before->member.address, address) == 0)
         return TEFF_OK;
     format_collision(text, address, before->member.address, before->member.node.silo);
-    return teffi_ctx_fail(ctx, TEFF_E_REFUSED, "%s", text);
+    return teff_fail(ctx, TEFF_E_REFUSED, "%s", text);
 }
 
 /* The incarnation is derived from the clock; the table may raise it. */
@@ -58,16 +54,6 @@ static void set_first_id(teff_ctx *ctx, const char *address)
     memcpy(node->address, address, strlen(address) + 1);
 }
 
-/* Is the last heartbeat of the row's silo long ago? */
-static bool row_is_stale(teff_ctx *ctx, const teffi_member_row *row)
-{
-    uint64_t figure = 0;
-    uint64_t now_ms = ctx->node->platform->wall_ns(ctx->node->platform->arg) / 1000000u;
-    if (row->dead || teffi_alive_read(ctx, row->member.node, &figure))
-        return false;
-    return now_ms > figure + STALE_MS;
-}
-
 teff_err teffi_membership_identify(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;
@@ -77,8 +63,6 @@ teff_err teffi_membership_identify(teff_ctx *ctx, const char *address)
         return err;
     set_first_id(ctx, address);
     const teffi_member_row *before = teffi_rows_find_silo(&rows, node->id.silo);
-    if (before && row_is_stale(ctx, before)) /* joining overwrites its heartbeat */
-        node->membership->stale = before->member.node;
     err = check_own_row(ctx, before);
     if (err)
         return err;
@@ -98,30 +82,21 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     teffi_membership *m = node->membership;
     (void)arg;
     const teffi_member_row *before = teffi_rows_find_silo(rows, node->id.silo);
-    uint64_t wall_ns = node->platform->wall_ns(node->platform->arg);
-    size_t n = 0;
     bool refused = check_own_row(ctx, before) != TEFF_OK;
     m->listed = !refused; /* the table may list it from the first write on */
     if (refused)
         return TEFFI_CHANGE_REFUSED;
-    memset(&changed[n], 0, sizeof changed[n]);
-    changed[n].member.node = node->id;
-    changed[n].member.status = TEFFI_ACTIVE;
-    memcpy(changed[n].member.address, node->address, sizeof node->address);
-    changed[n].member.types = m->types;
-    changed[n].member.n_types = m->n_types;
-    changed[n].etag = before ? before->etag : 0;
-    changed[n].damaged = before && before->damaged;
-    changed[n].alive_ms = wall_ns / 1000000u; /* without it this silo would look dead */
-    n++;
-    for (size_t i = 0; i < rows->n; i++) {
-        bool own = before && before == &rows->rows[i];
-        if (n == BURY_MAX || own || !row_is_stale(ctx, &rows->rows[i]))
-            continue;
-        changed[n] = rows->rows[i];
-        changed[n++].dead = true;
-    }
-    return n + teffi_rows_forget_oldest(rows, node->id.silo, changed + n);
+    memset(changed, 0, sizeof *changed);
+    changed->member.node = node->id;
+    changed->member.status = TEFFI_ACTIVE;
+    changed->member.lease_ms = node->home.lease.length_ms;
+    memcpy(changed->member.address, node->address, sizeof node->address);
+    changed->member.types = m->types;
+    changed->member.n_types = m->n_types;
+    changed->etag = before ? before->etag : 0;
+    changed->damaged = before && before->damaged;
+    changed->joins = true;
+    return 1 + teffi_rows_forget_oldest(rows, node->id.silo, changed + 1);
 }
 
 teff_err teffi_membership_join(teff_ctx *ctx)
@@ -146,7 +121,7 @@ static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member
         return 0;
     changed[0] = *mine;
     changed[0].member.status = TEFFI_LEAVING;
-    changed[0].dead = arg != NULL;
+    changed[0].dead = changed[0].leaves = arg != NULL;
     return 1 + (arg ? teffi_rows_forget_oldest(rows, 0, changed + 1) : 0);
 }
 
@@ -163,10 +138,9 @@ teff_err teffi_membership_left(teff_ctx *ctx)
     teffi_membership *m = ctx->node->membership;
     m->left = true;
     teff_err err = teffi_membership_change(ctx, change_own_row, m);
-    if (!err) {
-        (void)!teffi_alive_forget(ctx, ctx->node->id);
-        teffi_membership_push_view(
-            ctx, true); /* silos that left just before may forward requests to us */
-    }
-    return err;
+    if (err)
+        return err;
+    teffi_lease_release(&ctx->home->lease);
+    teffi_membership_push_view(ctx, true); /* silos that left just before may forward to us */
+    return TEFF_OK;
 }

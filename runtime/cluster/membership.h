@@ -8,7 +8,7 @@
 #include "cluster/rows.h"
 
 enum { TEFFI_METHOD_VIEW_AT_LEAST = 1, TEFFI_METHOD_GO_AWAY = 2 }; /* TEFFI_SLOT_MEMBERSHIP */
-enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 64 };
+enum { TEFFI_DEPARTED_MAX = 64, TEFFI_OUTSIDERS_MAX = 64, TEFFI_WATCHED_MAX = 512 };
 
 typedef struct teffi_changes { /* changes.c's */
     pthread_mutex_t lock;
@@ -46,22 +46,24 @@ typedef struct teffi_outsiders {
 
 typedef struct teffi_watched { /* another silo's heartbeat, as last read */
     teffi_node_id node;
-    uint64_t figure, still_ns, looked_ns;
+    uint64_t etag, still_ns, looked_ns;
 } teffi_watched;
 
 typedef struct teffi_beat { /* heartbeat.c's */
     pthread_mutex_t lock;
-    bool stopped; /* guarded by lock: start no more heartbeats */
-    teffi_timer timer;
+    /* guarded by lock */
+    bool stopped;              /* start no more heartbeats */
+    bool runs;                 /* the heartbeat is a task now; the timer is not set */
+    bool hurry;                /* a connection has broken meanwhile: begin the next one at once */
+    teffi_timer timer, expiry; /* of the next heartbeat; of the lease */
+    teffi_node_id broken[TEFFI_WATCHED_MAX];  /* silos whose connection broke; none: free */
     teffi_watched watched[TEFFI_WATCHED_MAX]; /* owner: the running heartbeat */
 } teffi_beat;
 
 typedef struct teffi_membership {
     teffi_node *node;
-    teffi_node_id stale; /* set at the start: a silent silo with the same silo number; or none */
     _Atomic bool listed; /* the table may list this silo, although it has not joined yet */
     _Atomic bool joined, left;
-    _Atomic bool ousted; /* the cluster has declared this silo dead: it serves nothing */
     teffi_follow follow;
     teffi_outsiders outsiders;
     teffi_beat beat;
@@ -106,6 +108,27 @@ uint64_t teffi_membership_version(teffi_node *node);
 /* teffi_membership_note_outsider - a silo that the view lacks has connected: it is told when this
  * silo leaves. in: membership may be NULL. */
 void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id silo);
+
+/* teffi_membership_note_connection - the last connection of a silo has come up, or broken: a broken
+ * one's heartbeat is watched at once, and for a shorter time. in: membership may be NULL. */
+void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
+
+/* teffi_membership_is_broken - has it, and did not come up since? */
+bool teffi_membership_is_broken(teffi_membership *membership, teffi_node_id silo);
+
+/* teffi_membership_forget_broken - forget the silos that view lacks. */
+void teffi_membership_forget_broken(teffi_membership *membership, const teffi_view *view);
+
+/* teffi_membership_set_timer - set one of beat's timers, unless heartbeats have stopped or the
+ * lease is over. in: beat.lock held. */
+void teffi_membership_set_timer(teffi_membership *membership, teffi_timer *timer, uint64_t due_ns);
+
+/* teffi_membership_watch_lease - end the lease when it has run out. */
+void teffi_membership_watch_lease(teffi_membership *membership);
+
+/* teffi_membership_lose_lease - end this silo's lease for good, log why, and tell node->lost; once.
+ * A silo that has left has no lease. */
+void teffi_membership_lose_lease(teffi_membership *membership, const char *why);
 
 /* teffi_membership_drop_departed - drop the connections to silos that left some time ago. */
 void teffi_membership_drop_departed(teffi_membership *membership);

@@ -10,6 +10,7 @@
 
 static const char members_table[] = TEFFI_TABLE_MEMBERSHIP;
 static const char alive_table[] = TEFFI_TABLE_ALIVE;
+static const char fence_table[] = TEFFI_TABLE_FENCE;
 
 /* PAGE_ROWS rows, each with the most types that a silo may host, fit into one frame of a remote
  * store. */
@@ -44,6 +45,8 @@ static bool row_from_member(const Teff__Cluster__Member *from, uint64_t etag, te
         return false;
     memset(row, 0, sizeof *row);
     row->member.node = (teffi_node_id){from->node->silo, from->node->incarnation};
+    bool good = from->lease_ms >= TEFFI_LEASE_MIN_MS && from->lease_ms <= TEFFI_LEASE_MAX_MS;
+    row->member.lease_ms = good ? from->lease_ms : TEFFI_LEASE_MS;
     row->member.status =
         from->status == TEFF__CLUSTER__STATUS__LEAVING ? TEFFI_LEAVING : TEFFI_ACTIVE;
     snprintf(row->member.address, sizeof row->member.address, "%s", from->address);
@@ -85,7 +88,7 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
                               : teffi_unpack(&teff__cluster__version_row__descriptor,
                                              row->value.data, row->value.len, &ctx->arena, &msg);
     if (err)
-        return teffi_ctx_fail(
+        return teff_fail(
             ctx, err,
             "store: the version row of cluster %s is damaged: the row in table %s at key "
             "\"%s\\0v\" %s. Without it no silo can join. Stop all silos of the cluster, remove the "
@@ -184,8 +187,8 @@ teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
         if (err || !paged || (compared && rows->version == before))
             return err;
     }
-    return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "store: table %s changed in each of %d readings",
-                          members_table, READ_TRIES);
+    return teff_fail(ctx, TEFF_E_TIMEOUT, "store: table %s changed in each of %d readings",
+                     members_table, READ_TRIES);
 }
 
 teff_err teffi_rows_version(teff_ctx *ctx, uint64_t *version)
@@ -218,6 +221,7 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
     msg.status = row->dead                             ? TEFF__CLUSTER__STATUS__DEAD
                  : row->member.status == TEFFI_LEAVING ? TEFF__CLUSTER__STATUS__LEAVING
                                                        : TEFF__CLUSTER__STATUS__ACTIVE;
+    msg.lease_ms = row->member.lease_ms;
     msg.types = row->member.types;
     msg.n_types = row->member.n_types;
     return pack_message(ctx, &msg.base);
@@ -237,31 +241,51 @@ static teffi_row member_row(teff_ctx *ctx, const teffi_member_row *changed)
     return row;
 }
 
-/* Removes the row of any start: a later start would have changed the version. */
-static teffi_row no_alive_row(teff_ctx *ctx, uint32_t silo)
+/* A heartbeat or a fence: only its etag counts. It replaces what an earlier start has left. */
+static teffi_row marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
-    return (teffi_row){
-        .table = alive_table, .any = true, .key = silo_key(ctx, silo), .remove = true};
+    return (teffi_row){.table = table, .key = silo_key(ctx, silo), .any = true};
 }
 
-/* Overwrites the row of an earlier start. */
-static teffi_row alive_row(teff_ctx *ctx, teffi_node_id silo, uint64_t wall_ms)
+static teffi_row removed_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
-    Teff__Cluster__AliveRow msg = TEFF__CLUSTER__ALIVE_ROW__INIT;
-    msg.wall_ms = wall_ms;
-    msg.incarnation = silo.incarnation;
-    return (teffi_row){.table = alive_table,
-                       .any = true,
-                       .key = silo_key(ctx, silo.silo),
-                       .value = pack_message(ctx, &msg.base)};
+    teffi_row row = marker_row(ctx, table, silo);
+    row.remove = true;
+    return row;
+}
+
+/* Appends the rows that one changed member writes. out: how many. */
+static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, teffi_row *rows)
+{
+    uint32_t silo = changed->member.node.silo;
+    rows[0] = member_row(ctx, changed);
+    if (changed->joins) {
+        rows[1] = marker_row(ctx, alive_table, silo);
+        rows[2] = marker_row(ctx, fence_table, silo);
+    } else if (changed->leaves || changed->dies) {
+        rows[1] = removed_row(ctx, alive_table, silo);
+        rows[1].any = changed->leaves;
+        rows[1].etag = changed->alive_etag;
+        rows[2] = removed_row(ctx, fence_table, silo);
+    }
+    return changed->joins || changed->leaves || changed->dies ? 3 : 1;
+}
+
+/* Begin the lease of this silo, which has joined. in: fence, its row of table fence, as stored. */
+static void begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
+{
+    teffi_lease *lease = &ctx->home->lease;
+    atomic_store_explicit(&lease->fence, fence->etag, memory_order_relaxed);
+    teffi_lease_begin(lease, since_ns);
 }
 
 teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_member_row *changed,
                           size_t n)
 {
     Teff__Cluster__VersionRow version = TEFF__CLUSTER__VERSION_ROW__INIT;
-    size_t n_rows = 1;
-    teffi_row *rows = teff_alloc(ctx, (2 * n + 1) * sizeof *rows);
+    size_t n_rows = 1, fence = 0;
+    uint64_t since_ns = teffi_now(ctx->node->platform);
+    teffi_row *rows = teff_alloc(ctx, (3 * n + 1) * sizeof *rows);
     version.version = read->version + 1;
     version.forgotten = read->forgotten;
     for (size_t i = 0; i < n; i++)
@@ -272,13 +296,13 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
                           .key = make_row_key(ctx, 0, "v"),
                           .value = pack_message(ctx, &version.base)};
     for (size_t i = 0; i < n; i++) {
-        rows[n_rows++] = member_row(ctx, &changed[i]);
-        if (changed[i].forget)
-            rows[n_rows++] = no_alive_row(ctx, changed[i].member.node.silo);
-        else if (changed[i].alive_ms)
-            rows[n_rows++] = alive_row(ctx, changed[i].member.node, changed[i].alive_ms);
+        n_rows += add_changed_rows(ctx, &changed[i], rows + n_rows);
+        fence = changed[i].joins ? n_rows - 1 : fence;
     }
-    return run_store_op(ctx, TEFFI_STORE_BATCH, rows, n_rows);
+    teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, n_rows);
+    if (!err && fence)
+        begin_lease(ctx, &rows[fence], since_ns);
+    return err;
 }
 
 teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
@@ -291,42 +315,35 @@ teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
     return teffi_view_new(rows->version, members, n);
 }
 
-teff_err teffi_alive_write(teff_ctx *ctx, uint64_t wall_ms)
+teffi_row teffi_rows_own_fence(teff_ctx *ctx)
 {
-    teffi_row row = alive_row(ctx, ctx->node->id, wall_ms);
-    return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
+    uint64_t etag = atomic_load_explicit(&ctx->home->lease.fence, memory_order_relaxed);
+    return (teffi_row){.table = fence_table,
+                       .key = silo_key(ctx, ctx->node->id.silo),
+                       .etag = etag,
+                       .check = true};
 }
 
-/* out: *etag: 0: there is no row. *alive: NULL: there is no row, or it is damaged. */
-static teff_err read_alive(teff_ctx *ctx, uint32_t silo, const Teff__Cluster__AliveRow **alive,
-                           uint64_t *etag)
+teff_err teffi_alive_write(teff_ctx *ctx)
 {
-    ProtobufCMessage *msg;
-    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo)};
-    *alive = NULL;
-    teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
-    *etag = err ? 0 : row.etag;
-    if (*etag && teffi_unpack(&teff__cluster__alive_row__descriptor, row.value.data, row.value.len,
-                              &ctx->arena, &msg) == TEFF_OK)
-        *alive = (Teff__Cluster__AliveRow *)msg;
+    teffi_row rows[] = {marker_row(ctx, alive_table, ctx->node->id.silo),
+                        teffi_rows_own_fence(ctx)};
+    uint64_t since_ns = teffi_now(ctx->node->platform);
+    teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
+    if (!err)
+        teffi_lease_renew(&ctx->home->lease, since_ns);
     return err;
 }
 
-teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *wall_ms)
+teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
 {
-    const Teff__Cluster__AliveRow *alive;
-    uint64_t etag;
-    teff_err err = read_alive(ctx, silo.silo, &alive, &etag);
-    *wall_ms = alive && alive->incarnation == silo.incarnation ? alive->wall_ms : 0;
-    return !err && etag && !alive ? TEFF_E_MALFORMED : err;
-}
-
-teff_err teffi_alive_forget(teff_ctx *ctx, teffi_node_id silo)
-{
-    const Teff__Cluster__AliveRow *alive;
-    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo.silo), .remove = true};
-    teff_err err = read_alive(ctx, silo.silo, &alive, &row.etag);
-    if (err || !alive || alive->incarnation != silo.incarnation)
-        return err;
-    return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
+    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo.silo)};
+    *etag = 0;
+    teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
+    if (err == TEFF_E_MALFORMED) {
+        row = removed_row(ctx, alive_table, silo.silo);
+        return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
+    }
+    *etag = err ? 0 : row.etag;
+    return err;
 }

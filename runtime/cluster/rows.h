@@ -1,9 +1,13 @@
 /* rows.h - reads, writes and changes the membership table: one row per silo and a version row.
- * Way:     join, heartbeat -> [change -> rows] -> store (tables "membership" and "alive")
+ * Way:     join, heartbeat -> [change -> rows] -> store (tables "membership", "alive", "fence")
  * Threads: any context of the silo's own tasks.
  * Every change is one batch over the changed rows and the version row, so all changes are totally
  * ordered. The store is not trusted: each row is checked. An unreadable row counts as a dead
- * silo's; that silo may replace it when it starts. */
+ * silo's; that silo may replace it when it starts.
+ * A silo has a row in "alive", its heartbeat, and one in "fence" from when it joins until it leaves
+ * or is declared dead. Its heartbeats and its writes of states check that its fence is there, so
+ * the store refuses them once it is dead. It is declared dead only if its heartbeat is still the
+ * one that was seen to stand still. */
 #pragma once
 
 #include "cluster/view.h"
@@ -17,8 +21,11 @@ typedef struct teffi_member_row {
     teffi_member member; /* types in the context's arena */
     bool dead;           /* a tombstone: keeps the last incarnation (0: the row was unreadable) */
     bool damaged;        /* damaged in the store: no etag; written without comparing etags */
-    bool forget;         /* write: remove the row and the silo's row in "alive" */
-    uint64_t alive_ms;   /* write: also write this value to "alive"; 0: do not */
+    bool forget;         /* write: remove the row */
+    bool joins;          /* write: also write its heartbeat and its fence */
+    bool leaves;         /* write: also remove both */
+    bool dies;           /* write: the same, if its heartbeat still has this etag (0: no row) */
+    uint64_t alive_etag; /* of dies */
     uint64_t etag;
 } teffi_member_row;
 
@@ -47,15 +54,18 @@ TEFF_MUST_USE teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read,
 /* teffi_rows_view - make the view that rows describe. out: NULL: no memory. */
 teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows);
 
-/* teffi_alive_write - write this silo's heartbeat, a value that changes each time. */
-TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx, uint64_t wall_ms);
+/* teffi_alive_write - write this silo's heartbeat, and renew its lease.
+ * errs: the store's; TEFF_E_CONFLICT: its fence is gone: it was declared dead, or has been started
+ *       again elsewhere. */
+TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx);
 
-/* teffi_alive_read - read a silo's last heartbeat. out: 0: none of this incarnation.
- * errs: the store's; TEFF_E_MALFORMED: the row is damaged. */
-TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *wall_ms);
+/* teffi_rows_own_fence - a checked row for a batch that must not be written once this silo is dead.
+ * out: etag 0: it has not joined. */
+teffi_row teffi_rows_own_fence(teff_ctx *ctx);
 
-/* teffi_alive_forget - remove a dead silo's heartbeat row, unless a later start wrote it. */
-TEFF_MUST_USE teff_err teffi_alive_forget(teff_ctx *ctx, teffi_node_id silo);
+/* teffi_alive_read - read the etag of a silo's heartbeat, which changes with each one. A damaged
+ * row is removed; a live silo writes it again. out: 0: there is none. errs: the store's. */
+TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag);
 
 /* Computes the rows that a change writes. in: changed, with room for rows->n + 1. out: how many
  * rows; 0: the table needs no change; TEFFI_CHANGE_REFUSED, with the error's text set. */

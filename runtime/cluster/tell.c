@@ -79,7 +79,10 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
                                 &ask.base, PUSH_TIMEOUT_MS, &teff__cluster__view_is__descriptor);
     for (size_t i = 0; i < n; i++) {
         const teffi_member *member = teffi_view_find(view, to[i]);
-        if (calls[i] && teffi_ctx_await_call(ctx, calls[i], NULL) == TEFF_E_TIMEOUT)
+        teff_err err = calls[i] ? teffi_ctx_await_call(ctx, calls[i], NULL) : TEFF_E_NOMEM;
+        if (err == TEFF_E_UNREACHABLE && member)
+            teffi_membership_note_connection(node->membership, to[i], false);
+        if (err == TEFF_E_TIMEOUT)
             teffi_logf(&node->platform->log, TEFF_LOG_WARN,
                        "membership: %s did not adopt view %llu: %s",
                        member ? member->address : "a silo that left",

@@ -16,6 +16,7 @@ typedef struct teffi_member {
     char address[TEFFI_ADDRESS_MAX + 1];
     uint32_t *types; /* ids of the types it hosts, sorted */
     size_t n_types;
+    uint32_t lease_ms;
 } teffi_member;
 
 typedef struct teffi_view {

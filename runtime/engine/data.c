@@ -8,7 +8,8 @@
 static teffi_instance *find_instance(teff_component *w, const teff_data_type *type, bool any,
                                      bool ready)
 {
-    for (teffi_instance *i = w->engine->instances; i; i = i->next)
+    teffi_instance *i;
+    TAILQ_FOREACH (i, &w->engine->instances, link)
         if (i->type == type && !i->gone && (i->ready || !ready) &&
             (any || i->scheduler == w->scheduler->index))
             return i;
@@ -28,12 +29,9 @@ teffi_instance *teffi_instance_new(teff_component *w, const teff_data_type *type
         return instance;
     pthread_mutex_lock(&engine->lock);
     bool taken = find_instance(w, type, false, false) != NULL;
-    if (!taken) { /* append, so that the oldest is found first */
-        teffi_instance **at = &engine->instances;
-        while (*at)
-            at = &(*at)->next;
-        *at = instance;
-    }
+    instance->listed = !taken;
+    if (!taken)
+        TAILQ_INSERT_TAIL(&engine->instances, instance, link);
     pthread_mutex_unlock(&engine->lock);
     if (taken) {
         free(instance);
@@ -50,30 +48,17 @@ void teffi_instance_publish(teff_engine *engine, teffi_instance *instance)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* engine.lock held. */
-static void bound_add(teffi_instance *instance, teff_component *w, size_t i)
-{
-    teffi_bound *b = &w->bound[i];
-    instance->refs++;
-    b->component = w;
-    LIST_INSERT_HEAD(&instance->bound, b, link);
-}
-
-static void bound_remove(teffi_bound *b)
-{
-    if (b->component)
-        LIST_REMOVE(b, link);
-    b->component = NULL;
-}
-
 teffi_instance *teffi_instance_bind(teff_component *w, size_t at, bool any)
 {
     pthread_mutex_lock(&w->engine->lock);
     teffi_instance *i = find_instance(w, w->type->data[at].type, any, true);
-    if (i)
-        bound_add(i, w, at);
-    else
+    if (i) {
+        i->refs++;
+        w->bound[at].component = w;
+        LIST_INSERT_HEAD(&i->bound, &w->bound[at], link);
+    } else {
         teffi_sleepers_add(w);
+    }
     pthread_mutex_unlock(&w->engine->lock);
     return i;
 }
@@ -98,13 +83,12 @@ void teffi_instance_drop(teff_component *w, size_t i)
     teffi_instance *instance = w->data[i];
     w->data[i] = NULL;
     pthread_mutex_lock(&engine->lock);
-    bound_remove(&w->bound[i]);
+    if (w->bound[i].component)
+        LIST_REMOVE(&w->bound[i], link);
+    w->bound[i].component = NULL;
     bool last = --instance->refs == 0;
-    for (teffi_instance **at = &engine->instances; last && *at; at = &(*at)->next)
-        if (*at == instance) {
-            *at = instance->next;
-            break;
-        }
+    if (last && instance->listed)
+        TAILQ_REMOVE(&engine->instances, instance, link);
     pthread_mutex_unlock(&engine->lock);
     if (last)
         free(instance);

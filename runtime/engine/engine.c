@@ -182,10 +182,9 @@ void teffi_engine_drop(teff_engine *engine)
             teff_process_system_free(s->system);
         pthread_mutex_destroy(&s->lock);
     }
-    while (engine->instances) { /* left by components that were forced to end without a turn */
-        teffi_instance *next = engine->instances->next;
-        free(engine->instances);
-        engine->instances = next;
+    for (teffi_instance *i; (i = TAILQ_FIRST(&engine->instances));) {
+        TAILQ_REMOVE(&engine->instances, i, link);
+        free(i); /* left by a component that was forced to end without a turn */
     }
     while (engine->ops) {
         teffi_component_ops *next = engine->ops->next;
@@ -217,9 +216,9 @@ teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
     *engine = NULL;
     if (take_engine_options(&filled, opt))
         return TEFF_E_INVALID;
-    filled.schedulers = filled.schedulers ? filled.schedulers : 1;
-    filled.threads = filled.threads ? filled.threads : 1;
-    filled.queue_max = filled.queue_max ? filled.queue_max : QUEUE_MAX;
+    filled.schedulers = teffi_or(filled.schedulers, 1);
+    filled.threads = teffi_or(filled.threads, 1);
+    filled.queue_max = teffi_or(filled.queue_max, QUEUE_MAX);
     if (filled.schedulers > SCHEDULERS_MAX)
         return TEFF_E_INVALID;
     teff_engine *e = calloc(1, sizeof *e);
@@ -227,6 +226,7 @@ teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
         return TEFF_E_NOMEM;
     e->opt = filled;
     TAILQ_INIT(&e->waiters);
+    TAILQ_INIT(&e->instances);
     e->exec = exec;
     e->calls = *calls;
     pthread_mutex_init(&e->lock, NULL);
@@ -258,6 +258,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 
 /* ---- components ---- */
 
+/* A run function without a stack of its own keeps the thread that runs it. */
 static bool holds_its_thread(const teff_component_type *type)
 {
     return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
@@ -270,23 +271,6 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-static const teff_process_ops *ops_by_flags(const teff_component_type *type)
-{
-    if (type->flags & TEFF_COMPONENT_FIBER)
-        return &teffi_component_fiber_ops;
-    return type->run ? &teffi_component_run_ops : &teffi_component_step_ops;
-}
-
-static teffi_component_ops *component_ops_new(const teff_component_type *type)
-{
-    teffi_component_ops *made = malloc(sizeof *made);
-    if (!made)
-        return NULL;
-    *made = (teffi_component_ops){.type = type, .ops = *ops_by_flags(type)};
-    made->ops.name = type->name;
-    return made;
-}
-
 /* out: NULL: out of memory. */
 static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_component_type *type)
 {
@@ -294,8 +278,12 @@ static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_comp
     teffi_component_ops *found = engine->ops;
     while (found && found->type != type)
         found = found->next;
-    if (!found && (found = component_ops_new(type))) {
-        found->next = engine->ops;
+    if (!found && (found = malloc(sizeof *found))) {
+        *found = (teffi_component_ops){.next = engine->ops, .type = type};
+        found->ops = type->flags & TEFF_COMPONENT_FIBER ? teffi_component_fiber_ops
+                     : type->run                        ? teffi_component_run_ops
+                                                        : teffi_component_step_ops;
+        found->ops.name = type->name;
         engine->ops = found;
     }
     pthread_mutex_unlock(&engine->lock);
@@ -428,7 +416,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
     uint64_t until = teffi_now(platform) + (timeout_ms ? timeout_ms : STOP_MS) * (uint64_t)1000000;
     teff_stop_report sum = {0};
     refuse_tasks(engine);
-    sum.told = cancel_components(engine);
+    sum.cancelled = cancel_components(engine);
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teff_stop_report one;
         uint64_t now = teffi_now(platform);

@@ -18,7 +18,8 @@ typedef struct teffi_instance { /* data of one owner, or local to one component 
     uint32_t refs;
     LIST_HEAD(, teffi_hold) held;
     LIST_HEAD(, teffi_bound) bound; /* components to cancel when it is retired */
-    struct teffi_instance *next;    /* engine.instances */
+    bool listed;
+    TAILQ_ENTRY(teffi_instance) link; /* engine.instances */
     _Alignas(16) unsigned char bytes[];
 } teffi_instance;
 
@@ -59,17 +60,12 @@ typedef struct teffi_lock { /* of teff_component_lock */
 
 /* The phases of a component, in this order: set-up, RUN, take-down. */
 typedef enum teffi_phase {
-    TEFFI_PHASE_OWNER = 0,
-    TEFFI_PHASE_LOCAL,
+    TEFFI_PHASE_OWN = 0,
     TEFFI_PHASE_GROUP,
     TEFFI_PHASE_SHARE,
     TEFFI_PHASE_SETUP,
     TEFFI_PHASE_RUN,
-    TEFFI_PHASE_UNBIND_SHARE,
-    TEFFI_PHASE_UNBIND_GROUP,
-    TEFFI_PHASE_FINI_LOCAL,
-    TEFFI_PHASE_FINI_OWNER,
-    TEFFI_PHASE_CLEAR,
+    TEFFI_PHASE_TAKE_DOWN,
     TEFFI_PHASE_GONE
 } teffi_phase;
 
@@ -136,8 +132,8 @@ struct teff_engine {
     pthread_mutex_t broadcast_lock;
     /* guarded by lock */
     pthread_mutex_t lock;
-    teffi_component_ops *ops; /* of each type that was added; freed with the engine */
-    teffi_instance *instances;
+    teffi_component_ops *ops;               /* of each type that was added; freed with the engine */
+    TAILQ_HEAD(, teffi_instance) instances; /* with an owner; oldest first */
     TAILQ_HEAD(, teffi_claim) waiters;
     LIST_HEAD(, teff_component)
     sleepers;        /* components that wait for unpublished data or a condition */

@@ -1,5 +1,5 @@
 /* life.c - the process of a component: set-up, run, take-down.
- * States:  teffi_phase: owner, local, group, share, set-up -> run -> share, group, local, owner
+ * States:  teffi_phase: own data, group, share, set-up -> run -> take-down -> gone
  * Threads: the component's turn. A phase that has to wait returns false, and is called again after
  *          a poke: by run_component, or without fiber and run function by the next step. */
 #include "engine/engine.h"
@@ -18,12 +18,6 @@ static void call_hook(teff_component *w, hook *fn, teffi_instance *instance)
 {
     if (fn)
         fn(w, instance->bytes);
-}
-
-static void next_phase(teff_component *w)
-{
-    w->phase++;
-    w->at = 0;
 }
 
 /* ---- set-up ---- */
@@ -101,28 +95,21 @@ static bool set_up_all(teff_component *w)
 /* out: false: call again after a poke. */
 static bool run_set_up_phase(teff_component *w)
 {
-    switch (w->phase) {
-    case TEFFI_PHASE_OWNER:
-        set_up_owned(w);
-        return true;
-    case TEFFI_PHASE_LOCAL:
-        make_data(w, TEFF_DATA_LOCAL);
-        return true;
-    case TEFFI_PHASE_GROUP:
+    if (w->phase == TEFFI_PHASE_GROUP)
         return bind_all(w, TEFF_DATA_GROUP);
-    case TEFFI_PHASE_SHARE:
+    if (w->phase == TEFFI_PHASE_SHARE)
         return bind_all(w, TEFF_DATA_SHARE);
-    case TEFFI_PHASE_SETUP:
+    if (w->phase == TEFFI_PHASE_SETUP)
         return set_up_all(w);
-    default:
-        return true;
-    }
+    set_up_owned(w);
+    make_data(w, TEFF_DATA_LOCAL);
+    return true;
 }
 
 /* out: false: call again after a poke. */
 static bool set_up_component(teff_component *w)
 {
-    for (; w->phase < TEFFI_PHASE_RUN && !w->ending; next_phase(w))
+    for (; w->phase < TEFFI_PHASE_RUN && !w->ending; w->phase++, w->at = 0)
         if (!run_set_up_phase(w))
             return false;
     return true;
@@ -139,6 +126,17 @@ static void drop_all(teff_component *w, teff_data_kind kind)
             call_hook(w, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind, w->data[i]);
             teffi_instance_drop(w, i);
         }
+}
+
+/* End the component's waits, claims and locks, and drop all its data except owned data. */
+static void release_all_but_owned(teff_component *w)
+{
+    teffi_sleepers_remove(w);
+    teffi_claim_end(&w->claim);
+    teffi_component_unlock_all(w);
+    drop_all(w, TEFF_DATA_SHARE);
+    drop_all(w, TEFF_DATA_GROUP);
+    drop_all(w, TEFF_DATA_LOCAL);
 }
 
 /* Claim the data for writing, so that no task uses it, and retire it before the release, so that no
@@ -181,24 +179,13 @@ static void clear_queue(teff_component *w)
 /* out: false: call again after a poke. */
 static bool take_down_component(teff_component *w)
 {
-    if (w->phase <= TEFFI_PHASE_RUN) {
-        teffi_sleepers_remove(w);
-        teffi_claim_end(&w->claim);
-        teffi_component_unlock_all(w);
-        w->phase = TEFFI_PHASE_UNBIND_SHARE;
-    }
-    for (; w->phase != TEFFI_PHASE_GONE; next_phase(w)) {
-        if (w->phase == TEFFI_PHASE_UNBIND_SHARE)
-            drop_all(w, TEFF_DATA_SHARE);
-        else if (w->phase == TEFFI_PHASE_UNBIND_GROUP)
-            drop_all(w, TEFF_DATA_GROUP);
-        else if (w->phase == TEFFI_PHASE_FINI_LOCAL)
-            drop_all(w, TEFF_DATA_LOCAL);
-        else if (w->phase == TEFFI_PHASE_FINI_OWNER && !fini_owned(w))
-            return false;
-        else if (w->phase == TEFFI_PHASE_CLEAR)
-            clear_queue(w);
-    }
+    if (w->phase <= TEFFI_PHASE_RUN)
+        release_all_but_owned(w);
+    w->phase = TEFFI_PHASE_TAKE_DOWN;
+    if (!fini_owned(w))
+        return false;
+    clear_queue(w);
+    w->phase = TEFFI_PHASE_GONE;
     return true;
 }
 
@@ -206,12 +193,7 @@ static bool take_down_component(teff_component *w)
  * the last reference frees it. Tasks in the queue end with the process (end_copy). */
 static void abandon_data(teff_component *w)
 {
-    teffi_sleepers_remove(w);
-    teffi_claim_end(&w->claim);
-    teffi_component_unlock_all(w);
-    drop_all(w, TEFF_DATA_SHARE);
-    drop_all(w, TEFF_DATA_GROUP);
-    drop_all(w, TEFF_DATA_LOCAL);
+    release_all_but_owned(w);
     for (size_t i = w->type->n_data; i-- > 0;) {
         if (!w->data[i])
             continue;

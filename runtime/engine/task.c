@@ -26,33 +26,24 @@ void *teff_component_data(teff_component *w, const teff_data_type *type)
 static bool component_is_ending(teff_component *w)
 {
     (void)teffi_process_take_items(w->me); /* a cancel may be queued */
-    if (w->me->cancel) {
-        w->me->cancel = false;
-        w->ending = true;
-    }
+    w->ending |= w->me->cancel;
     return w->ending;
 }
 
-/* Add the data to the claim, unless it is local. out: false: the component does not use this
- * type. */
-static bool add_need(teff_component *w, teffi_claim *claim, const teff_need *need)
-{
-    teff_data_kind kind;
-    teffi_instance *instance = find_data(w, need->type, &kind);
-    if (!instance)
-        return false;
-    if (kind != TEFF_DATA_LOCAL)
-        teffi_claim_add(claim, instance, need->access);
-    return true;
-}
-
+/* Add the data to the claim, unless it is local. out: false: there are too many, or the component
+ * does not use one of the types. */
 static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *needs, size_t n)
 {
     if (n > TEFF_NEEDS_MAX)
         return false;
-    for (size_t i = 0; i < n; i++)
-        if (!add_need(w, claim, &needs[i]))
+    for (size_t i = 0; i < n; i++) {
+        teff_data_kind kind;
+        teffi_instance *instance = find_data(w, needs[i].type, &kind);
+        if (!instance)
             return false;
+        if (kind != TEFF_DATA_LOCAL)
+            teffi_claim_add(claim, instance, needs[i].access);
+    }
     return true;
 }
 
@@ -216,7 +207,9 @@ static void set_poll_timer(condition *c)
     c->waiting.awaits = c->timer ? &c->timer->e : NULL;
 }
 
-static bool condition_is_true(teff_process *p, teffi_waiting *waiting)
+/* Called after each item. If it was the poll timer's event, sets the timer again. out: true: the
+ * wait ends: the condition is true, or the component ends. */
+static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* its first member */
     if (waiting->arrived) {
@@ -229,7 +222,7 @@ static bool condition_is_true(teff_process *p, teffi_waiting *waiting)
 
 teff_err teff_component_wait(teff_component *w, int (*is_true)(void *arg), void *arg)
 {
-    condition c = {.waiting = {.ready = condition_is_true, .blocked = true},
+    condition c = {.waiting = {.ready = check_condition, .blocked = true},
                    .component = w,
                    .is_true = is_true,
                    .arg = arg};
@@ -259,9 +252,8 @@ const teff_task_type teff_task_until = {
 
 teff_err teff_component_yield(teff_component *w)
 {
-    if (teff_process_yield(w->me))
-        return TEFF_E_CANCELLED;
-    return component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
+    teff_err err = teff_process_yield(w->me);
+    return err || component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* Run one queued task, unless the component ends first. */

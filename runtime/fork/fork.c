@@ -101,6 +101,7 @@ static const teffi_group_ops part_ops = {
     .evict = refuse_nothing, /* ranked by priority, see policy/priority.h */
 };
 
+/* Begin a join at its first fork; it becomes the turn's innermost open join. */
 static void open_join(join *j)
 {
     void **open = teffi_fiber_joins();

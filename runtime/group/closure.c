@@ -1,4 +1,5 @@
-/* closure.c - work items that are function calls, and the null group for those of no other. */
+/* closure.c - work items that are function calls, and the null group, which runs those that belong
+ * to no other group. */
 #include "group/closure.h"
 
 #include <stdio.h>
@@ -61,6 +62,6 @@ void teffi_null_init(teffi_exec *exec)
 void teffi_null_fini(teffi_exec *exec)
 {
     teffi_item *item;
-    while ((item = teffi_group_drain(&exec->null)))
+    while ((item = teffi_group_take_item(&exec->null)))
         teffi_closure_drop(item);
 }

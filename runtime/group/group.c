@@ -52,7 +52,7 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
 
 /* release: the item's content, pairs with group_take_all; acquire: from IDLE on the pusher owns
  * head and next, pairs with group_rest; seq_cst: the pusher may then load whether a handler sleeps
- * in its turn, which stores that before teffi_group_drain */
+ * in its turn, which stores that before teffi_group_take_item */
 static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -385,7 +385,7 @@ void teffi_group_complete(teffi_group *group)
     *at = rest;
 }
 
-teffi_item *teffi_group_drain(teffi_group *group)
+teffi_item *teffi_group_take_item(teffi_group *group)
 {
     if (teffi_group_yielded(group)) /* a turn that will not resume any more */
         (void)group_pop(group);

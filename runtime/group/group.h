@@ -163,9 +163,9 @@ void teffi_group_complete(teffi_group *group);
  * Threads with old pointers may push to it, so each item must name the life that it is for. */
 void teffi_group_reuse(teffi_group *group);
 
-/* teffi_group_drain - take one queued item. out: NULL: there is none.
+/* teffi_group_take_item - take one queued item. out: NULL: there is none.
  * runs: in a handle that waits on its own stack, or by the owner once the executor has stopped. */
-teffi_item *teffi_group_drain(teffi_group *group);
+teffi_item *teffi_group_take_item(teffi_group *group);
 
 /* teffi_group_state_name - "IDLE" and so on. */
 const char *teffi_group_state_name(teffi_group_state state);

@@ -20,8 +20,8 @@ static void note_wait(teffi_inbound *batch, uint64_t now_ns)
 
 static void handle_queued(teffi_group *group, teffi_item *item)
 {
-    teffi_inbound_lane *lane = teffi_container(group, teffi_inbound_lane, group);
-    if (item == &lane->stop) {
+    teffi_inbound_group *own = teffi_container(group, teffi_inbound_group, group);
+    if (item == &own->stop) {
         teffi_group_complete(group);
         return;
     }
@@ -31,12 +31,12 @@ static void handle_queued(teffi_group *group, teffi_item *item)
         atomic_exchange_explicit(&batch->state, TEFFI_INBOUND_IDLE, memory_order_acq_rel);
     if (was == TEFFI_INBOUND_QUEUED) {
         note_wait(batch, teffi_now(group->exec->platform));
-        lane->run(group->exec, batch);
+        own->run(group->exec, batch);
     }
     batch->release(batch);
 }
 
-static void describe_lane(teffi_group *group, char *text, size_t size)
+static void describe_inbound(teffi_group *group, char *text, size_t size)
 {
     (void)group;
     snprintf(text, size, "received messages");
@@ -45,10 +45,10 @@ static void describe_lane(teffi_group *group, char *text, size_t size)
 void teffi_inbound_queue_init(teffi_inbound_queue *queue, teffi_exec *exec,
                               void (*run)(teffi_exec *exec, teffi_inbound *batch))
 {
-    static const teffi_group_ops ops = {.handle = handle_queued, .describe = describe_lane};
-    for (unsigned i = 0; i < TEFFI_INBOUND_LANES; i++) {
-        teffi_group_init(&queue->lanes[i].group, exec, &ops);
-        queue->lanes[i].run = run;
+    static const teffi_group_ops ops = {.handle = handle_queued, .describe = describe_inbound};
+    for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++) {
+        teffi_group_init(&queue->groups[i].group, exec, &ops);
+        queue->groups[i].run = run;
     }
 }
 
@@ -56,17 +56,17 @@ bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch)
 {
     if (batch->bytes <= TEFFI_INBOUND_SHORT || batch->state != TEFFI_INBOUND_IDLE)
         return false;
-    if (!batch->lane) { /* relaxed: only a round robin */
+    if (!batch->group) { /* relaxed: only a round robin */
         uint32_t n = atomic_fetch_add_explicit(&queue->next, 1, memory_order_relaxed);
-        batch->lane = &queue->lanes[n % TEFFI_INBOUND_LANES].group;
+        batch->group = &queue->groups[n % TEFFI_INBOUND_GROUPS].group;
     }
-    uint64_t now_ns = teffi_now(batch->lane->exec->platform);
+    uint64_t now_ns = teffi_now(batch->group->exec->platform);
     if (now_ns < batch->unqueued_until_ns)
         return false;
     batch->queued_ns = now_ns;
     /* release: this thread's stores, for the thread that moves the batch out of QUEUED */
     atomic_store_explicit(&batch->state, TEFFI_INBOUND_QUEUED, memory_order_release);
-    if (teffi_group_push(batch->lane, &batch->item))
+    if (teffi_group_push(batch->group, &batch->item))
         return true;
     /* The executor has stopped. The caller runs the batch, unless it was taken back already. */
     teffi_inbound_state was =
@@ -79,11 +79,11 @@ bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch)
 
 void teffi_inbound_queue_stop(teffi_inbound_queue *queue)
 {
-    for (unsigned i = 0; i < TEFFI_INBOUND_LANES; i++) {
-        teffi_inbound_lane *lane = &queue->lanes[i];
-        if (!teffi_group_push(&lane->group, &lane->stop))
+    for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++) {
+        teffi_inbound_group *own = &queue->groups[i];
+        if (!teffi_group_push(&own->group, &own->stop))
             continue;
-        while (teffi_group_run(&lane->group, UINT32_MAX, 0)) /* until the group is COMPLETE */
+        while (teffi_group_run(&own->group, UINT32_MAX, 0)) /* until the group is COMPLETE */
             ;
     }
 }

@@ -8,7 +8,7 @@
 #include "group/group.h"
 
 enum {
-    TEFFI_INBOUND_LANES = 16,   /* batches that workers run at a time, at most */
+    TEFFI_INBOUND_GROUPS = 16,  /* batches that workers run at a time, at most */
     TEFFI_INBOUND_SHORT = 1024, /* bytes; such a batch is not worth waking a worker */
 };
 
@@ -28,21 +28,21 @@ typedef struct teffi_inbound {
     size_t bytes; /* received; set before each submission */
     /* the queue's */
     teffi_item item;
-    teffi_group *lane;
+    teffi_group *group;
     _Atomic teffi_inbound_state state;
     _Atomic uint64_t queued_ns;
     _Atomic uint64_t unqueued_until_ns; /* do not queue it before, since its last wait was long */
 } teffi_inbound;
 
-typedef struct teffi_inbound_lane {
+typedef struct teffi_inbound_group {
     teffi_group group;
     teffi_item stop; /* completes the group */
     void (*run)(struct teffi_exec *exec, teffi_inbound *batch);
-} teffi_inbound_lane;
+} teffi_inbound_group;
 
 typedef struct teffi_inbound_queue {
-    teffi_inbound_lane lanes[TEFFI_INBOUND_LANES];
-    _Atomic uint32_t next; /* the lane for the next new batch, modulo their number */
+    teffi_inbound_group groups[TEFFI_INBOUND_GROUPS];
+    _Atomic uint32_t next; /* round robin: the group of the next new batch */
 } teffi_inbound_queue;
 
 /* teffi_inbound_queue_init - in: run, called on a worker for each batch, calls batch->run. */

@@ -21,8 +21,8 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
     teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
 }
 
-/* conns.lock held. */
-static void stop_carrying(link_peer *peer)
+/* conns.lock held. Nothing more is sent on the connections of the peer. */
+static void stop_sends_to(link_peer *peer)
 {
     teffi_conn_carry(peer->in, 0);
     teffi_conn_carry(peer->out, 0);
@@ -34,7 +34,7 @@ void teffi_goodbye_heard(teffi_conn *conn)
     link_peer *peer = conn->peer;
     pthread_mutex_lock(&link->conns.lock);
     peer->bye_heard = true;
-    stop_carrying(peer);
+    stop_sends_to(peer);
     peer->redial_ns = 0;
     teffi_goodbye_acknowledge(peer->out ? peer->out : conn);
     pthread_mutex_unlock(&link->conns.lock);
@@ -60,7 +60,8 @@ void teffi_goodbye_acknowledged(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-static void want_goodbye(link_peer *peer)
+/* Says goodbye now, or as soon as there is a connection. */
+static void say_or_remember_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
         peer->goodbye = GOODBYE_SAID;
@@ -75,10 +76,10 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
     link_peer *peer = teffi_peer_find(link, id);
     if (peer) {
         peer->known = false;
-        stop_carrying(peer);
+        stop_sends_to(peer);
         peer->redial_ns = 0;
         if (clean) {
-            want_goodbye(peer);
+            say_or_remember_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
                 peer->goodbye = GOODBYE_NOT_SAID;
@@ -119,7 +120,7 @@ static void begin_leaving(teffi_link *link)
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
         teffi_conn_carry(c, 0);
         if (c->peer)
-            want_goodbye(c->peer);
+            say_or_remember_goodbye(c->peer);
         else if (c->dialled)
             teffi_conn_kill(c);
     }

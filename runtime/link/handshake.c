@@ -189,7 +189,7 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
     if (teffi_ack_unpack(payload, len, echo))
         return teffi_receiver_malformed(conn, "bad ack");
     if (memcmp(echo, conn->handshake.nonce, sizeof echo) != 0)
-        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack is of another connection");
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack belongs to another connection");
     return accept_peer(conn);
 }
 
@@ -249,14 +249,14 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_hello self = own_hello(conn);
     char text[TEFF_TEXT_MAX];
     if (memcmp(peer->echo, conn->handshake.nonce, sizeof peer->echo) != 0)
-        return teffi_receiver_malformed(conn, "the answer is of another connection");
+        return teffi_receiver_malformed(conn, "the response belongs to another connection");
     teffi_mismatch mismatch = teffi_hello_check(&self, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
     if (peer->hello.role != TEFFI_ROLE_SILO)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "only silos are dialled");
     if (conn->peer && !teffi_node_is(conn->peer->id, peer->hello.node))
-        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node answers at this address");
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node listens at this address");
     conn->handshake.remote = peer->hello;
     return establish_conn(conn, peer->nonce);
 }
@@ -295,7 +295,7 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
 static const char *handshake_break_text(const teffi_conn *conn, const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)
-        return "no answer in time";
+        return "no response in time";
     if (result->end == TEFFI_STREAM_CLOSED)
         return "closed by this side";
     if (result->end == TEFFI_STREAM_NO_CERTIFICATE)

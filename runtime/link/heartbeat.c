@@ -88,7 +88,9 @@ static bool may_judge(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-static void look_at_conns(teffi_link *link, uint64_t now_ns)
+/* Serve each connection that needs something. That may end a connection, so it is done without
+ * conns.lock, and the need is determined again. */
+static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
     pthread_mutex_lock(&link->conns.lock);
@@ -148,7 +150,7 @@ static uint64_t look_at_all(teffi_link *link)
     uint64_t now_ns = teffi_conns_now(&link->conns);
     (void)teffi_block_age(now_ns);
     teffi_slab_age(now_ns);
-    look_at_conns(link, now_ns);
+    serve_due_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);
     teffi_driver_sweep(link);
@@ -160,7 +162,8 @@ static uint64_t look_at_all(teffi_link *link)
     return ns;
 }
 
-static bool is_asked_soon(const link_ticker *ticker)
+/* Is there a request for delayed writes and reads? */
+static bool delayed_work_is_requested(const link_ticker *ticker)
 {
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
 }
@@ -186,14 +189,14 @@ static void sleep_until_asked(teffi_link *link, uint64_t ns)
     uint64_t now_ns = teffi_conns_now(&link->conns), until_ns = now_ns + ns;
     bool soon, came;
     do {
-        soon = is_asked_soon(ticker);
+        soon = delayed_work_is_requested(ticker);
         came = teffi_polling_sleep(&link->conns, soon ? LINK_SOON_NS : until_ns - now_ns);
         if (soon)
             run_delayed(link);
         now_ns = teffi_conns_now(&link->conns);
         /* acquire: pairs with teffi_conns_ask_scan() */
     } while (!atomic_exchange_explicit(&ticker->asked, false, memory_order_acquire) &&
-             (came || soon || is_asked_soon(ticker)) && now_ns < until_ns);
+             (came || soon || delayed_work_is_requested(ticker)) && now_ns < until_ns);
 }
 
 static void run_ticker(void *arg)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/error.h"
+#include "base/options.h"
 #include "config.h"
 #include "link/steps.h"
 
@@ -99,11 +100,6 @@ static const teffi_net_ops link_ops = {
     .free = free_link,
 };
 
-static uint32_t or_default(uint32_t value, uint32_t otherwise)
-{
-    return value ? value : otherwise;
-}
-
 static void set_options(teffi_link *link, const teffi_net_options *opt)
 {
     link->self = opt->self;
@@ -116,11 +112,12 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->conns.role = opt->self.role;
     link->conns.exec = opt->exec;
     link->conns.budget = opt->budget;
-    link->conns.frame_max_bytes = or_default(opt->frame_max_bytes, FRAME_MAX_DEFAULT);
-    link->conns.queue_max_bytes = or_default(opt->queue_max_bytes, QUEUE_MAX_DEFAULT);
-    link->heartbeat_ms = or_default(opt->heartbeat_ms, 1000);
-    link->hello_timeout_ms = or_default(opt->hello_timeout_ms, 10000);
-    link->clients_max = or_default(opt->clients_max, 10000);
+    link->conns.until_ns = opt->until_ns;
+    link->conns.frame_max_bytes = teffi_or(opt->frame_max_bytes, FRAME_MAX_DEFAULT);
+    link->conns.queue_max_bytes = teffi_or(opt->queue_max_bytes, QUEUE_MAX_DEFAULT);
+    link->heartbeat_ms = teffi_or(opt->heartbeat_ms, 1000);
+    link->hello_timeout_ms = teffi_or(opt->hello_timeout_ms, 10000);
+    link->clients_max = teffi_or(opt->clients_max, 10000);
 }
 
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)

@@ -60,6 +60,9 @@ typedef struct teffi_net_options {
     /* Counts received messages and bytes waiting to be written. While it is exceeded, requests for
      * grains are refused. Borrowed; NULL: no limit. */
     teffi_budget *budget;
+    /* A silo's lease: a time of the platform's clock from which on nothing is written; the
+     * connections break instead. 0: no limit. Borrowed; may be NULL. */
+    const _Atomic uint64_t *until_ns;
     uint32_t hello_timeout_ms; /* the whole handshake; 0 = 10,000 */
     uint32_t clients_max;      /* connected at a time; 0 = 10,000 */
     /* Runs received batches and deferred writes; it stops before free is called. NULL: batches run

@@ -50,8 +50,8 @@ static teffi_chunk *chunk_of_bytes(uint8_t *bytes)
     return (teffi_chunk *)(void *)(bytes - round_up(sizeof(teffi_chunk)));
 }
 
-/* Is the newest chunk the current block? */
-static bool fills_newest(const teff_arena *arena)
+/* Does the arena allocate from its newest chunk, not from the block it began with? */
+static bool uses_newest_chunk(const teff_arena *arena)
 {
     return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
 }
@@ -60,7 +60,7 @@ static bool fills_newest(const teff_arena *arena)
  * with its own chunk they begin again at CHUNK_MIN. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
-    size_t size = fills_newest(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
+    size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
     if (size > CHUNK_MAX)
         size = CHUNK_MAX;
     if (size < need + sizeof(teffi_chunk) + ALIGN)

@@ -13,7 +13,7 @@
 #include "base/local.h"
 #include "base/poison.h"
 
-enum { STEP = 64, CLASSES = 6 };
+enum { STEP = 32, CLASSES = 7 };
 
 typedef struct node { /* inside a free object */
     struct node *next;
@@ -36,17 +36,18 @@ enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: that stay; freed 
 static const uint64_t age_ns = 100000000;
 static _Atomic uint64_t looked_ns;
 
-static const unsigned short bytes_of[CLASSES] = {64, 128, 256, 512, 768, 1024};
-static const unsigned short batch_of[CLASSES] = {128, 64, 64, 32, 16, 16};
-static const unsigned char class_of[TEFFI_POOL_MAX / STEP + 1] = {0, 0, 1, 2, 2, 3, 3, 3, 3,
-                                                                  4, 4, 4, 4, 5, 5, 5, 5};
+static const unsigned short bytes_of[CLASSES] = {64, 96, 128, 256, 512, 768, 1024};
+static const unsigned short batch_of[CLASSES] = {128, 64, 64, 64, 32, 16, 16};
+static const unsigned char class_of[TEFFI_POOL_MAX / STEP + 1] = {0, 0, 0, 1, 2, 3, 3, 3, 3, 4, 4,
+                                                                  4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5,
+                                                                  5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6};
 
 #define DEPOT                                                                                      \
     {                                                                                              \
         .lock = PTHREAD_MUTEX_INITIALIZER,                                                         \
     }
 
-static depot depots[CLASSES] = {DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT};
+static depot depots[CLASSES] = {DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT};
 static TEFFI_LOCAL cache caches[CLASSES];
 static TEFFI_LOCAL int leaves; /* this thread's destructor is set */
 static pthread_once_t once = PTHREAD_ONCE_INIT;

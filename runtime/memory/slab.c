@@ -242,13 +242,6 @@ static void *pop_entry(teffi_slab *slab, teffi_slab_lists *own)
     return entry;
 }
 
-static void push_entry(teffi_slab *slab, teffi_slab_lists *own, void *entry)
-{
-    link_of(slab, entry)->next = own->free;
-    own->free = entry;
-    own->n++;
-}
-
 /* Called when own->free is empty. */
 static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab_lists *own)
 {
@@ -273,19 +266,6 @@ static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_l
     own->n = 0;
 }
 
-static inline void *take_of_lists(teffi_slab *slab, teffi_slab_lists *own)
-{
-    void *entry = pop_entry(slab, own);
-    return entry ? entry : refill_lists(slab, own);
-}
-
-static inline void put_to_lists(teffi_slab *slab, teffi_slab_lists *own, void *entry)
-{
-    if (own->n == BATCH)
-        flush_lists(slab, own);
-    push_entry(slab, own, entry);
-}
-
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 {
     teffi_slab_lists own = {0};
@@ -303,17 +283,25 @@ static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *
 void *teffi_slab_take(teffi_slab *slab)
 {
     unsigned n = teffi_thread_index();
-    return n < TEFFI_THREAD_INDEXES ? take_of_lists(slab, &slab->lists[n])
-                                    : take_without_index(slab);
+    if (n >= TEFFI_THREAD_INDEXES)
+        return take_without_index(slab);
+    void *entry = pop_entry(slab, &slab->lists[n]);
+    return entry ? entry : refill_lists(slab, &slab->lists[n]);
 }
 
 void teffi_slab_put(teffi_slab *slab, void *entry)
 {
     unsigned n = teffi_thread_index();
-    if (n < TEFFI_THREAD_INDEXES)
-        put_to_lists(slab, &slab->lists[n], entry);
-    else
+    if (n >= TEFFI_THREAD_INDEXES) {
         put_without_index(slab, entry);
+        return;
+    }
+    teffi_slab_lists *own = &slab->lists[n];
+    if (own->n == BATCH)
+        flush_lists(slab, own);
+    link_of(slab, entry)->next = own->free;
+    own->free = entry;
+    own->n++;
 }
 
 /* ---- aging ---- */

@@ -135,6 +135,8 @@ static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m
     return at;
 }
 
+/* A field without presence, which is left out if its value is 0 or empty. The first cases only make
+ * the usual types faster. */
 static inline __attribute__((always_inline)) uint8_t *
 put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
 {

@@ -37,12 +37,6 @@ static uint8_t *put_pair(uint8_t *at, uint32_t a, uint32_t b)
     return put_u32(put_u32(at, a), b);
 }
 
-static uint8_t *put_call(uint8_t *at, const teffi_msg *m)
-{
-    at = put_pair(at, m->call_slot, m->call_generation);
-    return put_pair(at, (uint32_t)m->call_cookie, (uint32_t)(m->call_cookie >> 32));
-}
-
 static uint8_t *put_sized_bytes(uint8_t *at, const void *bytes, size_t n)
 {
     at = put_u16(at, n);
@@ -93,8 +87,9 @@ static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m
         *has |= HAS_PID;
     }
     if (m->item.kind != TEFFI_MSG_ONEWAY &&
-        (m->call_slot | m->call_generation | m->call_cookie) != 0) {
-        at = put_call(at, m);
+        (m->call.slot | m->call.generation | m->call.cookie) != 0) {
+        memcpy(at, &m->call, sizeof m->call); /* 16 bytes without padding */
+        at += sizeof m->call;
         *has |= HAS_CALL;
     }
     return at;
@@ -260,13 +255,11 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
 
 static void read_call(reader *r, teffi_msg *m)
 {
-    const uint8_t *p = read_bytes(r, 16);
+    const uint8_t *p = read_bytes(r, sizeof m->call);
     if (!p)
         return;
-    m->call_slot = load_u32(p);
-    m->call_generation = load_u32(p + 4);
-    m->call_cookie = load_u32(p + 8) | (uint64_t)load_u32(p + 12) << 32;
-    r->bad |= !m->call_slot && !m->call_generation && !m->call_cookie;
+    memcpy(&m->call, p, sizeof m->call);
+    r->bad |= !m->call.slot && !m->call.generation && !m->call.cookie;
 }
 
 static void read_ids(reader *r, unsigned has, teffi_msg *m)

@@ -83,6 +83,12 @@ enum {
     TEFFI_MSG_UNNAMED = 4,
 };
 
+/* The call that a request belongs to, at the node that sent the request; zero: none. */
+typedef struct teffi_origin {
+    uint32_t slot, generation;
+    uint64_t cookie; /* set when the request leaves the process: call/call.h */
+} teffi_origin;
+
 enum { TEFFI_HOPS_MAX = 8, TEFFI_MSG_INLINE = 512 };
 
 typedef struct teffi_msg {
@@ -96,9 +102,8 @@ typedef struct teffi_msg {
     uint16_t err;      /* response: a teff_err */
     teffi_node_id src; /* the caller's node; response: the responding node */
     teffi_pid to;      /* request, one-way: the target; response: to.node is the caller */
-    uint32_t call_slot, call_generation; /* the caller's pending call; 0,0 for one-way */
-    uint64_t call_cookie; /* of that call, set when the request leaves the process: call/call.h */
-    uint32_t type_id;     /* of the grain; 0 for system targets */
+    teffi_origin call; /* the caller's pending call; one-way: none */
+    uint32_t type_id;  /* of the grain; 0 for system targets */
     uint32_t method_id;
     uint64_t deadline_ns; /* mono of this machine, 0 = none; relative milliseconds on the wire */
     uint64_t hash;        /* of type and key (grains/activation/ident.h); 0: not computed */

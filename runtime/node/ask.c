@@ -23,7 +23,7 @@ teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
     teffi_await(ctx, &wait, 1);
     *op = s.op;
     if (op->err && op->err != TEFF_E_CONFLICT)
-        return teffi_ctx_fail(ctx, op->err, "store: %s", op->text);
+        return teff_fail(ctx, op->err, "store: %s", op->text);
     return op->err;
 }
 
@@ -64,8 +64,7 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
         return NULL;
     }
     teffi_call_expect(call, desc, 0);
-    msg->call_slot = call->slot;
-    msg->call_generation = call->generation;
+    msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline;
     teffi_call_sign(ctx->home, msg);
     teff_err err = teffi_node_send(node, to, msg);
@@ -78,10 +77,10 @@ teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, 
 
 teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                        const ProtobufCMessage *body, uint32_t timeout_ms,
-                       const ProtobufCMessageDescriptor *desc, ProtobufCMessage **reply)
+                       const ProtobufCMessageDescriptor *desc, ProtobufCMessage **response)
 {
     teffi_call *call = teffi_ctx_rpc_start(ctx, to, slot, method, body, timeout_ms, desc);
     if (!call)
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
-    return teffi_ctx_await_call(ctx, call, reply);
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a call");
+    return teffi_ctx_await_call(ctx, call, response);
 }

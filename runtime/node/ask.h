@@ -10,13 +10,13 @@
 TEFF_MUST_USE teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op);
 
 /* teffi_ctx_rpc - send a request to a system target of a silo (also this one), await the response.
- * in:   body, borrowed, packed. reply may be NULL if desc is NULL.
- * out:  *reply, the response's body, of type desc; valid until the call is released.
+ * in:   body, borrowed, packed. response may be NULL if desc is NULL.
+ * out:  *response, the response's body, of type desc; valid until the call is released.
  * errs: the target's error, TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE, TEFF_E_CLOSED, TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned slot,
                                      uint32_t method, const ProtobufCMessage *body,
                                      uint32_t timeout_ms, const ProtobufCMessageDescriptor *desc,
-                                     ProtobufCMessage **reply);
+                                     ProtobufCMessage **response);
 
 /* teffi_ctx_rpc_start - the same without waiting; the caller awaits it with teffi_ctx_await_call.
  * out:  NULL: out of memory; else a call, which may have ended already. */

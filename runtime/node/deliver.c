@@ -31,32 +31,26 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* out: *origin; the node that sent the request, none if it is this one. */
-static teffi_node_id get_origin(const teffi_node *node, const teffi_msg *request,
-                                teffi_origin *origin)
+/* Ask teffi_cancel_is_kept or _take about a request: own ones have no node and no cookie. */
+static bool ask_for_cancel(teffi_node *node, const teffi_msg *request,
+                           bool (*ask)(teffi_home *home, teffi_node_id from, teffi_origin origin))
 {
+    if (!teffi_cancel_any(&node->home))
+        return false;
     bool own = teffi_node_is(request->src, node->id);
-    *origin = (teffi_origin){request->call_slot, request->call_generation,
-                             own ? 0 : request->call_cookie};
-    return own ? (teffi_node_id){0} : request->src;
+    teffi_origin origin = request->call;
+    origin.cookie = own ? 0 : origin.cookie;
+    return ask(&node->home, own ? (teffi_node_id){0} : request->src, origin);
 }
 
 bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request)
 {
-    teffi_origin origin;
-    if (!teffi_cancel_any(&node->home))
-        return false;
-    teffi_node_id from = get_origin(node, request, &origin);
-    return teffi_cancel_is_kept(&node->home, from, origin);
+    return ask_for_cancel(node, request, teffi_cancel_is_kept);
 }
 
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 {
-    teffi_origin origin;
-    if (!teffi_cancel_any(&node->home))
-        return false;
-    teffi_node_id from = get_origin(node, request, &origin);
-    return teffi_cancel_take(&node->home, from, origin);
+    return ask_for_cancel(node, request, teffi_cancel_take);
 }
 
 /* ---- deliver ---- */
@@ -160,9 +154,7 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
     response->to.node = request->src;
     response->flags = request->flags & TEFFI_MSG_ROW;
     response->system = request->system;
-    response->call_slot = request->call_slot;
-    response->call_generation = request->call_generation;
-    response->call_cookie = request->call_cookie;
+    response->call = request->call;
     return response;
 }
 
@@ -205,6 +197,17 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
     }
 }
 
+/* Send the response, and free the request. in: response, NULL: there is none; lost: then it counts
+ * as dropped, as a response to a request does. */
+static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *response, bool lost)
+{
+    if (response)
+        teffi_node_respond_to(node, request->src, response);
+    else if (lost || request->item.kind == TEFFI_MSG_REQUEST)
+        count_dropped(node);
+    teffi_msg_free(request);
+}
+
 static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, const char *text,
                           uint16_t flags)
 {
@@ -213,11 +216,8 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
         response->err = (uint16_t)err;
         response->flags |= flags;
         response->text = text ? teff_arena_copy(&response->arena, text, strlen(text)) : NULL;
-        teffi_node_respond_to(node, request->src, response);
-    } else if (err || request->item.kind == TEFFI_MSG_REQUEST) {
-        count_dropped(node);
     }
-    teffi_msg_free(request);
+    end_with_response(node, request, response, err);
 }
 
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
@@ -233,14 +233,9 @@ void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err
 void teffi_node_respond_with(teffi_node *node, teffi_msg *request, const ProtobufCMessage *body)
 {
     teffi_msg *response = teffi_node_response(node, request);
-    if (response) {
-        if (!teffi_node_pack(response, body))
-            response->err = TEFF_E_NOMEM;
-        teffi_node_respond_to(node, request->src, response);
-    } else if (request->item.kind == TEFFI_MSG_REQUEST) {
-        count_dropped(node);
-    }
-    teffi_msg_free(request);
+    if (response && !teffi_node_pack(response, body))
+        response->err = TEFF_E_NOMEM;
+    end_with_response(node, request, response, false);
 }
 
 /* ---- relays ---- */
@@ -250,14 +245,13 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
     if (teffi_node_is(msg->src, node->id))
         return TEFF_OK;
     if (msg->item.kind == TEFFI_MSG_REQUEST) {
-        teffi_origin origin = {msg->call_slot, msg->call_generation, msg->call_cookie};
         uint64_t deadline_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
         teffi_call *call;
-        teff_err err = teffi_relay_new(&node->home, msg->src, origin, deadline_ns, &call);
+        teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &call);
         if (err)
             return err;
-        msg->call_slot = call->slot;
-        msg->call_generation = call->generation;
+        msg->call.slot = call->slot;
+        msg->call.generation = call->generation;
     }
     msg->src = node->id;
     return TEFF_OK;
@@ -266,7 +260,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
 static void pass_relay(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));
-    teffi_msg *response = relay->reply;
+    teffi_msg *response = relay->response;
     if (!response) {
         response = teffi_msg_new(TEFFI_MSG_RESPONSE);
         if (!response)
@@ -275,12 +269,10 @@ static void pass_relay(teffi_node *node, teffi_call *relay)
         response->text = relay->text;
         response->flags = TEFFI_MSG_UNNAMED;
     }
-    relay->reply = NULL;
+    relay->response = NULL;
     response->src = node->id;
     response->to = (teffi_pid){.node = to};
-    response->call_slot = relay->origin.slot;
-    response->call_generation = relay->origin.generation;
-    response->call_cookie = relay->origin.cookie;
+    response->call = relay->origin;
     teffi_node_respond_to(node, to, response);
 }
 

@@ -37,7 +37,8 @@ TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
  * in:   request, owned; a one-way is only freed. text, copied, may be NULL. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
-/* teffi_node_respond_named - the same; text names the call already. */
+/* teffi_node_respond_named - as teffi_node_respond with an error, but text already names type,
+ * method and key: the caller does not put them before it. */
 void teffi_node_respond_named(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
 /* teffi_node_respond_with - respond to a request with a body, borrowed, packed. Owns request. */

@@ -89,7 +89,7 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;
-    teffi_call_sent_to(&node->home, request->call_slot, request->call_generation, to);
+    teffi_call_sent_to(&node->home, request->call.slot, request->call.generation, to);
 }
 
 /* Only a message to a grain can be rerouted. A response is dropped: its call ends when the caller's

@@ -52,7 +52,7 @@ teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint3
 static void free_queued_items(teffi_target *target)
 {
     teffi_item *item;
-    while ((item = teffi_group_drain(&target->group)))
+    while ((item = teffi_group_take_item(&target->group)))
         if (item->kind == TEFFI_ITEM_CLOSURE)
             teffi_closure_drop(item);
         else

@@ -52,6 +52,9 @@ struct teffi_node {
     /* net.h's up and down events. Installed by grains/silo; may be NULL. */
     void (*net_up)(teffi_node *node, const teffi_hello *peer);
     void (*net_down)(teffi_node *node, const teffi_hello *peer, bool clean);
+    /* This silo's lease has ended. Called once; must not block. Installed by grains/silo; may be
+     * NULL. */
+    void (*lost)(teffi_node *node, const char *why);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
     struct teffi_membership *membership;

@@ -91,9 +91,7 @@ static teff_err send_pid_response(void *arg, const teff_event *request, teff_err
         return TEFF_E_NOMEM;
     msg->src = node->id;
     msg->to.node = (teffi_node_id){request->from.silo, request->from.incarnation};
-    msg->call_slot = request->from.slot;
-    msg->call_generation = request->from.generation;
-    msg->call_cookie = request->call;
+    msg->call = (teffi_origin){request->from.slot, request->from.generation, request->call};
     if (fill_response(msg, err, data, len))
         return send_msg(node, msg);
     teffi_msg_free(msg);
@@ -134,8 +132,7 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
         return NULL;
     }
     memcpy(call->asked.key, &asked, sizeof asked);
-    msg->call_slot = call->slot;
-    msg->call_generation = call->generation;
+    msg->call = (teffi_origin){call->slot, call->generation, 0};
     msg->deadline_ns = deadline_ns;
     teffi_call_sign(ctx->home, msg);
     teff_err err = send_msg(ctx->node, msg);
@@ -147,10 +144,10 @@ static teffi_call *start_pid_request(teff_ctx *ctx, teff_pid to, const teff_even
 static teff_err check_target(teff_ctx *ctx, teff_pid to)
 {
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "a client cannot send to processes");
+        return teff_fail(ctx, TEFF_E_INVALID, "a client cannot send to processes");
     if (!is_of_silo(to))
-        return teffi_ctx_fail(ctx, TEFF_E_NOT_FOUND, "process %u.%u belongs to no silo",
-                              to.slot & ~TEFFI_PROCESS_BIT, to.generation);
+        return teff_fail(ctx, TEFF_E_NOT_FOUND, "process %u.%u belongs to no silo",
+                         to.slot & ~TEFFI_PROCESS_BIT, to.generation);
     return TEFF_OK;
 }
 
@@ -161,14 +158,14 @@ static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
     if (err)
         return err;
     if (opt->cancel && teffi_cancel_is_fired(opt->cancel))
-        return teffi_ctx_fail(ctx, TEFF_E_CANCELLED,
-                              "cancelled before it began; the request was not sent");
+        return teff_fail(ctx, TEFF_E_CANCELLED,
+                         "cancelled before it began; the request was not sent");
     uint64_t deadline_ns = teffi_ctx_deadline(ctx, opt->timeout_ms);
     if (!deadline_ns)
-        return teffi_ctx_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
+        return teff_fail(ctx, TEFF_E_TIMEOUT, "%s", teffi_ctx_late_text);
     call->impl = start_pid_request(ctx, to, event, deadline_ns);
     if (!call->impl)
-        return teffi_ctx_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for a request");
     if (opt->cancel)
         teffi_cancel_add(opt->cancel, call->impl);
     return TEFF_OK;
@@ -176,7 +173,7 @@ static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
 
 static teff_err fail_closed_node(teff_ctx *ctx)
 {
-    return teffi_ctx_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
+    return teff_fail(ctx, TEFF_E_CLOSED, "the silo or client of this context is closed");
 }
 
 teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data, size_t len,
@@ -187,7 +184,7 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
     teff_call_options opt;
     call->impl = NULL;
     if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "%s", text);
+        return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_in_node(ctx, to, &event, &opt, call))
                                 : fail_closed_node(ctx);
 }
@@ -199,18 +196,18 @@ static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_
     if (!teffi_call_unnamed(call))
         return err;
     const char *text = teff_error(ctx);
-    return teffi_ctx_fail(ctx, err, "process %u.%u of silo %08x: %s",
-                          asked->to.slot & ~TEFFI_PROCESS_BIT, asked->to.generation, asked->to.silo,
-                          text[0] ? text : teff_err_name(err));
+    return teff_fail(ctx, err, "process %u.%u of silo %08x: %s",
+                     asked->to.slot & ~TEFFI_PROCESS_BIT, asked->to.generation, asked->to.silo,
+                     text[0] ? text : teff_err_name(err));
 }
 
 /* The copy is aligned, as the data of events is, and outlives the call. */
 static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                               teff_event *response)
 {
-    const teffi_msg *reply = call->reply;
-    size_t len = reply ? reply->raw_len : 0;
-    const void *data = len ? memcpy(teff_alloc(ctx, len), reply->raw, len) : NULL;
+    const teffi_msg *msg = call->response;
+    size_t len = msg ? msg->raw_len : 0;
+    const void *data = len ? memcpy(teff_alloc(ctx, len), msg->raw, len) : NULL;
     *response = (teff_event){.kind = TEFF_EVENT_COMPLETE,
                              .tag = asked->tag,
                              .data = data,
@@ -223,7 +220,7 @@ teff_err teff_pid_ask_await(teff_ctx *ctx, teff_call *call, teff_event *response
 {
     asked_pid asked;
     if (!call->impl)
-        return teffi_ctx_fail(ctx, TEFF_E_INVALID, "the request was not started");
+        return teff_fail(ctx, TEFF_E_INVALID, "the request was not started");
     memcpy(&asked, call->impl->asked.key, sizeof asked);
     teff_err err = teffi_ctx_await_call(ctx, call->impl, NULL);
     if (err)
@@ -255,7 +252,7 @@ static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *messa
         err = send_event(node, to, &event);
     else
         err = system ? teffi_process_send_here(system, to, &event) : TEFF_E_NOT_FOUND;
-    return err ? teffi_ctx_fail(ctx, err, "the message could not be sent: %s", teff_err_name(err))
+    return err ? teff_fail(ctx, err, "the message could not be sent: %s", teff_err_name(err))
                : TEFF_OK;
 }
 

@@ -23,8 +23,8 @@ teff_err teffi_pid_deliver(teffi_node *node, const teffi_msg *msg)
     event.data = event.len ? msg->raw + sizeof head : NULL;
     if (is_request) {
         event.from =
-            (teff_pid){msg->src.silo, msg->src.incarnation, msg->call_slot, msg->call_generation};
-        event.call = msg->call_cookie;
+            (teff_pid){msg->src.silo, msg->src.incarnation, msg->call.slot, msg->call.generation};
+        event.call = msg->call.cookie;
     }
     teff_pid to = {msg->to.node.silo, msg->to.node.incarnation, msg->to.slot, msg->to.generation};
     return teffi_process_deliver(system, to, &event);

@@ -44,7 +44,7 @@ teffi_command *teffi_command_new(teff_process *p, uint32_t kind, uint64_t tag, c
 
 void teffi_command_free(teffi_command *c)
 {
-    free(c->reply);
+    free(c->result);
     teffi_pool_put(c, sizeof *c + c->data_len);
 }
 
@@ -97,13 +97,13 @@ static void set_completion(teffi_command *c, teff_err err, const void *data, siz
     event->len = 0;
     if (!len)
         return;
-    c->reply = malloc(len);
-    if (!c->reply) {
+    c->result = malloc(len);
+    if (!c->result) {
         event->err = TEFF_E_NOMEM;
         return;
     }
-    memcpy(c->reply, data, len);
-    event->data = c->reply;
+    memcpy(c->result, data, len);
+    event->data = c->result;
     event->len = len;
 }
 

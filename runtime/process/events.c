@@ -78,9 +78,9 @@ void teffi_process_take_item(teff_process *p, teffi_item *item)
 
 bool teffi_process_take_items(teff_process *p)
 {
-    teffi_item *item = teffi_group_drain(&p->group);
+    teffi_item *item = teffi_group_take_item(&p->group);
     bool any = item != NULL;
-    for (; item; item = teffi_group_drain(&p->group))
+    for (; item; item = teffi_group_take_item(&p->group))
         teffi_process_take_item(p, item);
     return any;
 }
@@ -88,7 +88,7 @@ bool teffi_process_take_items(teff_process *p)
 teffi_event *teffi_process_take_mail(teff_process *p)
 {
     teffi_item *item;
-    while (!p->mail.head && (item = teffi_group_drain(&p->group)))
+    while (!p->mail.head && (item = teffi_group_take_item(&p->group)))
         teffi_process_take_item(p, item);
     return teffi_events_pop(&p->mail);
 }

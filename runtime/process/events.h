@@ -23,7 +23,7 @@ enum {
 typedef struct teffi_event {
     _Alignas(16) teffi_item item;
     uint32_t generation; /* of the receiver, when the event was sent */
-    teff_event event;    /* data: behind the struct, or a command's reply */
+    teff_event event;    /* data: behind the struct, or a command's result */
 } teffi_event;
 
 typedef struct teffi_events { /* FIFO through item.next */
@@ -81,7 +81,7 @@ typedef struct teffi_command {
     uint64_t serial;
     uint32_t kind;
     size_t data_len;
-    void *reply; /* owned; e.event.data once completed */
+    void *result; /* owned; e.event.data once completed */
     _Alignas(16) unsigned char data[];
 } teffi_command;
 

@@ -50,6 +50,7 @@ struct teff_process {
     _Atomic uint64_t turns, events, run_ns;
     _Atomic bool sleeping; /* its turn waits on parker; pairs with teffi_process_wake */
     uint8_t n_uncounted;   /* the turn's: events that the counters do not have yet */
+    uint8_t gathered;      /* the turn's: items that it has taken off the group for this step */
     teffi_parker parker;
     /* guarded by the stripe's lock */
     uint16_t signals;
@@ -60,7 +61,7 @@ struct teff_process {
     union {
         struct {
             void *self;
-            void *held; /* START: a teffi_start; later the event that receive returned last */
+            void *held; /* START: a teffi_start or NULL; later the event that receive returned */
         };
         teffi_slab_link free; /* the slab's link, while the slot is free */
     };
@@ -73,7 +74,6 @@ struct teff_process {
     /* in one word, for teffi_process_awaits_any */
     teffi_next status : 3;
     uint32_t retry_n : 1;
-    uint32_t gathered : 7;
     uint32_t again_queued : 1, cancel : 1, poked : 1, forced : 1, over : 1, gone : 1;
 };
 
@@ -138,7 +138,7 @@ struct teff_process_system {
     _Atomic bool stopping;
     pthread_mutex_t stripes[TEFFI_STRIPES]; /* by slot; taken before the executor's locks */
     pthread_mutex_t lock;                   /* guards stoppers, and spawns near processes_max */
-    struct teffi_stopper *stoppers;         /* threads in teff_process_system_stop */
+    LIST_HEAD(, teffi_stopper) stoppers;    /* threads in teff_process_system_stop */
 };
 
 static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t generation)
@@ -180,7 +180,7 @@ void teffi_processes_print(teff_process_system *system, const teffi_lines *to);
 /* A thread in teff_process_system_stop. Guarded by the system's lock. */
 typedef struct teffi_stopper {
     teffi_parker parker;
-    struct teffi_stopper *next;
+    LIST_ENTRY(teffi_stopper) link;
 } teffi_stopper;
 
 /* teffi_stoppers_wake - a process has ended while the system stops. */

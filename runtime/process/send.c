@@ -143,7 +143,7 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 {
     teff_err err = is_own_pid(system, to) ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
                                           : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
-    (void)teff_yield(); /* last, when only err is left to save */
+    (void)teff_yield(); /* at the end, where a switch has to save nothing but err */
     return err;
 }
 

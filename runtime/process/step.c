@@ -7,14 +7,17 @@
 
 /* ---- the arguments of init, copied by spawn and upgrade ---- */
 
-teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
+teff_err teffi_start_new(const char *method, const void *input, size_t len, teffi_start **out)
 {
     size_t name = method ? strlen(method) : 0;
+    *out = NULL;
+    if (!name && !len)
+        return TEFF_OK;
     size_t at = (name + 1 + 15) / 16 * 16;
     size_t bytes_len = at + len;
     teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
     if (!start)
-        return NULL;
+        return TEFF_E_NOMEM;
     start->bytes_len = bytes_len;
     if (name)
         memcpy(start->bytes, method, name);
@@ -23,7 +26,8 @@ teffi_start *teffi_start_new(const char *method, const void *input, size_t len)
         memcpy(start->bytes + at, input, len);
     start->input = len ? start->bytes + at : NULL;
     start->len = len;
-    return start;
+    *out = start;
+    return TEFF_OK;
 }
 
 void teffi_start_free(teffi_start *start)
@@ -74,9 +78,10 @@ teff_err teff_step_upgrade(teff_step *out, const teff_process_ops *ops, void *se
 {
     if (!ops->step && !ops->run)
         return TEFF_E_INVALID;
-    teffi_start *start = teffi_start_new(method, input, len);
-    if (!start)
-        return TEFF_E_NOMEM;
+    teffi_start *start;
+    teff_err err = teffi_start_new(method, input, len, &start);
+    if (err)
+        return err;
     teffi_start_free(out->upgrade_start);
     out->upgrade = ops;
     out->upgrade_self = self;

@@ -21,42 +21,29 @@ static uint32_t signal_all(teff_process_system *system, uint32_t bits)
 void teffi_stoppers_wake(teff_process_system *system)
 {
     pthread_mutex_lock(&system->lock);
-    for (teffi_stopper *s = system->stoppers; s; s = s->next)
+    teffi_stopper *s;
+    LIST_FOREACH (s, &system->stoppers, link)
         teffi_parker_wake(&s->parker);
-    pthread_mutex_unlock(&system->lock);
-}
-
-static void stopper_add(teff_process_system *system, teffi_stopper *stopper)
-{
-    pthread_mutex_lock(&system->lock);
-    stopper->next = system->stoppers;
-    system->stoppers = stopper;
-    pthread_mutex_unlock(&system->lock);
-}
-
-static void stopper_remove(teff_process_system *system, teffi_stopper *stopper)
-{
-    pthread_mutex_lock(&system->lock);
-    teffi_stopper **at = &system->stoppers;
-    while (*at != stopper)
-        at = &(*at)->next;
-    *at = stopper->next;
     pthread_mutex_unlock(&system->lock);
 }
 
 static void wait_for_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
-    teffi_stopper stopper = {.next = NULL};
+    teffi_stopper stopper = {0};
     uint64_t now;
-    stopper_add(system, &stopper);
+    pthread_mutex_lock(&system->lock);
+    LIST_INSERT_HEAD(&system->stoppers, &stopper, link);
+    pthread_mutex_unlock(&system->lock);
     while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
         if (exec->ops->park)
             exec->ops->park(exec);
         else
             teffi_parker_wait(&stopper.parker, until_ns - now);
     }
-    stopper_remove(system, &stopper);
+    pthread_mutex_lock(&system->lock);
+    LIST_REMOVE(&stopper, link);
+    pthread_mutex_unlock(&system->lock);
 }
 
 /* Spin: a spawn does not block. */
@@ -88,7 +75,7 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
     /* Processes spawned before this store get a cancel; later spawns are refused. */
     atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
     wait_for_spawns(system);
-    report->told = signal_all(system, TEFFI_SIGNAL_CANCEL);
+    report->cancelled = signal_all(system, TEFFI_SIGNAL_CANCEL);
     wait_for_end(system, now + (timeout_ms ? timeout_ms : STOP_MS) * 1000000ull);
     if (teffi_processes_alive(system))
         force_rest(system, report);

@@ -32,14 +32,10 @@ static teff_err refuse_options(const teffi_platform *platform, const char *text)
 
 static void set_default_options(teff_process_options *opt)
 {
-    if (!opt->processes_max)
-        opt->processes_max = PROCESSES_MAX;
-    if (!opt->mailbox_max)
-        opt->mailbox_max = MAILBOX_MAX;
-    if (!opt->mailbox_bytes)
-        opt->mailbox_bytes = mailbox_bytes;
-    if (!opt->commands_max)
-        opt->commands_max = COMMANDS_MAX;
+    opt->processes_max = teffi_or(opt->processes_max, PROCESSES_MAX);
+    opt->mailbox_max = teffi_or(opt->mailbox_max, MAILBOX_MAX);
+    opt->mailbox_bytes = opt->mailbox_bytes ? opt->mailbox_bytes : mailbox_bytes;
+    opt->commands_max = teffi_or(opt->commands_max, COMMANDS_MAX);
 }
 
 static bool options_are_in_range(const teff_process_options *opt)
@@ -202,16 +198,17 @@ teff_err teff_process_spawn_shared(teff_process_system *system, const teff_proce
 {
     if (!ops->step && !ops->run)
         return TEFF_E_INVALID;
-    teffi_start *start = teffi_start_new(method, input, len);
-    if (!start)
-        return TEFF_E_NOMEM;
+    teffi_start *start;
     teff_process *p;
+    teff_err err = teffi_start_new(method, input, len, &start);
+    if (err)
+        return err;
     _Atomic uint64_t *spawned = &system->cells[teffi_own_cell(system)].spawned;
     /* seq_cst: either stop sees this spawn and waits for it, or this spawn sees `stopping` */
     atomic_fetch_add_explicit(spawned, 1, memory_order_seq_cst);
-    teff_err err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
-                       ? TEFF_E_CLOSED
-                       : teffi_slot_take(system, spawned, &p);
+    err = atomic_load_explicit(&system->stopping, memory_order_seq_cst)
+              ? TEFF_E_CLOSED
+              : teffi_slot_take(system, spawned, &p);
     if (!err) {
         init_life(p, ops, self, start, account);
         publish_process(p, pid);

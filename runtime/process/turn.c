@@ -37,7 +37,8 @@ static void run_init(teff_process *p)
     p->status = TEFFI_STATUS_CONTINUE;
     teff_err err = TEFF_OK;
     if (ops->init)
-        err = ops->init(p->self, p, start->bytes, start->input, start->len);
+        err = start ? ops->init(p->self, p, start->bytes, start->input, start->len)
+                    : ops->init(p->self, p, "", NULL, 0);
     teffi_start_free(start);
     if (err)
         end_with(p, err);
@@ -102,7 +103,7 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* Does only a command, a timer or a poke go on with it? */
+/* Is it blocked, so that only a command, a timer or a poke resumes it? */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
@@ -168,9 +169,9 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
 /* Is the item a message that may have a turn of its own, without a fiber? */
 static bool takes_one(const teff_process *p, const teffi_item *item)
 {
-    return item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
+    return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
            teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
-           !p->group.head && !p->system->opt.measure;
+           !p->system->opt.measure;
 }
 
 /* A turn of a process that takes_one, as most turns are: the message is not copied. */

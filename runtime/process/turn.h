@@ -14,8 +14,10 @@ typedef struct teffi_start {
     _Alignas(16) char bytes[]; /* method, its zero byte, input */
 } teffi_start;
 
-/* teffi_start_new - in: method, may be NULL. out: NULL when memory is out. */
-teffi_start *teffi_start_new(const char *method, const void *input, size_t len);
+/* teffi_start_new - in: method, may be NULL. out: *start, NULL: neither method nor input. errs:
+ * TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_start_new(const char *method, const void *input, size_t len,
+                                       teffi_start **start);
 
 /* teffi_start_free - in: may be NULL. */
 void teffi_start_free(teffi_start *start);

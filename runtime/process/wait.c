@@ -126,7 +126,7 @@ teff_err teff_process_command(teff_process *me, uint32_t command, uint64_t tag, 
 }
 
 teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, size_t len,
-                          teff_event *reply)
+                          teff_event *completion)
 {
     teff_err err;
     teffi_command *c = teffi_command_new(me, command, 0, data, len, &err);
@@ -140,8 +140,8 @@ teff_err teff_process_ask(teff_process *me, uint32_t command, const void *data, 
         return err;
     hold_event(me, w.arrived);
     teffi_process_count(me, 0, 1, 0);
-    if (reply)
-        *reply = w.arrived->event;
+    if (completion)
+        *completion = w.arrived->event;
     return w.arrived->event.err;
 }
 

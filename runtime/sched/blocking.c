@@ -35,7 +35,7 @@ static void block_worker(teffi_worker *w)
     } else {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_OUT);
-        teffi_parker_wake(&next->parker.parker);
+        teffi_worker_wake(next);
     }
     pthread_mutex_unlock(&sched->idle_lock);
     if (teffi_processors_have_work(sched))

@@ -20,8 +20,8 @@ static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
 
 void teffi_borrow_init(teffi_sched *sched)
 {
-    teffi_worker_init(&sched->borrower, sched, TEFF_THREAD_BORROWED);
-    teffi_worker_set_state(&sched->borrower, TEFFI_WORKER_OUT);
+    teffi_worker_init(&sched->borrow.worker, sched, TEFF_THREAD_BORROWED);
+    teffi_worker_set_state(&sched->borrow.worker, TEFFI_WORKER_OUT);
     teffi_inbound_queue_init(&sched->inbound, &sched->exec, run_inbound_here);
 }
 
@@ -33,9 +33,9 @@ static bool borrow_processor(teffi_worker *w)
     teffi_sched *sched = w->sched;
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *lender = teffi_idle_parked(sched);
-    bool may = !sched->stopping && !sched->borrowed && lender;
+    bool may = !sched->stopping && !sched->borrow.active && lender;
     if (may) {
-        sched->borrowed = true;
+        sched->borrow.active = true;
         w->thread.id = pthread_self();
         teffi_processor_assign(teffi_idle_lend(lender), w);
     }
@@ -70,7 +70,7 @@ static void return_processor(teffi_worker *w)
     pthread_mutex_lock(&sched->idle_lock);
     teffi_processor *p = w->processor ? teffi_processor_release(w) : NULL;
     teffi_worker_set_state(w, TEFFI_WORKER_OUT);
-    sched->borrowed = false;
+    sched->borrow.active = false;
     bool active = p && teffi_processor_is_active(sched, p);
     teffi_group *group = p && !active ? teffi_processor_take_lifo(p) : NULL;
     if (active && !sched->stopping)
@@ -79,10 +79,9 @@ static void return_processor(teffi_worker *w)
      * cleared no_steal, which counts as a push. */
     bool look = parked || (active && !p->worker && !sched->stopping);
     if (sched->stopping)
-        teffi_parker_wake(&sched->borrower_left);
+        teffi_parker_wake(&sched->borrow.left);
     pthread_mutex_unlock(&sched->idle_lock);
-    if (next)
-        teffi_parker_wake(&next->parker.parker);
+    teffi_worker_wake(next);
     if (group)
         teffi_runqueue_push(&sched->queue, group);
     if (p && !active)
@@ -139,9 +138,9 @@ bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
     /* acquire: the borrower's fields; pairs with the release below */
     if (atomic_exchange_explicit(&process_has_borrower, true, memory_order_acquire))
         return false;
-    bool may = borrow_processor(&sched->borrower);
+    bool may = borrow_processor(&sched->borrow.worker);
     if (may)
-        run_as_worker(&sched->borrower, fn, arg);
+        run_as_worker(&sched->borrow.worker, fn, arg);
     atomic_store_explicit(&process_has_borrower, false, memory_order_release);
     return may;
 }
@@ -149,9 +148,9 @@ bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 void teffi_borrow_stop(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    while (sched->borrowed) {
+    while (sched->borrow.active) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_parker_wait(&sched->borrower_left, UINT64_MAX);
+        teffi_parker_wait(&sched->borrow.left, UINT64_MAX);
         pthread_mutex_lock(&sched->idle_lock);
     }
     pthread_mutex_unlock(&sched->idle_lock);

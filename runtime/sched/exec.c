@@ -65,10 +65,10 @@ static void wake_all_to_stop(teffi_sched *sched)
     sched->stopping = true;
     atomic_fetch_or_explicit(&sched->attention, TEFFI_ATTEND_STOP, memory_order_relaxed);
     for (unsigned i = 0; i < sched->n_workers; i++)
-        teffi_parker_wake(&sched->workers[i]->parker.parker);
-    teffi_parker_wake(&sched->borrower.parker.parker);
-    teffi_parker_wake(&sched->system.parker.parker);
-    teffi_parker_wake(&sched->monitor_parker);
+        teffi_worker_wake(sched->workers[i]);
+    teffi_worker_wake(&sched->borrow.worker);
+    teffi_worker_wake(&sched->system);
+    teffi_parker_wake(&sched->monitor.parker);
     pthread_mutex_unlock(&sched->idle_lock);
 }
 
@@ -79,7 +79,7 @@ static void stop_scheduler(teffi_exec *exec)
     if (sched->stopping)
         return;
     wake_all_to_stop(sched);
-    teffi_thread_join(&sched->monitor); /* first: it joins workers' threads */
+    teffi_thread_join(&sched->monitor.thread); /* first: it joins workers' threads */
     teffi_workers_join_all(sched);
     if (teffi_sched_has_system(sched))
         teffi_thread_join(&sched->system.thread);
@@ -173,7 +173,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     teffi_null_init(&sched->exec);
     sched->no_membarrier = !teffi_barrier_start();
     atomic_init(&sched->n_active, active);
-    sched->threads_max = opt->threads_max ? opt->threads_max : TEFFI_THREADS_MAX;
+    sched->threads_max = teffi_or(opt->threads_max, TEFFI_THREADS_MAX);
     if (opt->hooks)
         sched->hooks = *opt->hooks;
     sched->worker_main = teffi_worker_main;
@@ -293,7 +293,7 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     if (!sched)
         return TEFF_E_NOMEM;
     if (!start_workers(sched, active) ||
-        teffi_thread_start(&sched->monitor, "teff-monitor", teffi_monitor_main, sched)) {
+        teffi_thread_start(&sched->monitor.thread, "teff-monitor", teffi_monitor_main, sched)) {
         wake_all_to_stop(sched);
         teffi_workers_join_all(sched);
         teffi_refusal_log(sched);

@@ -12,7 +12,7 @@ void teffi_monitor_wake(teffi_sched *sched)
         return;
     sched->monitor_asleep = false;
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(teffi_now(sched->exec.platform) / MS_NS));
-    teffi_parker_wake(&sched->monitor_parker);
+    teffi_parker_wake(&sched->monitor.parker);
 }
 
 /* ---- idle workers ---- */
@@ -82,8 +82,7 @@ static void wake_one_locked(teffi_sched *sched)
         w = teffi_processor_staff(sched, teffi_idle_lend(w));
     }
     pthread_mutex_unlock(&sched->idle_lock);
-    if (w)
-        teffi_parker_wake(&w->parker.parker);
+    teffi_worker_wake(w);
 }
 
 void teffi_wake_one(teffi_sched *sched)
@@ -100,8 +99,7 @@ bool teffi_wake_parked(teffi_sched *sched)
     if (w)
         unpark_worker(w, false);
     pthread_mutex_unlock(&sched->idle_lock);
-    if (w)
-        teffi_parker_wake(&w->parker.parker);
+    teffi_worker_wake(w);
     return w;
 }
 
@@ -222,7 +220,7 @@ void teffi_give_processor_to_waiter(teffi_worker *w)
     if (teffi_workers_in(sched, TEFFI_WORKER_WAITING) && !sched->stopping) {
         teffi_worker *next = teffi_processor_assign_waiting(sched, teffi_processor_release(w));
         teffi_worker_set_state(w, TEFFI_WORKER_SPARE);
-        teffi_parker_wake(&next->parker.parker);
+        teffi_worker_wake(next);
         wait_for_processor_locked(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
@@ -257,7 +255,7 @@ void teffi_back_off_end(teffi_sched *sched)
     for (unsigned i = 0; i < sched->n_processors; i++) {
         teffi_worker *w = sched->processors[i].worker;
         if (w && atomic_load_explicit(&w->backing_off, memory_order_seq_cst))
-            teffi_parker_wake(&w->parker.parker);
+            teffi_worker_wake(w);
     }
     pthread_mutex_unlock(&sched->idle_lock);
 }

@@ -77,8 +77,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
         }
     }
     pthread_mutex_unlock(&sched->idle_lock);
-    if (next)
-        teffi_parker_wake(&next->parker.parker);
+    teffi_worker_wake(next);
     return next != NULL;
 }
 
@@ -121,7 +120,8 @@ static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
     return (lifo && retake_lifo(sched, p, run)) || allowed;
 }
 
-/* Is there work that no worker is free to take, or a worker that waits for a processor? */
+/* Is there work that no worker is free to take, or a worker that waits for a processor? If there is
+ * work, also wakes a worker. */
 static bool processors_are_short(teffi_sched *sched)
 {
     if (atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_WAITING)
@@ -159,9 +159,9 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
     bool stacks = teffi_fiber_pool_reclaim(sched->exec.fibers, now);
     if (teffi_sched_has_system(sched))
         stacks |= teffi_fiber_pool_reclaim(sched->exec.system_fibers, now);
-    bool objects = teffi_pool_age(now, &sched->reclaimed_bytes);
-    if (!objects && sched->reclaimed_bytes >= HEAP_BYTES) {
-        sched->reclaimed_bytes = 0;
+    bool objects = teffi_pool_age(now, &sched->monitor.reclaimed_bytes);
+    if (!objects && sched->monitor.reclaimed_bytes >= HEAP_BYTES) {
+        sched->monitor.reclaimed_bytes = 0;
         teffi_pages_trim_heap();
     }
     return stacks || objects;
@@ -191,7 +191,7 @@ static void run_tick(teffi_sched *sched)
     teffi_watch_turns(sched, now);
     teffi_refusal_log(sched);
     teffi_workers_join_ended(sched);
-    sched->reclaims = reclaim_memory(sched, now);
+    sched->monitor.reclaims = reclaim_memory(sched, now);
 }
 
 /* Does each active processor have a worker, and are all of them parked? idle_lock held. */
@@ -209,7 +209,7 @@ static bool all_are_parked(const teffi_sched *sched)
 /* Are all parked, and one in the poller, if there is one? idle_lock held. */
 static bool all_is_quiet(const teffi_sched *sched)
 {
-    return all_are_parked(sched) && !sched->reclaims &&
+    return all_are_parked(sched) && !sched->monitor.reclaims &&
            (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
@@ -235,7 +235,7 @@ void teffi_monitor_main(void *arg)
         bool asleep = fall_asleep(sched, &quiet);
         if (asleep)
             quiet = 0;
-        teffi_parker_wait(&sched->monitor_parker, asleep ? UINT64_MAX : TEFFI_MONITOR_NS);
+        teffi_parker_wait(&sched->monitor.parker, asleep ? UINT64_MAX : TEFFI_MONITOR_NS);
         run_tick(sched);
     }
 }

@@ -180,10 +180,10 @@ void teffi_poll_watch(teffi_sched *sched)
     uint32_t claims = atomic_load_explicit(&poller->claims, memory_order_relaxed);
     uint32_t waits = atomic_load_explicit(&sched->waits, memory_order_relaxed);
     bool is_free = !atomic_load_explicit(&poller->claimed, memory_order_relaxed);
-    bool none_waited = is_free && waits == sched->seen_waits;
-    bool none_looked = none_waited && claims == sched->seen_claims;
-    sched->seen_claims = claims;
-    sched->seen_waits = waits;
+    bool none_waited = is_free && waits == sched->monitor.seen_waits;
+    bool none_looked = none_waited && claims == sched->monitor.seen_claims;
+    sched->monitor.seen_claims = claims;
+    sched->monitor.seen_waits = waits;
     if (none_waited && !teffi_wake_parked(sched) && none_looked)
         poller->neglected(poller);
 }

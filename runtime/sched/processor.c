@@ -57,7 +57,7 @@ void teffi_processor_poke(teffi_sched *sched, teffi_processor *p)
     teffi_worker *w = p->worker;
     if (w && (w->state == TEFFI_WORKER_PARKED ||
               atomic_load_explicit(&w->backing_off, memory_order_seq_cst)))
-        teffi_parker_wake(&w->parker.parker);
+        teffi_worker_wake(w);
     pthread_mutex_unlock(&sched->idle_lock);
 }
 

@@ -129,11 +129,12 @@ static void add_worker(snapshot *shot, worker_copy s)
 static void take_snapshot(teffi_sched *sched, snapshot *shot)
 {
     pthread_mutex_lock(&sched->idle_lock);
-    shot->threads = atomic_load_explicit(&sched->n_threads, memory_order_relaxed) + sched->borrowed;
+    shot->threads =
+        atomic_load_explicit(&sched->n_threads, memory_order_relaxed) + sched->borrow.active;
     for (unsigned i = 0; i < sched->n_workers; i++)
         add_worker(shot, copy_worker(sched->workers[i], shot->now_ns));
-    if (sched->borrowed)
-        add_worker(shot, copy_worker(&sched->borrower, shot->now_ns));
+    if (sched->borrow.active)
+        add_worker(shot, copy_worker(&sched->borrow.worker, shot->now_ns));
     if (atomic_load_explicit(&sched->system.running, memory_order_relaxed) && shot->n < shot->room)
         shot->workers[shot->n++] = copy_worker(&sched->system, shot->now_ns);
     pthread_mutex_unlock(&sched->idle_lock);
@@ -249,7 +250,7 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
         n += turn_is_due(sched->workers[i], now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += turn_is_due(&sched->borrower, now_ns, &out[n]);
+        n += turn_is_due(&sched->borrow.worker, now_ns, &out[n]);
     if (n < REPORTS_MAX)
         n += turn_is_due(&sched->system, now_ns, &out[n]);
     pthread_mutex_unlock(&sched->idle_lock);
@@ -275,9 +276,9 @@ void teffi_watch_turns(teffi_sched *sched, uint64_t now_ns)
     seen_run turns[REPORTS_MAX];
     uint64_t every_ms = sched->exec.warn.turn_warn_ms / CHECKS;
     every_ms = every_ms > CHECK_EVERY_MAX ? CHECK_EVERY_MAX : every_ms;
-    if (now_ns - sched->watched_ns < every_ms * MS_NS)
+    if (now_ns - sched->monitor.watched_ns < every_ms * MS_NS)
         return;
-    sched->watched_ns = now_ns;
+    sched->monitor.watched_ns = now_ns;
     unsigned n = find_long_turns(sched, now_ns, turns);
     for (unsigned i = 0; i < n; i++)
         log_long_turn(&turns[i], now_ns);

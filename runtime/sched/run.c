@@ -260,12 +260,12 @@ bool teffi_run_nested(teffi_exec *exec)
 
 /* ---- the loop of a worker's thread ---- */
 
-/* Call fn, which may sleep, between the hooks pause and resume. */
+/* Call fn, which may sleep, between the hooks park and unpark. */
 static void pause_loop(teffi_worker *w, void (*fn)(teffi_worker *w))
 {
-    teffi_thread_hook(w, w->sched->hooks.pause);
+    teffi_thread_hook(w, w->sched->hooks.park);
     fn(w);
-    teffi_thread_hook(w, w->sched->hooks.resume);
+    teffi_thread_hook(w, w->sched->hooks.unpark);
 }
 
 static void leave_or_park(teffi_worker *w)

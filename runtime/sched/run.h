@@ -39,7 +39,7 @@ static inline void teffi_hooks_after(const teffi_worker *w, const teffi_group *g
         hooks->after(hooks->arg, w->number, group);
 }
 
-/* teffi_thread_hook - call start, end, pause or resume; NULL: there is none. */
+/* teffi_thread_hook - call start, end, park or unpark; NULL: there is none. */
 static inline void teffi_thread_hook(const teffi_worker *w,
                                      void (*hook)(void *arg, uint32_t thread))
 {

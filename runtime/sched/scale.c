@@ -91,8 +91,7 @@ static bool activate_processor(teffi_sched *sched, teffi_processor *p)
     }
     bool ok = !wanted || p->worker;
     pthread_mutex_unlock(&sched->idle_lock);
-    if (w)
-        teffi_parker_wake(&w->parker.parker);
+    teffi_worker_wake(w);
     return ok;
 }
 

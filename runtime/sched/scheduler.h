@@ -19,6 +19,23 @@ enum {
 
 enum { TEFFI_ATTEND_STOP = 1, TEFFI_ATTEND_WAITING = 2 }; /* bits of attention */
 
+/* The monitor's own state (monitor.c, poll.c, report.c). */
+typedef struct teffi_monitor {
+    teffi_thread thread;
+    teffi_parker parker;              /* woken by any thread */
+    uint64_t watched_ns;              /* when it last looked for long turns */
+    bool reclaims;                    /* there is more to reclaim */
+    uint32_t seen_claims, seen_waits; /* of the poller, at the last tick */
+    size_t reclaimed_bytes;           /* freed to the allocator since it last trimmed its heap */
+} teffi_monitor;
+
+/* A thread that is no worker and has borrowed a processor (borrow.c). Guarded by idle_lock. */
+typedef struct teffi_borrow {
+    bool active;
+    teffi_parker left;                /* wakes the thread that stops the scheduler */
+    _Alignas(64) teffi_worker worker; /* the worker that the thread acts as */
+} teffi_borrow;
+
 struct teffi_sched {
     teffi_exec exec;
     /* immutable after init */
@@ -54,20 +71,13 @@ struct teffi_sched {
     teffi_worker **workers; /* never freed before the scheduler, also without a thread */
     unsigned n_workers, workers_room;
     bool stopping, monitor_asleep, refused_once;
-    bool borrowed;                      /* a thread that is no worker has borrowed a processor */
-    teffi_parker borrower_left;         /* wakes the thread that stops the scheduler */
-    _Alignas(64) teffi_worker borrower; /* the worker that a borrowing thread acts as */
+    teffi_borrow borrow;
     teffi_inbound_queue inbound;
-    teffi_worker system; /* the system thread; it never holds a processor */
-    /* the monitor's */
-    teffi_thread monitor;
-    teffi_parker monitor_parker;
-    uint64_t watched_ns;              /* when it last looked for long turns */
-    bool reclaims;                    /* there is more to reclaim */
-    uint32_t seen_claims, seen_waits; /* of the poller, at the last tick */
-    size_t reclaimed_bytes;           /* freed to the allocator since it last trimmed its heap */
+    teffi_worker system;   /* the system thread; it never holds a processor */
+    teffi_monitor monitor; /* its thread's, except the parker */
 };
 
+/* teffi_sched_of - the scheduler whose first field is exec. */
 static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
 {
     return (teffi_sched *)(void *)exec;

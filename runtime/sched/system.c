@@ -15,7 +15,7 @@ bool teffi_system_submit(teffi_sched *sched, teffi_group *group)
         return false;
     teffi_runqueue_push(&sched->system_queue, group);
     if (teffi_worker_self() != &sched->system) /* it checks the queue before it sleeps */
-        teffi_parker_wake(&sched->system.parker.parker);
+        teffi_worker_wake(&sched->system);
     return true;
 }
 

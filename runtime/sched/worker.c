@@ -26,6 +26,12 @@ void teffi_turn_fatal(const teffi_worker *w, const char *rule)
     teffi_fatal_in(who, rule);
 }
 
+void teffi_worker_wake(teffi_worker *w)
+{
+    if (w)
+        teffi_parker_wake(&w->parker.parker);
+}
+
 /* ---- lists ---- */
 
 void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state)

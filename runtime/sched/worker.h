@@ -91,6 +91,7 @@ struct teffi_worker {
 static inline void teffi_worker_run_begins(teffi_worker *w, const teffi_group *group, uint64_t run)
 {
     atomic_store_explicit(&w->run, run, memory_order_relaxed);
+    /* release: run and the group's set-up; pairs with load_run() in report.c */
     atomic_store_explicit(&w->running, teffi_running_of(group), memory_order_release);
 }
 
@@ -133,6 +134,9 @@ typedef TAILQ_HEAD(teffi_worker_list, teffi_worker) teffi_worker_list;
 
 /* teffi_worker_set_state - move w to the head of the list of its new state. */
 void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
+
+/* teffi_worker_wake - wake its thread. in: w, may be NULL. runs: with or without idle_lock. */
+void teffi_worker_wake(teffi_worker *w);
 
 /* teffi_workers_in - of the workers in a state, the one that came last; NULL: there are none.
  * teffi_workers_longest - the one that came first. */

@@ -114,8 +114,9 @@ static void write_batch(memory *mem, teffi_store_op *op)
         return;
     }
     for (size_t i = 0; i < op->n_rows; i++) {
-        fresh[i] = op->rows[i].remove ? NULL : node_new(&op->rows[i], ++mem->etag);
-        if (!fresh[i] && !op->rows[i].remove) {
+        bool writes = !op->rows[i].remove && !op->rows[i].check;
+        fresh[i] = writes ? node_new(&op->rows[i], ++mem->etag) : NULL;
+        if (!fresh[i] && writes) {
             teffi_store_fail(op, TEFF_E_NOMEM, "memory: out of memory");
             while (i-- > 0)
                 free(fresh[i]);
@@ -123,7 +124,8 @@ static void write_batch(memory *mem, teffi_store_op *op)
         }
     }
     for (size_t i = 0; i < op->n_rows; i++)
-        replace_row(mem, &op->rows[i], fresh[i]);
+        if (!op->rows[i].check)
+            replace_row(mem, &op->rows[i], fresh[i]);
 }
 
 static void read_value(memory *mem, teffi_store_op *op)

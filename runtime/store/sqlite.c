@@ -87,7 +87,7 @@ static size_t op_value_bytes(const teffi_store_op *op)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < op->n_rows && !is_read_op(op); i++)
-        bytes += op->rows[i].remove ? 0 : op->rows[i].value.len;
+        bytes += op->rows[i].remove || op->rows[i].check ? 0 : op->rows[i].value.len;
     return bytes;
 }
 
@@ -164,6 +164,7 @@ static int write_ops(engine *e, size_t n)
 {
     int rc = teffi_sqlite_etag(&e->file, &e->etag);
     uint64_t etag = e->etag;
+    e->file.checked = NULL;
     for (size_t i = 0; rc == SQLITE_OK && i < n; i++) {
         teffi_store_op *op = e->group[i];
         op->err = TEFF_OK;
@@ -196,7 +197,8 @@ static int run_transaction(engine *e, size_t n)
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
-        op->rows[i].etag = op->rows[i].remove ? 0 : ++e->etag;
+        if (!op->rows[i].check)
+            op->rows[i].etag = op->rows[i].remove ? 0 : ++e->etag;
 }
 
 /* Completes the n writes of a transaction that ended with rc. If the outcome is unknown, conflicts

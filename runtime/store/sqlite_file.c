@@ -219,8 +219,9 @@ static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, cha
     return TEFF_OK;
 }
 
-/* out: *rc: SQLITE_OK if the result is final, otherwise SQLite's code; on BUSY the caller
- *      retries. */
+/* Create the tables in an empty file, or check that the file is a database of teff with its tables.
+ * out:  *rc: SQLITE_OK if the result is final, otherwise SQLite's code; on BUSY the caller
+ *       retries. */
 static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *rc)
 {
     int64_t id[ID_COUNT];

@@ -26,6 +26,9 @@ typedef enum teffi_sql {
 typedef struct teffi_sqlite_file {
     sqlite3 *db;
     sqlite3_stmt *sql[TEFFI_SQL_COUNT];
+    /* A checked row that matched in this transaction and was not written since; else NULL. Writes
+     * of one silo all check the same row. */
+    const teffi_row *checked;
 } teffi_sqlite_file;
 
 /* teffi_sqlite_prepare - compile the statements; teffi_sqlite_file_close finalizes them.

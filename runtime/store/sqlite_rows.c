@@ -191,7 +191,8 @@ static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const tef
 {
     teffi_row found;
     bool good;
-    if (row->any)
+    if (row->any || (row->check && file->checked && file->checked->etag == row->etag &&
+                     teffi_row_cmp(file->checked, row) == 0))
         return SQLITE_OK;
     int rc = find_row(file, row, &found, &good);
     sqlite3_reset(file->sql[TEFFI_SQL_READ]);
@@ -201,6 +202,8 @@ static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const tef
         fail_damaged(op, row);
     else if (found.etag != row->etag)
         op->err = TEFF_E_CONFLICT;
+    else if (row->check)
+        file->checked = row;
     return SQLITE_OK;
 }
 
@@ -235,7 +238,11 @@ int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *et
     }
     for (size_t i = 0; rc == SQLITE_OK && i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
+        if (row->check)
+            continue;
         rc = row->remove ? remove_row(file, row) : put_row(file, row, ++*etag);
+        if (file->checked && teffi_row_cmp(file->checked, row) == 0)
+            file->checked = NULL;
     }
     return rc;
 }

@@ -113,11 +113,15 @@ static bool check_op_rows(teffi_store_op *op, bool writes)
         teffi_store_fail(op, TEFF_E_INVALID, "an operation without rows");
     for (size_t i = 0; op->err == TEFF_OK && i < op->n_rows; i++) {
         const teffi_row *row = &op->rows[i];
-        if (!is_table_name(row->table))
+        if (writes && row->check && (op->kind != TEFFI_STORE_BATCH || row->any || row->remove))
+            teffi_store_fail(op, TEFF_E_INVALID,
+                             "a checked row outside a batch, or with another mark");
+        else if (!is_table_name(row->table))
             teffi_store_fail(op, TEFF_E_INVALID, "table name: 1..%d of [a-z0-9_] expected",
                              TEFFI_STORE_TABLE_MAX);
         else if (check_op_bytes(op, "key", row->key, TEFFI_STORE_KEY_MAX) && writes &&
-                 !row->remove && check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
+                 !row->remove && !row->check &&
+                 check_op_bytes(op, "value", row->value, TEFFI_STORE_VALUE_MAX))
             sum += row->value.len;
     }
     if (op->err == TEFF_OK && sum > TEFFI_STORE_BATCH_BYTES_MAX)

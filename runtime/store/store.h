@@ -30,7 +30,7 @@ typedef struct teffi_bytes {
 typedef enum teffi_store_kind {
     TEFFI_STORE_READ = 1, /* rows[0].table, key -> value, etag; missing row: OK with etag 0 */
     TEFFI_STORE_WRITE,    /* a batch of one row */
-    TEFFI_STORE_BATCH,    /* writes all rows if all etags match, otherwise none */
+    TEFFI_STORE_BATCH,    /* writes all rows if all etags match, checked ones too; else none */
     TEFFI_STORE_SCAN /* rows[0].table, from <= key < to (empty to = to the end), <= limit rows */
 } teffi_store_kind;
 
@@ -41,6 +41,7 @@ typedef struct teffi_row {
     uint64_t etag; /* write: the expected etag (0 = the row must not exist); after: the new one */
     bool remove;   /* write: remove the row (etag must match); after: etag 0 */
     bool any;      /* write: do not compare etags; also overwrites a damaged row */
+    bool check;    /* batch: compare etags only; the row stays as it is, value is not used */
 } teffi_row;
 
 /* A read sees every write of its row submitted to the same store before it, done or not; a scan may
@@ -51,6 +52,7 @@ typedef struct teffi_row {
  * because a busy silo must not look dead. */
 #define TEFFI_TABLE_MEMBERSHIP "membership"
 #define TEFFI_TABLE_ALIVE "alive"
+#define TEFFI_TABLE_FENCE "fence"
 
 /* One operation. It and its inputs must stay valid until done() is called. */
 typedef struct teffi_store_op {

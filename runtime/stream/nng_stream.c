@@ -114,6 +114,7 @@ static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces,
     return try_now(b, &b->out, nng_stream_send);
 }
 
+/* Starts a sleep of 0 ms on the write aio; nng then calls its callback, which calls written. */
 static void call_written_by_nng(teffi_stream *stream)
 {
     nng_sleep_aio(0, ((nng_bytes *)stream)->out.aio);

@@ -66,7 +66,7 @@ void teffi_reactor_begin(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_edge(teffi_reactor *reactor, reactor_side *side);
 
 /* teffi_reactor_used - before a system call that uses up what an edge has reported.
- * teffi_reactor_more - there may be more than that call has used. */
+ * teffi_reactor_more - mark the side READY again: there may be more than that call has used up. */
 static inline void teffi_reactor_used(reactor_side *side)
 {
     /* acq_rel: before the system call */

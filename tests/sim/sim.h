@@ -45,6 +45,10 @@ typedef enum sim_plant {
     SIM_PLANT_REPEATED, /* a message to a process is delivered twice */
     SIM_PLANT_DROPPED,  /* a message to a process is lost, the connection stays up */
     SIM_PLANT_FORGED,   /* a cancel has another cookie */
+    SIM_PLANT_SKIPPED,  /* a worker that a push wakes in the poller does not handle what it found */
+    SIM_PLANT_KEPT,     /* a pass that ends in the poller does not run its deferred work */
+    SIM_PLANT_UNREAD,   /* a deferred read that finds nothing does not begin a receive */
+    SIM_PLANT_ENDLESS,  /* a lease does not run out */
     SIM_PLANTS
 } sim_plant;
 
@@ -57,6 +61,7 @@ typedef struct sim_faults {
     unsigned stalls;        /* not per mille: connections that stand still for a while */
     unsigned parts;         /* not per mille: pairs of nodes that do not reach each other */
     unsigned crashes;       /* not per mille: silos that end without leaving */
+    unsigned outages;       /* not per mille: silos that do not reach the store for a while */
 } sim_faults;
 
 /* A cancel that has arrived; zeroed: none. */
@@ -75,11 +80,13 @@ typedef struct sim_node {
     sim_draw random;
     teffi_platform platform;
     bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
+    uint64_t cut_until_ns; /* till then it does not reach the store */
+    bool polled;           /* its transport works as the reactor, else as nng */
 } sim_node;
 
 struct sim {
     uint64_t seed, now_ns, aged_ns;
-    sim_draw pick, delay, fault, stall;
+    sim_draw pick, delay, fault, stall, poll;
     sim_trace trace;
     sim_faults faults;
     sim_plant plant;
@@ -97,7 +104,6 @@ struct sim {
     void *world;
     sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
     unsigned n_cancelled;
-    bool lenient; /* a living silo was declared dead: two activations of a grain are allowed */
     bool broken;
     char why[400];          /* the first violation */
     void (*report)(sim *s); /* of a broken run; does not return */
@@ -117,9 +123,6 @@ void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg);
 /* sim_fail - a violation: the run ends. Only the first one is kept. */
 void sim_fail(sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* sim_violated - as sim_fail, unless a living silo was declared dead. */
-#define sim_violated(s, ...) ((s)->lenient ? (void)0 : sim_fail((s), __VA_ARGS__))
-
 /* sim_pump - one step while a caller on this stack waits; a run that is broken, or has no event
  * left, is reported and ends here. */
 void sim_pump(sim *s, const char *who);
@@ -135,6 +138,11 @@ typedef struct sim_exec {
     size_t n_ready; /* of its groups */
     teffi_deferred *_Atomic deferred;
     teffi_inbound_queue inbound;
+    teffi_poller *poller; /* NULL: none, or stopped */
+    bool waits;           /* a worker in the poller; one does whenever no group is READY */
+    bool pushed;          /* a push has ended the wait */
+    bool on_worker;       /* a worker polls, or ends its pass */
+    teffi_timer leaves;   /* the poller, once the wait has ended */
 } sim_exec;
 
 teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
@@ -142,6 +150,12 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
 
 /* sim_exec_run - run a group that was drawn, of those that are ready. */
 void sim_exec_run(sim *s);
+
+/* sim_exec_end_wait - the worker in the poller leaves it soon. out: false: there is none. */
+bool sim_exec_end_wait(teffi_exec *exec);
+
+/* sim_exec_on_worker - does a worker of exec poll, or run deferred work? */
+bool sim_exec_on_worker(const teffi_exec *exec);
 
 /* ---- events of timers, in sim.c ---- */
 void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns);
@@ -163,6 +177,8 @@ void sim_net_stall(sim *s);
 void sim_net_part(sim *s);
 /* sim_net_kill - all connections of a node that is dead break. */
 void sim_net_kill(struct teffi_net *net);
+/* sim_poll_is_due - in: a node's poller. out: a wait would end at once. */
+bool sim_poll_is_due(const teffi_poller *poller);
 
 teff_err sim_store_open(const teffi_platform *platform, const char *address,
                         struct teffi_store **store, char *text);

@@ -16,14 +16,14 @@ static void compare_count(sim_world *w, const char *where, sim_kind kind, unsign
 {
     const sim_ledger *l = &w->ledger[kind][key];
     if (count > l->acked + l->unknown)
-        sim_violated(&w->s,
-                     "%s: kind %d key %u holds %" PRIu64 ", more than the %" PRIu64
-                     " acknowledged and %" PRIu64 " unknown",
-                     where, kind, key, count, l->acked, l->unknown);
+        sim_fail(&w->s,
+                 "%s: kind %d key %u holds %" PRIu64 ", more than the %" PRIu64
+                 " acknowledged and %" PRIu64 " unknown",
+                 where, kind, key, count, l->acked, l->unknown);
     if (count < l->acked && !l->loose)
-        sim_violated(&w->s,
-                     "%s: kind %d key %u holds %" PRIu64 ", less than the %" PRIu64 " acknowledged",
-                     where, kind, key, count, l->acked);
+        sim_fail(&w->s,
+                 "%s: kind %d key %u holds %" PRIu64 ", less than the %" PRIu64 " acknowledged",
+                 where, kind, key, count, l->acked);
 }
 
 /* ---- asking the grains ---- */
@@ -120,7 +120,7 @@ void sim_audit_store(sim_world *w)
         compare_count(w, "stored", SIM_TALLY, key, stored_count(w, SIM_TALLY, key));
         for (int kind = 0; kind < SIM_KINDS; kind++)
             if (w->ledger[kind][key].alive_on)
-                sim_violated(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);
+                sim_fail(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);
     }
 }
 
@@ -142,8 +142,6 @@ void sim_audit_views(void *world)
     sim_world *w = world;
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];
-        if (place->silo && place->silo->node.membership && !sim_calm(w))
-            w->s.lenient |= place->silo->node.membership->ousted;
         const teffi_view *view = place->silo ? place->silo->node.view : NULL;
         if (!view || view->version == place->view)
             continue;

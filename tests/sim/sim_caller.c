@@ -31,9 +31,8 @@ static void check_total(sim_world *w, const sim_call *call, uint64_t count)
 {
     sim_ledger *l = &w->ledger[call->kind][call->key];
     if (count < call->floor + call->by && !l->loose)
-        sim_violated(
-            &w->s, "kind %d key %u responds %llu, though %llu had been seen before the call",
-            call->kind, call->key, (unsigned long long)count, (unsigned long long)call->floor);
+        sim_fail(&w->s, "kind %d key %u responds %llu, though %llu had been seen before the call",
+                 call->kind, call->key, (unsigned long long)count, (unsigned long long)call->floor);
     if (count > l->seen)
         l->seen = count;
 }

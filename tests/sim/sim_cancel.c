@@ -47,8 +47,8 @@ void sim_cancel_check(sim *s, teffi_node_id at, const teffi_msg *request)
     for (int i = 0; i < SIM_CANCELLED; i++) {
         const sim_cancelled *c = &s->cancelled[i];
         if (c->at == teffi_node_word(at) && c->from == teffi_node_word(request->src) &&
-            c->slot == request->call_slot && c->generation == request->call_generation &&
-            c->cookie == request->call_cookie && s->now_ns < c->until_ns)
+            c->slot == request->call.slot && c->generation == request->call.generation &&
+            c->cookie == request->call.cookie && s->now_ns < c->until_ns)
             sim_fail(s, "a call begins that was cancelled before: %u/%u", c->slot, c->generation);
     }
 }

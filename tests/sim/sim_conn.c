@@ -97,7 +97,10 @@ static tell *tell_after(sim_conn *conn, int side, tell_kind kind, teff_err err, 
     t->side->net->telling++;
     if (t->peer)
         t->peer->telling++;
-    sim_at(conn->sim, 0, tell_now, t);
+    if (t->side->net->reactor)
+        sim_poll_tell(t->side->net, tell_now, t);
+    else
+        sim_at(conn->sim, 0, tell_now, t);
     return t;
 }
 
@@ -370,6 +373,7 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address)
         conn->side[i].write.run = sim_wire_write;
         conn->side[i].batch.run = hand_on;
         conn->side[i].batch.release = batch_release;
+        sim_poll_init(conn, &conn->side[i]);
     }
     conn->no = s->conns ? s->conns->no + 1 : 1;
     conn->next = s->conns;
@@ -411,7 +415,7 @@ static void trace_message(const sim_conn *conn, int side_no, const teffi_msg *ms
              "from %s call %08x/%u/%u slot %u method %08x err %u hops %u key %.*s",
              conn->side[!side_no].net->node->name,
              msg->item.kind == TEFFI_MSG_RESPONSE ? msg->to.node.silo : msg->src.silo,
-             msg->call_slot, msg->call_generation, msg->to.slot, msg->method_id, msg->err,
+             msg->call.slot, msg->call.generation, msg->to.slot, msg->method_id, msg->err,
              msg->hops, (int)msg->key_len, msg->key ? (const char *)msg->key : "");
     sim_trace_text(&s->trace, s->now_ns, conn->side[side_no].net->node->name,
                    msg->item.kind == TEFFI_MSG_RESPONSE ? "response" : "request", text);
@@ -503,6 +507,10 @@ void sim_conn_receive(sim_conn *conn, int side_no, sim_frame *frame)
     sim_side *side = &conn->side[side_no];
     if (side->ended || side->net->freed) {
         free(frame);
+        return;
+    }
+    if (side->net->reactor) {
+        sim_poll_arrived(side, frame);
         return;
     }
     sim_frames_add(&side->received, frame);

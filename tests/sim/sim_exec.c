@@ -1,5 +1,7 @@
 /* sim_exec.c - the executor: READY groups of all nodes in one pool, one drawn at a time.
- * Way:     group (READY) -> [sim_exec] -> teffi_group_run, for a drawn number of items */
+ * Way:     group (READY) -> [sim_exec] -> teffi_group_run, for a drawn number of items
+ *          no group is READY -> [sim_exec] -> poller, if there is one -> a local batch
+ * Source:  runtime/sched: run, poll, borrow */
 #include <stdlib.h>
 #include "base/bug.h"
 #include "group/closure.h"
@@ -7,7 +9,16 @@
 #include "group/group.h"
 #include "sim.h"
 
-enum { ITEMS_MAX = 6, DIRECT_OF_1000 = 750, AGED_OF_1000 = 100, BORROWED_MAX = 4 };
+enum {
+    ITEMS_MAX = 6,
+    DIRECT_OF_1000 = 750,
+    AGED_OF_1000 = 100,
+    BATCH_MAX = 4,        /* groups of a local batch that run before others */
+    WOKEN_OF_1000 = 300,  /* a push wakes the worker in the poller: no other one is parked */
+    LOOK_OF_1000 = 60,    /* of a busy worker, after a run */
+    OUTSIDE_OF_1000 = 50, /* the thread that waited uses no processor */
+    WAKE_MAX_NS = 30000
+};
 
 static teffi_group *running; /* on the one thread */
 static unsigned directs_deep;
@@ -16,6 +27,14 @@ typedef struct sim_ready {
     teffi_group *group;
     sim_exec *exec;
 } sim_ready;
+
+static void wake_in_poller(sim_exec *exec)
+{
+    if (!exec->waits || !sim_draw_chance(&exec->node->sim->poll, WOKEN_OF_1000))
+        return;
+    exec->pushed = true;
+    exec->poller->wake(exec->poller);
+}
 
 static void group_ready(teffi_exec *base, teffi_group *group)
 {
@@ -30,6 +49,7 @@ static void group_ready(teffi_exec *base, teffi_group *group)
     }
     s->ready[s->n_ready++] = (sim_ready){group, exec};
     exec->n_ready++;
+    wake_in_poller(exec);
 }
 
 /* A pass ends when no group of exec is READY; else a draw decides. */
@@ -41,9 +61,13 @@ static void end_pass(sim_exec *exec)
     sim_trace_add(&s->trace, s->now_ns, exec->node->name, "deferred", exec->n_ready, 0);
     teffi_group *outer = running;
     running = NULL;
+    exec->on_worker = exec->poller; /* else what the work sends is written at once */
     teffi_deferred_run_all(&exec->deferred);
+    exec->on_worker = false;
     running = outer;
 }
+
+static void park_in_poller(sim_exec *exec);
 
 static void run_at(sim *s, size_t at)
 {
@@ -59,11 +83,115 @@ static void run_at(sim *s, size_t at)
     if (again)
         group_ready(&picked.exec->exec, picked.group);
     end_pass(picked.exec);
+    park_in_poller(picked.exec);
+}
+
+static void run_own_groups(sim_exec *exec)
+{
+    sim *s = exec->node->sim;
+    uint64_t n = sim_draw_between(&s->pick, 1, BATCH_MAX);
+    for (size_t i = 0; n && i < s->n_ready;) {
+        bool own = s->ready[i].exec == exec;
+        if (own)
+            run_at(s, i);
+        i = own ? 0 : i + 1;
+        n -= own;
+    }
+}
+
+/* ---- the poller: a worker waits in it when no group is READY, a busy one looks at times ---- */
+
+static void start_polling(teffi_exec *base, teffi_poller *poller)
+{
+    sim_exec *exec = (sim_exec *)base;
+    exec->poller = poller;
+    park_in_poller(exec);
+}
+
+bool sim_exec_on_worker(const teffi_exec *base)
+{
+    return ((const sim_exec *)base)->on_worker;
+}
+
+bool sim_exec_end_wait(teffi_exec *base)
+{
+    sim_exec *exec = (sim_exec *)base;
+    sim *s = exec->node->sim;
+    if (exec->waits && !exec->leaves.where)
+        sim_timer_set(s, exec, &exec->leaves, s->now_ns + sim_draw_below(&s->poll, WAKE_MAX_NS));
+    return exec->waits;
+}
+
+/* Deferred work may defer work, and make groups READY. */
+static void park_in_poller(sim_exec *exec)
+{
+    if (!exec->poller || exec->waits)
+        return;
+    while (exec->deferred && !exec->n_ready && exec->node->sim->plant != SIM_PLANT_KEPT)
+        end_pass(exec);
+    if (exec->n_ready || !teffi_poller_claim(exec->poller))
+        return;
+    exec->waits = true;
+    exec->pushed = false;
+    if (sim_poll_is_due(exec->poller))
+        (void)sim_exec_end_wait(&exec->exec);
+}
+
+/* in: claimed, and the wait has ended. on_worker: what becomes READY is a local batch; else this
+ * thread has no processor: it is a client's, or that of a worker which has lost its own. */
+static void handle_events(sim_exec *exec, bool on_worker)
+{
+    teffi_group *outer = running;
+    running = NULL;
+    exec->on_worker = on_worker;
+    bool found = exec->poller->run(exec->poller);
+    exec->on_worker = false;
+    running = outer;
+    teffi_poller_release(exec->poller);
+    if (found)
+        sim_trace_add(&exec->node->sim->trace, exec->node->sim->now_ns, exec->node->name, "found",
+                      on_worker, exec->n_ready);
+    if (found && on_worker)
+        run_own_groups(exec);
+    park_in_poller(exec);
+}
+
+static void leave_poller(teffi_timer *timer)
+{
+    sim_exec *exec = teffi_container(timer, sim_exec, leaves);
+    exec->poller->wait(exec->poller, 0);
+    exec->waits = false;
+    if (exec->pushed && exec->node->sim->plant == SIM_PLANT_SKIPPED)
+        teffi_poller_release(exec->poller);
+    else
+        handle_events(exec, !sim_draw_chance(&exec->node->sim->poll, OUTSIDE_OF_1000));
+}
+
+static void look_at_poller(sim_exec *exec)
+{
+    if (!exec->poller || !sim_draw_chance(&exec->node->sim->poll, LOOK_OF_1000) ||
+        !teffi_poller_claim(exec->poller))
+        return;
+    exec->poller->wait(exec->poller, 0);
+    handle_events(exec, true);
+}
+
+static void stop_polling(sim_exec *exec)
+{
+    if (exec->waits)
+        teffi_poller_release(exec->poller);
+    exec->waits = false;
+    if (exec->poller)
+        exec->poller->neglected(exec->poller);
+    exec->poller = NULL;
 }
 
 void sim_exec_run(sim *s)
 {
-    run_at(s, sim_draw_below(&s->pick, s->n_ready));
+    size_t at = sim_draw_below(&s->pick, s->n_ready);
+    sim_exec *exec = s->ready[at].exec;
+    run_at(s, at);
+    look_at_poller(exec);
 }
 
 /* ---- received batches and deferred work ---- */
@@ -71,7 +199,8 @@ void sim_exec_run(sim *s)
 static bool defer_work(teffi_exec *base, teffi_deferred *work)
 {
     sim_exec *exec = (sim_exec *)base;
-    if (!running || running->exec != base || exec->stopped)
+    bool on_worker = exec->on_worker || (running && running->exec == base);
+    if (!on_worker || exec->stopped)
         return false;
     (void)teffi_deferred_push(&exec->deferred, work);
     return true;
@@ -83,26 +212,13 @@ static void run_batch(teffi_exec *base, teffi_inbound *batch)
     batch->run(batch);
 }
 
-/* The transport's thread borrows a processor of exec. */
-static void run_borrowed(sim_exec *exec)
-{
-    sim *s = exec->node->sim;
-    uint64_t n = sim_draw_between(&s->pick, 1, BORROWED_MAX);
-    for (size_t i = 0; n && i < s->n_ready;) {
-        bool own = s->ready[i].exec == exec;
-        if (own)
-            run_at(s, i);
-        i = own ? 0 : i + 1;
-        n -= own;
-    }
-}
-
 static void submit_batch(teffi_exec *base, teffi_inbound *batch)
 {
     enum { HERE, BORROWED, QUEUED, CHOICES };
     sim_exec *exec = (sim_exec *)base;
     sim *s = exec->node->sim;
-    uint64_t choice = exec->stopped ? HERE : sim_draw_below(&s->pick, CHOICES);
+    bool here = exec->stopped || exec->on_worker;
+    uint64_t choice = here ? HERE : sim_draw_below(&s->pick, CHOICES);
     sim_trace_add(&s->trace, s->now_ns, exec->node->name, "batch", choice, batch->bytes);
     if (choice == QUEUED) {
         batch->bytes = SIZE_MAX; /* the draw decides, not the size */
@@ -110,8 +226,8 @@ static void submit_batch(teffi_exec *base, teffi_inbound *batch)
             return;
     }
     batch->run(batch);
-    if (choice == BORROWED)
-        run_borrowed(exec);
+    if (choice == BORROWED) /* of the processor of exec */
+        run_own_groups(exec);
     batch->release(batch);
 }
 
@@ -180,7 +296,7 @@ static void direct_yielded(teffi_exec *base, teffi_group *group)
 {
     (void)base;
     (void)group;
-    teffi_bug(__FILE__, __LINE__, "a turn gave way");
+    teffi_bug(__FILE__, __LINE__, "a turn yielded");
 }
 
 static const teffi_direct_ops direct = {
@@ -198,6 +314,7 @@ static void exec_stop(teffi_exec *base)
     s->n_ready = kept;
     exec->n_ready = 0;
     sim_timers_drop(s, exec);
+    stop_polling(exec);
     teffi_deferred_run_all(&exec->deferred);
     teffi_inbound_queue_stop(&exec->inbound);
 }
@@ -218,6 +335,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
         .timer_cancel = timer_cancel,
         .defer = defer_work,
         .inbound = submit_batch,
+        .poll = start_polling,
         .blocking_begin = blocking_begin,
         .blocking_end = blocking_end,
         .park = park_thread,
@@ -234,6 +352,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
     exec->exec = (teffi_exec){.ops = &ops, .platform = platform, .fibers = exec->node->sim->fibers};
     teffi_warn_init(&exec->exec.warn, opt ? opt : &(teff_sched_options){0});
     teffi_null_init(&exec->exec);
+    exec->leaves.fire = leave_poller;
     teffi_inbound_queue_init(&exec->inbound, &exec->exec, run_batch);
     *out = &exec->exec;
     return TEFF_OK;

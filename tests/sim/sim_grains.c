@@ -34,8 +34,8 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
         return TEFF_OK;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
     if (l->alive_on)
-        sim_violated(s, "two activations at once: kind %d key %u on silo %u, and on silo %u", kind,
-                     key, l->alive_on - 1, place->no);
+        sim_fail(s, "two activations at once: kind %d key %u on silo %u, and on silo %u", kind, key,
+                 l->alive_on - 1, place->no);
     l->alive_on = place->no + 1;
     l->running = l->reading = 0;
     return TEFF_OK;
@@ -49,10 +49,9 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
     sim *s = &place->world->s;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);
     if (l->alive_on != place->no + 1)
-        sim_violated(s, "kind %d key %u ends on silo %u, where it does not live", kind, key,
-                     place->no);
+        sim_fail(s, "kind %d key %u ends on silo %u, where it does not live", kind, key, place->no);
     if (l->running || l->reading)
-        sim_violated(s, "kind %d key %u ends under a running turn", kind, key);
+        sim_fail(s, "kind %d key %u ends under a running turn", kind, key);
     l->alive_on = 0;
 }
 
@@ -66,9 +65,9 @@ static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kin
     sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running++ || l->reading)
-        sim_violated(&place->world->s, "kind %d key %u: two turns at once", kind, key);
+        sim_fail(&place->world->s, "kind %d key %u: two turns at once", kind, key);
     if (l->alive_on != place->no + 1)
-        sim_violated(&place->world->s, "kind %d key %u: a turn without an activation", kind, key);
+        sim_fail(&place->world->s, "kind %d key %u: a turn without an activation", kind, key);
 }
 
 static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ctx)
@@ -77,8 +76,8 @@ static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ct
         return;
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running || l->alive_on != place->no + 1)
-        sim_violated(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
-                     key);
+        sim_fail(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
+                 key);
     l->reading++;
     if (sim_draw_chance(&place->world->draw, 200))
         teffi_ctx_sleep(ctx, 3);
@@ -131,8 +130,8 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
     if (err && !teff_err_unknown(err))
         self->state->count -= in->by; /* or the next save would write it */
     activation_ends(self->user, SIM_COUNTER, key);
-    if (err == TEFF_E_CONFLICT)
-        sim_violated(&((sim_silo *)self->user)->world->s, "counter %u: somebody else saved", key);
+    if (err == TEFF_E_CONFLICT && !((sim_silo *)self->user)->node.dead)
+        sim_fail(&((sim_silo *)self->user)->world->s, "counter %u: somebody else saved", key);
     return err;
 }
 
@@ -159,7 +158,7 @@ static teff_err tally_deactivate(world_tally *self, teff_reason why)
     if (err && err != TEFF_E_CONFLICT && sim_store_fails(place->world))
         ledger_of(place, SIM_TALLY, key)->loose = true;
     else if (err && !place->node.dead)
-        sim_violated(&place->world->s, "tally %u: saving at the end: %s", key, teff_err_name(err));
+        sim_fail(&place->world->s, "tally %u: saving at the end: %s", key, teff_err_name(err));
     end_life(place, SIM_TALLY, key);
     return err;
 }
@@ -217,7 +216,7 @@ static void relay_enter(sim_silo *place, const teff_ctx *ctx, unsigned key)
 {
     sim_ledger *l = ledger_of(place, SIM_RELAY, key);
     if (relay_is_bare(place) && l->alive_on && !place->node.dead)
-        sim_violated(&place->world->s, "relay %u: two turns at once", key);
+        sim_fail(&place->world->s, "relay %u: two turns at once", key);
     if (relay_is_bare(place) && !place->node.dead)
         l->alive_on = place->no + 1;
     activation_begins(place, ctx, SIM_RELAY, key);

@@ -10,9 +10,9 @@
 #include "sim_alloc.h"
 #include "sim_world.h"
 
-static const char *const plants[SIM_PLANTS] = {"none",     "twice",   "register", "lost",
-                                               "unsaved",  "hasty",   "recover",  "stale",
-                                               "repeated", "dropped", "forged"};
+static const char *const plants[SIM_PLANTS] = {
+    "none",     "twice",   "register", "lost",    "unsaved", "hasty",  "recover", "stale",
+    "repeated", "dropped", "forged",   "skipped", "kept",    "unread", "endless"};
 
 typedef struct options {
     uint64_t first, seeds;
@@ -37,6 +37,22 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
+static void print_polled(const char *name, bool polled)
+{
+    if (polled)
+        fprintf(stderr, " %s", name);
+}
+
+static void print_polled_nodes(void)
+{
+    fprintf(stderr, "polled:");
+    for (unsigned i = 0; i < world.n_silos; i++)
+        print_polled(world.silos[i].node.name, world.silos[i].node.polled);
+    for (unsigned i = 0; i < world.n_clients; i++)
+        print_polled(world.clients[i].node.name, world.clients[i].node.polled);
+    fprintf(stderr, "\n");
+}
+
 /* A broken run cannot be freed, so the process ends here. */
 static void report_failure(sim *s)
 {
@@ -47,6 +63,7 @@ static void report_failure(sim *s)
         _exit(0);
     }
     sim_trace_tail(&s->trace);
+    print_polled_nodes();
     fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s --trace\n",
             s->seed, s->why, s->seed, program);
     _exit(1);

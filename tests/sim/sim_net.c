@@ -241,6 +241,7 @@ static void net_free(teffi_net *base)
                 sim_conn_end(c, i);
     net->freed = true;
     net->listening = false;
+    sim_poll_end(net);
 }
 
 teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *opt, teffi_net **out,
@@ -272,6 +273,7 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
     net->frame_max = opt->frame_max_bytes ? opt->frame_max_bytes : frame_max_default;
     net->next = net->node->sim->nets;
     net->node->sim->nets = net;
+    sim_poll_start(net);
     *out = &net->base;
     return TEFF_OK;
 }

@@ -1,5 +1,6 @@
 /* sim_net.h - the inside of the simulated transport: nodes, their peers, and connections.
  * Way:     sim_net (the seam's functions) -> sim_conn (connections) -> sim_wire (frames under way)
+ *          sim_wire -> sim_poll, if its node polls -> sim_conn
  * Rules of the real link: between silos one connection for each direction, for a client one;
  * messages of one direction keep their order; what was accepted before a goodbye arrives. */
 #pragma once
@@ -7,6 +8,7 @@
 #include "sim.h"
 #include "message/frame.h"
 #include "link/net.h"
+#include "stream/reactor.h"
 
 typedef struct sim_net sim_net;
 typedef struct sim_conn sim_conn;
@@ -23,6 +25,24 @@ typedef struct sim_peer { /* a node as one net knows it */
     bool listed, known, dial_failed, bye_wanted, bye_acked, bye_heard, left;
 } sim_peer;
 
+/* One direction of a polled stream. */
+typedef struct sim_edge {
+    reactor_side side;
+    struct sim_edge *next; /* in came or found */
+    bool has_come;         /* in came */
+} sim_edge;
+
+typedef struct sim_edges { /* in order; NULL end: empty */
+    sim_edge *head, **end;
+} sim_edges;
+
+/* An event of a polled net's owner, for the next poll. */
+typedef struct sim_told {
+    struct sim_told *next;
+    sim_fn *fn;
+    void *arg;
+} sim_told;
+
 struct sim_net {
     teffi_net base;
     sim_net *next; /* of the simulation; kept to its end */
@@ -36,6 +56,14 @@ struct sim_net {
     uint64_t sequence;
     unsigned telling; /* events on their way to the owner */
     bool listening, accepting, leaving, freed;
+    /* sim_poll.c */
+    teffi_reactor *reactor;                  /* NULL: not polled, or freed */
+    bool (*run_sides)(teffi_poller *poller); /* the reactor's own run */
+    sim_edges came, found;                   /* found: by the last wait, for run */
+    sim_edge has_told;
+    sim_told *told, **told_end; /* in order */
+    bool ticker_looks;          /* soon */
+    uint32_t claims_seen;       /* by the ticker, at its last look */
     sim_net *apart; /* it does not reach this one before apart_until_ns; NULL: it does */
     uint64_t apart_until_ns;
 };
@@ -45,8 +73,9 @@ enum { SIM_DIALLER = 0, SIM_ACCEPTOR = 1 };
 typedef struct sim_frame { /* bytes as the real frame codec wrote them */
     struct sim_frame *next;
     sim_conn *conn;
-    int to;       /* side */
-    uint8_t kind; /* SIM_EOF, or a frame's */
+    uint64_t since_ns; /* when it became pending, then when it arrived */
+    int to;            /* side */
+    uint8_t kind;      /* SIM_EOF, or a frame's */
     size_t len;
     uint8_t bytes[];
 } sim_frame;
@@ -74,6 +103,15 @@ typedef struct sim_side {
     sim_frames received; /* by it, and not handed on yet */
     teffi_inbound batch; /* of received, with its executor while is_submitted */
     bool is_submitted;
+    sim_conn *conn;
+    /* sim_poll.c, if its net is polled */
+    sim_frames arrived; /* and not read yet */
+    sim_edge in;
+    teffi_deferred next_read; /* instead of a receive; with its executor */
+    bool receives;            /* its first receive was begun */
+    /* sim_poll.c, if the other side's net is polled */
+    sim_edge out; /* there is room for what is pending towards this side */
+    bool waits_for_room;
 } sim_side;
 
 struct sim_conn {
@@ -112,7 +150,23 @@ void sim_conn_break(sim_conn *conn, const sim_net *net);
 /* sim_conn_side - the side that is net's. */
 int sim_conn_side(const sim_conn *conn, const sim_net *net);
 
+/* ---- sim_poll.c ---- */
+/* sim_poll_start - let the net's executor poll, if its node is polled. sim_poll_end - it has
+ * stopped. */
+void sim_poll_start(sim_net *net);
+void sim_poll_end(sim_net *net);
+/* sim_poll_tell - a poll runs fn(arg), in order with others. in: a polled net that is not freed. */
+void sim_poll_tell(sim_net *net, sim_fn *fn, void *arg);
+/* sim_poll_init - a side of a new connection. */
+void sim_poll_init(sim_conn *conn, sim_side *side);
+/* sim_poll_arrived - a frame can be read by a side of a polled net. in: frame, taken over. */
+void sim_poll_arrived(sim_side *side, sim_frame *frame);
+/* sim_poll_waits_for_room - out: true: net writes what is pending towards a side later. */
+bool sim_poll_waits_for_room(sim_net *net, sim_side *to);
+
 /* ---- sim_wire.c ---- */
+/* sim_wire_check_age - a violation: it was pending, or had arrived, too long ago. */
+void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what);
 /* sim_wire_control - a control frame of a kind. sim_wire_send - a frame on its way to a side, with
  * what is pending; the dialler's wait until it is up. */
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame);
@@ -134,7 +188,8 @@ sim_frame *sim_frames_take(sim_frames *frames);
 void sim_frames_drop(sim_frames *frames);
 /* sim_wire_drop - what waits for the dialler, is pending, or was received. */
 void sim_wire_drop(sim_conn *conn);
-/* sim_wire_write - a side's write: what is pending goes. */
+/* sim_wire_write_pending - what is pending towards a side goes. sim_wire_write - as deferred. */
+void sim_wire_write_pending(sim_side *side);
 void sim_wire_write(teffi_deferred *work);
 uint64_t sim_wire_delay(sim *s);
 

@@ -35,9 +35,9 @@ static void respond_as_owner(sim_conn *conn, int to, const teffi_msg *msg,
     teffi_bug_if(!response);
     response->src = net->self.node;
     response->to.node = msg->src;
-    response->call_slot = msg->call_slot;
-    response->call_generation = msg->call_generation;
-    response->call_cookie = msg->call_cookie;
+    response->call.slot = msg->call.slot;
+    response->call.generation = msg->call.generation;
+    response->call.cookie = msg->call.cookie;
     response->body = (ProtobufCMessage *)(uintptr_t)body;
     response->borrows = true;
     if (net->base.ops->send(&net->base, msg->src, response))

@@ -30,7 +30,7 @@ typedef enum fate {
     NOT_TAKEN = 0,
     RESPONDED,
     FAILED, /* the server responded with its own error */
-    IGNORED /* also while the response is put off */
+    IGNORED /* also while the response is deferred */
 } fate;
 
 typedef struct letter { /* the data of requests, responses and messages; then len bytes of fill */
@@ -370,7 +370,7 @@ static teff_err run_client(void *self, teff_process *me)
     return TEFF_OK;
 }
 
-static void run_errand(teff_ctx *ctx, void *arg)
+static void run_ask(teff_ctx *ctx, void *arg)
 {
     sim_silo *place = arg;
     sim_processes *all = place->world->processes;
@@ -430,8 +430,8 @@ static void draw_process(sim *s, void *arg, bool run)
         spawn(all, place);
     } else if (place && which < 9) {
         all->under_way++;
-        teffi_bug_if(teffi_task_start(&place->silo->node.home, run_errand, place, "errand",
-                                      false) != TEFF_OK);
+        teffi_bug_if(teffi_task_start(&place->silo->node.home, run_ask, place, "ask", false) !=
+                     TEFF_OK);
     } else if (place) {
         cancel_some(all, place);
     }

@@ -59,8 +59,7 @@ static void op_unknown(teffi_store_op *op)
 
 static bool op_is_planted(sim *s, const teffi_store_op *op, const char *table)
 {
-    return op->n_rows == 1 && strcmp(op->rows[0].table, table) == 0 &&
-           sim_draw_chance(&s->fault, 100);
+    return strcmp(op->rows[0].table, table) == 0 && sim_draw_chance(&s->fault, 100);
 }
 
 static void op_run(sim *s, teffi_store_op *op)
@@ -94,7 +93,7 @@ static void op_begin(sim *s, void *arg, bool run)
         at = &(*at)->next;
     *at = r->next;
     r->op->done = no_done;
-    if (r->door->node->dead)
+    if (r->door->node->dead || r->door->node->cut_until_ns > s->now_ns)
         op_unknown(r->op);
     else
         op_run(s, r->op);
@@ -110,7 +109,7 @@ static bool same_row(const teffi_row *a, const teffi_row *b)
 static bool writes_row(const teffi_store_op *op, const teffi_row *row)
 {
     for (size_t i = 0; op_writes(op) && i < op->n_rows; i++)
-        if (same_row(&op->rows[i], row))
+        if (!op->rows[i].check && same_row(&op->rows[i], row))
             return true;
     return false;
 }

@@ -7,6 +7,9 @@
 
 enum { FLUSH_BYTES = 16 * 1024 }; /* as the link's */
 
+/* Bytes are written, and read, within this time, however busy a node is. */
+#define LATE_NS (100 * SIM_MS)
+
 static sim_frame *new_frame(uint8_t kind, size_t len)
 {
     sim_frame *f = malloc(sizeof *f + len);
@@ -128,8 +131,20 @@ static void frame_departs(sim_conn *conn, int to, sim_frame *frame)
     sim_at(s, due - s->now_ns, frame_arrives, frame);
 }
 
-static void write_pending(sim_side *side)
+void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what)
 {
+    uint64_t age_ns = conn->sim->now_ns - frame->since_ns;
+    if (age_ns > LATE_NS)
+        sim_fail(conn->sim, "connection %lu: bytes were %s after %lu ms", (unsigned long)conn->no,
+                 what, (unsigned long)(age_ns / SIM_MS));
+}
+
+void sim_wire_write_pending(sim_side *side)
+{
+    const sim_frame *first = side->pending.head;
+    if (!first || sim_poll_waits_for_room(first->conn->side[!first->to].net, side))
+        return;
+    sim_wire_check_age(first->conn, first, "written");
     for (sim_frame *f; (f = sim_frames_take(&side->pending));)
         frame_departs(f->conn, f->to, f);
 }
@@ -138,7 +153,7 @@ void sim_wire_write(teffi_deferred *work)
 {
     sim_side *side = teffi_container(work, sim_side, write);
     side->is_deferred = false;
-    write_pending(side);
+    sim_wire_write_pending(side);
 }
 
 /* out: false: the frame waits until the dialler is up. */
@@ -147,6 +162,7 @@ static bool add_pending(sim_conn *conn, int to, sim_frame *frame)
     bool up = to == SIM_DIALLER || conn->side[SIM_DIALLER].up;
     frame->conn = conn;
     frame->to = to;
+    frame->since_ns = conn->sim->now_ns;
     sim_frames_add(up ? &conn->side[to].pending : &conn->fill, frame);
     return up;
 }
@@ -154,7 +170,7 @@ static bool add_pending(sim_conn *conn, int to, sim_frame *frame)
 void sim_wire_send(sim_conn *conn, int to, sim_frame *frame)
 {
     if (add_pending(conn, to, frame))
-        write_pending(&conn->side[to]);
+        sim_wire_write_pending(&conn->side[to]);
 }
 
 /* A worker's frames are written together at the end of its pass, as the link's. */
@@ -167,7 +183,7 @@ static void send_coalesced(sim_conn *conn, int to, sim_frame *frame)
     if (!side->is_deferred)
         side->is_deferred = exec->ops->defer(exec, &side->write);
     if (!side->is_deferred || side->pending.bytes >= FLUSH_BYTES)
-        write_pending(side);
+        sim_wire_write_pending(side);
 }
 
 void sim_wire_eof(sim_conn *conn, int to)
@@ -224,6 +240,7 @@ void sim_wire_drop(sim_conn *conn)
     sim_frames_drop(&conn->fill);
     for (int i = 0; i < 2; i++) {
         sim_frames_drop(&conn->side[i].pending);
+        sim_frames_drop(&conn->side[i].arrived);
         sim_frames_drop(&conn->side[i].received);
     }
 }

@@ -14,6 +14,7 @@
 enum {
     STREAM_WORLD = 50,
     STREAM_BULK = 300,
+    STREAM_OUTAGES = 301,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
@@ -23,12 +24,12 @@ enum {
 bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes;
+    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes && !f->outages;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
-    return w->store_faults || (w->lent && w->s.faults.cuts);
+    return w->store_faults || w->s.faults.outages || (w->remote_store && w->s.faults.cuts);
 }
 
 static uint64_t ms_below(sim_world *w, uint64_t ms)
@@ -40,12 +41,28 @@ static uint64_t ms_below(sim_world *w, uint64_t ms)
 
 static void silo_close(sim *s, void *arg, bool run);
 
+/* A silo that is in the table and cannot finish joining may have got grains. It leaves; when that
+ * fails, too, its activations are lost as if it had been killed. A counter's acknowledged calls are
+ * stored, a tally's are not. */
+static void lose_activations(sim_silo *place)
+{
+    for (int kind = 0; kind < SIM_KINDS; kind++)
+        for (unsigned key = 0; key < SIM_KEYS; key++) {
+            sim_ledger *l = &place->world->ledger[kind][key];
+            bool here = l->alive_on == place->no + 1;
+            l->unknown += place->begun.by[kind][key];
+            l->loose |= kind == SIM_TALLY && (here || place->node.dead);
+            if (here)
+                l->alive_on = l->running = l->reading = 0;
+        }
+}
+
 static void join_main(teff_ctx *ctx, void *arg)
 {
     sim_silo *place = arg;
     teff_err err = teffi_silo_join(ctx, place->silo);
     place->failed = err != TEFF_OK;
-    if (err && sim_store_fails(place->world)) {
+    if (place->lost || (err && sim_store_fails(place->world))) {
         place->state = SIM_CLOSING;
         sim_at(&place->world->s, 0, silo_close, place);
         return;
@@ -55,20 +72,49 @@ static void join_main(teff_ctx *ctx, void *arg)
                  teff_error(ctx));
     place->state = SIM_SERVING;
     place->serves_ns = place->world->s.now_ns;
+    if (place->world->s.plant == SIM_PLANT_ENDLESS)
+        teffi_lease_begin(&ctx->home->lease, place->world->s.now_ns + 3600 * SIM_SECOND);
     if (!err)
         sim_processes_start(place);
+}
+
+/* It reaches nobody any more, and does not leave: others declare it dead. */
+static void silo_crash(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    if (!run)
+        return;
+    sim_net_kill(place->silo->node.home.net);
+    if (place->silo->processes)
+        sim_processes_stop(place);
+    if (!s->broken)
+        silo_close(s, place, true);
+}
+
+/* It stops as if it had crashed; what it does from now on does not count. */
+static void silo_lost(void *arg, const char *why)
+{
+    sim_silo *place = arg;
+    (void)why;
+    place->lost = place->node.dead = true;
+    lose_activations(place);
+    if (place->state != SIM_SERVING)
+        return; /* joining or leaving ends, then it closes */
+    place->state = SIM_CLOSING;
+    sim_at(&place->world->s, 0, silo_crash, place);
 }
 
 static void silo_start(sim_silo *place)
 {
     sim_world *w = place->world;
     char text[TEFF_TEXT_MAX] = "";
-    teff_silo_options opt = {.size = sizeof opt, .listen = place->address};
-    if (w->lent && place->no > 0)
+    teff_silo_options opt = {
+        .size = sizeof opt, .listen = place->address, .lost = silo_lost, .lost_arg = place};
+    if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
     place->starts++;
-    place->node.dead = false;
+    place->node.dead = place->lost = false;
     place->view = 0;
     teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
     if (!err) {
@@ -82,27 +128,25 @@ static void silo_start(sim_silo *place)
         sim_fail(&w->s, "silo %u cannot start: %s: %s", place->no, teff_err_name(err), text);
 }
 
-/* A silo that is in the table and cannot finish joining may have got grains. It leaves; when that
- * fails, too, its activations are lost as if it had been killed. */
-static void lose_activations(sim_silo *place)
-{
-    for (int kind = 0; kind < SIM_KINDS; kind++)
-        for (unsigned key = 0; key < SIM_KEYS; key++) {
-            sim_ledger *l = &place->world->ledger[kind][key];
-            l->unknown += place->begun.by[kind][key];
-            l->loose |= place->node.dead;
-            if (l->alive_on != place->no + 1)
-                continue;
-            l->alive_on = l->running = l->reading = 0;
-            l->loose = true;
-        }
-}
-
 /* Calls of its turns that will not end. */
 static void lose_calls(sim_silo *place)
 {
     place->world->begun -= place->begun.n;
     place->begun = (sim_begun){0};
+}
+
+static void silo_start(sim_silo *place);
+
+/* A silo that has lost its lease starts again when it reaches the store, as silo programs do. */
+static void silo_come_back(sim *s, void *arg, bool run)
+{
+    sim_silo *place = arg;
+    if (!run || place->state != SIM_AWAY || place->world->stage > SIM_DRAINS)
+        return;
+    if (place->node.cut_until_ns > s->now_ns)
+        sim_at(s, SIM_SECOND, silo_come_back, place);
+    else
+        silo_start(place);
 }
 
 static void silo_close(sim *s, void *arg, bool run)
@@ -122,6 +166,8 @@ static void silo_close(sim *s, void *arg, bool run)
     }
     place->state = SIM_AWAY;
     place->world->closing--;
+    if (place->lost)
+        sim_at(s, SIM_SECOND, silo_come_back, place);
 }
 
 static void leave_main(teff_ctx *ctx, void *arg)
@@ -130,7 +176,7 @@ static void leave_main(teff_ctx *ctx, void *arg)
     sim_world *w = place->world;
     uint64_t wait = w->s.plant == SIM_PLANT_HASTY ? 0 : LEAVE_MS * SIM_MS;
     teff_err err = teffi_silo_leave(ctx, place->silo, w->s.now_ns + wait);
-    if (err && w->s.plant != SIM_PLANT_HASTY)
+    if (err && w->s.plant != SIM_PLANT_HASTY && !place->lost)
         sim_fail(&w->s, "silo %u cannot leave: %s: %s", place->no, teff_err_name(err),
                  teff_error(ctx));
     place->state = SIM_CLOSING;
@@ -174,7 +220,7 @@ static sim_silo *some_in(sim_world *w, sim_state state)
 {
     uint64_t seen = 0;
     sim_silo *chosen = NULL;
-    for (unsigned i = w->lent ? 1 : 0; i < w->n_silos; i++)
+    for (unsigned i = w->remote_store ? 1 : 0; i < w->n_silos; i++)
         if (w->silos[i].state == state && sim_draw_below(&w->draw, ++seen) == 0)
             chosen = &w->silos[i];
     return chosen;
@@ -185,21 +231,9 @@ static sim_silo *next_to_leave(sim_world *w)
 {
     sim_silo *place = some_in(w, SIM_SERVING);
     bool last = count_in(w, SIM_SERVING) == 1 && count_in(w, SIM_AWAY) == w->n_silos - 1;
-    if (!place && w->lent && last)
+    if (!place && w->remote_store && last)
         place = &w->silos[0];
     return place;
-}
-
-/* It reaches nobody any more, and does not leave: others declare it dead. */
-static void silo_crash(sim *s, void *arg, bool run)
-{
-    sim_silo *place = arg;
-    if (!run)
-        return;
-    sim_net_kill(place->silo->node.home.net);
-    sim_processes_stop(place);
-    if (!s->broken)
-        silo_close(s, place, true);
 }
 
 /* ---- clients ---- */
@@ -246,7 +280,8 @@ static void draw_moves(sim *s, void *arg, bool run)
     sim_silo *place = sim_draw_chance(&w->draw, 500) ? some_in(w, SIM_SERVING) : NULL;
     if (place && count_in(w, SIM_SERVING) > 1)
         silo_leave(place);
-    else if ((place = some_in(w, SIM_AWAY)) && (!w->lent || w->silos[0].state == SIM_SERVING))
+    else if ((place = some_in(w, SIM_AWAY)) &&
+             (!w->remote_store || w->silos[0].state == SIM_SERVING))
         silo_start(place);
     w->moves++;
     sim_at(&w->s, ms_below(w, w->s.faults.stalls ? 400 : 1200), draw_moves, w);
@@ -302,6 +337,16 @@ static void draw_crash(sim *s, void *arg, bool run)
     sim_at(s, 0, silo_crash, place);
 }
 
+/* Longer than a lease, mostly. */
+static void draw_outage(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
+    if (place)
+        place->node.cut_until_ns =
+            s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
+}
+
 /* ---- stages ---- */
 
 static void next_stage(sim_world *w, sim_stage stage)
@@ -319,10 +364,18 @@ static bool clients_ready(const sim_world *w)
     return true;
 }
 
+static bool store_is_reached(const sim_world *w)
+{
+    for (unsigned i = 0; i < w->n_silos; i++)
+        if (w->silos[i].node.cut_until_ns > w->s.now_ns)
+            return false;
+    return true;
+}
+
 static bool world_is_settled(const sim_world *w)
 {
-    return w->callers == 0 && w->begun == 0 && !sim_processes_under_way(w) && clients_ready(w) &&
-           count_in(w, SIM_SERVING) > 0 &&
+    return store_is_reached(w) && w->callers == 0 && w->begun == 0 && !sim_processes_under_way(w) &&
+           clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
            count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
 }
 
@@ -378,7 +431,7 @@ static void poll_stage(sim *s, void *arg, bool run)
     } else if (w->stage == SIM_DRAINS && settled_long(w)) {
         next_stage(w, SIM_AUDITS);
         sim_processes_audit(w);
-        sim_silo *place = w->lent ? &w->silos[0] : some_in(w, SIM_SERVING);
+        sim_silo *place = w->remote_store ? &w->silos[0] : some_in(w, SIM_SERVING);
         sim_audit_start(w, &place->silo->node);
     } else if (w->stage == SIM_AUDITS && w->audited) {
         next_stage(w, SIM_LEAVES);
@@ -397,8 +450,16 @@ static void poll_stage(sim *s, void *arg, bool run)
  * a late operation has failed. */
 static void draw_stalls(sim_world *w)
 {
-    if (sim_draw_chance(&w->s.stall, 250) && !w->lent)
+    if (sim_draw_chance(&w->s.stall, 250) && !w->remote_store)
         w->s.faults.stalls = (unsigned)sim_draw_between(&w->s.stall, 1, 40);
+}
+
+/* Which nodes poll: in half of the worlds none, in a quarter all, in a quarter some. */
+static unsigned draw_polled_of_1000(sim_world *w)
+{
+    if (!sim_draw_chance(&w->s.poll, 500))
+        return 0;
+    return sim_draw_chance(&w->s.poll, 500) ? 1000 : 500;
 }
 
 static void draw_faults(sim_world *w)
@@ -419,10 +480,23 @@ static void draw_faults(sim_world *w)
 static void draw_disasters(sim_world *w)
 {
     sim_faults *f = &w->s.faults;
-    if (w->lent || !w->processes || w->s.plant != SIM_PLANT_NONE)
+    if (w->remote_store || !w->processes || w->s.plant != SIM_PLANT_NONE)
         return;
     f->parts = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 6) : 0;
     f->crashes = sim_draw_chance(&w->draw, 400) ? (unsigned)sim_draw_between(&w->draw, 1, 3) : 0;
+}
+
+/* Drawn from a stream of its own, as stalls are. */
+static void draw_outages(sim_world *w, uint64_t length_ms)
+{
+    bool planted = w->s.plant == SIM_PLANT_ENDLESS;
+    w->outages = sim_draw_of(w->s.seed, STREAM_OUTAGES);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->outages, 200);
+    if (w->remote_store || (!drawn && !planted))
+        return;
+    w->s.faults.outages = (unsigned)sim_draw_between(&w->outages, 1, 4);
+    for (unsigned i = 0; i < w->s.faults.outages; i++)
+        sim_at(&w->s, sim_draw_below(&w->outages, length_ms * SIM_MS), draw_outage, w);
 }
 
 static void first_silos(sim *s, void *arg, bool run)
@@ -431,7 +505,7 @@ static void first_silos(sim *s, void *arg, bool run)
     sim_world *w = place->world;
     if (!run || place->state != SIM_AWAY || w->stage != SIM_RUNS)
         return;
-    if (place->no > 0 && w->lent && w->silos[0].state != SIM_SERVING)
+    if (place->no > 0 && w->remote_store && w->silos[0].state != SIM_SERVING)
         sim_at(s, 50 * SIM_MS, first_silos, place);
     else
         silo_start(place);
@@ -446,7 +520,7 @@ static void plan_run(sim_world *w)
     sim_processes_init(w);
     draw_disasters(w);
     for (unsigned i = 0; i < first; i++)
-        sim_at(&w->s, i ? ms_below(w, 400) + (w->lent ? 100 * SIM_MS : 0) : 0, first_silos,
+        sim_at(&w->s, i ? ms_below(w, 400) + (w->remote_store ? 100 * SIM_MS : 0) : 0, first_silos,
                &w->silos[i]);
     for (unsigned i = 0; i < w->n_clients; i++)
         sim_at(&w->s, ms_below(w, 900), client_start, &w->clients[i]);
@@ -458,6 +532,7 @@ static void plan_run(sim_world *w)
         sim_at(&w->s, ms_below(w, length_ms), draw_part, w);
     for (unsigned i = 0; i < w->s.faults.crashes; i++)
         sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
+    draw_outages(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
@@ -473,12 +548,13 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     w->draw = sim_draw_of(seed, STREAM_WORLD);
     w->n_silos = (unsigned)sim_draw_between(&w->draw, 2, SIM_SILOS_MAX);
     w->n_clients = (unsigned)sim_draw_between(&w->draw, 1, SIM_CLIENTS_MAX);
-    w->lent = sim_draw_chance(&w->draw, 250);
+    w->remote_store = sim_draw_chance(&w->draw, 250);
     sim_draw bulk = sim_draw_of(seed, STREAM_BULK);
     w->bulky = sim_draw_chance(&bulk, 50);
     draw_faults(w);
     draw_stalls(w);
     sim_grains_init(w);
+    unsigned polled_of_1000 = draw_polled_of_1000(w);
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];
         place->world = w;
@@ -486,11 +562,13 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
         snprintf(place->address, sizeof place->address, "127.0.0.1:%u", 7000 + i);
         snprintf(name, sizeof name, "silo%u", i);
         sim_platform_init(&place->node, &w->s, i, name);
+        place->node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
     for (unsigned i = 0; i < w->n_clients; i++) {
         snprintf(name, sizeof name, "client%u", i);
         w->clients[i].world = w;
         sim_platform_init(&w->clients[i].node, &w->s, SIM_SILOS_MAX + i, name);
+        w->clients[i].node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
 }
 

@@ -51,6 +51,7 @@ typedef struct sim_silo { /* one silo, which may start and stop several times */
     teff_silo *silo;
     sim_state state;
     bool failed; /* to join */
+    bool lost;   /* its lease */
     sim_begun begun;
     uint64_t view;      /* newest seen */
     unsigned starts;    /* how often it has started */
@@ -74,7 +75,7 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw;
+    sim_draw draw, outages;
     bool store_faults; /* were drawn, though they may have ended */
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
@@ -84,8 +85,8 @@ typedef struct sim_world {
     sim_ledger ledger[SIM_KINDS][SIM_KEYS];
     teff_type_info info[SIM_KINDS]; /* with drawn idle times */
     uint64_t view_hash[SIM_VIEWS];  /* by version: all silos see the same */
-    bool bulky; /* counter 0 has a state larger than a frame of other messages */
-    bool lent;  /* the first silo keeps the rows, the others join through it */
+    bool bulky;        /* counter 0 has a state larger than a frame of other messages */
+    bool remote_store; /* of the first silo; the others join through it */
     unsigned callers;
     uint64_t quiet_ns; /* since when all is settled, 0 = it is not */
     unsigned closing;  /* silos within teffi_silo_close */

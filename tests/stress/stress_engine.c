@@ -311,7 +311,7 @@ static bool one_round(void)
         (void)pthread_join(threads[i], NULL);
     if (err)
         fprintf(stderr, "stress_engine: %u of %u forced, the first: %s\n", report.forced,
-                report.told, report.n_named ? report.named[0].name : "?");
+                report.cancelled, report.n_named ? report.named[0].name : "?");
     bool ok = all_is_over() && !err;
     if (!silo)
         teff_engine_free(engine);

@@ -1,4 +1,4 @@
-/* stress_turns.c - turns on fibers that do all a turn may do in its middle: give way, block, be
+/* stress_turns.c - turns on fibers that do all a turn may do in its middle: yield, block, be
  * stopped by a signal, lose their worker's place, fork and join; while others are pushed. Each
  * turn that was pushed ends once, no two of one group run at a time, every result is right.
  * usage: stress_turns [seconds [workers [multilevel]]] */
@@ -239,7 +239,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "stress_turns: hangs\n");
     exec->ops->free(exec);
     uint64_t wrong = atomic_load(&errors) + (turns_seen() != atomic_load(&pushed));
-    printf("stress_turns: %s: seed %llu, %llu turns, %llu gave way, %llu without a processor, %llu "
+    printf("stress_turns: %s: seed %llu, %llu turns, %llu yielded, %llu without a processor, %llu "
            "forks, %llu errors\n",
            whole && !wrong ? "ok" : "FAILED", (unsigned long long)seed,
            (unsigned long long)atomic_load(&ended), (unsigned long long)atomic_load(&gave_way),

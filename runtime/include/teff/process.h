@@ -171,12 +171,13 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_receive(teff_process *me, teff_even
 
 /* teff_process_ask - issue a command and wait for its completion; other events stay queued.
  * in:   as teff_step_command.
- * out:  *reply, if not NULL: the completion; its data is valid as for receive.
+ * out:  *completion, if not NULL: the completion; its data is valid as for receive.
  * runs: inside any function of the process: suspends a process with a fiber, otherwise blocks the
  *       worker's stack.
  * errs: the command's own error; as teff_process_command; TEFF_E_CLOSED as teff_process_receive. */
 TEFF_API TEFF_MUST_USE teff_err teff_process_ask(teff_process *me, uint32_t command,
-                                                 const void *data, size_t len, teff_event *reply);
+                                                 const void *data, size_t len,
+                                                 teff_event *completion);
 
 /* teff_process_sleep - wait for ms milliseconds.
  * in:   ms, milliseconds.
@@ -401,9 +402,9 @@ TEFF_API void teff_process_system_dump(teff_process_system *system, teff_line_fn
 enum { TEFF_STOP_NAMED = 8 };
 
 typedef struct teff_stop_report {
-    uint32_t told;   /* processes that were alive and got a cancel event */
-    uint32_t forced; /* of these: alive at the deadline and closed by force */
-    uint32_t stuck;  /* of these: not closed, because one of their functions does not return */
+    uint32_t cancelled; /* processes that were alive and got a cancel event */
+    uint32_t forced;    /* of these: alive at the deadline and closed by force */
+    uint32_t stuck;     /* of these: not closed, because one of their functions does not return */
     uint32_t n_named;
     teff_process_info named[TEFF_STOP_NAMED]; /* the first of those forced */
 } teff_stop_report;

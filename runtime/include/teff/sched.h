@@ -19,7 +19,7 @@ enum { TEFF_THREAD_BORROWED = 10000 };
  * in all calls of one thread; TEFF_THREAD_BORROWED: a thread of the transport, which runs groups in
  * place of a parked worker, and calls start and end each time. In the order of a thread's life:
  *
- *     start -> (before -> after)* -> pause -> resume -> (before -> after)* -> ... -> end
+ *     start -> (before -> after)* -> park -> unpark -> (before -> after)* -> ... -> end
  *
  * before and after nest if a turn runs inside another one: a call in place, or a turn without a
  * fiber that waits. */
@@ -31,8 +31,8 @@ typedef struct teff_sched_hooks {
     void (*before)(void *arg, uint32_t thread, const void *group);
     void (*after)(void *arg, uint32_t thread, const void *group);
     /* Around each sleep: the thread has found no work, or has no processor. */
-    void (*pause)(void *arg, uint32_t thread);
-    void (*resume)(void *arg, uint32_t thread);
+    void (*park)(void *arg, uint32_t thread);
+    void (*unpark)(void *arg, uint32_t thread);
     void (*end)(void *arg, uint32_t thread);
     void *arg;
 } teff_sched_hooks;

@@ -44,6 +44,18 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     teff_transport transport;
     int insecure; /* allow listening beyond loopback without TLS */
     int silent;   /* log warnings and errors only */
+    /* A silo serves for so long after its last heartbeat in the store, 500 .. 600,000; 0 = 10,000.
+     * After half as much again the others declare it dead and activate its grains. Shorter: they
+     * do so sooner, but shorter pauses and outages of the store end a silo. */
+    uint32_t lease_ms;
+    /* The silo has lost its lease: it could not reach its store for too long, or the cluster has
+     * declared it dead. It answers and saves nothing any more; silos and clients lose their
+     * connections. Called once, on a thread of the silo; must not block or call the silo. The
+     * program then calls teff_silo_stop (which in this case does not leave the cluster), frees its
+     * contexts, and may call teff_silo_start to come back as a new incarnation. NULL: none.
+     * teff_silo_main and teff_silo_run do all this by themselves. */
+    void (*lost)(void *lost_arg, const char *why);
+    void *lost_arg;
     /* Limits in bytes. Over one of them a call fails with TEFF_E_OVERLOADED at once; responses are
      * not refused. 0 = the default; with the defaults a silo fits a container of 1 GiB. */
     uint64_t message_bytes_max;    /* all messages queued or running here; 0 = 256 MiB */
@@ -67,17 +79,18 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_new(const teff_silo_options *opt, teff
 TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type *type);
 
 /* teff_silo_start - listen, join the cluster, serve. Blocks the thread until the silo is active.
- * in:   silo, not started. text, as in teff_silo_new.
+ * in:   silo, new or stopped, without contexts; one that was stopped comes back at the same
+ *       address as a new incarnation. text, as in teff_silo_new.
  * runs: a thread outside.
- * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT: only teff_silo_free may
- *       follow. text says why. */
+ * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT; it may be tried again.
+ *       text says why. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
  * the silo closes. A second stop does nothing.
  * in:   timeout_ms, after which calls and grains that are left are dropped; 0 = 30 s.
  * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the process.
- * errs: only TEFF_E_TIMEOUT: something was dropped. */
+ * errs: only TEFF_E_TIMEOUT: something was dropped, as it is without a lease. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
 
 /* teff_silo_free - free a silo; stop it first if it runs.
@@ -163,7 +176,8 @@ typedef struct teff_silo_option {
 
 /* The part of a silo program besides its grains; its pointers may be NULL. All functions are called
  * on main's thread. SIGTERM, SIGINT and SIGUSR1 are blocked there before start is called, and so in
- * threads that start creates: teff_silo_run() handles these signals. */
+ * threads that start creates: teff_silo_run() handles these signals. A silo that has lost its lease
+ * comes back as a new incarnation: then stop is called, and start and "ready" again. */
 typedef struct teff_silo_program {
     size_t size;                     /* sizeof(teff_silo_program) */
     const teff_silo_option *options; /* ended by one without a name */
@@ -172,9 +186,9 @@ typedef struct teff_silo_program {
      * meanwhile is handled after start. Not TEFF_OK: the silo leaves, and text, of TEFF_TEXT_MAX
      * bytes, is printed on standard error; start must clean up, since stop is not called. */
     teff_err (*start)(void *arg, teff_silo *silo, char *text);
-    /* Called once, if start succeeded, before the silo leaves and while it still serves: joins the
-     * program's threads and frees their contexts. If the cluster has declared the silo dead, calls
-     * may fail here. */
+    /* Called once for each start that succeeded, before the silo leaves and while it still serves:
+     * joins the program's threads and frees their contexts. If the silo has lost its lease, calls
+     * fail here. */
     void (*stop)(void *arg, teff_silo *silo);
     void *arg; /* passed to take, start and stop */
     /* The silo's options, with its scheduler's and their hooks; borrowed. The command line changes

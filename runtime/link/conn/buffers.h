@@ -107,7 +107,7 @@ bool teffi_write_buffer_own(write_buffer *out, const write_position *at);
 bool teffi_write_buffer_own_newest(write_buffer *out);
 
 /* teffi_write_buffer_list_pieces - list the next bytes to be written, at most max.
- * out:  how many; pieces and their number *n. */
+ * out:  the number of bytes; pieces and their number *n. */
 size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
                                       struct iovec pieces[TEFFI_STREAM_PIECES], unsigned *n);
 

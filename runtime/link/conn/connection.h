@@ -59,6 +59,7 @@ typedef struct teffi_conns {
     const teffi_platform *platform;
     teffi_exec *exec;     /* may be NULL */
     teffi_budget *budget; /* of received messages and of bytes to be written; may be NULL */
+    const _Atomic uint64_t *until_ns; /* see net.h; may be NULL */
     uint32_t role, frame_max_bytes, queue_max_bytes;
     teffi_transport *transport;
     teffi_stream_done *received, *written; /* callbacks of streams; arg is the connection */

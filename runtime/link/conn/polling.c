@@ -172,7 +172,8 @@ bool teffi_polling_check(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: after the store of asked_soon, as who leaves releases, then asks */
+    /* seq_cst: after the store of asked_soon; a thread that leaves releases its claim, then loads
+     * asked_soon */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed)

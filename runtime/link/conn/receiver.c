@@ -133,9 +133,7 @@ static teffi_msg *refusal_of(const teffi_msg *request)
     msg->err = TEFF_E_REFUSED;
     msg->text = "clients may call grains only";
     msg->to.node = request->src;
-    msg->call_slot = request->call_slot;
-    msg->call_generation = request->call_generation;
-    msg->call_cookie = request->call_cookie;
+    msg->call = request->call;
     return msg;
 }
 

@@ -79,7 +79,7 @@ static bool end_flight(teffi_conn *conn, bool torn)
     return false;
 }
 
-/* out: their bytes. */
+/* List the next pieces to write and their number *n. out: the total length of the pieces. */
 static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *n)
 {
     return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
@@ -92,14 +92,23 @@ static void count_written(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
+/* A silo without its lease writes nothing: what it says may be wrong by now. */
+static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
+{
+    const _Atomic uint64_t *until_ns = conn->conns->until_ns;
+    uint64_t end_ns = until_ns ? atomic_load_explicit(until_ns, memory_order_relaxed) : 0;
+    return !end_ns || now_ns < end_ns;
+}
+
 /* Takes over the flight's reference. */
 static void write_in_background(teffi_conn *conn)
 {
     struct iovec pieces[TEFFI_STREAM_PIECES];
     unsigned n;
-    conn->liveness.writing_since_ns = teffi_conns_now(conn->conns);
+    uint64_t now_ns = teffi_conns_now(conn->conns);
+    conn->liveness.writing_since_ns = now_ns;
     (void)list_pieces(&conn->sender, pieces, &n);
-    if (!conn->stream->ops->write(conn->stream, pieces, n))
+    if (!may_write_at(conn, now_ns) || !conn->stream->ops->write(conn->stream, pieces, n))
         (void)end_flight(conn, true);
 }
 
@@ -117,6 +126,8 @@ static bool write_now(teffi_conn *conn)
     unsigned n;
     /* Read before the write: the peer measures our silence from when it receives the bytes. */
     uint64_t since_ns = teffi_conns_now(conn->conns);
+    if (!may_write_at(conn, since_ns))
+        return false;
     while (stream->tries && !is_written(s)) {
         size_t want = list_pieces(s, pieces, &n);
         size_t bytes = stream->ops->write_now(stream, pieces, n);
@@ -138,7 +149,8 @@ static void write_flight(teffi_conn *conn)
     for (unsigned i = 0; i < WRITES_INLINE && write_now(conn); i++)
         if (!end_flight(conn, false))
             return;
-    /* When send returns, its caller may change the bytes it lent: copy those not written yet. */
+    /* When send returns, its caller may change the bytes that the frame borrows: copy those
+     * not written yet. */
     if (teffi_write_buffer_own(&s->in_flight, &s->written))
         write_in_background(conn);
     else
@@ -391,7 +403,8 @@ static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
     return TEFF_OK;
 }
 
-/* out: *kept: the connection owns msg. */
+/* conn->lock held. in: room, body_len, from teffi_frame_room(). out: *kept: the connection owns
+ * msg. */
 static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len,
                                bool *kept)
 {

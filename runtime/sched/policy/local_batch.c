@@ -4,9 +4,9 @@
 #include "os/thread.h"
 
 /* A sample is slow if it exceeds turns * TURN_NS + SLACK_NS (START_NS for the first samples). A
- * sample over SURE_NS counts at once, unless the OS preempted this thread. DRY_NS is the longest
- * time a batch stays local. Chosen so that short calls of a peer are hardly ever shared
- * (BENCH=remote-call-1024). */
+ * sample over SURE_NS counts at once, unless the OS preempted this thread. DRY_NS is how long a
+ * batch stays local at most before it is shared. Chosen so that short calls of a peer are hardly
+ * ever shared (BENCH=remote-call-1024). */
 enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_BATCH_SHARED_SOON /* tests/explore: slow turns are rare there and batches small */
 enum { SLOW_MAX = 3, SHARED_PICKS = 1024 };
@@ -54,8 +54,10 @@ teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
         uint32_t turns = n - batch->sampled;
         batch->shared -= batch->shared < turns ? batch->shared : turns;
         if (sample_is_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
-            now - batch->since_ns > DRY_NS)
+            now - batch->since_ns > DRY_NS) {
             batch->shared = SHARED_PICKS;
+            batch->since_ns = now;
+        }
     }
     batch->sampled_ns = now;
     batch->sampled = n;

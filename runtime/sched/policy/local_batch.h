@@ -8,16 +8,16 @@
 
 /* When a group moves to another core, its cache lines follow, and those of its messages and pending
  * calls. If turns are short, that costs more than it gains (tests/bench/RESULTS.md). So a batch
- * stays local until several samples in a row are slow, or it has lasted for 4 ms. If a turn does
- * not end, the monitor opens the batch. After a slow batch, later ones are shared for some
- * picks. */
+ * stays local until several samples in a row are slow, or it has been local for 4 ms. Then it, or
+ * the next ones, are shared for some picks. If a turn does not end, the monitor opens the batch. */
 typedef struct teffi_local_batch {
-    bool exists;      /* groups were added, and the deque has not been empty since */
-    unsigned slow;    /* slow samples in a row */
-    uint32_t shared;  /* picks for which new batches are still shared */
-    uint32_t picks;   /* since the first group was added */
-    uint32_t sampled; /* picks at the last sample */
-    uint64_t since_ns, sampled_ns;
+    bool exists;       /* groups were added, and the deque has not been empty since */
+    unsigned slow;     /* slow samples in a row */
+    uint32_t shared;   /* picks for which new batches are still shared */
+    uint32_t picks;    /* since the first group was added */
+    uint32_t sampled;  /* picks at the last sample */
+    uint64_t since_ns; /* its first pick, or when it was last shared */
+    uint64_t sampled_ns;
 } teffi_local_batch;
 
 /* teffi_local_batch_add - a group was added. in: shared: thieves may already take from the deque.

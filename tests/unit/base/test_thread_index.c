@@ -9,19 +9,19 @@ enum { MANY = TEFFI_THREAD_INDEXES + 10 };
 
 typedef struct runner {
     pthread_t thread;
-    unsigned lane, again;
+    unsigned index, again;
 } runner;
 
 static pthread_barrier_t all_asked;
 static int plain
-    [TEFFI_THREAD_INDEXES]; /* each its lane's: a data race unless lanes are handed on in order */
+    [TEFFI_THREAD_INDEXES]; /* each its thread's: a data race unless an index is reused in order */
 
 static void *ask(void *arg)
 {
     runner *r = arg;
-    r->lane = teffi_thread_index();
-    if (r->lane < TEFFI_THREAD_INDEXES)
-        plain[r->lane]++;
+    r->index = teffi_thread_index();
+    if (r->index < TEFFI_THREAD_INDEXES)
+        plain[r->index]++;
     (void)pthread_barrier_wait(&all_asked);
     r->again = teffi_thread_index();
     return NULL;
@@ -44,9 +44,9 @@ static void each_living_thread_has_its_own(void **state)
     seen[teffi_thread_index()] = true;
     run(runners, 8);
     for (int i = 0; i < 8; i++) {
-        assert_true(runners[i].lane < TEFFI_THREAD_INDEXES && !seen[runners[i].lane]);
-        assert_int_equal(runners[i].again, runners[i].lane);
-        seen[runners[i].lane] = true;
+        assert_true(runners[i].index < TEFFI_THREAD_INDEXES && !seen[runners[i].index]);
+        assert_int_equal(runners[i].again, runners[i].index);
+        seen[runners[i].index] = true;
     }
 }
 
@@ -54,12 +54,12 @@ static void a_thread_that_ended_leaves_its_number(void **state)
 {
     runner one;
     run(&one, 1);
-    unsigned lane = one.lane;
+    unsigned index = one.index;
     for (int i = 0; i < 2 * TEFFI_THREAD_INDEXES; i++) {
         run(&one, 1);
-        assert_int_equal(one.lane, lane);
+        assert_int_equal(one.index, index);
     }
-    assert_true(plain[lane] > 2 * TEFFI_THREAD_INDEXES);
+    assert_true(plain[index] > 2 * TEFFI_THREAD_INDEXES);
 }
 
 /* ---- the end of a thread ---- */
@@ -78,7 +78,7 @@ static void ask_at_the_end(void *arg)
 static void *ask_now_and_at_the_end(void *arg)
 {
     runner *r = arg;
-    r->lane = teffi_thread_index();
+    r->index = teffi_thread_index();
     (void)pthread_setspecific(later, r);
     return NULL;
 }
@@ -92,7 +92,7 @@ static void a_destructor_may_ask(void **state)
         assert_int_equal(pthread_create(&ending.thread, NULL, ask_now_and_at_the_end, &ending), 0);
         pthread_join(ending.thread, NULL);
         assert_true(ending.again < TEFFI_THREAD_INDEXES && ending.again != own);
-        assert_true(meanwhile.lane != ending.again && meanwhile.lane != own);
+        assert_true(meanwhile.index != ending.again && meanwhile.index != own);
     }
     (void)pthread_barrier_destroy(&all_asked);
     (void)pthread_key_delete(later);
@@ -105,13 +105,13 @@ static void too_many_threads_share(void **state)
     unsigned own = teffi_thread_index();
     run(runners, MANY);
     for (int i = 0; i < MANY; i++) {
-        without += runners[i].lane == TEFFI_THREAD_INDEXES;
-        assert_int_equal(runners[i].again, runners[i].lane);
+        without += runners[i].index == TEFFI_THREAD_INDEXES;
+        assert_int_equal(runners[i].again, runners[i].index);
     }
     assert_int_equal(without, MANY - (TEFFI_THREAD_INDEXES - 1));
     assert_int_equal(teffi_thread_index(), own);
     run(runners, 1); /* and their numbers are back */
-    assert_true(runners[0].lane < TEFFI_THREAD_INDEXES);
+    assert_true(runners[0].index < TEFFI_THREAD_INDEXES);
 }
 
 int main(void)

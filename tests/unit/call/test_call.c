@@ -45,8 +45,8 @@ static void respond(uint32_t slot, uint32_t generation, teff_err err)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
-    msg->call_slot = slot;
-    msg->call_generation = generation;
+    msg->call.slot = slot;
+    msg->call.generation = generation;
     msg->err = (uint16_t)err;
     assert_null(teffi_call_end_by_response(&node->home, msg));
 }
@@ -78,8 +78,8 @@ static void a_response_is_decoded_or_says_that_it_is_not(void **state)
         teffi_call_expect(call, &teff__wire__ack__descriptor, 0);
         teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
         assert_non_null(msg);
-        msg->call_slot = call->slot;
-        msg->call_generation = call->generation;
+        msg->call.slot = call->slot;
+        msg->call.generation = call->generation;
         msg->raw = row ? cut : good;
         msg->raw_len = sizeof good;
         assert_null(teffi_call_end_by_response(&node->home, msg));
@@ -87,11 +87,11 @@ static void a_response_is_decoded_or_says_that_it_is_not(void **state)
         if (row) {
             lab_fails(ctx, err, TEFF_E_MALFORMED);
             assert_non_null(strstr(teff_error(ctx), "does not decode; the call ran"));
-            assert_true(call->reply->flags & TEFFI_MSG_UNNAMED);
+            assert_true(call->response->flags & TEFFI_MSG_UNNAMED);
         } else {
             lab_ok(ctx, err);
             assert_int_equal(((Teff__Wire__Ack *)(void *)reply)->echo.len, 1);
-            assert_false(call->reply->flags & TEFFI_MSG_UNNAMED);
+            assert_false(call->response->flags & TEFFI_MSG_UNNAMED);
         }
     }
 }

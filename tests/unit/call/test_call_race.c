@@ -2,10 +2,9 @@
  * entries that are used again at once: each call ends once, as itself. */
 #include <pthread.h>
 #include <string.h>
-#include "lab.h"
-#include "call/call.h"
 #include "call/calls.h"
 #include "call/ctx.h"
+#include "lone_node.h"
 
 enum { CALLERS = 3, RESPONDERS = 2, RING = 64, AT_LEAST = 50 };
 
@@ -19,7 +18,6 @@ typedef struct party {
     const char *wrong;
 } party;
 
-static lab *l;
 static teffi_node *node;
 static _Atomic uint64_t ring[RING]; /* calls of late: slot, generation */
 static _Atomic bool enough, stop;   /* callers first: what they wait for must still come */
@@ -41,7 +39,7 @@ static void note(party *p, const teffi_call *call, uint64_t deadline_ns)
     switch (call->err) {
     case TEFF_OK:
         seen[RESPONDED]++;
-        if (!call->reply || call->reply->type_id != call->generation)
+        if (!call->response || call->response->type_id != call->generation)
             p->wrong = "the response to another use";
         break;
     case TEFF_E_TIMEOUT:
@@ -85,7 +83,7 @@ static void call_once(party *p, teff_ctx *ctx)
     if (teffi_ctx_await_call(ctx, call, NULL) != call->err)
         p->wrong = "it ended in two ways";
     note(p, call, deadline_ns);
-    if (lab_pending(call) || teffi_call_fail(call, TEFF_E_IO, NULL))
+    if (is_pending(call) || teffi_call_fail(call, TEFF_E_IO, NULL))
         p->wrong = "it ended, and was pending";
 }
 
@@ -110,8 +108,8 @@ static void respond(uint64_t use)
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     if (!msg)
         return;
-    msg->call_slot = (uint32_t)(use >> 32);
-    msg->call_generation = msg->type_id = (uint32_t)use;
+    msg->call.slot = (uint32_t)(use >> 32);
+    msg->call.generation = msg->type_id = (uint32_t)use;
     assert_null(teffi_call_end_by_response(&node->home, msg));
 }
 
@@ -176,13 +174,13 @@ static void each_call_ends_once(void **state)
     start(parties, 0, CALLERS, calling);
     start(parties, CALLERS, RESPONDERS, responding);
     start(parties, CALLERS + RESPONDERS, 1, losing);
-    lab_until(all_seen());
+    until(all_seen());
     enough = true;
     join(parties, 0, CALLERS);
     stop = true;
     join(parties, CALLERS, RESPONDERS + 1);
     no_wrong(parties);
-    lab_until(teffi_calls_pending(&node->home) <= before);
+    until(teffi_calls_pending(&node->home) <= before);
 }
 
 /* As a node that closes: again and again, until nobody is inside any more. */
@@ -190,9 +188,9 @@ static void closing_ends_what_still_comes(void **state)
 {
     party parties[CALLERS] = {0};
     start(parties, 0, CALLERS, calling);
-    lab_until(!teffi_calls_cancel(&node->home) && seen[CANCELLED] >= AT_LEAST);
+    until(!teffi_calls_cancel(&node->home) && seen[CANCELLED] >= AT_LEAST);
     enough = true;
-    lab_until(!teffi_calls_cancel(&node->home) && left == CALLERS);
+    until(!teffi_calls_cancel(&node->home) && left == CALLERS);
     join(parties, 0, CALLERS);
     no_wrong(parties);
 }
@@ -201,14 +199,13 @@ static int setup(void **state)
 {
     enough = stop = false;
     left = 0;
-    l = lab_open(1);
-    node = &l->silos[0]->node;
+    node = lone_node_open();
     return 0;
 }
 
 static int teardown(void **state)
 {
-    lab_close(l);
+    lone_node_close(node);
     return 0;
 }
 

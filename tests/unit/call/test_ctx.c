@@ -60,7 +60,7 @@ static void the_last_text_counts(void **state)
     assert_int_equal(ctx.text_err, TEFF_E_IO);
     assert_int_equal(teff_fail(&ctx, TEFF_OK, "%s at all", teff_error(&ctx)), TEFF_E_FAILED);
     assert_string_equal(teff_error(&ctx), "no disk at all");
-    assert_int_equal(teffi_ctx_fail(&ctx, TEFF_E_CLOSED, "%d", 7), TEFF_E_CLOSED);
+    assert_int_equal(teff_fail(&ctx, TEFF_E_CLOSED, "%d", 7), TEFF_E_CLOSED);
     assert_string_equal(teff_error(&ctx), "7");
     assert_int_equal(ctx.text_err, TEFF_E_CLOSED);
     assert_int_equal(teff_fail(&ctx, TEFF_E_IO, "%s", ""), TEFF_E_IO);

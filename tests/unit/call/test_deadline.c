@@ -123,8 +123,8 @@ static void respond(const teffi_call *call)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
-    msg->call_slot = call->slot;
-    msg->call_generation = call->generation;
+    msg->call.slot = call->slot;
+    msg->call.generation = call->generation;
     assert_null(teffi_call_end_by_response(&home, msg));
 }
 

@@ -88,8 +88,8 @@ static void respond(use of)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
-    msg->call_slot = of.slot;
-    msg->call_generation = msg->type_id = of.generation;
+    msg->call.slot = of.slot;
+    msg->call.generation = msg->type_id = of.generation;
     assert_null(teffi_call_end_by_response(&home, msg));
 }
 
@@ -238,7 +238,7 @@ static void dropped_calls_are_used_again(void **state)
 
 /* ---- threads ---- */
 
-enum { CALLERS = 3, BURST = 4000, BURSTS = 40, RING = 4096 };
+enum { CALLERS = 3, BATCH = 4000, BATCHES = 40, RING = 4096 };
 
 static _Atomic uint64_t ring[RING]; /* uses, most of them over */
 static _Atomic int running;
@@ -253,14 +253,14 @@ static uint64_t draw(uint64_t *rng, uint64_t below)
     return *rng % below;
 }
 
-static void end_burst(teff_ctx *own, teffi_call **calls, uint64_t *rng)
+static void end_batch(teff_ctx *own, teffi_call **calls, uint64_t *rng)
 {
-    for (int i = 0; i < BURST; i++) {
+    for (int i = 0; i < BATCH; i++) {
         use of = use_of(calls[i]);
         ring[draw(rng, RING)] = (uint64_t)of.slot << 32 | of.generation;
         respond(of); /* unless somebody else has */
-        if (teffi_ctx_await_call(own, calls[i], NULL) || !calls[i]->reply ||
-            calls[i]->reply->type_id != of.generation)
+        if (teffi_ctx_await_call(own, calls[i], NULL) || !calls[i]->response ||
+            calls[i]->response->type_id != of.generation)
             wrong++;
         answered++;
     }
@@ -270,12 +270,12 @@ static void *calling(void *arg)
 {
     uint64_t rng = 0x9e3779b97f4a7c15u * (uint64_t)(uintptr_t)arg;
     teff_ctx *own = teffi_ctx_new(&home);
-    static _Thread_local teffi_call *calls[BURST];
-    for (int burst = 0; burst < BURSTS || !went; burst++) {
-        for (int i = 0; i < BURST; i++)
+    static _Thread_local teffi_call *calls[BATCH];
+    for (int batch = 0; batch < BATCHES || !went; batch++) {
+        for (int i = 0; i < BATCH; i++)
             if (!(calls[i] = teffi_ctx_call(own, UINT64_MAX)))
                 abort();
-        end_burst(own, calls, &rng);
+        end_batch(own, calls, &rng);
         teff_ctx_reset(own);
         for (int i = 0; i < 100; i++) /* who moves the clock goes on */
             teffi_thread_yield();
@@ -315,7 +315,7 @@ static void threads_call_and_come_late_while_memory_goes(void **state)
     for (int i = 0; i <= CALLERS; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(wrong, 0);
-    assert_true(went && answered >= CALLERS * BURST * BURSTS);
+    assert_true(went && answered >= CALLERS * BATCH * BATCHES);
     settle();
     assert_int_equal(teffi_calls_pending(&home), 0);
 }

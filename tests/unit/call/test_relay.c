@@ -4,26 +4,28 @@
 #include <string.h>
 #include "call/calls.h"
 #include "call/ctx.h"
-#include "lab.h"
+#include "lone_node.h"
 #include "node/deliver.h"
+#include "shares.h"
 
 static const teffi_node_id one_client = {TEFFI_CLIENT_BIT | 5, 1},
                            other_client = {TEFFI_CLIENT_BIT | 6, 1}, here = {0, 0}, silo = {77, 1};
 static const teffi_origin origin = {7, 9, 1234};
 
-static lab *l;
 static teffi_node *node;
+static teff_ctx *ctx;
 
 static int setup(void **state)
 {
-    l = lab_open(1);
-    node = &l->silos[0]->node;
-    return 0;
+    node = lone_node_open();
+    ctx = teffi_ctx_new(&node->home);
+    return ctx == NULL;
 }
 
 static int teardown(void **state)
 {
-    lab_close(l);
+    teff_ctx_free(ctx);
+    lone_node_close(node);
     return 0;
 }
 
@@ -42,9 +44,9 @@ static teffi_msg *request_of(teffi_node_id from)
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
     assert_non_null(msg);
     msg->src = from;
-    msg->call_slot = origin.slot;
-    msg->call_generation = origin.generation;
-    msg->call_cookie = origin.cookie;
+    msg->call.slot = origin.slot;
+    msg->call.generation = origin.generation;
+    msg->call.cookie = origin.cookie;
     return msg;
 }
 
@@ -79,12 +81,12 @@ static void it_is_kept_for_its_request_alone(void **state)
     msg->src = node->id;
     assert_false(teffi_node_cancelled(node, msg));
     msg->src = one_client;
-    msg->call_cookie++;
+    msg->call.cookie++;
     assert_false(teffi_node_cancelled(node, msg));
-    msg->call_cookie--;
-    msg->call_generation++;
+    msg->call.cookie--;
+    msg->call.generation++;
     assert_false(teffi_node_cancelled(node, msg));
-    msg->call_generation--;
+    msg->call.generation--;
     assert_true(teffi_node_forget_cancel(node, msg));
     assert_false(teffi_node_forget_cancel(node, msg));
     assert_int_equal(kept(), 0);
@@ -111,7 +113,7 @@ static void it_is_no_call_under_way(void **state)
 static void it_expires_with_the_call(void **state)
 {
     send_cancel(one_client, &origin, sizeof origin, in_ms(1));
-    lab_until(kept() == 0);
+    until(kept() == 0);
 }
 
 static void it_goes_with_the_node(void **state)
@@ -165,7 +167,7 @@ static void a_flood_takes_one_share(void **state)
     for (uint32_t i = 0; i < 2 * TEFFI_CANCELS_MAX; i++)
         come(one_client, (teffi_origin){i, 1, i});
     assert_int_equal(kept(), TEFFI_CANCELS_MAX / 2);
-    teffi_node_id other = lab_apart(&node->home, one_client);
+    teffi_node_id other = next_of_other_share(&node->home, one_client);
     come(other, origin);
     assert_true(teffi_cancel_is_kept(&node->home, other, origin));
     teffi_calls_forget_relays(&node->home, one_client);
@@ -244,13 +246,13 @@ static void calls_with_one_id_are_cancelled_one_by_one(void **state)
 
 static teffi_call *call_a_grain(teffi_msg **request)
 {
-    teffi_call *call = teffi_ctx_call(l->ctx[0], in_ms(600000));
+    teffi_call *call = teffi_ctx_call(ctx, in_ms(600000));
     assert_non_null(call);
     teffi_call_expect(call, NULL, TEFFI_CALL_HAS_ASKED);
     call->sent_to = 0;
     *request = request_of(node->id);
-    (*request)->call_slot = call->slot;
-    (*request)->call_generation = call->generation;
+    (*request)->call.slot = call->slot;
+    (*request)->call.generation = call->generation;
     return call;
 }
 
@@ -276,7 +278,7 @@ static void of_a_request_that_was_sent_nothing_is_kept(void **state)
     teffi_msg *msg;
     teffi_call *call = call_a_grain(&msg);
     assert_true(teffi_cancel_sign(&node->home, msg, silo));
-    assert_true(msg->call_cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
+    assert_true(msg->call.cookie == teffi_call_cookie(&node->home, call->slot, call->generation));
     teffi_call_sent_to(&node->home, call->slot, call->generation, silo);
     fire(call);
     assert_int_equal(kept(), 0);
@@ -287,7 +289,7 @@ static void a_call_that_was_dropped_is_still_sent(void **state)
 {
     teffi_msg *msg;
     teff_call call = {call_a_grain(&msg)};
-    teff_drop(l->ctx[0], &call);
+    teff_drop(ctx, &call);
     assert_true(teffi_cancel_sign(&node->home, msg, silo));
     come(one_client, origin);
     assert_true(teffi_cancel_sign(&node->home, msg, silo));

@@ -1,6 +1,7 @@
 /* test_heartbeat.c - a silo whose heartbeat stands still is declared dead, that one and no other.
  * The clock of the silo that watches is the test's. */
 #include <stdio.h>
+#include <string.h>
 #include "call/ctx.h"
 #include "call/task.h"
 #include "cluster/join.h"
@@ -56,14 +57,23 @@ static uint64_t figure_of(int silo)
 
 static bool is_ousted(int silo)
 {
-    return l->silos[silo]->node.membership->ousted;
+    return teffi_lease_is_over(&l->silos[silo]->node.home.lease);
+}
+
+/* Nothing runs, nothing is saved. */
+static void is_fenced(int silo)
+{
+    lab_number *out;
+    teff_ctx *ctx = l->ctx[silo];
+    lab_fails(ctx, lab_account_add(ctx, "fenced", lab_number(.n = 1), &out), TEFF_E_UNAVAILABLE);
+    assert_non_null(strstr(teff_error(ctx), "lease"));
 }
 
 /* The watcher's next heartbeat, later by its clock; meanwhile `live` has beaten. */
 static void let_beat(int live, uint32_t step_ms)
 {
     uint64_t before = figure_of(WATCHER);
-    lab_ok(l->ctx[live], teffi_alive_write(l->ctx[live], figure_of(live) + 1));
+    lab_ok(l->ctx[live], teffi_alive_write(l->ctx[live]));
     ahead_ns += step_ms * 1000000ull;
     lab_until(figure_of(WATCHER) != before);
     teff_ctx_reset(l->ctx[WATCHER]);
@@ -91,48 +101,51 @@ static void the_silo_that_is_silent_is_declared_dead(void **state)
     assert_false(is_ousted(WATCHER));
 }
 
-static void damage_heartbeat(int silo)
+static void remove_heartbeat(int silo)
 {
     teff_ctx *ctx = l->ctx[WATCHER];
     char key[20];
     int n = snprintf(key, sizeof key, "dev%cm%08x", 0, id_of(silo).silo);
     teffi_row row = {
-        .table = TEFFI_TABLE_ALIVE, .key = {key, (size_t)n}, .value = {"\xff", 1}, .any = true};
+        .table = TEFFI_TABLE_ALIVE, .key = {key, (size_t)n}, .any = true, .remove = true};
     teffi_store_op write = {
         .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
     lab_ok(ctx, teffi_ctx_store(ctx, &write));
 }
 
 /* A live one would write it again. */
-static void a_silo_whose_heartbeat_is_damaged_is_declared_dead(void **state)
+static void a_silo_without_a_heartbeat_is_declared_dead(void **state)
 {
     uint64_t figure;
     int silent = silence_one(), live = SILOS - silent;
     lab_until(teffi_tasks_running(&l->silos[silent]->node.home) == 0); /* its last heartbeat */
-    damage_heartbeat(silent);
-    assert_int_equal(teffi_alive_read(l->ctx[WATCHER], id_of(silent), &figure), TEFF_E_MALFORMED);
+    remove_heartbeat(silent);
+    assert_int_equal(teffi_alive_read(l->ctx[WATCHER], id_of(silent), &figure), TEFF_OK);
+    assert_int_equal(figure, 0);
     for (int i = 0; i < STEPS_MAX && teff_silo_members(l->silos[WATCHER]) == SILOS; i++)
         let_beat(live, STEP_MS);
     assert_int_equal(teff_silo_members(l->silos[WATCHER]), SILOS - 1);
     lab_until(teff_silo_members(l->silos[live]) == SILOS - 1);
 }
 
-/* The others may have stood still as well. The third heartbeat follows the whole second. */
+/* The others may have stood still as well, and its own lease has run out: it ends by itself. */
 static void a_silo_that_stood_still_declares_nobody_dead(void **state)
 {
     enum { LONG_MS = 60000, SHORT_MS = 2000 };
     int live = SILOS - silence_one();
     let_beat(live, SHORT_MS);
-    let_beat(live, LONG_MS);
-    let_beat(live, SHORT_MS);
+    ahead_ns += LONG_MS * 1000000ull;
+    lab_until(is_ousted(WATCHER));
     assert_int_equal(teff_silo_members(l->silos[WATCHER]), SILOS);
+    assert_false(is_ousted(live));
+    is_fenced(WATCHER);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_silo_that_is_silent_is_declared_dead, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_silo_whose_heartbeat_is_damaged_is_declared_dead, setup,
+        cmocka_unit_test_setup_teardown(a_silo_without_a_heartbeat_is_declared_dead, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_silo_that_stood_still_declares_nobody_dead, setup,
                                         teardown),

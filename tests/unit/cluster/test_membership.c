@@ -50,7 +50,7 @@ static void serves(const starting *s)
     teff_ctx *ctx = teff_silo_ctx(s->silo);
     assert_non_null(ctx);
     assert_int_equal(teffi_membership_refresh(ctx, 0), TEFF_OK); /* what the table says now */
-    assert_false(s->silo->node.membership->ousted);
+    assert_false(teffi_lease_is_over(&s->silo->node.home.lease));
     assert_int_equal(teff_silo_members(s->silo), 1);
     teff_ctx_free(ctx);
 }

@@ -684,6 +684,28 @@ static void test_an_owner_that_is_forced_to_end_waits_no_more(void **state)
     teff_engine_free(engine);
 }
 
+static const teff_task_type stuck_task = {.name = "stuck", .run = run_hold};
+
+/* A task of its own does not return in time. Its data is listed in the other order. */
+static void test_a_component_that_is_forced_to_end_takes_down_in_the_stated_order(void **state)
+{
+    static const teff_task_type *const stucks[] = {&stuck_task};
+    static const teff_data_use loc_own[] = {{&loc, TEFF_DATA_LOCAL}, {&own, TEFF_DATA_OWNER}};
+    static const teff_component_type type = {"stuck", 0, loc_own, 2, stucks, 1, NULL};
+    memset(&held, 0, sizeof held);
+    memset(&held_gate, 0, sizeof held_gate);
+    trace[0] = 0;
+    teff_engine *engine = engine_of(1, 1);
+    (void)add(engine, 0, &type, (void *)(uintptr_t) "it");
+    assert_int_equal(teff_engine_broadcast(engine, &stuck_task, NULL), TEFF_OK);
+    latch_wait(&held, 1);
+    assert_int_equal(teff_engine_stop(engine, 100, NULL), TEFF_E_TIMEOUT);
+    latch_hit(&held_gate);
+    teff_engine_free(engine);
+    assert_string_equal(trace, "it.init own;it.setup_owner own;it.init loc;it.setup loc;"
+                               "it.setup own;it.fini loc;it.fini own;");
+}
+
 /* One owner of a type in a scheduler: the second ends at once; in another scheduler it may be. */
 static void test_a_second_owner_in_a_scheduler_ends(void **state)
 {
@@ -719,6 +741,7 @@ int main(void)
         cmocka_unit_test(test_a_component_that_ends_in_its_set_up_leaves_the_data_to_others),
         cmocka_unit_test(test_a_component_that_ends_before_its_data_is_there_sleeps_no_more),
         cmocka_unit_test(test_an_owner_that_is_forced_to_end_waits_no_more),
+        cmocka_unit_test(test_a_component_that_is_forced_to_end_takes_down_in_the_stated_order),
         cmocka_unit_test(test_a_second_owner_in_a_scheduler_ends),
     };
     return cmocka_run_group_tests_name("engine/data", tests, NULL, NULL);

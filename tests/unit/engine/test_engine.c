@@ -455,7 +455,7 @@ static void test_the_queue_of_an_ending_worker_releases_who_waits(void **state)
     teff_engine_free(engine);
 }
 
-/* A broadcast in a turn whose slice is over gives way, but not while it holds the engine's lock:
+/* A broadcast in a turn whose slice is over yields, but not while it holds the engine's lock:
  * another turn of that thread may broadcast, too. */
 static void run_look(teff_component *w, void *task, void *const *data)
 {
@@ -548,7 +548,7 @@ static void test_a_stop_reports_the_components_of_all_schedulers(void **state)
         (void)add(engine, i, &stuck, &gates[i]);
     latch_wait(&stuck_inside, ALL);
     assert_int_equal(teff_engine_stop(engine, 1, &report), TEFF_E_TIMEOUT);
-    assert_int_equal(report.told, ALL);
+    assert_int_equal(report.cancelled, ALL);
     assert_in_range(report.forced, ALL, 2 * ALL); /* maybe also dispatchers */
     assert_in_range(report.stuck, ALL, report.forced);
     assert_in_range(report.n_named, report.forced, 2 * ALL);

@@ -26,40 +26,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void *enter_with_own_signal_stack(void *pool)
-{
-    static char own[65536];
-    stack_t now, first, before = {.ss_sp = own, .ss_size = sizeof own};
-    sigaltstack(&before, &first);
-    (void)teffi_fiber_thread_enter(pool);
-    sigaltstack(&first, &now); /* a sanitizer frees its own when the thread ends */
-    teffi_fiber_thread_leave();
-    return now.ss_sp == own ? own : NULL;
-}
-
-static void *enter_without_signal_stack(void *pool)
-{
-    stack_t now, none = {.ss_flags = SS_DISABLE};
-    sigaltstack(&none, NULL); /* of a sanitizer */
-    (void)teffi_fiber_thread_enter(pool);
-    sigaltstack(NULL, &now);
-    teffi_fiber_thread_leave();
-    return now.ss_flags & SS_DISABLE ? NULL : pool;
-}
-
-static void test_a_thread_gets_a_signal_stack_unless_it_has_one(void **state)
-{
-    static void *(*const enter[])(void *pool) = {enter_with_own_signal_stack,
-                                                 enter_without_signal_stack};
-    for (unsigned i = 0; i < 2; i++) {
-        pthread_t thread;
-        void *right;
-        assert_int_equal(pthread_create(&thread, NULL, enter[i], *state), 0);
-        pthread_join(thread, &right);
-        assert_non_null(right);
-    }
-}
-
 static void count_thrice(void *arg)
 {
     int *n = arg;
@@ -763,8 +729,6 @@ int main(int argc, char **argv)
         return fault(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_suspend_and_resume, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_thread_gets_a_signal_stack_unless_it_has_one, setup,
-                                        teardown),
         cmocka_unit_test_setup_teardown(test_nested, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newest_stack_is_reused, setup, teardown),
         cmocka_unit_test(test_a_thread_keeps_stacks_until_it_leaves),

@@ -36,7 +36,7 @@ static unsigned lost(void)
 }
 
 typedef struct losses {
-    unsigned pool, lane, fiber;
+    unsigned pool, index, fiber;
 } losses;
 
 static void *use_all(void *arg)
@@ -48,7 +48,7 @@ static void *use_all(void *arg)
     l->pool = lost();
     keep();
     assert_int_equal(teffi_thread_index(), TEFFI_THREAD_INDEXES);
-    l->lane = lost();
+    l->index = lost();
     keep();
     assert_true(teffi_fiber_thread_enter(pool));
     teffi_fiber_thread_leave();
@@ -66,7 +66,7 @@ static void test_no_key_is_left(void **state)
     assert_int_equal(pthread_create(&thread, NULL, use_all, &l), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(l.pool, 0);
-    assert_int_equal(l.lane, 0);
+    assert_int_equal(l.index, 0);
     assert_int_equal(l.fiber, 0);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "../sched/held_monitor.h"
 
 struct world world;
 lab *l;
@@ -94,15 +95,73 @@ static teff_err crowd_end(direct_crowd *self, teff_reason why)
 static const direct_crowd_methods crowd = {
     .obey = crowd_obey, .on_activate = crowd_begin, .on_deactivate = crowd_end};
 
+/* ---- time ---- */
+
+static uint64_t (*real_clock)(void *arg);
+static _Atomic uint64_t stopped_ns; /* 0: time passes by itself */
+
+static uint64_t acts_clock(void *arg)
+{
+    uint64_t ns = atomic_load(&stopped_ns);
+    return ns ? ns : real_clock(arg);
+}
+
+static bool monitor_stands(void)
+{
+    pthread_mutex_lock(&monitor.lock);
+    bool stands = monitor.waits;
+    pthread_mutex_unlock(&monitor.lock);
+    return stands;
+}
+
+void acts_pass_ms(uint64_t ms)
+{
+    atomic_fetch_add(&stopped_ns, ms * 1000000);
+    monitor_tick();
+}
+
+static teff_err passes_a_ms(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+{
+    acts_pass_ms(1);
+    return TEFF_OK;
+}
+
+void acts_stop_time(void)
+{
+    direct_number *out;
+    pthread_mutex_lock(&monitor.lock);
+    monitor.held = true;
+    pthread_mutex_unlock(&monitor.lock);
+    do /* a call wakes the monitor if it sleeps; it stands at its next tick */
+        lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(responds), &out));
+    while (!monitor_stands());
+    atomic_store(&stopped_ns, real_clock(l->silos[0]->platform.arg));
+    lab_ok(ctx, direct_actor_obey(ctx, 1, RUN(passes_a_ms), &out)); /* the coarse clock runs */
+}
+
+void acts_start_time(void)
+{
+    atomic_store(&stopped_ns, 0);
+    monitor_release();
+}
+
+/* ---- the silo ---- */
+
 void acts_open(teff_silo_options opt)
 {
+    static teffi_platform platform;
     char text[TEFF_TEXT_MAX] = "";
     opt.size = sizeof opt;
+    teffi_silo_platform(&platform, TEFF_LOG_WARN);
+    real_clock = platform.mono_ns;
+    platform.mono_ns = acts_clock;
+    monitor_hold(&platform);
+    monitor_release();
     memset(&world, 0, sizeof world);
     l = calloc(1, sizeof *l);
     assert_non_null(l);
-    if (teff_silo_new(&opt, &l->silos[0], text))
-        fail_msg("teff_silo_new: %s", text);
+    if (teffi_silo_new_on(&platform, &opt, &l->silos[0], text))
+        fail_msg("teffi_silo_new_on: %s", text);
     assert_int_equal(teff_silo_host(l->silos[0], direct_actor_type(&acts_actor, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[0], direct_loose_type(&loose, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_host(l->silos[0], direct_keeper_type(&keeper, NULL)), TEFF_OK);
@@ -157,6 +216,7 @@ int acts_setup_hooked(void **state)
 int acts_teardown(void **state)
 {
     world.gate = true;
+    acts_start_time();
     lab_close(l);
     return 0;
 }

@@ -37,6 +37,14 @@ int acts_teardown(void **state);
 
 void acts_sleep_ms(long ms);
 
+/* acts_stop_time - the clock stops and the monitor stands still: no slice ends, no processor is
+ * retaken and no deadline passes, however slow the machine is.
+ * acts_pass_ms - in a turn: the clock moves by ms, and the monitor ticks once.
+ * acts_start_time - time passes by itself again; also done by acts_teardown. */
+void acts_stop_time(void);
+void acts_pass_ms(uint64_t ms);
+void acts_start_time(void);
+
 /* The state of the grain, a Keeper or Crowd, whose turn it is. */
 direct_memo *acts_memo(const teff_ctx *turn);
 

@@ -77,10 +77,18 @@ static int start_silo(lab *l, const teff_silo_options *opt)
     return i;
 }
 
+static teff_transport transport_of(const lab *l, bool reactor)
+{
+    if (!l->mixes)
+        return TEFF_TRANSPORT_DEFAULT;
+    return reactor ? TEFF_TRANSPORT_REACTOR : TEFF_TRANSPORT_NNG;
+}
+
 static int add_silo(lab *l, uint32_t workers, const teff_sched_options *sched)
 {
     teff_silo_options opt = {
         .size = sizeof opt, .silent = 1, .store = l->store, .workers = workers, .sched = sched};
+    opt.transport = transport_of(l, l->n % 2);
     if (strcmp(l->store, "seed") == 0) {
         opt.store = NULL;
         opt.seeds[0] = teff_silo_address(l->silos[0]);
@@ -106,16 +114,12 @@ static void wait_all_see(const lab *l)
     lab_until(all_see(l, (uint32_t)l->n));
 }
 
-lab *lab_open(int n)
-{
-    return lab_open_more(n, NULL);
-}
-
-lab *lab_open_more(int n, void (*more)(teff_silo *silo))
+static lab *open_lab(int n, void (*more)(teff_silo *silo), bool mixes)
 {
     lab *l = calloc(1, sizeof *l);
     assert_non_null(l);
     l->more = more;
+    l->mixes = mixes;
     if (n > 1)
         lab_fresh_store(l->store);
     else
@@ -124,6 +128,21 @@ lab *lab_open_more(int n, void (*more)(teff_silo *silo))
         lab_add(l);
     wait_all_see(l);
     return l;
+}
+
+lab *lab_open_more(int n, void (*more)(teff_silo *silo))
+{
+    return open_lab(n, more, false);
+}
+
+lab *lab_open_mixed(int n)
+{
+    return open_lab(n, NULL, true);
+}
+
+lab *lab_open(int n)
+{
+    return open_lab(n, NULL, false);
 }
 
 int lab_add_evicting(lab *l)
@@ -158,20 +177,23 @@ teff_err lab_remove(lab *l, int i)
     return err;
 }
 
-/* A seed is the last one to go. */
+/* A seed is the last one to go. A silo without its lease drops everything. */
 void lab_close(lab *l)
 {
     l->record.gate = true;
-    for (int i = LAB_SILOS_MAX - 1; i >= 0; i--)
-        if (l->silos[i] && lab_remove(l, i) != TEFF_OK)
+    for (int i = LAB_SILOS_MAX - 1; i >= 0; i--) {
+        bool lost = l->silos[i] && teffi_lease_is_over(&l->silos[i]->node.home.lease);
+        if (l->silos[i] && lab_remove(l, i) != TEFF_OK && !lost)
             fail_msg("silo %d had to drop something when it stopped", i);
+    }
     lab_drop_store(l->store);
     free(l);
 }
 
 teff_client *lab_client(lab *l, const int *gateways)
 {
-    teff_client_options opt = {.size = sizeof opt};
+    teff_client_options opt = {.size = sizeof opt,
+                               .transport = transport_of(l, gateways[0] % 2 == 0)};
     char text[TEFF_TEXT_MAX] = "";
     teff_client *client;
     for (int i = 0; gateways[i] >= 0; i++)
@@ -179,18 +201,4 @@ teff_client *lab_client(lab *l, const int *gateways)
     if (teff_client_connect(&opt, &client, text) != TEFF_OK)
         fail_msg("teff_client_connect: %s", text);
     return client;
-}
-
-bool lab_has_same_share(teffi_home *home, teffi_node_id a, teffi_node_id b)
-{
-    return teffi_relays_of(home, teffi_node_word(a)) == teffi_relays_of(home, teffi_node_word(b));
-}
-
-teffi_node_id lab_apart(teffi_home *home, teffi_node_id node)
-{
-    teffi_node_id other = node;
-    do
-        other.silo++;
-    while (lab_has_same_share(home, node, other));
-    return other;
 }

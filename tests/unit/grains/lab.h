@@ -43,13 +43,17 @@ typedef struct lab {
     teff_silo *silos[LAB_SILOS_MAX];
     teff_ctx *ctx[LAB_SILOS_MAX]; /* this thread's, one a silo */
     int n;
+    bool mixes;                    /* silos 1, 3 and clients of silos 0, 2 use the reactor, the
+                                    * others nng */
     void (*more)(teff_silo *silo); /* hosts more types; may be NULL */
 } lab;
 
 /* lab_open - n silos around one store: in memory for one, else an SQLite file.
  * lab_open_more - the same; more hosts the test's own types.
+ * lab_open_mixed - the same; neighbours, and clients and their gateways, use different transports.
  * lab_open_seeded - the first keeps rows in memory, the others join through it. */
 lab *lab_open(int n);
+lab *lab_open_mixed(int n);
 lab *lab_open_more(int n, void (*more)(teff_silo *silo));
 lab *lab_open_seeded(int n);
 void lab_close(lab *l);
@@ -69,13 +73,6 @@ teff_silo *lab_silo(lab_record *record, const teff_silo_options *opt);
 
 /* lab_client - connected to the silos whose indexes are given, -1 ends them. */
 teff_client *lab_client(lab *l, const int *gateways);
-
-/* lab_has_same_share, lab_apart - nodes whose keyed hashes are equal share one count of relays and
- * cancels (call/relay.h): two of any 1,024.
- * out:  has_same_share: do these two? apart: an id after that of node, which does not share its
- *       count. */
-bool lab_has_same_share(teffi_home *home, teffi_node_id a, teffi_node_id b);
-teffi_node_id lab_apart(teffi_home *home, teffi_node_id node);
 
 /* lab_host_all, lab_host_rare - give a silo its types. */
 void lab_host_all(teff_silo *silo, lab_record *record);

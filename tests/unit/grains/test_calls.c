@@ -1,5 +1,6 @@
 /* test_calls.c - how calls end: responds, errors and their texts, limits, deadlines, keys, fan-out.
- * Each case runs with one silo, with a caller on another silo, and with a client. */
+ * Each case runs with one silo, with a caller on another silo, and with a client; the latter two
+ * also between nodes on different transports. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -31,12 +32,33 @@ static int setup_two(void **state)
     return 0;
 }
 
-static int setup_client(void **state)
+static int setup_mixed(void **state)
 {
-    here = (place){.l = lab_open(2)};
-    here.client = lab_client(here.l, (const int[]){1, -1});
+    here = (place){.l = lab_open_mixed(2)};
+    here.ctx = here.l->ctx[0];
+    return 0;
+}
+
+static int connect_client(lab *l, int gateway)
+{
+    here = (place){.l = l, .client = lab_client(l, (const int[]){gateway, -1})};
     here.ctx = teff_client_ctx(here.client);
     return 0;
+}
+
+static int setup_client(void **state)
+{
+    return connect_client(lab_open(2), 1);
+}
+
+static int setup_reactor_client(void **state)
+{
+    return connect_client(lab_open_mixed(2), 0);
+}
+
+static int setup_nng_client(void **state)
+{
+    return connect_client(lab_open_mixed(2), 1);
 }
 
 static int teardown(void **state)
@@ -535,5 +557,8 @@ int main(void)
     int failed = cmocka_run_group_tests_name("one silo", tests, setup_one, teardown);
     failed += cmocka_run_group_tests_name("two silos", tests, setup_two, teardown);
     failed += cmocka_run_group_tests_name("client", tests, setup_client, teardown);
+    failed += cmocka_run_group_tests_name("nng and reactor", tests, setup_mixed, teardown);
+    failed += cmocka_run_group_tests_name("reactor client", tests, setup_reactor_client, teardown);
+    failed += cmocka_run_group_tests_name("nng client", tests, setup_nng_client, teardown);
     return failed;
 }

@@ -399,9 +399,9 @@ static teffi_msg *request_of_a_client(void)
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
     assert_non_null(msg);
     msg->src = (teffi_node_id){TEFFI_CLIENT_BIT | 1, 1};
-    msg->call_slot = 5;
-    msg->call_generation = 6;
-    msg->call_cookie = 7;
+    msg->call.slot = 5;
+    msg->call.generation = 6;
+    msg->call.cookie = 7;
     msg->type_id = lab_turns_info.id;
     msg->method_id = lab_turns_info.methods[0].id;
     msg->key = key;

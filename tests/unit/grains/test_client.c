@@ -110,10 +110,10 @@ static void a_silo_that_may_not_wait_gives_up(void **state)
 {
     teffi_pid found;
     sent.refuse = TEFF_E_UNREACHABLE;
-    node.membership->ousted = true;
+    (void)teffi_lease_end(&node.home.lease);
     lab_fails(ctx, look_up(UINT64_MAX, &found), TEFF_E_UNAVAILABLE);
     assert_string_equal(teff_error(ctx), "the directory's owner for this grain cannot be reached");
-    node.membership->ousted = false;
+    teffi_lease_release(&node.home.lease);
     grains.closed = true;
     lab_fails(ctx, look_up(UINT64_MAX, &found), TEFF_E_UNAVAILABLE);
     assert_string_equal(teff_error(ctx), "the silo is closing");
@@ -137,7 +137,7 @@ static void too_much_to_do_is_passed_on(void **state)
     teffi_pid found;
     sent.refuse = TEFF_E_OVERLOADED;
     assert_int_equal(look_up(UINT64_MAX, &found), TEFF_E_OVERLOADED);
-    node.membership->ousted = true;
+    (void)teffi_lease_end(&node.home.lease);
     assert_int_equal(teffi_directory_unregister(ctx, &ident, holder), TEFF_E_UNAVAILABLE);
 }
 

@@ -24,7 +24,7 @@ static void at_home(const teff_ctx *ctx)
     atomic_fetch_add(&steps, 1);
 }
 
-static void errand(void *arg)
+static void run_closure(void *arg)
 {
     at_home(arg);
 }
@@ -59,7 +59,7 @@ static teff_err turns_write(lab_turns *self, const lab_step *in, lab_number *out
     teffi_ctx_sleep(ctx, (uint32_t)in->seq % 2); /* a timer */
     at_home(ctx);
     teff_err err = fan_out(ctx);
-    teffi_ctx_on_worker(ctx, errand, ctx);
+    teffi_ctx_on_worker(ctx, run_closure, ctx);
     at_home(ctx);
     if (!err)
         err = teff_post(ctx, on_post, ctx->group);

@@ -28,16 +28,13 @@ static void test_responses_come_without_a_queue(void **state)
     enum { CALLS = 900 };
     direct_number *out;
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = 3), &out));
-    for (int tries = 0;; tries++) { /* a thread that stood still may send some through the queue */
-        uint64_t before = acts_picks();
-        int begun = world.begun;
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = CALLS), &out));
-        assert_int_equal(out->n, CALLS);
-        assert_int_equal(world.begun - begun, CALLS + 1);
-        if (acts_picks() - before < CALLS / 9)
-            break;
-        assert_true(tries < 1000);
-    }
+    acts_stop_time(); /* a thread that stands still would send some through the queue */
+    uint64_t before = acts_picks();
+    int begun = world.begun;
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = CALLS), &out));
+    assert_int_equal(out->n, CALLS);
+    assert_int_equal(world.begun - begun, CALLS + 1);
+    assert_true(acts_picks() - before < CALLS / 9);
 }
 
 static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -55,15 +52,12 @@ static teff_err asks_new(teff_ctx *turn, int64_t key, const direct_act *in, dire
 static void test_a_new_grain_begins_inside_its_callers_turn(void **state)
 {
     direct_number *out;
-    for (int tries = 0;; tries++) {
-        uint64_t picks = acts_picks(), activations = acts_activations();
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_new, .n = 1000 * (tries + 1)), &out));
-        assert_int_equal(out->n, 300);
-        assert_in_range(acts_activations() - activations, 300, 301); /* the caller, once */
-        if (acts_picks() - picks < 50)
-            break;
-        assert_true(tries < 1000);
-    }
+    acts_stop_time();
+    uint64_t picks = acts_picks(), activations = acts_activations();
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_new, .n = 1000), &out));
+    assert_int_equal(out->n, 300);
+    assert_int_equal(acts_activations() - activations, 300);
+    assert_true(acts_picks() - picks < 50);
 }
 
 /* Each of them is begun by one caller, and found by the other. */
@@ -278,27 +272,18 @@ static teff_err asks_quick(teff_ctx *turn, int64_t key, const direct_act *in, di
     return TEFF_OK;
 }
 
-/* out: the callee had begun; *behind waits behind it. Else its time was over before. */
-static bool times_out_over_its_callee(teff_call *behind)
-{
-    direct_number *out;
-    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_quick, .n = (intptr_t)waits), &out));
-    assert_int_equal(out->n, TEFF_E_TIMEOUT);
-    int ended = world.ended;
-    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), NULL, behind));
-    lab_until(world.held == 1 || world.ended == ended + 1);
-    if (world.held == 1)
-        return true;
-    lab_ok(ctx, direct_actor_obey_await(ctx, *behind, &out));
-    return false;
-}
-
 static void test_a_callee_outlives_its_caller(void **state)
 {
     direct_number *out;
-    teff_call behind;
-    for (int tries = 0; !times_out_over_its_callee(&behind); tries++)
-        assert_true(tries < 1000);
+    teff_call caller, behind;
+    acts_stop_time(); /* until the callee has begun */
+    lab_ok(ctx,
+           direct_actor_obey_async(ctx, 1, ACT(asks_quick, .n = (intptr_t)waits), NULL, &caller));
+    lab_until(world.held == 1);
+    acts_start_time();
+    lab_ok(ctx, direct_actor_obey_await(ctx, caller, &out));
+    assert_int_equal(out->n, TEFF_E_TIMEOUT);
+    lab_ok(ctx, direct_actor_obey_async(ctx, FIRST, RUN(responds), NULL, &behind));
     int ended = world.ended;
     world.gate = true;
     lab_until(world.ended == ended + 2);
@@ -318,24 +303,10 @@ static void test_a_late_response_is_a_timeout(void **state)
     assert_int_equal(out->n, TEFF_E_TIMEOUT);
 }
 
-static teff_err blocks(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
+static teff_err is_slow(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    teff_blocking_begin();
-    acts_sleep_ms(12);
-    teff_blocking_end();
+    acts_pass_ms(12);
     return responds(turn, key, in, out);
-}
-
-static teff_err asks_blocking(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
-{
-    direct_number *got;
-    for (int64_t i = 0; i < in->n; i++) {
-        teff_err err = direct_actor_obey(turn, FIRST, ACT(blocks, .n = i), &got);
-        if (err)
-            return err;
-        out->n += got->n == i + 1;
-    }
-    return TEFF_OK;
 }
 
 static _Atomic uint32_t *slow_word(const char *method)
@@ -355,38 +326,42 @@ static uint32_t skips(const char *method)
     return *slow_word(method) & UINT16_MAX;
 }
 
-/* Other groups have the worker meanwhile, the responses are right, and soon the call goes through
- * the queue, where its caller can time out. */
-static void test_a_method_that_blocks_goes_through_the_queue(void **state)
+static void ask_slow(void)
 {
     direct_number *out;
-    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 1), &out));
-    assert_int_equal(skips("direct.Actor.Obey"), 0); /* it may have been the thread */
-    for (int i = 0; i < 1000 && !skips("direct.Actor.Obey"); i++)
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_blocking, .n = 3), &out));
-    assert_true(skips("direct.Actor.Obey") > 0);
-    /* while the machine is slow, the method may count as slow again */
-    for (int i = 0; i < 1000 && skips("direct.Actor.Obey"); i++) {
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = 2000), &out));
-        assert_int_equal(out->n, 2000);
-    }
-    assert_int_equal(skips("direct.Actor.Obey"), 0); /* forgiven */
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_one, .n = (intptr_t)is_slow), &out));
+    assert_int_equal(out->n, 1);
 }
 
-/* Each of them counts, if nothing else sends it through the queue. */
+/* There its caller can time out. */
+static void test_a_slow_method_goes_through_the_queue(void **state)
+{
+    enum { SKIPS = 256 };
+    direct_number *out;
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_one, .n = (intptr_t)responds), &out));
+    acts_stop_time();
+    ask_slow();
+    assert_int_equal(skips("direct.Actor.Obey"), 0); /* it may have been the thread */
+    ask_slow();
+    assert_int_equal(skips("direct.Actor.Obey"), SKIPS);
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = SKIPS), &out));
+    assert_int_equal(out->n, SKIPS);
+    assert_int_equal(skips("direct.Actor.Obey"), 0);
+    ask_slow();
+    assert_int_equal(skips("direct.Actor.Obey"), 2 * SKIPS);
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = 2 * SKIPS + 1), &out));
+    ask_slow(); /* the call before was in place and short: forgiven */
+    assert_int_equal(skips("direct.Actor.Obey"), 0);
+}
+
 static void test_so_many_calls_of_a_slow_method_are_queued(void **state)
 {
     enum { SKIPS = 1000, CALLS = 30 };
     direct_number *out;
-    _Atomic uint32_t *word = slow_word("direct.Actor.Obey");
-    for (int tries = 0; tries < 1000; tries++) {
-        *word = 2u << 16 | SKIPS;
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = CALLS), &out));
-        assert_in_range(skips("direct.Actor.Obey"), SKIPS - CALLS, SKIPS);
-        if (skips("direct.Actor.Obey") == SKIPS - CALLS)
-            return;
-    }
-    fail_msg("the machine is too slow");
+    acts_stop_time();
+    *slow_word("direct.Actor.Obey") = 2u << 16 | SKIPS;
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(asks_many, .n = CALLS), &out));
+    assert_int_equal(skips("direct.Actor.Obey"), SKIPS - CALLS);
 }
 
 static teff_err counts(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
@@ -408,16 +383,13 @@ static void test_one_way_messages_need_no_queue(void **state)
     enum { MESSAGES = 200 };
     direct_number *out;
     lab_ok(ctx, direct_actor_obey(ctx, FIRST, RUN(responds), &out));
-    for (int tries = 0;; tries++) {
-        uint64_t before = acts_picks();
-        lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(tells_one, .n = MESSAGES), &out));
-        if (acts_picks() - before < MESSAGES / 9)
-            break;
-        assert_true(tries < 1000);
-    }
+    acts_stop_time();
+    uint64_t before = acts_picks();
+    lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(tells_one, .n = MESSAGES), &out));
+    assert_true(acts_picks() - before < MESSAGES / 9);
 }
 
-/* Gives way inside its caller's turn, which gives way with it. */
+/* Yields inside its caller's turn, which yields with it. */
 static teff_err spins(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
     world.held++;
@@ -463,7 +435,7 @@ static void other_grains_run_beside(script *fn)
     }
 }
 
-static void test_a_callee_gives_way_at_its_calls(void **state)
+static void test_a_callee_yields_at_its_calls(void **state)
 {
     other_grains_run_beside(spins);
 }
@@ -493,21 +465,21 @@ int main(void)
         DIRECT(test_nobody_has_left_a_call_that_is_awaited),
         DIRECT(test_a_callee_outlives_its_caller),
         DIRECT(test_a_late_response_is_a_timeout),
-        DIRECT(test_a_method_that_blocks_goes_through_the_queue),
+        DIRECT(test_a_slow_method_goes_through_the_queue),
         DIRECT(test_so_many_calls_of_a_slow_method_are_queued),
         DIRECT(test_one_way_messages_need_no_queue),
-        DIRECT(test_a_callee_gives_way_at_its_calls),
-        ON_ONE_WORKER(test_a_callee_gives_way_at_its_calls),
+        DIRECT(test_a_callee_yields_at_its_calls),
+        ON_ONE_WORKER(test_a_callee_yields_at_its_calls),
         ON_ONE_WORKER(test_a_callee_is_preempted_in_a_region),
         MULTILEVEL(test_responses_come_without_a_queue),
         MULTILEVEL(test_started_calls_do_not_wait_for_each_other),
-        MULTILEVEL(test_a_callee_gives_way_at_its_calls),
+        MULTILEVEL(test_a_callee_yields_at_its_calls),
         PRIORITY(test_responses_come_without_a_queue),
         PRIORITY(test_started_calls_do_not_wait_for_each_other),
-        PRIORITY(test_a_callee_gives_way_at_its_calls),
+        PRIORITY(test_a_callee_yields_at_its_calls),
         HOOKED(test_responses_come_without_a_queue),
         HOOKED(test_started_calls_do_not_wait_for_each_other),
-        HOOKED(test_a_callee_gives_way_at_its_calls),
+        HOOKED(test_a_callee_yields_at_its_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

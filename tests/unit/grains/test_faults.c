@@ -255,6 +255,7 @@ static void a_heartbeat_that_fails_is_tried_again(void **state)
 {
     enum { BEAT_MS = 2000 };
     node.store = &refusing;
+    node.home.lease.length_ms = 5 * BEAT_MS;
     bare_platform.wall_ns = bare_clock;
     teffi_heartbeat_start(node.membership);
     assert_int_equal(bare_due_ns, bare_now_ns + BEAT_MS * 1000000ull);

@@ -82,7 +82,7 @@ static teff_err forks_and_takes(teff_ctx *turn, int64_t key, const direct_act *i
 
 static teff_err hears(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
-    return out ? TEFF_E_FAILED : teffi_ctx_fail(turn, TEFF_OK, "nothing");
+    return out ? TEFF_E_FAILED : teff_fail(turn, TEFF_OK, "nothing");
 }
 
 /* What another grain's turn makes of it. */

@@ -22,11 +22,11 @@ static void a_request_is_not_begun_late(void **state)
     responded_and_gone(TEFF_E_TIMEOUT, "expired before it could run");
 }
 
-static void a_silo_that_was_declared_dead_refuses(void **state)
+static void a_silo_without_its_lease_refuses(void **state)
 {
-    node.membership->ousted = true;
+    (void)teffi_lease_end(&node.home.lease);
     teffi_route(&grains, bare_message(TEFFI_MSG_REQUEST));
-    responded_and_gone(TEFF_E_UNAVAILABLE, "the silo was declared dead");
+    responded_and_gone(TEFF_E_UNAVAILABLE, teffi_lease_over_text);
 }
 
 static void a_request_is_not_forwarded_for_ever(void **state)
@@ -154,7 +154,7 @@ int main(void)
 #define ROUTE(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
     const struct CMUnitTest tests[] = {
         ROUTE(a_request_is_not_begun_late),
-        ROUTE(a_silo_that_was_declared_dead_refuses),
+        ROUTE(a_silo_without_its_lease_refuses),
         ROUTE(a_request_is_not_forwarded_for_ever),
         ROUTE(a_request_is_not_handed_back_for_ever),
         ROUTE(a_silo_that_closes_takes_nothing_back),

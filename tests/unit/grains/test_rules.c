@@ -451,6 +451,10 @@ static void texts_are_utf8(void **state)
                  "rules.Tree.name is not UTF-8");
     tree_ends_as(rules_tree(.n_children = 1, .children = children), "names", TEFF_E_MALFORMED,
                  "rules.Tree.names is not UTF-8");
+    static const char *const short_ones[] = {"abc\xff", "\xffxyz", "abcdefg\x80", "abcd\xc3(g"};
+    for (size_t i = 0; i < sizeof short_ones / sizeof short_ones[0]; i++)
+        tree_ends_as(rules_tree(.name = short_ones[i]), "a short name", TEFF_E_MALFORMED,
+                     "rules.Tree.name is not UTF-8");
     inner.n_names = 1;
     tree_ends_as(rules_tree(.n_children = 2, .children = children), "a child", TEFF_E_MALFORMED,
                  "rules.Tree.children is NULL");

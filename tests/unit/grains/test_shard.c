@@ -21,7 +21,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- twins ---- */
+/* ---- hash collisions ---- */
 
 /* The linker sends the library's calls here: keys of sixteen bytes all collide. */
 uint64_t __real_teffi_siphash(const teffi_sipkey *key, const void *data, size_t n);

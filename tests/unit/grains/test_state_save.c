@@ -47,7 +47,7 @@ static void is_hidden(teffi_store_op *op)
 
 void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
 {
-    bool is_state = op->kind == TEFFI_STORE_WRITE && !strcmp(op->rows[0].table, "state");
+    bool is_state = op->kind == TEFFI_STORE_BATCH && !strcmp(op->rows[0].table, "state");
     fault now = is_state && !op->rows[0].any ? atomic_exchange(&next_write, NONE) : NONE;
     writes += is_state && (now == NONE || now == UNKNOWN_WRITTEN);
     if (now == FAILS) {

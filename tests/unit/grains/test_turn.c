@@ -27,7 +27,7 @@ static void a_turn_sees_that_its_time_is_over_or_its_caller_gone(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         teffi_msg *request = bare_message(TEFFI_MSG_REQUEST);
         request->src = bare_self;
-        request->call_generation = 1; /* of no call */
+        request->call.generation = 1; /* of no call */
         teffi_turn turn = {
             .request = request, .on_stack = !rows[i].ended, .due_ms = rows[i].due_ms};
         uint32_t left_ms;

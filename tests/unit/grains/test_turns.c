@@ -229,7 +229,7 @@ static uint64_t requeues(void)
     return sum;
 }
 
-/* More computing turns than workers: each gives way at its calls when its slice is over, so that
+/* More computing turns than workers: each yields at its calls when its slice is over, so that
  * others are answered, while its own grain, even a reentrant one, lets nothing else in. */
 static void turns_give_way_at_their_calls(void **state)
 {

@@ -321,8 +321,8 @@ static void test_drain(void **state)
     assert_true(teffi_group_run(*state, 1, 0));
     push(*state, 4, 2);
     for (unsigned i = 1; i < 6; i++)
-        assert_ptr_equal(teffi_group_drain(*state), &item[i]);
-    assert_null(teffi_group_drain(*state));
+        assert_ptr_equal(teffi_group_take_item(*state), &item[i]);
+    assert_null(teffi_group_take_item(*state));
 }
 
 /* ---- a turn that yields ---- */
@@ -409,8 +409,8 @@ static void test_drain_drops_a_turn_that_will_not_resume(void **state)
 {
     yields_begin(*state, false);
     assert_true(teffi_group_run(*state, 100, 0));
-    assert_ptr_equal(teffi_group_drain(*state), &item[1]);
-    assert_null(teffi_group_drain(*state));
+    assert_ptr_equal(teffi_group_take_item(*state), &item[1]);
+    assert_null(teffi_group_take_item(*state));
 }
 
 /* ---- runs with a meter, and of evicted groups ---- */

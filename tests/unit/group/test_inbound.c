@@ -87,7 +87,7 @@ static void pass_ms(unsigned ms)
 /* As a worker does with a group that is READY. */
 static void work(const received *r)
 {
-    assert_false(teffi_group_run(r->batch.lane, 100, 0));
+    assert_false(teffi_group_run(r->batch.group, 100, 0));
 }
 
 static void done(const received *r, unsigned runs, unsigned releases)
@@ -141,22 +141,22 @@ static void its_run_may_submit_it_again(void **state)
 
 static void new_batches_take_turns_on_the_lanes_and_keep_theirs(void **state)
 {
-    received r[TEFFI_INBOUND_LANES + 1];
-    for (unsigned i = 0; i <= TEFFI_INBOUND_LANES; i++) {
+    received r[TEFFI_INBOUND_GROUPS + 1];
+    for (unsigned i = 0; i <= TEFFI_INBOUND_GROUPS; i++) {
         r[i] = new_batch(LONG);
         put(&r[i]);
         for (unsigned k = 0; k < i; k++)
-            assert_int_equal(r[k].batch.lane == r[i].batch.lane, i - k == TEFFI_INBOUND_LANES);
+            assert_int_equal(r[k].batch.group == r[i].batch.group, i - k == TEFFI_INBOUND_GROUPS);
     }
-    assert_int_equal(ready, TEFFI_INBOUND_LANES);
-    for (unsigned i = 0; i < TEFFI_INBOUND_LANES; i++)
+    assert_int_equal(ready, TEFFI_INBOUND_GROUPS);
+    for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++)
         work(&r[i]);
-    const teffi_group *lane = r[3].batch.lane;
+    const teffi_group *group = r[3].batch.group;
     put(&r[3]);
-    assert_ptr_equal(r[3].batch.lane, lane);
+    assert_ptr_equal(r[3].batch.group, group);
     work(&r[3]);
     done(&r[3], 2, 2);
-    done(&r[TEFFI_INBOUND_LANES], 1, 1);
+    done(&r[TEFFI_INBOUND_GROUPS], 1, 1);
 }
 
 /* ---- taken back ---- */
@@ -172,7 +172,7 @@ static void one_that_is_taken_back_is_only_released_by_the_worker(void **state)
     done(&r, 0, 1);
 }
 
-/* Its item is still in the lane. */
+/* Its item is still in the group. */
 static void one_that_is_taken_back_is_not_queued_before_it_was_released(void **state)
 {
     received r = new_batch(LONG);
@@ -281,7 +281,7 @@ static void stop_runs_what_is_queued_and_nothing_is_queued_after(void **state)
 static void its_groups_are_described(void **state)
 {
     char text[TEFFI_DESCRIBE_MAX];
-    teffi_group_describe(&queue.lanes[0].group, text);
+    teffi_group_describe(&queue.groups[0].group, text);
     assert_string_equal(text, "received messages");
 }
 

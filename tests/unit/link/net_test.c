@@ -86,7 +86,7 @@ static uint8_t test_byte(uint32_t slot, size_t at)
 static bool is_whole(const teffi_msg *msg)
 {
     for (size_t i = 0; i < msg->raw_len; i++)
-        if (msg->raw[i] != test_byte(msg->call_slot, i))
+        if (msg->raw[i] != test_byte(msg->call.slot, i))
             return false;
     return true;
 }
@@ -120,9 +120,9 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
     n->messages++;
     if (n->look)
         n->look(n, msg);
-    n->disorder += msg->call_slot <= n->last_slot && msg->item.kind == TEFFI_MSG_REQUEST;
+    n->disorder += msg->call.slot <= n->last_slot && msg->item.kind == TEFFI_MSG_REQUEST;
     n->wrong += n->checks && !is_whole(msg);
-    n->last_slot = msg->call_slot;
+    n->last_slot = msg->call.slot;
     n->last_peer = *from;
     bool echo = n->echo && msg->item.kind == TEFFI_MSG_REQUEST;
     teffi_msg_free(echo ? NULL : n->last);
@@ -184,7 +184,7 @@ static void on_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
     lock_node(n);
     n->unsent++;
     n->checked_unsent += is_whole(msg) && !msg->borrows;
-    n->last_slot = msg->call_slot;
+    n->last_slot = msg->call.slot;
     n->last_peer = *peer;
     unlock_node(n);
     teffi_msg_free(msg);
@@ -211,6 +211,11 @@ static uint32_t next_silo(void)
     return ++last;
 }
 
+teffi_transport_kind test_transport(void)
+{
+    return getenv("TEFF_TEST_REACTOR") ? TEFFI_TRANSPORT_REACTOR : TEFFI_TRANSPORT_NNG;
+}
+
 static void fill_options(test_node *n, const test_options *opt, teffi_net_options *net)
 {
     *net = (teffi_net_options){.events = &events, .arg = n};
@@ -229,8 +234,7 @@ static void fill_options(test_node *n, const test_options *opt, teffi_net_option
     net->budget = opt->budget;
     net->transport = opt->transport;
     if (!net->transport && !opt->cert)
-        net->transport =
-            getenv("TEFF_TEST_REACTOR") ? TEFFI_TRANSPORT_REACTOR : TEFFI_TRANSPORT_NNG;
+        net->transport = test_transport();
     net->tls_cert = opt->cert;
     net->tls_ca = opt->ca;
 }
@@ -329,7 +333,7 @@ teffi_msg *test_message(uint32_t kind, uint32_t slot, size_t n)
 {
     teffi_msg *msg = teffi_msg_new(kind);
     teffi_bug_if(!msg);
-    msg->call_slot = slot;
+    msg->call.slot = slot;
     msg->method_id = 7;
     uint8_t *body = teff_arena_alloc(&msg->arena, n);
     teffi_bug_if(!body);
@@ -370,6 +374,18 @@ void test_send(test_node *from, test_node *to, uint32_t slot, size_t n)
 bool test_sent(test_node *from, test_node *to, uint32_t slot, size_t n)
 {
     return send_in_time(from, to, slot, n) == TEFF_OK;
+}
+
+void test_exchange(test_node *a, test_node *b, unsigned n)
+{
+    test_know(a, b);
+    test_know(b, a);
+    b->echo = true;
+    for (uint32_t i = 1; i <= n; i++)
+        test_send(a, b, i, 40);
+    test_wait(a, a->messages == n);
+    assert_int_equal(a->last->call.slot, n);
+    assert_int_equal(b->disorder, 0);
 }
 
 void *test_shutdown(void *node)

@@ -21,7 +21,7 @@ typedef struct test_node {
     _Atomic unsigned sent;                   /* requests */
     _Atomic unsigned unsent, checked_unsent; /* the second: whole, and owned */
     _Atomic unsigned messages, ups, downs, downs_clean, dones, asked, gone, done_after_ups;
-    unsigned disorder;  /* messages whose call_slot did not follow the one before */
+    unsigned disorder;  /* messages whose call.slot did not follow the one before */
     uint32_t last_slot; /* of the newest message */
     bool checks;        /* bodies are to be test_message's */
     unsigned wrong;     /* that were not */
@@ -43,11 +43,14 @@ enum { TEST_SHUTDOWN_MS = 60000 };
 typedef struct test_options {
     uint32_t role, heartbeat_ms, queue_max_bytes, hello_timeout_ms, frame_max_bytes, clients_max;
     uint32_t silo, incarnation;
-    teffi_transport_kind transport; /* 0: nng, or as TEFF_TEST_REACTOR says */
+    teffi_transport_kind transport; /* 0: test_transport */
     unsigned workers;               /* of an executor of its own */
     const char *cluster, *listen, *cert, *ca;
     teffi_budget *budget;
 } test_options;
+
+/* test_transport - nng, or the reactor if TEFF_TEST_REACTOR is set. */
+teffi_transport_kind test_transport(void);
 
 /* test_node_start - a link that listens (silos) on a port of its own, by default on 127.0.0.1. */
 test_node *test_node_start(test_options opt);
@@ -107,6 +110,9 @@ void test_send(test_node *from, test_node *to, uint32_t slot, size_t n);
 /* test_sent - as test_send, on any thread: no assertion may leave others than cmocka's. out: false:
  * it failed. */
 bool test_sent(test_node *from, test_node *to, uint32_t slot, size_t n);
+
+/* test_exchange - a sends n requests to b, which knows a and responds; all arrive, in order. */
+void test_exchange(test_node *a, test_node *b, unsigned n);
 
 /* test_shutdown - a thread of its own for a node's goodbye. out: NULL, or the node when it failed.
  */

@@ -1,6 +1,6 @@
 /* test_client_reader.c - a client's threads that wait read for themselves: what comes is told on a
  * thread that waits; who then does something else keeps nobody's responses; nobody sleeps beside a
- * read that is put off; and connections and links end under them. */
+ * read that is deferred; and connections and links end under them. */
 #include "net_test.h"
 
 #include <string.h>
@@ -39,7 +39,7 @@ static uint32_t slot_of(const waiter *w, uint32_t n)
 
 static void tell(test_node *node, const teffi_msg *msg)
 {
-    waiter *w = &waiters[msg->call_slot >> 24];
+    waiter *w = &waiters[msg->call.slot >> 24];
     w->told_here = pthread_equal(pthread_self(), w->id);
     if (msg->item.kind == TEFFI_MSG_RESPONSE && --w->awaited == 0)
         teffi_parker_leave(&w->parker.parker, TEFFI_TOKEN);
@@ -79,12 +79,14 @@ static void connect_beating(test_node **client, test_node **silo, uint32_t heart
     test_know(c, s);
     test_send(c, s, 1, 1);
     test_wait(c, c->messages == 1);
+    pthread_mutex_lock(&c->lock); /* the connection may break already */
     memset(waiters, 0, sizeof waiters);
     for (uint32_t i = 0; i < THREADS; i++)
         waiters[i] = (waiter){.client = c, .silo = s, .number = i, .rng = i + 1};
     waiters[0].id = pthread_self();
     c->look = tell;
     c->lost = tell_end;
+    pthread_mutex_unlock(&c->lock);
     *client = c;
     *silo = s;
 }
@@ -109,10 +111,17 @@ static void set_hold(test_node *node, bool hold)
     pthread_mutex_unlock(&node->lock);
 }
 
+/* Or in the poller. */
+static bool is_asleep(const waiter *w)
+{
+    uint32_t word = atomic_load(&w->parker.parker.word);
+    return word == TEFFI_PARKER_ASLEEP || word == TEFFI_PARKER_POLLING;
+}
+
 static void until_asleep(void)
 {
     uint64_t limit = test_deadline();
-    while (atomic_load(&waiters[0].parker.parker.word) != TEFFI_PARKER_ASLEEP) {
+    while (!is_asleep(&waiters[0])) {
         if (test_now() >= limit) {
             awake++;
             return;
@@ -135,7 +144,7 @@ static void *stop(void *silo)
     return NULL;
 }
 
-/* The next read is this thread's, then: put off. */
+/* The next read is this thread's, then: deferred. */
 static void read_much(uint32_t n)
 {
     ask(&waiters[0], n, LONG);
@@ -157,17 +166,20 @@ static bool ask_and_wait_asleep(test_node *silo, uint32_t n)
 
 /* Beside the responses nothing comes: a thread that has read a heartbeat may get no more until it
  * waits again. At first the transport's thread may still report what came while connecting, and a
- * thread that reports goes on with what comes meanwhile. */
+ * thread that reports goes on with what comes meanwhile. With the reactor the ticker polls while
+ * nobody waits, so it may be the one that is polling when the thread begins to wait. */
 static void who_waits_is_told_what_comes(void **state)
 {
+    enum { TRIES = 50 };
     test_node *client, *silo;
     uint64_t limit = test_deadline();
-    uint32_t n = 0;
+    uint32_t n = 0, by_others = 0;
     connect_beating(&client, &silo, 60000);
     while (!ask_and_wait_asleep(silo, n++))
         assert_true(test_now() < limit);
-    for (uint32_t i = 0; i < 50; i++)
-        assert_true(ask_and_wait_asleep(silo, n++));
+    for (uint32_t i = 0; i < TRIES; i++)
+        by_others += !ask_and_wait_asleep(silo, n++);
+    assert_in_range(by_others, 0, test_transport() == TEFFI_TRANSPORT_NNG ? 0 : TRIES / 2);
     disconnect(client, silo);
 }
 
@@ -203,10 +215,12 @@ static void end_wait(teffi_link *link, client_reader *reader, uint32_t tokens)
     teffi_client_reader_end(&link->conns);
 }
 
-/* What comes is long, and not what the thread waits for. */
+/* What comes is long, and not what the thread waits for. With the reactor no thread puts it off. */
 static void nobody_sleeps_beside_what_is_put_off(void **state)
 {
     test_node *client, *silo;
+    if (test_transport() == TEFFI_TRANSPORT_REACTOR)
+        skip();
     connect(&client, &silo);
     teffi_link *link = (teffi_link *)client->net;
     for (uint32_t i = 0; i < ROUNDS; i++) {

@@ -22,7 +22,7 @@ static void disconnect(test_node *a, test_node *b)
 }
 
 /* Each millisecond in which this thread goes on may see a write, and each time it was held up. */
-static void a_burst_is_few_writes(void **state)
+static void many_messages_are_few_writes(void **state)
 {
     test_node *a, *b;
     connect(&a, &b);
@@ -51,7 +51,7 @@ static void who_does_not_wait_is_not_left_with_it(void **state)
     disconnect(a, b);
 }
 
-/* On this thread, before send returns, and with it what was put off before: mostly, since the
+/* On this thread, before send returns, and with it deferred writes: mostly, since the
  * ticker may be writing that just then. */
 static void what_is_waited_for_goes_at_once(void **state)
 {
@@ -97,8 +97,8 @@ static void threads_together_lose_nothing(void **state)
     disconnect(ab[0], ab[1]);
 }
 
-/* A link is freed beside what was put off a moment ago. */
-static void a_link_ends_in_a_burst(void **state)
+/* A link is freed beside a write that was deferred a moment ago. */
+static void a_link_ends_among_many_messages(void **state)
 {
     for (uint32_t round = 0; round < 20; round++) {
         test_node *a, *b;
@@ -112,11 +112,11 @@ static void a_link_ends_in_a_burst(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_burst_is_few_writes),
+        cmocka_unit_test(many_messages_are_few_writes),
         cmocka_unit_test(who_does_not_wait_is_not_left_with_it),
         cmocka_unit_test(what_is_waited_for_goes_at_once),
         cmocka_unit_test(threads_together_lose_nothing),
-        cmocka_unit_test(a_link_ends_in_a_burst),
+        cmocka_unit_test(a_link_ends_among_many_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "config.h"
 #include "link/conn/connection.h"
 #include "link/link.h"
@@ -15,7 +16,7 @@ static void a_message_arrives_with_all_it_holds(void **state)
     test_know(a, b);
     test_send(a, b, 5, 100);
     test_wait(b, b->messages == 1);
-    assert_int_equal(b->last->call_slot, 5);
+    assert_int_equal(b->last->call.slot, 5);
     assert_int_equal(b->last->method_id, 7);
     assert_int_equal(b->last->raw_len, 100);
     assert_true(teffi_node_is(b->last->src, a->id));
@@ -231,12 +232,58 @@ static void a_client_gets_responses_on_its_own_connection(void **state)
     test_node_stop(silo);
 }
 
+static void ipv6_addresses_work(void **state)
+{
+    test_node *a = test_node_start((test_options){.listen = "[::1]:0"});
+    test_node *b = test_node_start((test_options){.listen = "[::1]:0"});
+    assert_memory_equal(b->address, "[::1]:", 6);
+    test_exchange(a, b, 1000);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void unix_addresses_work(void **state)
+{
+    char listen_a[64], listen_b[64];
+    snprintf(listen_a, sizeof listen_a, "unix:" P_tmpdir "/teff-link-%d-a", (int)getpid());
+    snprintf(listen_b, sizeof listen_b, "unix:" P_tmpdir "/teff-link-%d-b", (int)getpid());
+    test_node *a = test_node_start((test_options){.listen = listen_a});
+    test_node *b = test_node_start((test_options){.listen = listen_b});
+    assert_string_equal(b->address, listen_b);
+    test_exchange(a, b, 1000);
+    test_node_stop(a);
+    test_node_stop(b);
+}
+
+static void bad_addresses_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",      "host",     "host:", ":1",   "host:65536", "host:1x",  "[::1:1", "::1]:1",
+        "a/b:1", "user@h:1", "h:1/x", "h:-1", "[fe80::1",   "[g::1]:1", "h :1",   "h:000001"};
+    test_node *a = test_node_start((test_options){0});
+    test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
+    char bound[TEFFI_ADDRESS_MAX + 1], text[TEFF_TEXT_MAX];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        teff_err err = a->net->ops->peer_add(a->net, (teffi_node_id){1, 1}, bad[i]);
+        assert_int_equal(err, TEFF_E_INVALID);
+        assert_int_equal(client->net->ops->listen(client->net, bad[i], bound, text),
+                         TEFF_E_INVALID);
+    }
+    assert_int_equal(client->net->ops->listen(client->net, a->address, bound, text), TEFF_E_IO);
+    assert_non_null(strstr(text, a->address)); /* in use */
+    test_node_stop(client);
+    test_node_stop(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_transport_is_the_one_that_was_built_in),
         cmocka_unit_test(a_connection_lives_until_its_last_reference_is_dropped),
         cmocka_unit_test(a_message_arrives_with_all_it_holds),
+        cmocka_unit_test(ipv6_addresses_work),
+        cmocka_unit_test(unix_addresses_work),
+        cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(a_dialled_address_becomes_a_known_node),
         cmocka_unit_test(a_dial_says_why_it_failed),
         cmocka_unit_test(a_shutdown_ends_dials),

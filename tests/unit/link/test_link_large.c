@@ -118,7 +118,7 @@ static void a_full_queue_refuses(void **state)
     stop(a, b);
 }
 
-/* ---- what is lent to send ---- */
+/* ---- bytes borrowed until send returns ---- */
 
 static teffi_msg *lent_tree(test_node *from, test_node *to, Teff__Test__Tree *tree)
 {
@@ -126,7 +126,7 @@ static teffi_msg *lent_tree(test_node *from, test_node *to, Teff__Test__Tree *tr
     assert_non_null(msg);
     msg->src = from->id;
     msg->to.node = to->id;
-    msg->call_slot = 1;
+    msg->call.slot = 1;
     msg->body = &tree->base;
     msg->borrows = true;
     return msg;

@@ -1,11 +1,10 @@
-/* test_link_tls.c - links over IPv6, and over TLS with certificates made here by openssl. */
+/* test_link_tls.c - links over TLS, with certificates made here by openssl. */
 #include "net_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <teff/silo.h>
-#include <unistd.h>
 
 static char folder[] = "wire-tls-XXXXXX";
 static bool have_openssl;
@@ -60,61 +59,6 @@ static int remove_all(void **state)
     return system(command);
 }
 
-static void exchange(test_node *a, test_node *b, unsigned n)
-{
-    test_know(a, b);
-    test_know(b, a);
-    b->echo = true;
-    for (uint32_t i = 1; i <= n; i++)
-        test_send(a, b, i, 40);
-    test_wait(a, a->messages == n);
-    assert_int_equal(a->last->call_slot, n);
-    assert_int_equal(b->disorder, 0);
-}
-
-static void ipv6_addresses_work(void **state)
-{
-    test_node *a = test_node_start((test_options){.listen = "[::1]:0"});
-    test_node *b = test_node_start((test_options){.listen = "[::1]:0"});
-    assert_memory_equal(b->address, "[::1]:", 6);
-    exchange(a, b, 1000);
-    test_node_stop(a);
-    test_node_stop(b);
-}
-
-static void unix_addresses_work(void **state)
-{
-    char listen_a[64], listen_b[64];
-    snprintf(listen_a, sizeof listen_a, "unix:" P_tmpdir "/teff-link-%d-a", (int)getpid());
-    snprintf(listen_b, sizeof listen_b, "unix:" P_tmpdir "/teff-link-%d-b", (int)getpid());
-    test_node *a = test_node_start((test_options){.listen = listen_a});
-    test_node *b = test_node_start((test_options){.listen = listen_b});
-    assert_string_equal(b->address, listen_b);
-    exchange(a, b, 1000);
-    test_node_stop(a);
-    test_node_stop(b);
-}
-
-static void bad_addresses_are_refused(void **state)
-{
-    static const char *const bad[] = {
-        "",      "host",     "host:", ":1",   "host:65536", "host:1x",  "[::1:1", "::1]:1",
-        "a/b:1", "user@h:1", "h:1/x", "h:-1", "[fe80::1",   "[g::1]:1", "h :1",   "h:000001"};
-    test_node *a = test_node_start((test_options){0});
-    test_node *client = test_node_start((test_options){.role = TEFFI_ROLE_CLIENT});
-    char bound[TEFFI_ADDRESS_MAX + 1], text[TEFF_TEXT_MAX];
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        teff_err err = a->net->ops->peer_add(a->net, (teffi_node_id){1, 1}, bad[i]);
-        assert_int_equal(err, TEFF_E_INVALID);
-        assert_int_equal(client->net->ops->listen(client->net, bad[i], bound, text),
-                         TEFF_E_INVALID);
-    }
-    assert_int_equal(client->net->ops->listen(client->net, a->address, bound, text), TEFF_E_IO);
-    assert_non_null(strstr(text, a->address)); /* in use */
-    test_node_stop(client);
-    test_node_stop(a);
-}
-
 static test_node *tls_node(const char *cert, const char *ca)
 {
     return test_node_start((test_options){.cert = path(cert), .ca = path(ca)});
@@ -132,7 +76,7 @@ static void tls_carries_messages(void **state)
     if (!have_openssl)
         skip();
     test_node *a = tls_node("silo.pem", "ca.pem"), *b = tls_node("silo.pem", "ca.pem");
-    exchange(a, b, 20000);
+    test_exchange(a, b, 20000);
     assert_int_equal(a->net->ops->shutdown(a->net, TEST_SHUTDOWN_MS), TEFF_OK);
     test_wait(b, b->downs == 1);
     assert_int_equal(b->downs_clean, 1);
@@ -160,7 +104,7 @@ static void a_wrong_certificate_is_refused(void **state)
     if (!have_openssl)
         skip();
     test_node *silo = tls_node("silo.pem", "ca.pem"), *good = tls_node("silo.pem", "ca.pem");
-    exchange(good, silo, 100);
+    test_exchange(good, silo, 100);
     test_node *other = bad_node("other.pem", "other-ca.pem");
     test_node *half = bad_node("other.pem", "ca.pem"); /* trusts the silo, is not trusted */
     test_node *plain = bad_node(NULL, NULL);
@@ -224,9 +168,6 @@ static void a_failed_tls_handshake_is_logged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ipv6_addresses_work),
-        cmocka_unit_test(unix_addresses_work),
-        cmocka_unit_test(bad_addresses_are_refused),
         cmocka_unit_test(tls_carries_messages),
         cmocka_unit_test(tls_needs_its_files),
         cmocka_unit_test(a_wrong_certificate_is_refused),

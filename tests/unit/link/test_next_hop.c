@@ -158,8 +158,8 @@ static void look(test_node *node, const teffi_msg *msg)
             continue;
         uint32_t *newest = &w.newest[i][msg->method_id];
         w.astray += !teffi_node_is(msg->to.node, node->id);
-        w.disorder += msg->call_slot <= *newest;
-        *newest = msg->call_slot;
+        w.disorder += msg->call.slot <= *newest;
+        *newest = msg->call.slot;
     }
 }
 

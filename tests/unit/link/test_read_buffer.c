@@ -17,7 +17,7 @@ static size_t put(uint8_t *to, uint32_t slot, size_t n)
     uint8_t *body = teff_arena_alloc(&msg->arena, n + 1);
     assert_non_null(body);
     memset(body, (int)slot, n);
-    msg->call_slot = slot;
+    msg->call.slot = slot;
     msg->raw = body;
     msg->raw_len = n;
     assert_int_equal(teffi_frame_room(msg, MAX, &size, &body_len), TEFF_OK);
@@ -52,7 +52,7 @@ static unsigned take_all(read_buffer *in, size_t n, teffi_msg **last)
         assert_int_equal(teffi_read_buffer_take(in, &frame, 1, last), TEFF_OK);
         assert_int_equal((*last)->raw_len, n);
         for (size_t i = 0; i < n; i++)
-            if ((*last)->raw[i] != (uint8_t)(*last)->call_slot)
+            if ((*last)->raw[i] != (uint8_t)(*last)->call.slot)
                 fail();
         taken++;
     }

@@ -43,7 +43,7 @@ static teff_err send_one(uint32_t kind, bool system)
     assert_non_null(msg);
     msg->raw = body;
     msg->raw_len = BODY;
-    msg->call_slot = kind == TEFFI_MSG_RESPONSE;
+    msg->call.slot = kind == TEFFI_MSG_RESPONSE;
     msg->system = system;
     teff_err err = teffi_sender_send(&conn, msg);
     if (err)

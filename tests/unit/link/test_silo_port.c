@@ -458,18 +458,18 @@ static void a_client_cannot_call_system_targets(void **state)
     raw_peer *raw = joined_client(p, 78);
     unsigned before = p->silo->messages;
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, 5, 5), *response;
-    msg->call_cookie = 1ull << 40;
+    msg->call.cookie = 1ull << 40;
     for (uint32_t i = 0; i < SLOTS; i++) {
         msg->to.slot = slots[i];
-        msg->call_generation = i;
+        msg->call.generation = i;
         assert_true(send_msg(raw, msg));
         assert_int_equal(raw_read(raw), TEFFI_MSG_RESPONSE);
         teffi_frame frame = {raw->frame[0], raw->frame, raw->frame_len};
         assert_int_equal(teffi_frame_decode(&frame, NULL, 0, &response), TEFF_OK);
         assert_int_equal(response->err, TEFF_E_REFUSED);
-        assert_int_equal(response->call_slot, 5);
-        assert_int_equal(response->call_generation, i);
-        assert_int_equal(response->call_cookie, 1ull << 40);
+        assert_int_equal(response->call.slot, 5);
+        assert_int_equal(response->call.generation, i);
+        assert_int_equal(response->call.cookie, 1ull << 40);
         teffi_msg_free(response);
     }
     teffi_msg_free(msg);

@@ -37,12 +37,13 @@ static void put(write_buffer *out, plain *all, size_t n)
     all->len += n;
 }
 
-/* A frame: before bytes, a cut, behind bytes. lent: where the cut's bytes lie, or NULL. */
+/* A frame: before bytes, a zero-copy segment, behind bytes. borrowed: where the segment lies, or
+ * NULL. */
 static void put_around(write_buffer *out, plain *all, size_t before, size_t cut, size_t behind,
-                       uint8_t *lent)
+                       uint8_t *borrowed)
 {
-    teffi_msg *msg = lent ? NULL : teffi_msg_new(TEFFI_MSG_ONEWAY);
-    uint8_t *bytes = lent ? lent : teff_arena_alloc(&msg->arena, cut);
+    teffi_msg *msg = borrowed ? NULL : teffi_msg_new(TEFFI_MSG_ONEWAY);
+    uint8_t *bytes = borrowed ? borrowed : teff_arena_alloc(&msg->arena, cut);
     assert_non_null(bytes);
     fill(bytes, cut);
     assert_true(teffi_write_buffer_reserve(out, before + behind));
@@ -107,20 +108,20 @@ static void all_comes_out_in_order(void **state)
     free(all);
 }
 
-/* However much of it is written already: what is lent may go away afterwards. */
+/* However much of it is written already: borrowed bytes may go away afterwards. */
 static void what_is_lent_is_copied_in_time(void **state)
 {
-    static uint8_t lent[MAX];
+    static uint8_t borrowed[MAX];
     plain *all = new_plain();
     for (size_t first = 0; first <= MAX + 20; first += first < 30 ? 1 : 977) {
         write_buffer out = {0};
         write_position at = {0};
         all->len = 0;
-        put_around(&out, all, 12, MAX, 8, lent);
+        put_around(&out, all, 12, MAX, 8, borrowed);
         if (first)
             teffi_write_buffer_written(&out, &at, first);
         assert_true(teffi_write_buffer_own(&out, &at));
-        memset(lent, 0, sizeof lent);
+        memset(borrowed, 0, sizeof borrowed);
         while (at.total < out.total)
             write_some(&out, &at, all, MAX);
         teffi_write_buffer_fini(&out);
@@ -131,15 +132,15 @@ static void what_is_lent_is_copied_in_time(void **state)
 /* Behind others, before anything is written. */
 static void what_is_lent_is_copied_at_once(void **state)
 {
-    static uint8_t lent[MAX];
+    static uint8_t borrowed[MAX];
     plain *all = new_plain();
     write_buffer out = {0};
     write_position at = {0};
     for (int i = 0; i < 10; i++) {
         put_around(&out, all, 12, 1000, 8, NULL);
-        put_around(&out, all, 12, MAX, 8, lent);
+        put_around(&out, all, 12, MAX, 8, borrowed);
         assert_true(teffi_write_buffer_own_newest(&out));
-        memset(lent, 0, sizeof lent);
+        memset(borrowed, 0, sizeof borrowed);
     }
     assert_int_equal(out.total, all->len);
     while (at.total < out.total)
@@ -162,7 +163,7 @@ static void what_is_not_written_is_freed(void **state)
     free(all);
 }
 
-static void memory_of_a_burst_goes_later(void **state)
+static void memory_of_a_peak_goes_later(void **state)
 {
     plain *all = new_plain();
     write_buffer out = {0};
@@ -185,7 +186,7 @@ int main(void)
         cmocka_unit_test(what_is_lent_is_copied_in_time),
         cmocka_unit_test(what_is_lent_is_copied_at_once),
         cmocka_unit_test(what_is_not_written_is_freed),
-        cmocka_unit_test(memory_of_a_burst_goes_later),
+        cmocka_unit_test(memory_of_a_peak_goes_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

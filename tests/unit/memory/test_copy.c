@@ -84,27 +84,54 @@ static void unknown_fields_are_copied(void **state)
     }
 }
 
-/* Each copy fails in the end; until then it is whole. */
-static void a_full_arena_ends_each_copy(void **state)
+static bool differs(const void *copy, const void *from)
+{
+    return copy && copy != from;
+}
+
+/* out: the copy was made; then it is whole. */
+static bool copies_whole(unsigned kind)
 {
     uint8_t data[] = {7, 8, 9};
-    for (unsigned kind = 0; kind < 4; kind++) {
-        bool copied = true;
-        (void)tear_down(NULL);
-        (void)set_up(NULL);
-        for (unsigned n = 0; copied && n < ROOM; n++) {
-            const char *one = "one", *both[] = {"one", "two"}, **texts = both;
-            ProtobufCBinaryData pieces[] = {{3, data}, {3, data}}, *list = pieces;
-            ProtobufCMessage copy;
-            copied = kind == 0   ? teff_copy_text(&arena, &one)
-                     : kind == 1 ? teff_copy_texts(&arena, 2, &texts)
-                     : kind == 2 ? teff_copy_bytes_list(&arena, 2, &list)
-                                 : copy_unknown(data, &copy);
-            assert_true(!copied || kind != 1 || (texts[0] && texts[1]));
-            assert_true(!copied || kind != 3 || copy.unknown_fields[1].data);
-        }
-        assert_false(copied);
+    const char *one = "one", *both[] = {"one", "two"}, **texts = both;
+    ProtobufCBinaryData pieces[] = {{3, data}, {3, data}}, *list = pieces;
+    ProtobufCMessage copy;
+    const ProtobufCMessageUnknownField *unknown;
+    switch (kind) {
+    case 0:
+        return teff_copy_text(&arena, &one);
+    case 1:
+        if (!teff_copy_texts(&arena, 2, &texts))
+            return false;
+        assert_true(differs(texts[0], both[0]) && differs(texts[1], both[1]));
+        return true;
+    case 2:
+        if (!teff_copy_bytes_list(&arena, 2, &list))
+            return false;
+        assert_true(differs(list[0].data, data) && differs(list[1].data, data));
+        return true;
+    default:
+        if (!copy_unknown(data, &copy))
+            return false;
+        unknown = copy.unknown_fields;
+        assert_true(differs(unknown[0].data, data) && differs(unknown[1].data, data));
+        return true;
     }
+}
+
+/* Each copy fails in the end, wherever in its middle; until then it is whole. */
+static void a_full_arena_ends_each_copy(void **state)
+{
+    for (unsigned kind = 0; kind < 4; kind++)
+        for (size_t used = 8; used <= 128; used += 8) {
+            bool copied = true;
+            (void)tear_down(NULL);
+            (void)set_up(NULL);
+            assert_non_null(teffi_arena_take(&arena, used));
+            for (unsigned n = 0; copied && n < ROOM; n++)
+                copied = copies_whole(kind);
+            assert_false(copied);
+        }
 }
 
 #define ROW(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)

@@ -21,6 +21,19 @@ static void what_was_given_back_is_used_again(void **state)
     teffi_pool_put(NULL, 10);
 }
 
+/* So a process's event, 80 bytes, does not take the memory of 128. */
+static void sizes_up_to_96_have_a_class_of_their_own(void **state)
+{
+    void *small = teffi_pool_get(80), *large = teffi_pool_get(97);
+    teffi_pool_put(large, 97);
+    teffi_pool_put(small, 80); /* the next one of its class */
+    void *first = teffi_pool_get(128), *second = teffi_pool_get(65);
+    assert_ptr_equal(first, large);
+    assert_ptr_equal(second, small);
+    teffi_pool_put(first, 128);
+    teffi_pool_put(second, 65);
+}
+
 static void every_size_is_usable_to_its_end(void **state)
 {
     static void *all[2000];
@@ -168,6 +181,7 @@ int main(void)
         cmocka_unit_test(what_an_ended_thread_had_is_used_by_others), /* first: it is all there */
         cmocka_unit_test(what_is_in_use_stays), /* before others: it measures all sizes */
         cmocka_unit_test(what_was_given_back_is_used_again),
+        cmocka_unit_test(sizes_up_to_96_have_a_class_of_their_own),
         cmocka_unit_test(every_size_is_usable_to_its_end),
         cmocka_unit_test(memory_moves_between_threads),
         cmocka_unit_test(what_nobody_needs_for_long_goes),

@@ -368,8 +368,8 @@ static void *use(void *arg)
     return NULL;
 }
 
-/* Some of them have no lane. What they mark without a lock is each one's own. */
-static void more_threads_than_lanes(void **state)
+/* Some of them have no thread index. What they mark without a lock is each one's own. */
+static void more_threads_than_indexes(void **state)
 {
     static user users[USERS];
     assert_int_equal(pthread_barrier_init(&all, NULL, USERS), 0);
@@ -427,7 +427,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_decommitted_block_is_as_the_image, setup_image, teardown),
         cmocka_unit_test(an_image_needs_a_file_and_errno_says_why_there_is_none),
         SLAB(generations_continue),
-        SLAB(more_threads_than_lanes),
+        SLAB(more_threads_than_indexes),
         SLAB(one_takes_and_another_puts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

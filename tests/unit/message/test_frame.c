@@ -47,9 +47,9 @@ static teffi_msg *full_response(void)
     m->err = TEFF_E_FAILED;
     m->src = (teffi_node_id){1, 2};
     m->to = (teffi_pid){{5, 0}, 0, 7};
-    m->call_slot = 8;
-    m->call_generation = 9;
-    m->call_cookie = 0x0123456789abcdef;
+    m->call.slot = 8;
+    m->call.generation = 9;
+    m->call.cookie = 0x0123456789abcdef;
     m->type_id = 10;
     m->method_id = UINT32_MAX;
     m->deadline_ns = now + 1500000; /* 1.5 ms is sent as 2 */
@@ -69,9 +69,9 @@ static void assert_same(const teffi_msg *a, const teffi_msg *b)
     assert_int_equal(a->err, b->err);
     assert_true(teffi_node_is(a->src, b->src));
     assert_memory_equal(&a->to, &b->to, sizeof a->to);
-    assert_int_equal(a->call_slot, b->call_slot);
-    assert_int_equal(a->call_generation, b->call_generation);
-    assert_int_equal(a->call_cookie, b->call_cookie);
+    assert_int_equal(a->call.slot, b->call.slot);
+    assert_int_equal(a->call.generation, b->call.generation);
+    assert_int_equal(a->call.cookie, b->call.cookie);
     assert_int_equal(a->type_id, b->type_id);
     assert_int_equal(a->method_id, b->method_id);
     assert_int_equal(a->key_len, b->key_len);
@@ -130,9 +130,9 @@ static void set_field(teffi_msg *m, unsigned field)
     m->deadline_ns = field == 9 ? now + 1000000 : 0;
     m->key = field == 10 ? (const uint8_t *)"key" : NULL;
     m->key_len = field == 10 ? 3 : 0;
-    m->call_slot = field == 11;
-    m->call_generation = field == 12;
-    m->call_cookie = field == 13;
+    m->call.slot = field == 11;
+    m->call.generation = field == 12;
+    m->call.cookie = field == 13;
     m->err = field == 14;
     m->text = field == 15 ? "text" : NULL;
     m->raw = field == 16 ? (const uint8_t *)"body" : NULL;
@@ -144,7 +144,7 @@ static void a_call_of_zeros_is_malformed(void **state)
 {
     size_t size;
     teffi_msg *m = teffi_msg_new(TEFFI_MSG_REQUEST), *back;
-    m->call_slot = 1;
+    m->call.slot = 1;
     uint8_t *bytes = encode(m, &size);
     bytes[TEFFI_FRAME_HEAD] = 0;
     assert_int_equal(decode(bytes, size, &back), TEFF_E_MALFORMED);
@@ -179,7 +179,7 @@ static void a_frame_has_the_fields_that_are_set(void **state)
         set_field(m, (unsigned)field);
         bool adds_call = row % 3 != 0 && (field < 11 || field > 13);
         if (adds_call)
-            m->call_slot = 7;
+            m->call.slot = 7;
         uint8_t *bytes = encode(m, &size);
         assert_int_equal(size, TEFFI_FRAME_HEAD + len[field] + (adds_call ? 16 : 0));
         assert_int_equal(decode(bytes, size, &back), TEFF_OK);
@@ -330,7 +330,7 @@ static teff_err text_verdict(size_t len)
     enum { PLACE = TEFFI_FRAME_HEAD + 16 };
     static uint8_t bytes[PLACE + 2 + 2 * TEFF_TEXT_MAX] = {0};
     teffi_msg *m = teffi_msg_new(TEFFI_MSG_RESPONSE), *back;
-    m->call_slot = 1;
+    m->call.slot = 1;
     m->text = "x";
     teffi_frame_encode(m, 0, now, bytes);
     memset(bytes + PLACE + 2, 'x', len);

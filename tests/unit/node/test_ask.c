@@ -173,12 +173,12 @@ static void a_request_names_its_target_its_call_and_its_deadline(void **state)
     assert_int_equal(msg->method_id, METHOD);
     assert_int_equal(msg->deadline_ns, now_ns + (uint64_t)TIMEOUT_MS * MS);
     assert_int_equal(call->deadline_ns, msg->deadline_ns);
-    assert_int_equal(msg->call_slot, call->slot);
-    assert_int_equal(msg->call_generation, call->generation);
-    expected.call_slot = call->slot;
-    expected.call_generation = call->generation;
+    assert_int_equal(msg->call.slot, call->slot);
+    assert_int_equal(msg->call.generation, call->generation);
+    expected.call.slot = call->slot;
+    expected.call.generation = call->generation;
     teffi_call_sign(&node.home, &expected);
-    assert_int_equal(msg->call_cookie, expected.call_cookie);
+    assert_int_equal(msg->call.cookie, expected.call.cookie);
     assert_int_equal(msg->raw_len, protobuf_c_message_get_packed_size(&body.base));
 }
 

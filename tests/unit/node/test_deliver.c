@@ -39,9 +39,9 @@ static teff_err on_send(teffi_net *net, teffi_node_id to, teffi_msg *msg)
         return err;
     sent.n++;
     sent.kind = msg->item.kind;
-    sent.slot = msg->call_slot;
-    sent.generation = msg->call_generation;
-    sent.cookie = msg->call_cookie;
+    sent.slot = msg->call.slot;
+    sent.generation = msg->call.generation;
+    sent.cookie = msg->call.cookie;
     sent.flags = msg->flags;
     sent.system = msg->system;
     sent.src = msg->src;
@@ -110,9 +110,9 @@ static teffi_msg *message(uint32_t kind, uint32_t slot)
     assert_non_null(msg);
     msg->src = peer;
     msg->to = (teffi_pid){.node = self, .slot = slot};
-    msg->call_slot = 12;
-    msg->call_generation = 34;
-    msg->call_cookie = 56;
+    msg->call.slot = 12;
+    msg->call.generation = 34;
+    msg->call.cookie = 56;
     return msg;
 }
 
@@ -236,8 +236,8 @@ static void a_response_ends_its_call_and_a_second_one_is_dropped(void **state)
     teffi_call *call = teffi_ctx_call(ctx, UINT64_MAX);
     for (int i = 0; i < 2; i++) {
         teffi_msg *response = message(TEFFI_MSG_RESPONSE, TEFFI_SLOT_DIRECTORY);
-        response->call_slot = call->slot;
-        response->call_generation = call->generation;
+        response->call.slot = call->slot;
+        response->call.generation = call->generation;
         response->err = i ? TEFF_OK : TEFF_E_FAILED;
         response->text = "no luck";
         teffi_node_deliver(&node, response);
@@ -266,7 +266,7 @@ static void a_message_that_was_not_sent_stays_the_callers(void **state)
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     sent.next[0] = TEFF_E_OVERLOADED;
     assert_int_equal(teffi_node_send(&node, peer, msg), TEFF_E_OVERLOADED);
-    assert_int_equal(msg->call_cookie, 56);
+    assert_int_equal(msg->call.cookie, 56);
     dropped(0);
     teffi_msg_free(msg);
 }
@@ -276,14 +276,14 @@ static void without_a_gateway_nothing_is_sent_to_one(void **state)
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     assert_int_equal(teffi_node_to_gateway(&node, msg), TEFF_E_UNREACHABLE);
     assert_int_equal(sent.tries, 0);
-    assert_int_equal(msg->call_cookie, 56);
+    assert_int_equal(msg->call.cookie, 56);
     teffi_msg_free(msg);
 }
 
 static void what_a_gateway_gets_is_signed_if_it_awaits_a_response(void **state)
 {
     teffi_msg *request = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
-    uint64_t unsigned_cookie = request->call_cookie;
+    uint64_t unsigned_cookie = request->call.cookie;
     node.gateway = teffi_node_word(peer);
     assert_int_equal(teffi_node_to_gateway(&node, request), TEFF_OK);
     assert_true(teffi_node_is(sent.to, peer));
@@ -417,9 +417,9 @@ static void a_request_can_become_its_own_response(void **state)
     assert_int_equal(msg->to.slot + msg->flags + msg->hops + msg->type_id + msg->method_id, 0);
     assert_int_equal(msg->deadline_ns + msg->key_len + msg->raw_len + msg->packed_len, 0);
     assert_true(!msg->key && !msg->raw && !msg->body);
-    assert_int_equal(msg->call_slot, 12);
-    assert_int_equal(msg->call_generation, 34);
-    assert_int_equal(msg->call_cookie, 56);
+    assert_int_equal(msg->call.slot, 12);
+    assert_int_equal(msg->call.generation, 34);
+    assert_int_equal(msg->call.cookie, 56);
     teffi_msg_free(msg);
 }
 
@@ -430,7 +430,7 @@ static void what_begins_here_needs_no_relay(void **state)
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     msg->src = self;
     assert_int_equal(teffi_relay_begin(&node, msg), TEFF_OK);
-    assert_int_equal(msg->call_slot, 12);
+    assert_int_equal(msg->call.slot, 12);
     assert_int_equal(teffi_calls_relays(&node.home), 0);
     teffi_msg_free(msg);
 }
@@ -451,8 +451,8 @@ static void the_response_to_a_relay_is_sent_on_with_the_origins_call(void **stat
     assert_int_equal(teffi_calls_relays(&node.home), 1);
     teffi_msg *response = message(TEFFI_MSG_RESPONSE, TEFFI_SLOT_GRAIN);
     response->src = one_client;
-    response->call_slot = msg->call_slot;
-    response->call_generation = msg->call_generation;
+    response->call.slot = msg->call.slot;
+    response->call.generation = msg->call.generation;
     response->err = TEFF_E_FAILED;
     response->text = "as the silo said";
     teffi_node_deliver(&node, response);

@@ -67,9 +67,9 @@ static teffi_msg *response_to(const teffi_msg *request)
     assert_non_null(msg);
     msg->src = t.asked->id;
     msg->to.node = request->src;
-    msg->call_slot = request->call_slot;
-    msg->call_generation = request->call_generation;
-    msg->call_cookie = request->call_cookie;
+    msg->call.slot = request->call.slot;
+    msg->call.generation = request->call.generation;
+    msg->call.cookie = request->call.cookie;
     return msg;
 }
 
@@ -121,8 +121,8 @@ static void a_client_cannot_respond_to_another_client(void **state)
     teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST), *response;
     request->src = (teffi_node_id){78 | TEFFI_CLIENT_BIT, 1};
     request->to.slot = TEFFI_SLOT_STORE; /* refused: that is what it reads, and nothing before */
-    request->call_slot = 5;
-    request->call_generation = 6;
+    request->call.slot = 5;
+    request->call.generation = 6;
     say(raw, response_to(request));
     uint8_t kind = 0;
     uint64_t spent = 0;
@@ -176,14 +176,14 @@ static uint64_t unmixed(uint64_t y)
 }
 
 /* A client whose id is as the silo's in all bits that a pending call keeps of it. */
-static uint32_t twin_of(teffi_node_id silo, uint32_t *incarnation)
+static uint32_t colliding_node(teffi_node_id silo, uint32_t *incarnation)
 {
-    uint64_t low = teffi_mix64(teffi_node_word(silo)) & UINT32_MAX, twin = 0;
-    for (uint64_t high = 1; !(twin >> 63); high++)
-        twin = unmixed(high << 32 | low);
-    assert_true((teffi_mix64(twin) & UINT32_MAX) == low);
-    *incarnation = (uint32_t)twin;
-    return (uint32_t)(twin >> 32);
+    uint64_t low = teffi_mix64(teffi_node_word(silo)) & UINT32_MAX, word = 0;
+    for (uint64_t high = 1; !(word >> 63); high++)
+        word = unmixed(high << 32 | low);
+    assert_true((teffi_mix64(word) & UINT32_MAX) == low);
+    *incarnation = (uint32_t)word;
+    return (uint32_t)(word >> 32);
 }
 
 static void a_client_that_goes_takes_no_calls_to_silos_along(void **state)
@@ -193,7 +193,7 @@ static void a_client_that_goes_takes_no_calls_to_silos_along(void **state)
     raw_peer *raw = raw_connect(t.node->address);
     g.hello.role = TEFFI_ROLE_CLIENT;
     g.hello.address[0] = '\0';
-    g.hello.node.silo = twin_of(t.asked->id, &g.hello.node.incarnation);
+    g.hello.node.silo = colliding_node(t.asked->id, &g.hello.node.incarnation);
     assert_true(raw_join(raw, &g));
     lab_until(clients_known() > 0);
     raw_close(raw);
@@ -227,7 +227,7 @@ static void a_response_without_the_cookie_does_not_count(void **state)
     teffi_msg *response = response_to(t.asked->last);
     for (unsigned bit = 0; bit <= 64; bit++) {
         teffi_msg *guess = response_to(t.asked->last);
-        guess->call_cookie = bit < 64 ? guess->call_cookie ^ 1ull << bit : 0;
+        guess->call.cookie = bit < 64 ? guess->call.cookie ^ 1ull << bit : 0;
         assert_int_equal(t.asked->net->ops->send(t.asked->net, t.node->id, guess), TEFF_OK);
     }
     lab_until(t.node->dropped == dropped + 65 || !lab_pending(t.call));
@@ -245,10 +245,10 @@ static teffi_msg *response_of_grain(teff_ctx *ctx, teffi_node_id to, teffi_call 
     teffi_msg *request = teffi_msg_new(TEFFI_MSG_REQUEST);
     *call = teffi_ctx_call(ctx, teffi_now(node->platform) + 60000 * 1000000ull);
     request->src = node->id;
-    request->call_slot = (*call)->slot;
-    request->call_generation = (*call)->generation;
+    request->call.slot = (*call)->slot;
+    request->call.generation = (*call)->generation;
     teffi_call_sign(&node->home, request);
-    teffi_call_sent_to(&node->home, request->call_slot, request->call_generation, to);
+    teffi_call_sent_to(&node->home, request->call.slot, request->call.generation, to);
     teffi_msg *response = response_to(request);
     teffi_msg_free(request);
     return response;
@@ -274,9 +274,9 @@ static void a_request_is_of_who_sends_it(void **state)
     request->type_id = 77; /* hosted nowhere: the silo would end the call itself */
     request->key = (const uint8_t *)"k";
     request->key_len = 1;
-    request->call_slot = response->call_slot;
-    request->call_generation = response->call_generation;
-    request->call_cookie = response->call_cookie;
+    request->call.slot = response->call.slot;
+    request->call.generation = response->call.generation;
+    request->call.cookie = response->call.cookie;
     teffi_msg_free(response);
     uint64_t dropped = t.node->dropped; /* the response finds nobody at the peer's address */
     say(raw, request);
@@ -339,7 +339,7 @@ static void nothing_is_kept_of_clients_that_are_gone(void **state)
         request->type_id = 77;
         request->key = (const uint8_t *)"k";
         request->key_len = 1;
-        request->call_slot = 1;
+        request->call.slot = 1;
         say(raw, request);
         assert_int_equal(raw_read(raw), TEFFI_MSG_RESPONSE);
         raw_close(raw);

@@ -1,5 +1,7 @@
 /* test_relay.c - requests that a silo forwards for others: what ends the call that it keeps. */
 #include "node/deliver.h"
+
+#include "../call/shares.h"
 #include "call/call.h"
 #include "call/calls.h"
 #include "node/deliver.h"
@@ -21,7 +23,7 @@ static int setup(void **state)
 {
     l = lab_open(1);
     node = &l->silos[0]->node;
-    other_client = lab_apart(&node->home, one_client);
+    other_client = next_of_other_share(&node->home, one_client);
     return 0;
 }
 
@@ -42,12 +44,12 @@ static teffi_msg *begin(teffi_node_id from, uint64_t deadline_ns)
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
     assert_non_null(msg);
     msg->src = from;
-    msg->call_slot = 7000000;
-    msg->call_generation = 9;
+    msg->call.slot = 7000000;
+    msg->call.generation = 9;
     msg->deadline_ns = deadline_ns;
     assert_int_equal(teffi_relay_begin(node, msg), TEFF_OK);
     assert_true(teffi_node_is(msg->src, node->id));
-    assert_true(msg->call_slot != 7000000);
+    assert_true(msg->call.slot != 7000000);
     return msg;
 }
 
@@ -55,7 +57,7 @@ static void a_lost_link_ends_it(void **state)
 {
     uint64_t dropped = node->dropped; /* the client is not there: its response is counted so */
     teffi_msg *msg = begin(one_client, 0);
-    teffi_call_sent_to(&node->home, msg->call_slot, msg->call_generation, peer);
+    teffi_call_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
     teffi_node_pass_relays(node, teffi_calls_lose(&node->home, one_client));
     assert_int_equal(relays(), 1);
     teffi_node_pass_relays(node, teffi_calls_lose(&node->home, peer));
@@ -68,7 +70,7 @@ static void a_lost_link_ends_it(void **state)
 static void it_counts_until_its_outcome_was_sent_on(void **state)
 {
     teffi_msg *msg = begin(one_client, 0);
-    teffi_call_sent_to(&node->home, msg->call_slot, msg->call_generation, peer);
+    teffi_call_sent_to(&node->home, msg->call.slot, msg->call.generation, peer);
     teffi_call *ended = teffi_calls_lose(&node->home, peer);
     assert_non_null(ended);
     assert_int_equal(teffi_calls_relays(&node->home), 1);
@@ -174,7 +176,7 @@ static void each_has_a_share(void **state)
 static void clients_with_one_hash_have_one_share(void **state)
 {
     teffi_node_id same = other_client;
-    while (!lab_has_same_share(&node->home, same, one_client))
+    while (!have_same_share(&node->home, same, one_client))
         same.silo++;
     assert_int_equal(fill(node, one_client), TEFFI_RELAYS_MAX / 2);
     assert_int_equal(fill(node, same), 0);
@@ -197,8 +199,7 @@ static teff_client *connect_beside(lab *two, const teff_client *other)
 {
     static const int first_silo[] = {0, -1};
     teff_client *client = lab_client(two, first_silo);
-    while (other &&
-           lab_has_same_share(&two->silos[0]->node.home, other->node.id, client->node.id)) {
+    while (other && have_same_share(&two->silos[0]->node.home, other->node.id, client->node.id)) {
         teff_client_free(client);
         client = lab_client(two, first_silo);
     }

@@ -206,6 +206,20 @@ static void test_a_message_without_memory_does_not_fill_the_mailbox(void **state
     teff_process_system_free(system);
 }
 
+static void test_a_spawn_without_method_and_input_allocates_nothing(void **state)
+{
+    static const teff_process_ops idle_ops = {.name = "idle", .step = idle_step};
+    teff_process_system *system = system_of((teff_process_options){.workers = 1});
+    teff_pid pid;
+    (void)spawn(system, &idle_ops, NULL); /* takes slots for more of them */
+    atomic_store(&faults_left, 1);
+    assert_int_equal(teff_process_spawn(system, &idle_ops, NULL, NULL, NULL, 0, &pid), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system, &idle_ops, NULL, "", NULL, 0, &pid), TEFF_OK);
+    assert_int_equal(teff_process_spawn(system, &idle_ops, NULL, "main", NULL, 0, &pid),
+                     TEFF_E_NOMEM);
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_a_failed_request_ends_a_fiber),
         cmocka_unit_test(test_a_message_that_finds_no_sender_is_freed),
         cmocka_unit_test(test_a_message_without_memory_does_not_fill_the_mailbox),
+        cmocka_unit_test(test_a_spawn_without_method_and_input_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

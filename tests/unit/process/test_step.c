@@ -11,6 +11,7 @@ static struct {
     teff_err err; /* how the last process ended */
     char method[16];
     char input[16];
+    size_t input_len;
     unsigned inits, closes, steps, empty_steps;
     unsigned n_seen;
     teff_event seen[64];
@@ -78,6 +79,7 @@ static teff_err init(void *self, teff_process *me, const char *method, const voi
     assert_non_null(me);
     t.inits++;
     strncpy(t.method, method, sizeof t.method - 1);
+    t.input_len = len;
     if (len)
         memcpy(t.input, input, len);
     return strcmp(method, "unknown") == 0 ? TEFF_E_NOT_FOUND : TEFF_OK;
@@ -117,6 +119,18 @@ static void test_init_gets_method_and_input_then_step_then_close(void **state)
     assert_int_equal(t.inits, 1);
     assert_int_equal(t.steps, 1);
     assert_int_equal(t.closes, 1);
+    assert_int_equal(t.err, TEFF_OK);
+}
+
+static void test_init_without_method_and_input_gets_empty_ones(void **state)
+{
+    strcpy(t.method, "none");
+    t.input_len = 1;
+    assert_int_equal(teff_process_spawn(*state, &once, NULL, NULL, NULL, 0, NULL), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    assert_string_equal(t.method, "");
+    assert_int_equal(t.input_len, 0);
+    assert_int_equal(t.inits, 1);
     assert_int_equal(t.err, TEFF_OK);
 }
 
@@ -471,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_init_gets_method_and_input_then_step_then_close),
+        T(test_init_without_method_and_input_gets_empty_ones),
         T(test_init_that_refuses_its_method_ends_the_process_unstepped),
         T(test_an_error_of_step_ends_the_process_and_close_runs_once),
         T(test_an_error_out_of_range_is_a_failure),

@@ -83,7 +83,7 @@ static void test_asynchronous_clean_up_is_served(void **state)
     teff_stop_report report;
     assert_int_equal(teff_process_system_stop(system, 60000, &report), TEFF_OK);
     teffi_thread_join(&t.cleaner);
-    assert_int_equal(report.told, N);
+    assert_int_equal(report.cancelled, N);
     assert_int_equal(report.forced, 0);
     assert_int_equal(t.cancels, N); /* once each */
     assert_int_equal(atomic_load(&t.closed.count), N);
@@ -152,7 +152,7 @@ static void test_what_does_not_end_is_forced_and_named(void **state)
         pids[i] = spawn(system, &ways[i], &errs[i]);
     latch_wait(&t.asked, 3);
     assert_int_equal(teff_process_system_stop(system, 20, &report), TEFF_E_TIMEOUT);
-    assert_int_equal(report.told, 4);
+    assert_int_equal(report.cancelled, 4);
     assert_int_equal(report.forced, 4);
     assert_int_equal(report.n_named, 4);
     assert_int_equal(report.stuck, 0);
@@ -233,7 +233,7 @@ static void test_spawns_beside_the_stop(void **state)
         teff_process_stats stats;
         teff_process_stats_get(system, &stats);
         assert_int_equal(stats.alive, 0);
-        assert_int_equal(stats.spawned, report.told);
+        assert_int_equal(stats.spawned, report.cancelled);
         assert_int_equal(stats.spawned, atomic_load(&t.closed.count));
         teff_process_system_free(system);
     }
@@ -264,7 +264,7 @@ static void test_many_spawns_before(void **state)
         assert_int_equal(teffi_processes_alive(system), 3);
         teff_stop_report report;
         assert_int_equal(teff_process_system_stop(system, 60000, &report), TEFF_OK);
-        assert_int_equal(report.told, 3);
+        assert_int_equal(report.cancelled, 3);
         assert_int_equal(teffi_processes_alive(system), 0);
         teff_process_system_free(system);
     }
@@ -298,7 +298,7 @@ static unsigned stoppers(teff_process_system *system)
 {
     unsigned n = 0;
     pthread_mutex_lock(&system->lock);
-    for (teffi_stopper *s = system->stoppers; s; s = s->next)
+    for (teffi_stopper *s = LIST_FIRST(&system->stoppers); s; s = LIST_NEXT(s, link))
         n++;
     pthread_mutex_unlock(&system->lock);
     return n;

@@ -116,6 +116,21 @@ static void test_a_batch_lasts_for_4_ms(void **state)
     assert_int_equal(first_shared_pick(&batch, 2000), 2004); /* at pick 2,000 it is 4 ms old */
 }
 
+/* A batch without end is shared for 1,024 picks of each 4 ms: what is stolen costs more. */
+static void test_it_is_local_again_after_1024_picks(void **state)
+{
+    teffi_local_batch batch = {0};
+    begin_batch(&batch);
+    (void)first_shared_pick(&batch, 2000);
+    unsigned pick = 1;
+    while (check_after(&batch, 2000) != TEFFI_BATCH_LOCAL)
+        pick++;
+    assert_int_equal(pick, 1024);
+    while (check_after(&batch, 2000) != TEFFI_BATCH_SHARED)
+        pick++;
+    assert_int_equal(pick, 2003);
+}
+
 /* Behind it, batches of any length are shared until 1,024 groups have run. */
 static void test_later_batches_are_shared_for_1024_picks(void **state)
 {
@@ -141,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_three_slow_samples_in_a_row),
         cmocka_unit_test(test_one_sample_over_200_us_unless_preempted),
         cmocka_unit_test(test_a_batch_lasts_for_4_ms),
+        cmocka_unit_test(test_it_is_local_again_after_1024_picks),
         cmocka_unit_test(test_later_batches_are_shared_for_1024_picks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

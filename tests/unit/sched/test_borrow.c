@@ -29,16 +29,16 @@ static void push_it(void *arg)
     push(arg);
 }
 
-static bool visit(teffi_exec *exec, job *j)
+static bool borrow(teffi_exec *exec, job *j)
 {
     return teffi_borrow_run(exec, push_it, j);
 }
 
 /* Once a worker sleeps. */
-static void surely_visit(teffi_exec *exec, job *j)
+static void surely_borrow(teffi_exec *exec, job *j)
 {
     bool did = false;
-    WAIT_FOR(did || (did = visit(exec, j)));
+    WAIT_FOR(did || (did = borrow(exec, j)));
 }
 
 static unsigned parked(teffi_exec *exec)
@@ -63,7 +63,7 @@ static void forget_runs(void)
 static bool all_ran_here(teffi_exec *exec, job *first)
 {
     forget_runs();
-    surely_visit(exec, first);
+    surely_borrow(exec, first);
     WAIT_FOR(atomic_load(&n_ran) == 3);
     bool here = true;
     for (int i = 0; i < 3; i++)
@@ -114,47 +114,47 @@ static void test_nobody_sleeps(void **state)
     push(&busy);
     teffi_sched *real = teffi_sched_of(exec);
     WAIT_FOR(!parked(exec) && atomic_load(&real->processors[0].runs) > 1);
-    assert_false(visit(exec, &mine));
+    assert_false(borrow(exec, &mine));
     assert_int_equal(teffi_group_state_of(&mine.group), TEFFI_GROUP_IDLE); /* fn was not called */
     atomic_store(&busy.stop, true);
     exec->ops->free(exec);
 }
 
-static _Atomic int visited_inside;
+static _Atomic int borrowed_inside;
 
-static void visit_inside(job *j)
+static void borrow_inside(job *j)
 {
-    atomic_store(&visited_inside, visit(j->exec, j->peer[1]) ? 1 : 0);
+    atomic_store(&borrowed_inside, borrow(j->exec, j->peer[1]) ? 1 : 0);
 }
 
 static void test_not_on_a_worker(void **state)
 {
     static job j, inner;
     forget_runs();
-    atomic_store(&visited_inside, -1);
+    atomic_store(&borrowed_inside, -1);
     teffi_exec *exec = exec_new(2, NULL);
-    job_init(&j, exec, 0, visit_inside);
+    job_init(&j, exec, 0, borrow_inside);
     job_init(&inner, exec, 0, NULL);
     j.peer[1] = &inner;
     push(&j);
-    WAIT_FOR(atomic_load(&visited_inside) == 0);
-    atomic_store(&visited_inside, -1);
+    WAIT_FOR(atomic_load(&borrowed_inside) == 0);
+    atomic_store(&borrowed_inside, -1);
     WAIT_FOR(atomic_load(&j.runs) == 1);
-    surely_visit(exec, &j); /* a visitor is a worker as well */
-    WAIT_FOR(atomic_load(&visited_inside) >= 0);
-    assert_int_equal(atomic_load(&visited_inside), 0);
+    surely_borrow(exec, &j); /* a borrower is a worker as well */
+    WAIT_FOR(atomic_load(&borrowed_inside) >= 0);
+    assert_int_equal(atomic_load(&borrowed_inside), 0);
     exec->ops->free(exec);
 }
 
 static void other_thread(void *arg)
 {
     thread_no = 2;
-    visit_inside(arg);
+    borrow_inside(arg);
 }
 
 static _Atomic int let_on; /* the thread that did */
 
-static void let_another_visit(job *j)
+static void let_another_borrow(job *j)
 {
     teffi_thread other;
     atomic_store(&let_on, this_thread());
@@ -162,26 +162,26 @@ static void let_another_visit(job *j)
     teffi_thread_join(&other);
 }
 
-/* out: another one came while this thread visited: it was refused. */
+/* out: another one came while this thread borrowed: it was refused. */
 static bool another_comes_meanwhile(void)
 {
     static job j, inner;
     forget_runs();
-    atomic_store(&visited_inside, -1);
+    atomic_store(&borrowed_inside, -1);
     teffi_exec *exec = exec_new(2, NULL);
-    job_init(&j, exec, 0, let_another_visit);
+    job_init(&j, exec, 0, let_another_borrow);
     job_init(&inner, exec, 0, NULL);
     j.peer[1] = &inner;
-    surely_visit(exec, &j);
+    surely_borrow(exec, &j);
     WAIT_FOR(atomic_load(&j.runs) == 1);
     exec->ops->free(exec);
     if (atomic_load(&let_on) != 1)
         return false;
-    assert_int_equal(atomic_load(&visited_inside), 0);
+    assert_int_equal(atomic_load(&borrowed_inside), 0);
     return true;
 }
 
-/* Where this thread is put aside for long, a worker takes the turn, and another one may visit. */
+/* Where this thread is put aside for long, a worker takes the turn, and another one may borrow. */
 static void test_one_at_a_time(void **state)
 {
     bool did = false;
@@ -202,15 +202,15 @@ static void set_timer(job *j)
     j->exec->ops->timer_set(j->exec, &timer, teffi_now(&platform) + 5000000);
 }
 
-/* On the visitor's processor, whose worker sleeps and had no timer to wake up for. */
-static void test_a_timer_of_a_visit(void **state)
+/* On the borrower's processor, whose worker sleeps and had no timer to wake up for. */
+static void test_a_timer_of_a_borrower(void **state)
 {
     static job j;
     forget_runs();
     atomic_store(&fired, 0);
     teffi_exec *exec = exec_new(1, NULL);
     job_init(&j, exec, 0, set_timer);
-    surely_visit(exec, &j);
+    surely_borrow(exec, &j);
     WAIT_FOR(atomic_load(&fired) == 1);
     exec->ops->free(exec);
 }
@@ -242,7 +242,7 @@ static void waits_in_a_turn(void (*wait)(job *j))
     job_init(&peer, exec, 0, remember);
     job_init(&after, exec, 0, remember);
     j.peer[0] = &peer;
-    surely_visit(exec, &j);
+    surely_borrow(exec, &j);
     WAIT_FOR(atomic_load(&j.runs) == 1);
     assert_int_equal(atomic_load(&ran_on[0]), 0); /* a worker's thread */
     WAIT_FOR(parked(exec) == 1);
@@ -280,7 +280,7 @@ static void test_its_processor_is_used_no_more(void **state)
         job_init(&b, exec, 0, remember);
         j.peer[0] = &a;
         j.peer[1] = &b;
-        surely_visit(exec, &j);
+        surely_borrow(exec, &j);
         WAIT_FOR(atomic_load(&n_ran) == 2);
         assert_int_equal(exec->ops->scale(exec, 2), TEFF_OK);
         WAIT_FOR(parked(exec) == 2);
@@ -299,11 +299,11 @@ static void stay_inside(job *j)
     atomic_store(&ended, true);
 }
 
-static void visitor_main(void *arg)
+static void borrower_main(void *arg)
 {
     job *j = arg;
     while (!atomic_load(&inside))
-        (void)visit(j->exec, j);
+        (void)borrow(j->exec, j);
 }
 
 static void end_the_turn(void *arg)
@@ -315,22 +315,22 @@ static void end_the_turn(void *arg)
     atomic_store(&j->stop, true);
 }
 
-static void test_the_end_waits_for_a_visitor(void **state)
+static void test_the_end_waits_for_a_borrower(void **state)
 {
     static job j;
-    teffi_thread visitor, ender;
+    teffi_thread borrower, ender;
     atomic_store(&inside, false);
     atomic_store(&ended, false);
     teffi_exec *exec = exec_new(1, NULL);
     job_init(&j, exec, 0, stay_inside);
-    assert_int_equal(teffi_thread_start(&visitor, "visitor", visitor_main, &j), TEFF_OK);
+    assert_int_equal(teffi_thread_start(&borrower, "borrower", borrower_main, &j), TEFF_OK);
     WAIT_FOR(atomic_load(&inside));
     assert_int_equal(teffi_thread_start(&ender, "ender", end_the_turn, &j), TEFF_OK);
     exec->ops->stop(exec);
     assert_true(atomic_load(&ended));
-    teffi_thread_join(&visitor);
+    teffi_thread_join(&borrower);
     teffi_thread_join(&ender);
-    assert_false(visit(exec, &j)); /* nobody does any more */
+    assert_false(borrow(exec, &j)); /* nobody does any more */
     exec->ops->free(exec);
 }
 
@@ -362,7 +362,7 @@ static void on_after(void *arg, uint32_t thread, const void *group)
     note_hook(thread, 'a');
 }
 
-static void on_pause(void *arg, uint32_t thread)
+static void on_park(void *arg, uint32_t thread)
 {
     note_hook(thread, 'p');
 }
@@ -372,21 +372,18 @@ static void on_end(void *arg, uint32_t thread)
     note_hook(thread, 'e');
 }
 
-static void test_hooks_see_each_visit_as_a_life(void **state)
+static void test_hooks_see_each_borrow_as_a_life(void **state)
 {
     static job j;
-    static const teff_sched_hooks hooks = {.start = on_start,
-                                           .before = on_before,
-                                           .after = on_after,
-                                           .pause = on_pause,
-                                           .end = on_end};
+    static const teff_sched_hooks hooks = {
+        .start = on_start, .before = on_before, .after = on_after, .park = on_park, .end = on_end};
     static const teff_sched_options watched = {.hooks = &hooks};
     teffi_exec *exec = exec_new(1, &watched);
     job_init(&j, exec, 0, remember);
     do { /* again if this thread was put aside for long, and lost its processor */
         forget_runs();
         memset(hooked, 0, sizeof hooked);
-        surely_visit(exec, &j);
+        surely_borrow(exec, &j);
         WAIT_FOR(atomic_load(&n_ran) == 1);
     } while (atomic_load(&ran_on[0]) != 1);
     assert_string_equal(hooked, "sbae");
@@ -402,12 +399,12 @@ int main(void)
         cmocka_unit_test(test_nobody_sleeps),
         cmocka_unit_test(test_not_on_a_worker),
         cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_a_timer_of_a_visit),
+        cmocka_unit_test(test_a_timer_of_a_borrower),
         cmocka_unit_test(test_a_turn_that_takes_too_long),
         cmocka_unit_test(test_a_turn_that_blocks),
         cmocka_unit_test(test_its_processor_is_used_no_more),
-        cmocka_unit_test(test_the_end_waits_for_a_visitor),
-        cmocka_unit_test(test_hooks_see_each_visit_as_a_life),
+        cmocka_unit_test(test_the_end_waits_for_a_borrower),
+        cmocka_unit_test(test_hooks_see_each_borrow_as_a_life),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

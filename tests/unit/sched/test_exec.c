@@ -478,7 +478,7 @@ static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
     assert_in_range(game.longest, 0, WAIT_MAX);
 }
 
-/* ---- what is put off while others have work ---- */
+/* ---- work deferred while others have work ---- */
 
 enum { OTHERS = 60 };
 
@@ -567,7 +567,7 @@ static void put_off_at_the_stop(job *j)
     assert_true(j->exec->ops->defer(j->exec, &lates.later));
 }
 
-/* A worker that stops in a turn leaves what was put off to the executor's end. */
+/* A worker that stops in a turn leaves deferred work to the executor's end. */
 static void test_put_off_while_the_executor_stops(void **state)
 {
     teffi_exec *exec = exec_new(1);

@@ -259,6 +259,12 @@ static void push_self_until_the_end(job *j)
         push(j);
 }
 
+static void push_peers(job *j)
+{
+    for (unsigned i = 0; i < 3; i++)
+        push(j->peer[i]);
+}
+
 static bool resting(job *jobs, unsigned n)
 {
     bool all = true;
@@ -270,7 +276,7 @@ static bool resting(job *jobs, unsigned n)
 /* Short work without end beside long work without end, whose runs are six times as long. */
 static void test_short_work_has_its_share(void **state)
 {
-    static job j[4]; /* two short ones, two long ones */
+    static job first, j[4]; /* two short ones, two long ones */
     teff_sched_metrics all;
     atomic_store(&worked_ns, 0);
     monitor_hold(&platform);
@@ -281,10 +287,10 @@ static void test_short_work_has_its_share(void **state)
     }
     j[0].peer[0] = &j[1];
     j[1].peer[0] = &j[0];
-    push(&j[2]);
-    push(&j[3]);
-    push(&j[0]);
-    WAIT_FOR(atomic_load(&worked_ns) >= WORK_NS && resting(j, 4));
+    job_init(&first, exec, 0, push_peers); /* in a turn, so that none begins before the others */
+    memcpy(first.peer, (job *[]){&j[2], &j[3], &j[0]}, 3 * sizeof(job *));
+    push(&first);
+    WAIT_FOR(atomic_load(&worked_ns) >= WORK_NS && resting(j, 4) && resting(&first, 1));
     teff_sched_worker did = counts_of(exec, 0);
     uint64_t sum_ns = did.level_ns[0] + did.level_ns[1] + did.level_ns[2];
     (void)exec->ops->metrics(exec, &all, NULL, 0);

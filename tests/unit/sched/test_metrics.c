@@ -3,6 +3,7 @@
 #include <teff/process.h>
 #include "held_monitor.h"
 #include "jobs.h"
+#include "sched/scheduler.h"
 
 /* ---- hooks ---- */
 
@@ -10,12 +11,12 @@ enum { THREADS = 64 };
 
 /* What one thread's calls were so far: each hook checks that it may come now. */
 static struct {
-    unsigned starts, runs, pauses, ends;
+    unsigned starts, runs, parks, ends;
     int depth;
-    bool paused;
+    bool parked;
     const void *group[8]; /* between before and after, by depth */
 } seen[THREADS];
-static _Atomic unsigned wrong, starts, ends, pauses, befores;
+static _Atomic unsigned wrong, starts, ends, all_parks, befores;
 static int hook_arg;
 
 static void check(bool ok)
@@ -38,7 +39,7 @@ static bool lives(uint32_t t)
 
 static void on_before(void *arg, uint32_t t, const void *group)
 {
-    check(arg == &hook_arg && lives(t) && !seen[t].paused && seen[t].depth < 8);
+    check(arg == &hook_arg && lives(t) && !seen[t].parked && seen[t].depth < 8);
     seen[t].group[seen[t].depth++] = group;
     atomic_fetch_add(&befores, 1);
 }
@@ -50,23 +51,23 @@ static void on_after(void *arg, uint32_t t, const void *group)
     seen[t].runs++;
 }
 
-static void on_pause(void *arg, uint32_t t)
+static void on_park(void *arg, uint32_t t)
 {
-    check(arg == &hook_arg && lives(t) && !seen[t].paused && seen[t].depth == 0);
-    seen[t].paused = true;
-    seen[t].pauses++;
-    atomic_fetch_add(&pauses, 1);
+    check(arg == &hook_arg && lives(t) && !seen[t].parked && seen[t].depth == 0);
+    seen[t].parked = true;
+    seen[t].parks++;
+    atomic_fetch_add(&all_parks, 1);
 }
 
-static void on_resume(void *arg, uint32_t t)
+static void on_unpark(void *arg, uint32_t t)
 {
-    check(arg == &hook_arg && lives(t) && seen[t].paused);
-    seen[t].paused = false;
+    check(arg == &hook_arg && lives(t) && seen[t].parked);
+    seen[t].parked = false;
 }
 
 static void on_end(void *arg, uint32_t t)
 {
-    check(arg == &hook_arg && lives(t) && !seen[t].paused && seen[t].depth == 0);
+    check(arg == &hook_arg && lives(t) && !seen[t].parked && seen[t].depth == 0);
     seen[t].ends++;
     atomic_fetch_add(&ends, 1);
 }
@@ -75,8 +76,8 @@ static const teff_sched_hooks hooks = {.size = sizeof hooks,
                                        .start = on_start,
                                        .before = on_before,
                                        .after = on_after,
-                                       .pause = on_pause,
-                                       .resume = on_resume,
+                                       .park = on_park,
+                                       .unpark = on_unpark,
                                        .end = on_end,
                                        .arg = &hook_arg};
 static const teff_sched_options hooked = {.size = sizeof hooked, .hooks = &hooks};
@@ -86,24 +87,25 @@ static void forget(void)
     memset(seen, 0, sizeof seen);
     atomic_store(&starts, 0);
     atomic_store(&ends, 0);
-    atomic_store(&pauses, 0);
+    atomic_store(&all_parks, 0);
     atomic_store(&befores, 0);
     atomic_store(&wrong, 0);
 }
 
-/* As yatp's own test: start and pause, then resume, handle and pause for a task, then end. */
+/* As yatp's own test: start and park, then unpark, handle and park for a task, then end. */
 static void test_hooks_of_one_worker(void **state)
 {
     static job j;
     forget();
     teffi_exec *exec = exec_new(1, &hooked);
-    WAIT_FOR(atomic_load(&pauses) >= 1);
+    WAIT_FOR(atomic_load(&all_parks) >= 1);
     assert_int_equal(atomic_load(&starts), 1);
     assert_int_equal(atomic_load(&befores), 0);
     job_init(&j, exec, 0, NULL);
-    unsigned before = atomic_load(&pauses); /* before the push: the worker may be quicker than us */
+    unsigned before =
+        atomic_load(&all_parks); /* before the push: the worker may be quicker than us */
     push(&j);
-    WAIT_FOR(atomic_load(&j.runs) == 1 && atomic_load(&pauses) > before);
+    WAIT_FOR(atomic_load(&j.runs) == 1 && atomic_load(&all_parks) > before);
     assert_int_equal(atomic_load(&befores), 1);
     assert_int_equal(counts_of(exec, 0).runs, 1);
     exec->ops->free(exec);
@@ -227,6 +229,9 @@ static void test_counts_of_requeues(void **state)
     assert_int_equal(sum.requeues, 1);
     assert_int_equal(sum.runs, 3);
     assert_int_equal(sum.global, 2);
+    const teffi_processor *p = &teffi_sched_of(exec)->processors[0];
+    WAIT_FOR(atomic_load(&p->items) >= 298);
+    assert_int_equal(atomic_load(&p->items), 298); /* besides the first one of each run */
     monitor_release();
     exec->ops->free(exec);
 }

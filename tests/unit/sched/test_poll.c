@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <time.h>
+#include "base/hash.h"
 #include "held_monitor.h"
 #include "jobs.h"
 #include "sched/borrow.h"
@@ -406,6 +407,77 @@ static void test_while_there_are_events_it_looks_every_64_picks(void **state)
         assert_int_equal(atomic_load(&chained_at[i]) - atomic_load(&chained_at[i - 1]), 64);
 }
 
+static void chain_goes_on(void)
+{
+    unsigned n = atomic_load(&n_chained);
+    WAIT_FOR(atomic_load(&n_chained) > n + 1000);
+}
+
+/* Near zero, so that the monitor does not look for long turns: that would be more readings. */
+static uint64_t early_clock(void *arg)
+{
+    return 1000000u + atomic_load(&worked_ns);
+}
+
+/* out: looks since then. */
+static unsigned looks_after_ms(unsigned ms, uint32_t since)
+{
+    atomic_fetch_add(&worked_ns, ms * 1000000u);
+    monitor_tick();
+    chain_goes_on();
+    return atomic_load(&net.poller.claims) - since;
+}
+
+/* Nothing arrives, and the clock advances only between two ticks. */
+static void test_without_events_it_looks_once_a_millisecond(void **state)
+{
+    platform.mono_ns = early_clock;
+    atomic_store(&worked_ns, 0);
+    teffi_exec *exec = polling_exec_held(1);
+    for (unsigned i = 0; i < 2; i++) {
+        job_init(&chain[i], exec, 0, count_and_push_peer);
+        chain[i].peer[0] = &chain[1 - i];
+    }
+    push(&chain[0]);
+    chain_goes_on();
+    (void)looks_after_ms(1, 0);
+    uint32_t claims = atomic_load(&net.poller.claims);
+    assert_int_equal(looks_after_ms(1, claims), 1);
+    assert_int_equal(looks_after_ms(0, claims), 1);
+    assert_int_equal(looks_after_ms(7, claims), 2);
+    for (unsigned i = 0; i < 2; i++)
+        atomic_store(&chain[i].stop, true);
+    end(exec);
+}
+
+static uint64_t searches(teffi_exec *exec, uint64_t *rng)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < exec->workers; i++) {
+        const teffi_processor *p = &teffi_sched_of(exec)->processors[i];
+        for (; rng[i] != p->rng && n < 1000; n++)
+            (void)teffi_random_next(&rng[i]); /* a victim is drawn for each */
+    }
+    return n;
+}
+
+/* Whoever waits for events gets them sooner than by more searches. */
+static void test_while_the_other_one_sleeps_it_searches_once(void **state)
+{
+    uint64_t rng[2] = {0};
+    teffi_exec *exec = polling_exec_held(2);
+    for (unsigned i = 0; i < 2; i++)
+        rng[i] = teffi_sched_of(exec)->processors[i].rng;
+    net_jobs(exec, 1, NULL);
+    for (unsigned i = 1; i <= 5; i++) {
+        arrive();
+        WAIT_FOR(atomic_load(&net.jobs[0].runs) == i);
+        WAIT_FOR(one_polls(exec, 2));
+        assert_int_equal(searches(exec, rng), 1);
+    }
+    end(exec);
+}
+
 /* The one that polled is in a long turn, and the other one slept meanwhile. */
 static void test_a_parked_worker_takes_over(void **state)
 {
@@ -466,6 +538,8 @@ int main(void)
         cmocka_unit_test_setup(test_its_processor_is_used_no_more, setup),
         cmocka_unit_test_setup(test_a_busy_worker_looks, setup),
         cmocka_unit_test_setup(test_while_there_are_events_it_looks_every_64_picks, setup),
+        cmocka_unit_test_setup(test_without_events_it_looks_once_a_millisecond, setup),
+        cmocka_unit_test_setup(test_while_the_other_one_sleeps_it_searches_once, setup),
         cmocka_unit_test_setup(test_a_parked_worker_takes_over, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_are_long, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_block, setup),

@@ -186,20 +186,20 @@ static void test_wakes_inside_stay_local(void **state)
     exec->ops->free(exec);
 }
 
-/* ---- a long scan that gives way ---- */
+/* ---- a long scan that yields ---- */
 
-static _Atomic unsigned gave_way, short_ran, rows;
+static _Atomic unsigned yielded, short_ran, rows;
 
 /* After each thousand rows it asks whether its slice is over and others wait; most often not, which
  * costs a look at a flag. */
 static teff_err scan(void *self, teff_process *me)
 {
     uint64_t end_ns = real_now() + LIMIT_NS;
-    while ((!atomic_load(&gave_way) || !atomic_load(&short_ran)) && real_now() < end_ns) {
+    while ((!atomic_load(&yielded) || !atomic_load(&short_ran)) && real_now() < end_ns) {
         for (unsigned i = 0; i < 1000; i++)
             atomic_fetch_add_explicit(&rows, 1, memory_order_relaxed);
         if (teff_yield())
-            atomic_fetch_add(&gave_way, 1);
+            atomic_fetch_add(&yielded, 1);
     }
     return TEFF_OK;
 }
@@ -226,7 +226,7 @@ static void test_a_long_scan_gives_way(void **state)
         teffi_thread_yield();
         teff_process_stats_get(system, &stats);
     } while (stats.ended < 2);
-    assert_true(atomic_load(&gave_way) >= 1);
+    assert_true(atomic_load(&yielded) >= 1);
     assert_true(atomic_load(&short_ran));
     teff_process_system_free(system);
 }

@@ -7,7 +7,7 @@
 
 static latch inside, done, small_done;
 static _Atomic bool stop;
-static _Atomic unsigned gave_way;
+static _Atomic unsigned yields;
 
 static int setup(void **state)
 {
@@ -15,7 +15,7 @@ static int setup(void **state)
     atomic_store(&done.count, 0);
     atomic_store(&small_done.count, 0);
     atomic_store(&stop, false);
-    atomic_store(&gave_way, 0);
+    atomic_store(&yields, 0);
     return 0;
 }
 
@@ -28,7 +28,7 @@ static void spin_and_reschedule(job *j)
 {
     latch_hit(&inside);
     while (!atomic_load(&stop))
-        atomic_fetch_add(&gave_way, teff_yield());
+        atomic_fetch_add(&yields, teff_yield());
 }
 
 static void small_ones_run(teffi_exec *exec, unsigned n)
@@ -44,7 +44,7 @@ static void small_ones_run(teffi_exec *exec, unsigned n)
         teffi_thread_yield();
 }
 
-static void test_a_loop_gives_way(void **state)
+static void test_a_loop_yields(void **state)
 {
     enum { N = 3 };
     static fjob hog[N];
@@ -53,9 +53,9 @@ static void test_a_loop_gives_way(void **state)
         fjob_init(&hog[i], exec, spin_and_reschedule, &done);
         job_push(&hog[i].job);
     }
-    latch_wait(&inside, N); /* the first gave way, else the others had not begun ... */
+    latch_wait(&inside, N); /* the first yielded, else the others had not begun ... */
     small_ones_run(exec, 20);
-    while (atomic_load(&gave_way) < 20) /* ... and so on, by turns */
+    while (atomic_load(&yields) < 20) /* ... and so on, by turns */
         teffi_thread_yield();
     assert_int_equal(atomic_load(&done.count), 0);
     atomic_store(&stop, true);
@@ -119,14 +119,57 @@ static void test_a_slice_does_not_end_while_nobody_waits(void **state)
     assert_int_equal(ticks_of_a_slice(NULL, 0), 20);
 }
 
+static bool one_sleeps(teffi_exec *exec)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    pthread_mutex_lock(&sched->idle_lock);
+    bool sleeps = teffi_workers_in(sched, TEFFI_WORKER_PARKED);
+    pthread_mutex_unlock(&sched->idle_lock);
+    return sleeps;
+}
+
+static void push_and_spin(job *j)
+{
+    job_push(j->peer);
+    latch_hit(&inside);
+    while (!atomic_load(&stop))
+        teffi_thread_yield();
+}
+
+/* The first tick sees the turn; at the second one it is long, and the worker that sleeps gets what
+ * it has pushed. */
+static void test_the_lifo_slot_of_a_long_turn(void **state)
+{
+    static job hog, next;
+    teffi_platform before = platform;
+    platform.mono_ns = standing_clock;
+    monitor_hold(&platform);
+    teffi_exec *exec = exec_of(2, NULL);
+    job_init(&next, exec, job_nothing, &small_done);
+    job_init(&hog, exec, push_and_spin, &done);
+    hog.peer = &next;
+    job_push(&hog);
+    latch_wait(&inside, 1);
+    while (!one_sleeps(exec))
+        teffi_thread_yield();
+    monitor_tick();
+    monitor_tick();
+    latch_wait(&small_done, 1);
+    atomic_store(&stop, true);
+    latch_wait(&done, 1);
+    monitor_release();
+    exec->ops->free(exec);
+    platform = before;
+}
+
 static job behind;
 
 static void yield_at_once(job *j)
 {
-    atomic_fetch_add(&gave_way, teff_yield_now());
+    atomic_fetch_add(&yields, teff_yield_now());
     job_push(&behind);
     assert_int_equal(atomic_load(&behind.runs), 0);
-    atomic_fetch_add(&gave_way, teff_yield_now());
+    atomic_fetch_add(&yields, teff_yield_now());
     assert_int_equal(atomic_load(&behind.runs), 1);
 }
 
@@ -143,10 +186,10 @@ static void test_a_turn_may_yield_before_its_slice_is_over(void **state)
     latch_wait(&done, 1);
     monitor_release();
     exec->ops->free(exec);
-    assert_int_equal(atomic_load(&gave_way), 2);
+    assert_int_equal(atomic_load(&yields), 2);
 }
 
-/* Without a stack of its own a turn cannot give way; the others run on another thread. */
+/* Without a stack of its own a turn cannot yield; the others run on another thread. */
 static void test_a_turn_without_a_fiber_says_no(void **state)
 {
     static job hog;
@@ -155,7 +198,7 @@ static void test_a_turn_without_a_fiber_says_no(void **state)
     job_push(&hog);
     latch_wait(&inside, 1);
     small_ones_run(exec, 20);
-    assert_int_equal(atomic_load(&gave_way), 0);
+    assert_int_equal(atomic_load(&yields), 0);
     atomic_store(&stop, true);
     latch_wait(&done, 1);
     exec->ops->free(exec);
@@ -283,9 +326,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_outside_of_a_turn_it_does_nothing, setup),
-        cmocka_unit_test_setup(test_a_loop_gives_way, setup),
+        cmocka_unit_test_setup(test_a_loop_yields, setup),
         cmocka_unit_test_setup(test_a_slice_ends_while_others_wait, setup),
         cmocka_unit_test_setup(test_a_slice_does_not_end_while_nobody_waits, setup),
+        cmocka_unit_test_setup(test_the_lifo_slot_of_a_long_turn, setup),
         cmocka_unit_test_setup(test_a_turn_may_yield_before_its_slice_is_over, setup),
         cmocka_unit_test_setup(test_a_turn_without_a_fiber_says_no, setup),
         cmocka_unit_test_setup(test_nothing_enters_a_group_that_gave_way, setup),

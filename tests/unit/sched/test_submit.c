@@ -134,10 +134,9 @@ static void test_an_ending_pass_runs_the_work_and_takes_no_more(void **state)
     assert_int_equal(atomic_load(&ran_before), 1);
     assert_false(taken_again);
     assert_true(defers(exec, defer_it)); /* later passes do */
-    WAIT_FOR(atomic_load(&ran) >= 2);
+    WAIT_FOR(atomic_load(&ran) == 3);    /* and what is deferred meanwhile runs in the next one */
     end(exec);
     assert_true(taken_again);
-    assert_int_equal(atomic_load(&ran), 3);
 }
 
 /* ---- groups ---- */

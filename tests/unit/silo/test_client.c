@@ -226,7 +226,7 @@ static void a_request_without_a_gateway_is_answered(void **state)
     teff_ctx *ctx = teff_client_ctx(client);
     teffi_call *call = teffi_ctx_call(ctx, teffi_now(&platform) + 60000000000ull);
     teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, call->slot, 1);
-    msg->call_generation = call->generation;
+    msg->call.generation = call->generation;
     msg->src = client->node.id;
     msg->deadline_ns = teffi_now(&platform);
     client->node.upcalls.unsent(&client->node, (teffi_node_id){1, 1}, msg);

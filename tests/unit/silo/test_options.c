@@ -101,8 +101,8 @@ static void not_hosted(teff_silo *silo, teff_grain_type *type, teff_err expected
 
 static void what_cannot_be_hosted_is_told(void **state)
 {
-    static const teff_type_info twin = {.name = "lab.Twin", .key_kind = TEFF_KEY_STRING};
-    teff_type_info info = twin;
+    static const teff_type_info colliding = {.name = "lab.Twin", .key_kind = TEFF_KEY_STRING};
+    teff_type_info info = colliding;
     teff_silo_options opt = {.size = sizeof opt, .silent = 1};
     lab_record record = {0};
     teff_silo *silo = lab_silo(&record, &opt);
@@ -135,11 +135,12 @@ static void steps_in_the_wrong_order_are_refused(void **state)
     assert_int_equal(teff_silo_host(silo, type), TEFF_E_INVALID);
     teff_grain_type_free(type);
     assert_int_equal(teff_silo_start(silo, text), TEFF_E_INVALID);
-    assert_non_null(strstr(text, "once"));
+    assert_non_null(strstr(text, "runs already"));
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     assert_null(teff_silo_ctx(silo));
-    assert_int_equal(teff_silo_start(silo, text), TEFF_E_INVALID);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
+    assert_int_equal(teff_silo_stop(silo, 0), TEFF_OK);
     teff_silo_free(silo);
 }
 

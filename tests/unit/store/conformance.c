@@ -203,6 +203,44 @@ static void batch_all_or_nothing(void **state)
     }
 }
 
+static void batch_checks_rows(void **state)
+{
+    uint64_t guard = put_new(*state, "guard", "g"), etag = 0;
+    teffi_row rows[] = {row_of("words", "a", "1", 0), row_of("words", "guard", "", guard)};
+    teffi_bytes value;
+    rows[1].check = true;
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 2), TEFF_OK);
+    assert_int_equal(get(*state, "words", ask_str("a"), &value), rows[0].etag);
+    assert_int_equal(rows[1].etag, guard);
+    assert_int_equal(get(*state, "words", ask_str("guard"), &value), guard);
+    expect(*state, "guard", "g");
+    rows[1].etag = guard - 1;
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 2), TEFF_E_CONFLICT);
+    rows[1].etag = guard;
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 2), TEFF_OK);
+    etag = guard;
+    assert_int_equal(put(*state, "guard", "h", &etag), TEFF_OK);
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 2), TEFF_E_CONFLICT);
+    assert_int_equal(ask_remove(conf_store(*state), "words", ask_str("guard"), &etag), TEFF_OK);
+    rows[1].etag = 0; /* it must not exist */
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 2), TEFF_OK);
+    assert_int_equal(rows[1].etag, 0);
+    expect(*state, "guard", NULL);
+}
+
+static void checks_of_no_batch(void **state)
+{
+    teffi_row row = row_of("words", "a", "1", 0);
+    row.check = true;
+    assert_int_equal(run(*state, TEFFI_STORE_WRITE, &row, 1), TEFF_E_INVALID);
+    row.any = true;
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, &row, 1), TEFF_E_INVALID);
+    row.any = false;
+    row.remove = true;
+    assert_int_equal(run(*state, TEFFI_STORE_BATCH, &row, 1), TEFF_E_INVALID);
+    expect(*state, "a", NULL);
+}
+
 static void batch_same_row_twice(void **state)
 {
     teffi_row rows[] = {row_of("words", "a", "1", 0), row_of("words", "b", "2", 0),
@@ -374,6 +412,8 @@ int conf_run(const conf_engine *engine)
         CASE(any_etag),
         CASE(batch_over_tables),
         CASE(batch_all_or_nothing),
+        CASE(batch_checks_rows),
+        CASE(checks_of_no_batch),
         CASE(batch_same_row_twice),
         CASE(zero_bytes_and_empty),
         CASE(scan_bounds),

@@ -58,6 +58,7 @@ static bool check_batch(model *m)
                               .etag = m->etag[k],
                               .remove = draw(m, 3) == 0,
                               .any = draw(m, 8) == 0};
+        rows[i].check = !rows[i].remove && !rows[i].any && draw(m, 4) == 0;
     }
     bool conflict = wrong < n && !rows[wrong].any;
     if (wrong < n)
@@ -67,6 +68,10 @@ static bool check_batch(model *m)
         return false;
     for (unsigned i = 0; !conflict && i < n; i++) {
         unsigned k = (first + i * 7) % KEYS;
+        if (rows[i].check && rows[i].etag != m->etag[k])
+            return false;
+        if (rows[i].check)
+            continue;
         if (rows[i].remove ? rows[i].etag != 0 : rows[i].etag <= m->last[k])
             return false;
         m->etag[k] = rows[i].etag;

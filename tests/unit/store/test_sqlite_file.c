@@ -1,6 +1,7 @@
 /* test_sqlite_file.c - which files engine `sqlite` takes, and what it says to the others. */
 #include <errno.h>
 #include <grp.h>
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,6 +307,38 @@ static void made_by_many_at_once(void **state)
     pthread_barrier_destroy(&barrier);
 }
 
+static int count_tables(sqlite3 *db)
+{
+    return sqlite3_exec(db, "SELECT * FROM sqlite_master", NULL, NULL, NULL);
+}
+
+/* A reader of an empty file keeps its tables from being committed. */
+static void made_while_others_read(void **state)
+{
+    char path[SCRATCH_PATH_MAX];
+    sqlite3 *reader, *other;
+    scratch_path(path, "read");
+    pthread_barrier_t barrier;
+    opener o = {.start = &barrier, .path = path};
+    assert_int_equal(pthread_barrier_init(&barrier, NULL, 1), 0);
+    assert_int_equal(sqlite3_open(path, &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(count_tables(reader), SQLITE_OK);
+    assert_int_equal(pthread_create(&o.thread, NULL, open_and_close, &o), 0);
+    while (count_tables(other) == SQLITE_OK) /* until the commit waits for readers */
+        sched_yield();
+    while (count_tables(other) == SQLITE_BUSY) /* until it was taken back */
+        sched_yield();
+    assert_int_equal(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    pthread_join(o.thread, NULL);
+    if (o.err)
+        fail_msg("%s", o.text);
+    sqlite3_close(reader);
+    sqlite3_close(other);
+    pthread_barrier_destroy(&barrier);
+}
+
 /* Another process that never lets go of the file. */
 static void locked_for_good(void **state)
 {
@@ -382,11 +415,12 @@ static void note_done(teffi_store_op *op)
     system_done_as = ++n_done;
 }
 
-/* What the cluster writes of itself goes before all that waits, however much that is. */
+/* What the cluster writes of itself goes before all that waits, however much that is; others have
+ * room again when what waited is done. */
 static void the_clusters_own_rows_go_first(void **state)
 {
     enum { N = 64 * 1024, GROUP = 1024 };
-    static teffi_store_op writes[N];
+    static teffi_store_op writes[N - 1];
     char path[SCRATCH_PATH_MAX];
     teffi_store *store;
     sqlite3 *db;
@@ -395,12 +429,13 @@ static void the_clusters_own_rows_go_first(void **state)
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     teffi_row row = {.table = "words", .key = ask_str("b"), .any = true};
-    for (unsigned i = 0; i < N; i++) {
+    for (unsigned i = 0; i < N - 1; i++) {
         writes[i] = (teffi_store_op){
             .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .done = count_done};
         teffi_store_submit(store, &writes[i]);
     }
-    ask_op more = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
+    ask_op last = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}}, more = last;
+    ask_start(store, &last);
     ask_start(store, &more);
     assert_int_equal(ask_wait(&more), TEFF_E_OVERLOADED);
     teffi_row alive = {.table = TEFFI_TABLE_ALIVE, .key = ask_str("me"), .any = true};
@@ -408,9 +443,11 @@ static void the_clusters_own_rows_go_first(void **state)
         .kind = TEFFI_STORE_WRITE, .rows = &alive, .n_rows = 1, .done = note_done};
     teffi_store_submit(store, &own);
     assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    store->ops->close(store);
+    assert_int_equal(ask_wait(&last), TEFF_OK);
+    ask_start(store, &more);
+    assert_int_equal(ask_wait(&more), TEFF_OK);
     assert_false(others_failed);
-    assert_int_equal(n_done, N + 1);
+    assert_int_equal(n_done, N);
     assert_in_range(system_done_as, 1, GROUP + 1);
     sqlite3_close(db);
     teffi_store_close(store);
@@ -427,6 +464,42 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Writes a row that checks another one, which has this etag. */
+static teff_err write_checking(teffi_sqlite_file *file, const char *key, uint64_t guard,
+                               uint64_t *etag)
+{
+    static teffi_row rows[4][2]; /* a checked row is remembered until the transaction ends */
+    static unsigned used;
+    teffi_row *row = rows[used++ % 4];
+    row[0] = (teffi_row){.table = "words", .key = ask_str(key), .any = true};
+    row[1] = (teffi_row){.table = "words", .key = ask_str("guard"), .etag = guard, .check = true};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = row, .n_rows = 2};
+    assert_int_equal(teffi_sqlite_write(file, &op, etag), SQLITE_OK);
+    return op.err;
+}
+
+/* A row that was checked in a transaction is not checked again, until it is written there. */
+static void a_checked_row_that_changes_is_checked_again(void **state)
+{
+    char path[SCRATCH_PATH_MAX];
+    teffi_sqlite_file file = {0};
+    uint64_t etag = 0;
+    scratch_path(path, "checked.db");
+    assert_int_equal(teffi_sqlite_file_open(&file, path, text), TEFF_OK);
+    assert_int_equal(teffi_sqlite_run(&file, TEFFI_SQL_BEGIN), SQLITE_OK);
+    teffi_row row = {.table = "words", .key = ask_str("guard"), .any = true};
+    teffi_store_op guard = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+    assert_int_equal(teffi_sqlite_write(&file, &guard, &etag), SQLITE_OK);
+    uint64_t first = etag;
+    assert_int_equal(write_checking(&file, "a", first, &etag), TEFF_OK);
+    assert_int_equal(write_checking(&file, "b", first, &etag), TEFF_OK);
+    assert_int_equal(teffi_sqlite_write(&file, &guard, &etag), SQLITE_OK);
+    assert_int_equal(write_checking(&file, "c", first, &etag), TEFF_E_CONFLICT);
+    assert_int_equal(write_checking(&file, "d", first + 3, &etag), TEFF_OK);
+    assert_int_equal(teffi_sqlite_run(&file, TEFFI_SQL_ROLLBACK), SQLITE_OK);
+    teffi_sqlite_file_close(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,9 +514,11 @@ int main(void)
         cmocka_unit_test(odd_names),
         cmocka_unit_test(not_writable),
         cmocka_unit_test(made_by_many_at_once),
+        cmocka_unit_test(made_while_others_read),
         cmocka_unit_test(locked_for_good),
         cmocka_unit_test(writes_that_wait_are_limited_in_bytes),
         cmocka_unit_test(the_clusters_own_rows_go_first),
+        cmocka_unit_test(a_checked_row_that_changes_is_checked_again),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,9 +1,9 @@
-/* stress_visit.c - few tokens, so that workers sleep most of the time, and threads outside that
+/* stress_borrow.c - few tokens, so that workers sleep most of the time, and threads outside that
  * bring every other hop in as received batches, mostly with a borrowed processor. In turns: timers,
  * blocking regions, turns so long that the processor is retaken, other numbers of workers; and the
  * executor is stopped and made anew all the time. Each hop counts once, no group runs twice at a
  * time, nobody hangs, some batches run with a borrowed processor.
- * usage: stress_visit [seconds [workers]] */
+ * usage: stress_borrow [seconds [workers]] */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/hash.h"
@@ -28,7 +28,7 @@ typedef struct token {
     teffi_inbound batch; /* of this token alone */
     uint64_t rng;
     unsigned hops;
-    place *next; /* where its timer, or a visitor, will push it */
+    place *next; /* where its timer, or a borrower, will push it */
 } token;
 
 typedef struct outsider {
@@ -42,7 +42,7 @@ static teffi_exec *exec;
 static place places[GROUPS];
 static token tokens[TOKENS];
 static outsider outside[OUTSIDERS];
-static _Atomic uint32_t arrived, errors, visits, refused;
+static _Atomic uint32_t arrived, errors, borrows, refused;
 static _Atomic bool over;
 static teffi_parker done;
 static unsigned workers_max;
@@ -65,7 +65,7 @@ static void bring(void *arg)
 
 static void run_batch(teffi_inbound *batch)
 {
-    atomic_fetch_add(exec->ops->worker(exec) ? &visits : &refused, 1);
+    atomic_fetch_add(exec->ops->worker(exec) ? &borrows : &refused, 1);
     go_to(teffi_container(batch, token, batch));
 }
 
@@ -180,21 +180,21 @@ static void wait_for_all(uint64_t seed)
         teffi_parker_wait(&done, HANG_NS);
     if (atomic_load(&arrived) == TOKENS)
         return;
-    printf("stress_visit: FAILED: hangs with %u of %d tokens arrived, seed %llu\n",
+    printf("stress_borrow: FAILED: hangs with %u of %d tokens arrived, seed %llu\n",
            atomic_load(&arrived), TOKENS, (unsigned long long)seed);
     abort(); /* leaves the hung state to look at */
 }
 
 /* With nothing to do the workers sleep soon. Later, on a busy machine, none may ever do when an
  * outsider comes. */
-static void visit_surely(token *t)
+static void borrow_surely(token *t)
 {
     uint64_t end_ns = teffi_now(&platform) + HANG_NS;
     bool did;
     while (!(did = teffi_borrow_run(exec, bring, t)) && teffi_now(&platform) < end_ns)
         teffi_thread_yield();
     if (did)
-        atomic_fetch_add(&visits, 1);
+        atomic_fetch_add(&borrows, 1);
     else
         go_to(t);
 }
@@ -209,11 +209,11 @@ static bool one_round(uint64_t seed)
     for (unsigned i = 0; i < OUTSIDERS; i++)
         if (teffi_thread_start(&outside[i].thread, "outsider", outsider_main, &outside[i]))
             exit(2);
-    visit_surely(&tokens[0]);
+    borrow_surely(&tokens[0]);
     for (unsigned i = 1; i < TOKENS; i++)
         go_to(&tokens[i]);
     wait_for_all(seed);
-    exec->ops->stop(exec); /* beside a visitor that has not gone yet, perhaps */
+    exec->ops->stop(exec); /* beside a borrower that has not gone yet, perhaps */
     atomic_store(&over, true);
     for (unsigned i = 0; i < OUTSIDERS; i++)
         teffi_thread_join(&outside[i].thread);
@@ -235,10 +235,11 @@ int main(int argc, char **argv)
     do
         ok = one_round(seed + rounds++);
     while (ok && teffi_now(&platform) < end_ns);
-    ok = ok && atomic_load(&visits) >= rounds;
-    printf("stress_visit: %s: seed %llu, %u rounds of %d hops, %u workers, %u visits, %u refused, "
-           "%u errors\n",
-           ok ? "ok" : "FAILED", (unsigned long long)seed, rounds, TOKENS * HOPS, workers_max,
-           atomic_load(&visits), atomic_load(&refused), atomic_load(&errors));
+    ok = ok && atomic_load(&borrows) >= rounds;
+    printf(
+        "stress_borrow: %s: seed %llu, %u rounds of %d hops, %u workers, %u borrows, %u refused, "
+        "%u errors\n",
+        ok ? "ok" : "FAILED", (unsigned long long)seed, rounds, TOKENS * HOPS, workers_max,
+        atomic_load(&borrows), atomic_load(&refused), atomic_load(&errors));
     return ok ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* test_lent.c - a request that leaves the silo is packed from where the caller has it; one that
+/* test_borrowed.c - a request that leaves the silo is packed from where the caller has it; one that
  * could not be sent owns what it holds before the caller goes on. */
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,92 @@
+/* lease.h - until when a silo may act for its grains: start turns, send messages, write states.
+ * Way:     cluster/heartbeat renews -> [lease] <- wait, link, hosting, state: may it act now?
+ * States:  none (clients, silos that have not joined) -> held -> over, for good
+ * Threads: any. relaxed everywhere: the word stands alone, and a reader that misses a renewal stops
+ *          too early at worst.
+ * Source:  Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism" (1989) */
+#pragma once
+
+#include "group/exec.h"
+
+/* Other silos activate this silo's grains when its heartbeat has stood still for 3/2 of the lease
+ * by their clocks. So a silo whose renewals fail stops by itself before that: after the lease,
+ * counted from before its last renewal was sent. */
+enum { TEFFI_LEASE_MS = 10000, TEFFI_LEASE_MIN_MS = 500, TEFFI_LEASE_MAX_MS = 600000 };
+
+typedef struct teffi_lease {
+    _Atomic uint64_t until_ns; /* platform clock; 0: none; 1: over */
+    /* etag of this silo's row in table "fence", which its writes of states check; 0: none */
+    _Atomic uint64_t fence;
+    uint32_t length_ms; /* immutable after start */
+} teffi_lease;
+
+extern const char teffi_lease_over_text[]; /* of errors */
+
+static inline uint64_t teffi_lease_read(const teffi_lease *lease)
+{
+    return atomic_load_explicit(&lease->until_ns, memory_order_relaxed);
+}
+
+static inline uint64_t teffi_lease_length_ns(const teffi_lease *lease)
+{
+    return lease->length_ms * UINT64_C(1000000);
+}
+
+/* teffi_lease_begin - the silo has joined; teffi_lease_renew - a heartbeat of it was written. One
+ * that was sent after the lease had run out does not renew it.
+ * in:   since_ns, platform clock before that was sent to the store. */
+static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
+{
+    atomic_store_explicit(&lease->until_ns, since_ns + teffi_lease_length_ns(lease),
+                          memory_order_relaxed);
+}
+
+static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
+{
+    uint64_t until_ns = since_ns + teffi_lease_length_ns(lease), before = teffi_lease_read(lease);
+    while (before > 1 && before > since_ns && before < until_ns &&
+           !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* teffi_lease_end - end it for good. out: true: this call has ended it. */
+static inline bool teffi_lease_end(teffi_lease *lease)
+{
+    return atomic_exchange_explicit(&lease->until_ns, 1, memory_order_relaxed) != 1;
+}
+
+/* teffi_lease_release - the silo has left, and holds no grain: it only passes messages on. One that
+ * is over stays over. */
+static inline void teffi_lease_release(teffi_lease *lease)
+{
+    uint64_t before = teffi_lease_read(lease);
+    while (before != 1 &&
+           !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, 0,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* teffi_lease_is_over - was it ended? One that has run out ends when its timer fires. */
+static inline bool teffi_lease_is_over(const teffi_lease *lease)
+{
+    return teffi_lease_read(lease) == 1;
+}
+
+/* teffi_lease_holds - may this silo act now? in: now_ns, just read from the platform's clock. */
+static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
+{
+    uint64_t until_ns = teffi_lease_read(lease);
+    return !until_ns || now_ns < until_ns;
+}
+
+/* teffi_lease_holds_about - the same by the executor's coarse clock, which is late by a tick, for
+ * what happens often. While that clock is not known, only an end counts. */
+static inline bool teffi_lease_holds_about(const teffi_lease *lease, const teffi_exec *exec)
+{
+    uint64_t until_ns = teffi_lease_read(lease);
+    uint32_t now_ms = teffi_coarse_ms(exec);
+    if (until_ns <= 1 || !now_ms)
+        return until_ns != 1;
+    return (int32_t)((uint32_t)(until_ns / 1000000) - now_ms) > 0;
+}

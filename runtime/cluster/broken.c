@@ -1,0 +1,44 @@
+/* broken.c - which silos' connections broke: their heartbeats are watched at once. */
+#include "cluster/membership.h"
+
+bool teffi_membership_is_broken(teffi_membership *m, teffi_node_id node)
+{
+    bool found = false;
+    pthread_mutex_lock(&m->beat.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX && !found; i++)
+        found = teffi_node_is(m->beat.broken[i], node);
+    pthread_mutex_unlock(&m->beat.lock);
+    return found;
+}
+
+void teffi_membership_forget_broken(teffi_membership *m, const teffi_view *view)
+{
+    pthread_mutex_lock(&m->beat.lock);
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (!teffi_node_none(m->beat.broken[i]) && !teffi_view_find(view, m->beat.broken[i]))
+            m->beat.broken[i] = (teffi_node_id){0};
+    pthread_mutex_unlock(&m->beat.lock);
+}
+
+void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, bool up)
+{
+    if (!m)
+        return;
+    teffi_exec *exec = m->node->home.exec;
+    const teffi_node_id none = {0};
+    pthread_mutex_lock(&m->beat.lock);
+    teffi_node_id *at = NULL;
+    for (size_t i = 0; i < TEFFI_WATCHED_MAX; i++)
+        if (teffi_node_is(m->beat.broken[i], node) ||
+            (!up && !at && teffi_node_none(m->beat.broken[i])))
+            at = &m->beat.broken[i];
+    bool news = !up && at && teffi_node_none(*at);
+    if (at)
+        *at = up ? none : node;
+    /* Look now: until when its heartbeat may last is counted from the first look. */
+    if (news && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
+        teffi_membership_set_timer(m, &m->beat.timer, 0);
+    else if (news)
+        m->beat.hurry = true;
+    pthread_mutex_unlock(&m->beat.lock);
+}
