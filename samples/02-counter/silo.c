@@ -1,5 +1,5 @@
-/* silo.c - a silo whose counters survive a restart: each addition is saved before it
- * is answered. */
+/* silo.c - a silo whose counters survive a restart: each addition is saved before
+ * the response is sent. */
 #include "counter.teff.h"
 
 static teff_err add(counter_counter *self, const counter_amount *in, counter_value *out)
