@@ -70,7 +70,8 @@ static void emit_types(teffi_text *out, const teffi_file *file)
     }
 }
 
-static void emit_keeps(teffi_text *out, const teffi_model *model, const teffi_file *file)
+/* Writes name_keep() for each message, and name_append_field() for each of its lists. */
+static void emit_state_copies(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     teffi_text_printf(out, "%s", keeps);
     for (const teffi_message *m = file->messages; m; m = m->next) {
@@ -160,6 +161,6 @@ void teffi_emit_messages(teffi_text *out, const teffi_model *model, const teffi_
     if (!file->messages)
         return;
     emit_types(out, file);
-    emit_keeps(out, model, file);
+    emit_state_copies(out, model, file);
     emit_withs(out, model, file);
 }

@@ -353,14 +353,16 @@ static bool caller_has_left(const teffi_turn *turn)
     return teffi_node_cancelled(node, request);
 }
 
-/* The call may end at its deadline while this runs: so it is read before the clock. */
+/* Reads the call's state before the clock. So if the call ended at its deadline, the clock shows
+ * that the deadline has passed, and the error is TEFF_E_TIMEOUT, not TEFF_E_CANCELLED. */
 teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
 {
     const teffi_turn *turn = ctx->owner;
     bool has_left = turn && caller_has_left(turn);
     uint32_t now_ms = (uint32_t)(teffi_now(ctx->home->exec->platform) / 1000000);
     int32_t left = teffi_due_left(turn ? turn->due_ms : 0, now_ms);
-    bool late = left <= (has_left ? 1 : 0); /* due_ms is rounded up, now_ms down */
+    /* due_ms is rounded up, now_ms down: a call that ended at its deadline may show 1 ms left */
+    bool late = left <= (has_left ? 1 : 0);
     if (left_ms)
         *left_ms = late ? 0 : left == INT32_MAX ? UINT32_MAX : (uint32_t)left;
     if (late)
@@ -388,7 +390,7 @@ static void in_place_main(void *arg)
     if (method->in && !(f.request.body = teffi_rules_copy(type->info, type->sure_bytes, method->in,
                                                           &f.request.arena, place->in))) {
         teffi_arena_drop(&f.request.arena);
-        return;
+        return; /* place->turn stays NULL: the turn did not start */
     }
     turn_init(&f.turn, place->act, place->fiber, method, place->due_ms);
     f.request.src = f.turn.ctx.node->id;

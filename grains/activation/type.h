@@ -62,7 +62,7 @@ _Static_assert(TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE <= TEFF_UNPACKED_MAX &&
                    TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE / 4 <= TEFF_FIELDS_MAX,
                "a copy whose packed size is surely within the limit is within the others");
 
-/* teffi_message_max - bytes of a packed request or response. */
+/* teffi_message_max - the most bytes that a packed request or response may have. */
 static inline size_t teffi_message_max(const teff_type_info *info)
 {
     return info->max_message_bytes ? info->max_message_bytes : TEFF_MESSAGE_MAX;

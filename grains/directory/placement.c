@@ -6,6 +6,7 @@ static bool can_host(const teffi_member *member, uint32_t type)
     return member->status == TEFFI_ACTIVE && teffi_member_hosts(member, type);
 }
 
+/* Reservoir sampling: one pass, each candidate with the same chance. */
 static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, uint32_t type)
 {
     const teffi_platform *platform = grains->node->platform;

@@ -134,7 +134,8 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* If there is no stack for on_deactivate, the directory keeps its entry until the next look-up. */
+/* Starts a fiber only if on_deactivate must run or another silo serves the partition. If there is
+ * no stack for it, the directory keeps the activation's entry until the next look-up. */
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
@@ -143,7 +144,8 @@ void teffi_life_end(teffi_activation *act)
         return;
     if (teffi_turn_life(act, deactivate_and_unregister))
         teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,
-                   "out of stacks: a %s ends without on_deactivate", act->type->info->name);
+                   "out of stacks: a %s ends without on_deactivate and stays in the directory",
+                   act->type->info->name);
 }
 
 void teffi_life_turn_exits(teff_ctx *ctx, teff_err err)

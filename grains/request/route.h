@@ -34,16 +34,16 @@ static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, u
     return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];
 }
 
-/* teffi_lookup_may_be - may requests for a grain of this hash wait? If false, all that waited
+/* teffi_lookup_may_wait - may requests for a grain of this hash wait? If false, all that waited
  * were sent before (acquire: pairs with change_count()). A turn sees the counters that it raised
  * itself; missing another thread's is harmless, as its requests have no order with ours. */
-static inline bool teffi_lookup_may_be(const teffi_grains *grains, uint64_t hash)
+static inline bool teffi_lookup_may_wait(const teffi_grains *grains, uint64_t hash)
 {
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
 }
 
 /* teffi_lookup_waits - do earlier requests for the grain wait? Exact; takes the shard's lock: call
- * teffi_lookup_may_be first. */
+ * teffi_lookup_may_wait first. */
 bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_lookups_any - is any grain being looked up? */

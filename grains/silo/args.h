@@ -11,8 +11,9 @@ typedef struct teffi_silo_args {
     teff_sched_options sched;
 } teffi_silo_args;
 
-/* teffi_args_parse - parse the options of teff's and of the program's.
- * in:   program, as taken, borrowed. argv, borrowed as long as args.
- * out:  -1: start the silo with args; else an exit status, and what is wrong was printed. */
+/* teffi_args_parse - parse teff's options and the program's own.
+ * in:   program: filled by teffi_options_take(), borrowed. argv: borrowed for as long as args is
+ *       used.
+ * out:  -1: start the silo with args; else an exit status, and the error was printed. */
 int teffi_args_parse(int argc, char **argv, const teff_silo_program *program,
                      teffi_silo_args *args);

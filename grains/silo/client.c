@@ -77,7 +77,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
 {
     teff_client *client = teffi_container(node, teff_client, node);
     (void)clean;
-    /* Removed, because another incarnation may listen at its address, which is dialled again. */
+    /* look_for_gateway() dials the address again, and another incarnation may listen there. */
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     if (!teffi_node_is(get_gateway(node), peer->node))
         return;

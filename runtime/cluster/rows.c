@@ -113,6 +113,7 @@ static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, tef
         rows->n++;
         return TEFF_OK;
     }
+    /* An unreadable row counts as a dead silo's. That silo may replace the row when it starts. */
     rows->junk++;
     if (silo) {
         *out = (teffi_member_row){

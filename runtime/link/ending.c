@@ -72,7 +72,7 @@ static void post_down(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
 }
 
-void teffi_ending_after_goodbye(teffi_conn *conn)
+void teffi_ending_kill_after_goodbye(teffi_conn *conn)
 {
     if (!conn || conn->state != CONN_UP)
         return;

@@ -112,7 +112,8 @@ void teffi_goodbye_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* A dial without a peer gets none from now on (handshake.c), so it is killed. */
+/* A dial to an address has no peer yet. Once leaving is set, establish_conn() makes none, so the
+ * dial cannot come up: kill it. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);

@@ -130,7 +130,7 @@ static void replace_incoming(link_peer *peer, teffi_conn *conn)
     peer->in = conn;
     peer->in_sequence = conn->handshake.sequence;
     if (peer->bye_heard)
-        teffi_ending_after_goodbye(peer->out);
+        teffi_ending_kill_after_goodbye(peer->out);
     peer->bye_heard = false;
     if (old) {
         teffi_ending_replace(old);

@@ -85,9 +85,10 @@ void teffi_ending_report_dial(const teffi_conn *conn);
  * in:   peer->in or peer->out, may be NULL. */
 void teffi_ending_break(teffi_conn *conn);
 
-/* teffi_ending_after_goodbye - conns.lock held; the peer said goodbye and has connected again: kill
- * what is left of the old pair, which ends as the goodbye lets it. in: peer->out, may be NULL. */
-void teffi_ending_after_goodbye(teffi_conn *conn);
+/* teffi_ending_kill_after_goodbye - conns.lock held; kill the old outgoing connection to a peer
+ * that said goodbye and has connected again. Its end is clean if everything was written.
+ * in:   peer->out, may be NULL. */
+void teffi_ending_kill_after_goodbye(teffi_conn *conn);
 
 /* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
  * down event is posted now, before the new one's up event; messages that it still receives are

@@ -129,7 +129,8 @@ static bool reserve_segment_of(teffi_slab *slab, uint32_t no)
     return true;
 }
 
-/* Makes free entries of a block that is as in the image. out: a list of them. */
+/* Makes each entry of the block a free entry. in: a block whose memory holds the slab's image, or
+ * zeros if there is none. out: the entries as a list. */
 static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
 {
     char *entry = block->entries;

@@ -18,11 +18,11 @@ typedef struct teffi_limits {
     size_t memory; /* bytes of structs, texts, lists and unknown fields */
 } teffi_limits;
 
-/* teffi_check - check the limits, that strings are UTF-8, and that no message is NULL in a list or
- * where it is required.
- * in:   desc, of msg. what: how the text names the message, "the request".
- * out:  *packed, its packed size; on an error text, of TEFF_TEXT_MAX bytes, or NULL: what, the
- *       value, the limit.
+/* teffi_check - check that a message keeps the limits, that its strings are UTF-8, and that no
+ * required message and no message in a list is NULL.
+ * in:   desc, of msg. what: how the text names the message, "the request". text, of TEFF_TEXT_MAX
+ *       bytes, may be NULL.
+ * out:  *packed: the packed size. On an error *text is set: what, the value and the limit.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
 TEFF_MUST_USE teff_err teffi_check(const ProtobufCMessageDescriptor *desc,
                                    const ProtobufCMessage *msg, const teffi_limits *limits,

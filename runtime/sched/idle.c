@@ -69,7 +69,8 @@ static void unpark_worker(teffi_worker *w, bool searching)
     teffi_counter_add(&w->processor->counters.unparks, 1);
 }
 
-static void wake_one_locked(teffi_sched *sched)
+/* Takes idle_lock and checks again, because teffi_wake_one() checked without the lock. */
+static void lock_and_wake_one(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = teffi_idle_first(sched);
@@ -89,7 +90,7 @@ void teffi_wake_one(teffi_sched *sched)
 {
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
     if (!none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst)))
-        wake_one_locked(sched);
+        lock_and_wake_one(sched);
 }
 
 bool teffi_wake_parked(teffi_sched *sched)

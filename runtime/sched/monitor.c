@@ -60,7 +60,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     teffi_worker *w = running_worker(sched, p);
     if (w && !too_many_are_lost(sched)) {
         if (retake_from(w, run)) {
-            /* The next worker may run a long turn as well. */
+            /* Let others steal from p: the next worker may run a long turn as well. */
             (void)teffi_processor_allow_stealing(p);
             next = teffi_workers_in(sched, TEFFI_WORKER_WAITING)
                        ? teffi_processor_assign_waiting(sched, p)

@@ -74,6 +74,6 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 void teffi_monitor_main(void *sched);
 
 /* teffi_retake_processor - give p to another worker if its worker is still in that run.
- * At most as many turns run without a processor as there are active processors, two at least.
+ * At most max(active processors, 2) turns run without a processor.
  * out:  false: p was not retaken: try again at the next tick. */
 bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run);

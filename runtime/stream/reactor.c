@@ -39,7 +39,8 @@ static reactor_side *take_due(teffi_reactor *r)
     return oldest;
 }
 
-/* Set bit; out: true: with READY and WAITS the side became QUEUED: the caller pushes it. */
+/* Sets bit. A side that has READY and WAITS becomes QUEUED in the same step.
+ * out:  true: this call made it QUEUED, and the caller pushes it. */
 static bool set_side(reactor_side *side, uint32_t bit)
 {
     const uint32_t both = SIDE_READY | SIDE_WAITS;

@@ -104,7 +104,7 @@ teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, 
         return NULL;
     while (!(*tokens & TEFFI_TOKEN_GIVEN))
         *tokens |= teffi_parker_take(reader->parker, UINT64_MAX);
-    is_here = true;
+    is_here = true; /* until teffi_client_reader_end() */
     return reader->given;
 }
 

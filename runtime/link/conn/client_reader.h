@@ -35,9 +35,11 @@ typedef struct client_readers {
  * out:  false: the link is not a client's. true: after the sleep call take, then end. */
 bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader);
 
-/* teffi_client_reader_take - after the sleep. in: *tokens, that woke the thread.
- * out:  a connection for this thread to read, with a reference; or NULL. *tokens: tokens that have
- *       arrived since are added. */
+/* teffi_client_reader_take - after the sleep: withdraw the reader. If another thread is already
+ * giving it a connection, wait for that thread's token and take the connection.
+ * in:   *tokens: those that woke the thread.
+ * out:  the connection to read, with a reference; NULL: none. *tokens: also those that have arrived
+ *       since. */
 teffi_conn *teffi_client_reader_take(struct teffi_conns *conns, client_reader *reader,
                                      uint32_t *tokens);
 void teffi_client_reader_end(struct teffi_conns *conns);

@@ -73,8 +73,9 @@ static bool wake_waiter(link_polling *p)
     return first;
 }
 
-/* Without a waiting thread, the ticker soon looks whether anybody polls. */
-static void call_next(teffi_conns *conns)
+/* Lets the first waiting thread poll. If no thread waits, the ticker soon checks whether any thread
+ * polls. */
+static void hand_over_polling(teffi_conns *conns)
 {
     if (!wake_waiter(&conns->polling))
         teffi_conns_ask_soon(conns);
@@ -92,7 +93,7 @@ static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
         (void)poller->run(poller);
     } while (!(tokens & TEFFI_TOKEN));
     teffi_poller_release(poller);
-    call_next(conns);
+    hand_over_polling(conns);
     return tokens;
 }
 
@@ -109,7 +110,7 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
     if (!unlist_waiter(p, waiter))
         tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
-        call_next(conns);
+        hand_over_polling(conns);
     return tokens;
 }
 
@@ -142,7 +143,7 @@ static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
     teffi_poller_release(p->poller);
     if (atomic_load_explicit(&p->waits, memory_order_relaxed) != waits) {
         atomic_store_explicit(&p->by_ticker, false, memory_order_relaxed);
-        call_next(conns);
+        hand_over_polling(conns);
     }
     return came;
 }

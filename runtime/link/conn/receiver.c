@@ -261,18 +261,19 @@ void teffi_receiver_skip(teffi_conn *conn)
     conn->receiver.taken = true;
 }
 
-/* Each PARTIAL_STEP of a large frame restarts its time limit. That is safe because the buffer grows
- * only with the bytes received. */
+/* Restarts the time limit of an unfinished frame when a frame was taken before it, or when
+ * PARTIAL_STEP more of its bytes have come. A slow peer cannot hold much memory by this, because
+ * the buffer grows only with the bytes received. */
 static void note_partial(teffi_conn *conn, bool taken)
 {
     conn_receiver *r = &conn->receiver;
-    size_t left = teffi_read_buffer_left(&r->buffer);
-    if (left == 0) {
+    size_t received = teffi_read_buffer_left(&r->buffer);
+    if (received == 0) {
         conn->liveness.partial_since_ns = 0;
     } else if (taken || conn->liveness.partial_since_ns == 0 ||
-               left - r->partial_left >= PARTIAL_STEP) {
+               received - r->partial_bytes >= PARTIAL_STEP) {
         conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
-        r->partial_left = left;
+        r->partial_bytes = received;
     }
 }
 
@@ -321,6 +322,6 @@ bool teffi_receiver_resume(teffi_conn *conn)
 {
     /* The time that the connection waited for memory does not count against the peer. */
     conn->liveness.partial_since_ns = teffi_conns_now(conn->conns);
-    conn->receiver.partial_left = teffi_read_buffer_left(&conn->receiver.buffer);
+    conn->receiver.partial_bytes = teffi_read_buffer_left(&conn->receiver.buffer);
     return fit_buffer(conn) && teffi_receiver_receive(conn);
 }

@@ -43,7 +43,7 @@ typedef struct conn_receiver {
     bool none_followed;              /* the last extra read after a large frame found nothing */
     unsigned skipped;                /* extra reads skipped since then */
     bool taken;                      /* a frame was taken since the last note_partial() */
-    size_t partial_left;             /* received bytes of the frame at liveness.partial_since_ns */
+    size_t partial_bytes;            /* received bytes of the frame at liveness.partial_since_ns */
     uint64_t frames;                 /* taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */

@@ -176,7 +176,7 @@ static void write_and_unlock(teffi_conn *conn)
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* end_flight() has called call_written */
+    if (!s->writing) /* no write has ended: end_flight() calls this to end the connection */
         return true;
     if (result->end) {
         (void)end_flight(conn, true);

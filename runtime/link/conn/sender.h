@@ -94,10 +94,11 @@ void teffi_sender_linger(teffi_conn *conn);
  * connection, because only then it is known what was written. */
 bool teffi_sender_close(teffi_conn *conn);
 
-/* teffi_sender_has_unsent - in: the sender is closed. out: true: a frame or message was not
- * written. */
+/* teffi_sender_has_unsent - in: the sender is closed, or its peer has left: no frame is added.
+ * out:  true: a frame or message was not written. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
-/* teffi_sender_complete - a write has ended. runs: the callback of the stream.
+/* teffi_sender_complete - take the result of a write: write the rest, or the next frames.
+ * runs: the callback of the stream.
  * out:  true: the caller ends the connection, and owns the write's reference. */
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result);
