@@ -69,7 +69,7 @@ static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t l
     return x == y;
 }
 
-static inline bool teffi_ident_is(const teffi_ident *a, const teffi_ident *b)
+static inline bool teffi_ident_equals(const teffi_ident *a, const teffi_ident *b)
 {
     return a->hash == b->hash && a->type == b->type && a->key_len == b->key_len &&
            teffi_key_same(a->key, b->key, a->key_len);

@@ -85,7 +85,7 @@ teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_iden
     for (; slot; slot = teffi_index_next(&probe)) {
         teffi_activation *act = teffi_activation_at(&grains->shards->memory, slot);
         teffi_ident found = teffi_activation_ident(act);
-        if (teffi_ident_is(&found, ident))
+        if (teffi_ident_equals(&found, ident))
             return act;
     }
     return NULL;

@@ -39,7 +39,7 @@ typedef struct teffi_shards {
     _Atomic bool recovering;      /* the recovery task runs */
     _Atomic bool catching_up;     /* the task that adopts a newer view is queued */
     /* Number of look-ups, by bits of the grain's hash; written under the shard's lock with release,
-     * pairs with teffi_lookup_may_wait(). Mostly 0, so that one load is enough. */
+     * pairs with teffi_lookup_may_exist(). Mostly 0, so that one load is enough. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
     pthread_mutex_t parked_lock; /* guards the rest */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */

@@ -140,7 +140,7 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
     if (!act)
         return NULL;
     uint64_t hash = atomic_load_explicit(&act->hash, memory_order_relaxed);
-    if (teffi_lookup_may_wait(grains, hash) || !(act = claim_if_same(act, ident)))
+    if (teffi_lookup_may_exist(grains, hash) || !(act = claim_if_same(act, ident)))
         return NULL;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
         return act;
@@ -153,7 +153,7 @@ __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *gra
     teffi_ident *ident = &ask->ident;
     bool certain;
     ident->hash = teffi_key_hash(&grains->secret, ident->type, ident->key, ident->key_len);
-    if (teffi_lookup_may_wait(grains, ident->hash) && teffi_lookup_waits(grains, ident))
+    if (teffi_lookup_may_exist(grains, ident->hash) && teffi_lookup_waits(grains, ident))
         return NULL;
     teffi_activation *act = teffi_shard_find(grains, ident, &certain);
     act = act       ? claim_if_same(act, ident)

@@ -160,7 +160,7 @@ void teffi_lookups_fini(teffi_grains *grains)
 /* Shard's lock held. */
 static void change_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
-    /* release: pairs with teffi_lookup_may_wait() */
+    /* release: pairs with teffi_lookup_may_exist() */
     atomic_fetch_add_explicit(teffi_lookup_count(grains, hash), more, memory_order_release);
 }
 
@@ -169,7 +169,7 @@ static lookup *find_lookup(teffi_shard *shard, const teffi_ident *ident)
     teffi_tnode *node = teffi_table_first(&shard->lookups, ident->hash);
     for (; node; node = teffi_table_next(node)) {
         lookup *entry = teffi_container(node, lookup, node);
-        if (teffi_ident_is(&entry->ident, ident))
+        if (teffi_ident_equals(&entry->ident, ident))
             return entry;
     }
     return NULL;
@@ -187,7 +187,7 @@ bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident)
 bool teffi_lookups_any(const teffi_grains *grains)
 {
     for (uint64_t i = 0; i < TEFFI_LOOKING; i++)
-        if (teffi_lookup_may_wait(grains, i << 8))
+        if (teffi_lookup_may_exist(grains, i << 8))
             return true;
     return false;
 }
@@ -415,7 +415,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         return;
     }
     /* Behind earlier requests that wait, to keep their order. */
-    if (!placed && teffi_lookup_may_wait(grains, ident.hash) &&
+    if (!placed && teffi_lookup_may_exist(grains, ident.hash) &&
         wait_for_lookup(grains, &ident, msg, false))
         return;
     if (push_here(grains, &ident, msg, placed))

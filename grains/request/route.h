@@ -34,16 +34,17 @@ static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, u
     return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];
 }
 
-/* teffi_lookup_may_wait - may requests for a grain of this hash wait? If false, all that waited
- * were sent before (acquire: pairs with change_count()). A turn sees the counters that it raised
- * itself; missing another thread's is harmless, as its requests have no order with ours. */
-static inline bool teffi_lookup_may_wait(const teffi_grains *grains, uint64_t hash)
+/* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way? If false, all
+ * requests that waited for one have been sent on (acquire: pairs with change_count()). A turn sees
+ * the look-ups that it began. It may miss one of another thread, which is harmless: the order of
+ * the two threads' requests is not defined. */
+static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t hash)
 {
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
 }
 
 /* teffi_lookup_waits - do earlier requests for the grain wait? Exact; takes the shard's lock: call
- * teffi_lookup_may_wait first. */
+ * teffi_lookup_may_exist first. */
 bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_lookups_any - is any grain being looked up? */

@@ -243,7 +243,7 @@ static teff_err open_client_net(teff_client *client, const teff_client_options *
     node->id.incarnation = 1 + (uint32_t)(platform->random(platform->arg) >> 33);
     node->net_down = on_gateway_down;
     node->upcalls.unsent = on_gateway_unsent;
-    teffi_node_target(node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
+    teffi_node_set_target(node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
     teff_err err = teffi_silo_net_new(node, opt->connection_bytes_max, opt->transport,
                                       opt->tls_cert, opt->tls_ca, text);
     if (!err)

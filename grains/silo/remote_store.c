@@ -111,7 +111,7 @@ static void serve_store_ask(teffi_node *node, teffi_msg *msg)
 
 void teffi_remote_store_serve(teffi_node *node)
 {
-    teffi_node_target(node, TEFFI_SLOT_STORE, serve_store_ask);
+    teffi_node_set_target(node, TEFFI_SLOT_STORE, serve_store_ask);
 }
 
 /* ---- client ---- */

@@ -100,7 +100,7 @@ void *teff_alloc(teff_ctx *ctx, size_t n)
 char *teff_strdup(teff_ctx *ctx, const char *s)
 {
     size_t n = strlen(s);
-    void *p = teff_arena_copy(&ctx->arena, s, n);
+    void *p = teff_arena_copy(&ctx->arena, s, n); /* appends a zero byte */
     if (!p)
         exit_over_arena(ctx, n + 1);
     return p;

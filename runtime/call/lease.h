@@ -56,8 +56,8 @@ static inline bool teffi_lease_end(teffi_lease *lease)
     return atomic_exchange_explicit(&lease->until_ns, 1, memory_order_relaxed) != 1;
 }
 
-/* teffi_lease_release - the silo has left, and holds no grain: it only passes messages on. One that
- * is over stays over. */
+/* teffi_lease_release - the lease becomes "none", unless it is over. For a silo that has left and
+ * holds no grains any more: it only passes messages on. */
 static inline void teffi_lease_release(teffi_lease *lease)
 {
     uint64_t before = teffi_lease_read(lease);

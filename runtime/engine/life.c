@@ -79,7 +79,9 @@ static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *inst
     return true;
 }
 
-static bool set_up_all(teff_component *w)
+/* Set up the component's data, from w->at on.
+ * out:  false: a claim waits; call again after a poke. */
+static bool set_up_data(teff_component *w)
 {
     for (; w->at < w->type->n_data && !w->ending; w->at++) {
         const teff_data_use *use = use_at(w, w->at);
@@ -100,7 +102,7 @@ static bool run_set_up_phase(teff_component *w)
     if (w->phase == TEFFI_PHASE_SHARE)
         return bind_all(w, TEFF_DATA_SHARE);
     if (w->phase == TEFFI_PHASE_SETUP)
-        return set_up_all(w);
+        return set_up_data(w);
     set_up_owned(w);
     make_data(w, TEFF_DATA_LOCAL);
     return true;

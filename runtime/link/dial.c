@@ -47,7 +47,7 @@ static teffi_conn *new_dial(teffi_link *link, const char *address)
     return conn;
 }
 
-teffi_conn *teffi_dial_peer(link_peer *peer)
+teffi_conn *teffi_dial_new(link_peer *peer)
 {
     teffi_conn *conn = new_dial(peer->owner, peer->address);
     if (!conn)

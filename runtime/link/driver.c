@@ -189,7 +189,7 @@ static void submit_read(teffi_conn *conn)
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
-    bool client = teffi_client_reader_is_here();
+    bool client = teffi_client_reader_thread_reads();
     bool here = client || teffi_conns_on_worker(conn->conns);
     if (!teffi_receiver_read_deferred(conn, here)) {
         if (!teffi_receiver_receive(conn))

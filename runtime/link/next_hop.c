@@ -41,7 +41,7 @@ static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
         return TEFF_E_CLOSED;
     if (peer->dial_failed)
         return TEFF_E_UNREACHABLE;
-    *conn = teffi_dial_peer(peer);
+    *conn = teffi_dial_new(peer);
     *dial = *conn != NULL;
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }

@@ -12,11 +12,11 @@
 
 /* ---- dial.c ---- */
 
-/* teffi_dial_peer - conns.lock held; create the connection and set peer->out.
+/* teffi_dial_new - conns.lock held; create the connection and set peer->out.
  * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
  * teffi_dial_start - in: the connection's first reference, dropped in the dial's callback.
  * runs: with or without conns.lock. */
-teffi_conn *teffi_dial_peer(link_peer *peer);
+teffi_conn *teffi_dial_new(link_peer *peer);
 void teffi_dial_start(teffi_conn *conn);
 
 /* ---- accept.c ---- */

@@ -179,7 +179,8 @@ static void *take_of_block(teffi_slab *slab, teffi_slab_block *block, void *list
     return list;
 }
 
-/* The block's state changes before any of its entries is returned to a caller. */
+/* The state is set before an entry is returned: a thread that learns of the entry must not skip its
+ * block in teffi_slab_committed(), which takes no lock. */
 static void *take_decommitted(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);

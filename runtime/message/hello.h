@@ -51,8 +51,9 @@ size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
                                           teffi_greeting *greeting);
 
-/* teffi_refuse_pack, teffi_refuse_unpack - text has TEFF_TEXT_MAX bytes. The code is packed as
- * TEFF_E_REFUSED; any code of a teff_err is accepted. */
+/* teffi_refuse_pack - pack the reason for a refusal, cut at TEFF_TEXT_MAX, with TEFF_E_REFUSED.
+ * teffi_refuse_unpack - accept any code of a teff_err, and drop it.
+ * out:  text, of TEFF_TEXT_MAX bytes. */
 size_t teffi_refuse_pack(const char *text, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
 

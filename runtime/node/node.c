@@ -140,7 +140,7 @@ const char *teffi_target_name(const teffi_target *target)
     return name ? name : "of an unknown slot";
 }
 
-void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle)
+void teffi_node_set_target(teffi_node *node, unsigned slot, teffi_target_fn *handle)
 {
     teffi_target *target = &node->targets[slot];
     teffi_bug_if(slot == TEFFI_SLOT_GRAIN || slot >= TEFFI_SLOT_SYSTEM_END || target->handle);

@@ -94,8 +94,8 @@ void teffi_node_free_exec(teffi_node *node);
 /* teffi_node_fini - free the rest, after all contexts of the node. Accepts zeroed memory. */
 void teffi_node_fini(teffi_node *node);
 
-/* teffi_node_target - install the handler of a system slot. Before messages can arrive. */
-void teffi_node_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
+/* teffi_node_set_target - install the handler of a system slot. Before messages can arrive. */
+void teffi_node_set_target(teffi_node *node, unsigned slot, teffi_target_fn *handle);
 
 /* teffi_target_name - the name of an installed target, for reports. */
 const char *teffi_target_name(const teffi_target *target);

@@ -109,7 +109,7 @@ static void run_ready_groups(teffi_worker *w)
             return;
     }
     if (w->processor)
-        teffi_submit_end_pass(w);
+        teffi_submit_run_deferred(w);
 }
 
 static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)

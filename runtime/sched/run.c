@@ -93,7 +93,8 @@ static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
     return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run with hooks, a policy or both. out: 1: the group is still READY. */
+/* Run with hooks, a policy or both. out: as teffi_group_run_counted(), without the number of items:
+ * 1: the group is still READY. */
 static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
                                                        uint64_t until_ns)
 {
@@ -276,7 +277,7 @@ static void leave_or_park(teffi_worker *w)
         teffi_scale_leave(w);
 }
 
-/* out: false: the thread ends. */
+/* One pass of a worker's loop. out: false: the thread ends. */
 static bool run_pass(teffi_worker *w)
 {
     if (!w->processor)
@@ -290,7 +291,7 @@ static bool run_pass(teffi_worker *w)
     }
     if (teffi_find_check_clock(w)) {
         if (!teffi_processor_is_active(w->sched, w->processor)) {
-            teffi_submit_end_pass(w);
+            teffi_submit_run_deferred(w);
             pause_loop(w, teffi_scale_leave);
             return true;
         }
@@ -301,6 +302,7 @@ static bool run_pass(teffi_worker *w)
         teffi_run_groups(w, group);
         return true;
     }
+    /* Deferred work was deferred again: do not park. The next pass runs it after the queues. */
     if (w->processor && teffi_deferral_exists(&w->processor->deferral))
         return true;
     pause_loop(w, leave_or_park);

@@ -194,7 +194,7 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
 {
     teffi_worker *w = own_free_worker(teffi_sched_of(exec));
-    if (!w || w->ends_pass)
+    if (!w || w->refuses_deferred)
         return false;
     uint32_t was = teffi_processor_use_begin(w);
     teffi_processor *p = teffi_processor_get_usable(w);
@@ -204,9 +204,9 @@ bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
     return p != NULL;
 }
 
-void teffi_submit_end_pass(teffi_worker *w)
+void teffi_submit_run_deferred(teffi_worker *w)
 {
-    w->ends_pass = true;
+    w->refuses_deferred = true;
     (void)teffi_deferral_run(&w->processor->deferral);
-    w->ends_pass = false;
+    w->refuses_deferred = false;
 }

@@ -19,9 +19,9 @@ void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
 bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work);
 
-/* teffi_submit_end_pass - run the deferred work, and refuse new one meanwhile: for a worker that
- * will leave its processor. runs: using the processor. */
-void teffi_submit_end_pass(teffi_worker *w);
+/* teffi_submit_run_deferred - run the worker's deferred work; teffi_submit_defer() refuses new work
+ * meanwhile. For a worker that is about to leave its processor. runs: using the processor. */
+void teffi_submit_run_deferred(teffi_worker *w);
 
 /* teffi_submit_stealable - push a READY group to the worker's deque, open to thieves; a group that
  * the policy orders goes to the global queue.

@@ -65,7 +65,7 @@ struct teffi_worker {
     /* own thread */
     teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
     bool searching;             /* while it is idle: written under idle_lock by its waker */
-    bool ends_pass;             /* it is in teffi_submit_end_pass, which refuses deferred work */
+    bool refuses_deferred;      /* in teffi_submit_run_deferred: teffi_submit_defer returns false */
     bool adds_to_batch;         /* groups that it makes READY are added to the local batch */
     unsigned nested;            /* runs nested in waiting turns */
     unsigned blocking;          /* depth of blocking regions */

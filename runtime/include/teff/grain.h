@@ -171,7 +171,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_await_any(teff_ctx *ctx, const teff_call *c
 /* teff_call_ended - has a call ended?
  * in:   call, begun on ctx, or none.
  * out:  true: <method>_await will not wait.
- * runs: in ctx's turn or thread; does not wait. In a turn the value changes only while it waits. */
+ * runs: in ctx's turn or thread; does not wait. In a turn the value changes only while the
+ *       turn waits. */
 TEFF_API bool teff_call_ended(const teff_ctx *ctx, teff_call call);
 
 /* teff_ctx_fd - a descriptor for an event loop (poll, epoll, libuv) on the context's own thread.

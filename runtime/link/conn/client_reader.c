@@ -8,11 +8,11 @@
 
 #include "link/conn/connection.h"
 
-static _Thread_local bool is_here;
+static _Thread_local bool thread_reads; /* a client's thread that reads while it waits */
 
-bool teffi_client_reader_is_here(void)
+bool teffi_client_reader_thread_reads(void)
 {
-    return is_here;
+    return thread_reads;
 }
 
 /* in: here: read on this thread; false: start receives in nng. */
@@ -20,17 +20,17 @@ static void run_deferred_reads(client_readers *r, bool here)
 {
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst)) /* after the access to waiting */
         return;
-    bool was_here = is_here;
-    is_here = here;
+    bool was_here = thread_reads;
+    thread_reads = here;
     teffi_deferred_run_all(&r->reads);
-    is_here = was_here;
+    thread_reads = was_here;
 }
 
 bool teffi_client_reader_defer(teffi_conn *conn)
 {
     client_readers *r = &conn->conns->readers;
     /* relaxed: a hint, loaded again below */
-    if (!is_here || atomic_load_explicit(&r->waiting, memory_order_relaxed) > 1)
+    if (!thread_reads || atomic_load_explicit(&r->waiting, memory_order_relaxed) > 1)
         return false;
     (void)teffi_deferred_push(&r->reads, &conn->receiver.next_read);
     atomic_fetch_add_explicit(&r->reads_put, 1, memory_order_relaxed);
@@ -104,13 +104,13 @@ teffi_conn *teffi_client_reader_take(teffi_conns *conns, client_reader *reader, 
         return NULL;
     while (!(*tokens & TEFFI_TOKEN_GIVEN))
         *tokens |= teffi_parker_take(reader->parker, UINT64_MAX);
-    is_here = true; /* until teffi_client_reader_end() */
+    thread_reads = true; /* until teffi_client_reader_end() */
     return reader->given;
 }
 
 void teffi_client_reader_end(teffi_conns *conns)
 {
-    is_here = false;
+    thread_reads = false;
     /* relaxed: a late decrement only keeps other threads from deferring a read */
     atomic_fetch_sub_explicit(&conns->readers.waiting, 1, memory_order_relaxed);
 }

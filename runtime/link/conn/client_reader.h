@@ -48,9 +48,9 @@ void teffi_client_reader_end(struct teffi_conns *conns);
  * in:   a reference, taken over on true. out: false: no thread waits, or several do. */
 bool teffi_client_reader_give(teffi_conn *conn);
 
-/* teffi_client_reader_is_here - is the calling thread a client's thread that reads while it
+/* teffi_client_reader_thread_reads - is the calling thread a client's thread that reads while it
  * waits? */
-bool teffi_client_reader_is_here(void);
+bool teffi_client_reader_thread_reads(void);
 
 /* teffi_client_reader_defer - defer conn's next read until a thread waits.
  * in:   a reference, taken over on true. out: false: the caller is not such a thread, or another

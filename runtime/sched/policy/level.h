@@ -51,7 +51,7 @@ uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 /* teffi_used_since - nanoseconds that were added to `from`, if `to` is what came of it. */
 uint64_t teffi_used_since(uint32_t from, uint32_t to);
 
-/* teffi_level_of - 0 .. 2. in: used, decayed run time.
+/* teffi_level_of - 0 .. 2. in: used, run time as packed by teffi_used_add().
  * teffi_level_of_group - in: group, which the caller owns.
  * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
  * with an account, any thread may charge at the same time. */

@@ -161,7 +161,7 @@ static int bare_open(void **state)
                             .location_cache = &locations,
                             .coarse_ms = BARE_COARSE_MS,
                             .accepting = true};
-    teffi_node_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
+    teffi_node_set_target(&node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
     return !teffi_shards_init(&shards, &grains);
 }
 

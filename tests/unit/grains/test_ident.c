@@ -120,9 +120,9 @@ static void identities_differ_by_type_and_key(void **state)
     teffi_ident b = teffi_ident_of(&secret, 2, (const uint8_t *)"abc", 3);
     teffi_ident c = teffi_ident_of(&secret, 1, (const uint8_t *)"abd", 3);
     teffi_ident same = teffi_ident_of(&secret, 1, (const uint8_t *)"abc", 3);
-    assert_true(teffi_ident_is(&a, &same));
-    assert_false(teffi_ident_is(&a, &b));
-    assert_false(teffi_ident_is(&a, &c));
+    assert_true(teffi_ident_equals(&a, &same));
+    assert_false(teffi_ident_equals(&a, &b));
+    assert_false(teffi_ident_equals(&a, &c));
     assert_int_not_equal(a.hash, b.hash);
 }
 

@@ -90,7 +90,7 @@ static int setup(void **state)
     assert_int_equal(teff_silo_host(silo, lab_turns_type(&turns, NULL)), TEFF_OK);
     assert_int_equal(teff_silo_start(silo, text), TEFF_OK);
     node = &silo->node;
-    teffi_node_target(node, TARGET_SLOT, on_target);
+    teffi_node_set_target(node, TARGET_SLOT, on_target);
     outside = teff_silo_ctx(silo);
     return 0;
 }

@@ -148,7 +148,7 @@ static void on_handle(teffi_node *at, teffi_msg *msg)
 static void a_message_to_a_system_slot_is_an_item_of_its_target(void **state)
 {
     teffi_msg *msg = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_DIRECTORY);
-    teffi_node_target(&node, TEFFI_SLOT_DIRECTORY, on_handle);
+    teffi_node_set_target(&node, TEFFI_SLOT_DIRECTORY, on_handle);
     handled = NULL;
     teffi_node_deliver(&node, msg);
     assert_null(handled);
@@ -163,7 +163,7 @@ static void a_target_says_what_it_is(void **state)
 {
     teffi_group *group = &node.targets[TEFFI_SLOT_STORE].group;
     char text[100] = "";
-    teffi_node_target(&node, TEFFI_SLOT_STORE, on_handle);
+    teffi_node_set_target(&node, TEFFI_SLOT_STORE, on_handle);
     group->ops->describe(group, text, sizeof text);
     assert_string_equal(text, "system target store");
 }
@@ -174,7 +174,7 @@ static void all_but_the_stores_are_system_messages(void **state)
     for (unsigned slot = TEFFI_SLOT_DIRECTORY; slot <= TEFFI_SLOT_STORE; slot++) {
         teffi_msg *msg = message(TEFFI_MSG_ONEWAY, slot);
         msg->system = slot == TEFFI_SLOT_STORE;
-        teffi_node_target(&node, slot, on_handle);
+        teffi_node_set_target(&node, slot, on_handle);
         teffi_node_deliver(&node, msg);
         (void)teffi_group_run(&node.targets[slot].group, 10, 0);
         assert_int_equal(msg->system, slot != TEFFI_SLOT_STORE);

@@ -357,18 +357,18 @@ static void handle_nothing(teffi_node *node, teffi_msg *msg)
 
 static void take_the_slot_of_grains(void)
 {
-    teffi_node_target(&fresh, TEFFI_SLOT_GRAIN, handle_nothing);
+    teffi_node_set_target(&fresh, TEFFI_SLOT_GRAIN, handle_nothing);
 }
 
 static void take_a_slot_that_is_none(void)
 {
-    teffi_node_target(&fresh, TEFFI_SLOT_SYSTEM_END, handle_nothing);
+    teffi_node_set_target(&fresh, TEFFI_SLOT_SYSTEM_END, handle_nothing);
 }
 
 static void take_a_slot_twice(void)
 {
     fresh.targets[TEFFI_SLOT_STORE].handle = handle_nothing;
-    teffi_node_target(&fresh, TEFFI_SLOT_STORE, handle_nothing);
+    teffi_node_set_target(&fresh, TEFFI_SLOT_STORE, handle_nothing);
 }
 
 static void a_target_has_a_slot_of_its_own(void **state)
