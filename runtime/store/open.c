@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "base/error.h"
+#include "config.h"
 #include "store/engine.h"
 
 typedef struct engine {
@@ -14,8 +15,15 @@ typedef struct engine {
 static const engine engines[] = {
     {"memory", teffi_memory_open},
     {"sqlite:", teffi_sqlite_open},
+#if TEFFI_HAS_POSTGRES
+    {"postgres:", teffi_postgres_open},
+#endif
 };
-static const char addresses[] = "memory or sqlite:FILE";
+static const char addresses[] = "memory, sqlite:FILE"
+#if TEFFI_HAS_POSTGRES
+                                ", postgres:DATABASE"
+#endif
+    ;
 
 static const engine *find_engine(const char *address)
 {
@@ -42,6 +50,6 @@ teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
     text[0] = '\0';
     if (found)
         return found->open(address + strlen(found->prefix), store, text);
-    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': %s expected", address ? address : "",
+    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': expected one of %s", address ? address : "",
                       addresses);
 }

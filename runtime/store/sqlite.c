@@ -64,11 +64,6 @@ static uint32_t *row_waiting_count(engine *e, const teffi_row *row)
     return &e->waiting[teffi_hash64(row->key.data, row->key.len, 0) % ROW_COUNTS];
 }
 
-static bool is_read_op(const teffi_store_op *op)
-{
-    return op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
-}
-
 static void append_write(engine *e, teffi_store_op *op)
 {
     teffi_queue_push(&e->writes[op->system], &op->node);
@@ -83,14 +78,6 @@ static void drop_first_write(engine *e, bool system)
         --*row_waiting_count(e, &op->rows[i]);
 }
 
-static size_t op_value_bytes(const teffi_store_op *op)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < op->n_rows && !is_read_op(op); i++)
-        bytes += op->rows[i].remove || op->rows[i].check ? 0 : op->rows[i].value.len;
-    return bytes;
-}
-
 /* lock held. A write of any size is accepted if no other write is queued. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
@@ -101,7 +88,7 @@ static bool is_queue_full(const engine *e, size_t bytes)
 static void sqlite_submit(teffi_store *store, teffi_store_op *op)
 {
     engine *e = (engine *)store;
-    size_t bytes = op_value_bytes(op);
+    size_t bytes = teffi_store_value_bytes(op);
     pthread_mutex_lock(&e->lock);
     bool closed = e->closed, full = !op->system && is_queue_full(e, bytes);
     if (!closed && !full) {
@@ -133,7 +120,7 @@ static void fail_with_code(teffi_store_op *op, int rc)
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
-    e->done_bytes += op_value_bytes(op);
+    e->done_bytes += teffi_store_value_bytes(op);
     op->done(op);
 }
 
@@ -226,8 +213,8 @@ static size_t pick_group(engine *e)
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
     for (int system = 1; system >= 0; system--)
         for (teffi_store_op *op = queued_op(e->writes[system].head);
-             op && n < max && !is_read_op(op); op = queued_op(op->node.next)) {
-            bytes += op_value_bytes(op);
+             op && n < max && !teffi_store_is_read(op); op = queued_op(op->node.next)) {
+            bytes += teffi_store_value_bytes(op);
             if (n > 0 && bytes > GROUP_BYTES_MAX)
                 return n;
             e->group[n++] = op;
@@ -264,7 +251,7 @@ static void sort_ops(engine *e, teffi_queue taken)
 {
     for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
          op = queued_op(teffi_queue_pop(&taken)))
-        if (!is_read_op(op))
+        if (!teffi_store_is_read(op))
             append_write(e, op);
         else if (op->kind == TEFFI_STORE_READ && *row_waiting_count(e, &op->rows[0]))
             teffi_queue_push(&e->writes[op->system], &op->node);
@@ -299,7 +286,7 @@ static void run_reads(engine *e)
     for (size_t n = 0; n < GROUP_MAX && (op = queued_op(teffi_queue_pop(&e->reads[false]))); n++)
         run_read(e, op);
     for (int system = 1; system >= 0; system--)
-        while (e->writes[system].head && is_read_op(queued_op(e->writes[system].head)))
+        while (e->writes[system].head && teffi_store_is_read(queued_op(e->writes[system].head)))
             run_read(e, queued_op(teffi_queue_pop(&e->writes[system])));
 }
 

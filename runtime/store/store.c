@@ -22,6 +22,19 @@ int teffi_row_cmp(const teffi_row *a, const teffi_row *b)
     return order ? order : teffi_bytes_cmp(a->key, b->key);
 }
 
+bool teffi_store_is_read(const teffi_store_op *op)
+{
+    return op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
+}
+
+size_t teffi_store_value_bytes(const teffi_store_op *op)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < op->n_rows && !teffi_store_is_read(op); i++)
+        bytes += op->rows[i].remove || op->rows[i].check ? 0 : op->rows[i].value.len;
+    return bytes;
+}
+
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
 {
     va_list args;
@@ -142,7 +155,7 @@ static bool check_op_scan(teffi_store_op *op)
 
 static bool check_op(teffi_store_op *op)
 {
-    bool asks = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
+    bool asks = teffi_store_is_read(op);
     if (op->kind < TEFFI_STORE_READ || op->kind > TEFFI_STORE_SCAN)
         teffi_store_fail(op, TEFF_E_INVALID, "no such kind of operation: %d", (int)op->kind);
     else if (asks && !op->arena)

@@ -1,0 +1,46 @@
+/* lane.h - the operations that wait for the thread of an engine on a server: in order, with limits.
+ * Way:     submit -> [lane] -> the engine's thread takes a group -> [lane] -> done()
+ * Threads: submit, close: any. take, finish: the engine's thread. */
+#pragma once
+
+#include <pthread.h>
+#include "os/thread.h"
+#include "store/engine.h"
+
+enum {
+    TEFFI_LANE_GROUP_MAX = 1024,                    /* operations of one group */
+    TEFFI_LANE_GROUP_BYTES_MAX = 16 * 1024 * 1024,  /* values of one group; one op always fits */
+    TEFFI_LANE_OPS_MAX = 64 * 1024,                 /* operations submitted and not done */
+    TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024         /* values of the writes among them */
+};
+
+typedef struct teffi_lane {
+    const char *engine; /* its name, for errors */
+    teffi_parker wake;    /* of the engine's thread */
+    pthread_mutex_t lock; /* a leaf */
+    /* guarded by lock */
+    teffi_queue queue;
+    size_t ops, bytes; /* submitted and not done */
+    bool closed;
+} teffi_lane;
+
+void teffi_lane_init(teffi_lane *lane, const char *engine);
+void teffi_lane_fini(teffi_lane *lane);
+
+/* teffi_lane_submit - append op. It fails with CLOSED, or with OVERLOADED unless it is on the
+ * cluster's own tables, and then done() has been called. */
+void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
+
+/* teffi_lane_take - wait for operations, at most timeout_ns, and take the first ones.
+ * out: how many, at most TEFFI_LANE_GROUP_MAX; 0: none, after the time or when closed. */
+size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
+                       uint64_t timeout_ns);
+
+/* teffi_lane_finish - call done() of an operation that was taken. */
+void teffi_lane_finish(teffi_lane *lane, teffi_store_op *op);
+
+/* teffi_lane_close - refuse further operations. out: false: it was closed before. */
+bool teffi_lane_close(teffi_lane *lane);
+
+/* teffi_lane_is_closed - teffi_lane_close() was called. */
+bool teffi_lane_is_closed(teffi_lane *lane);

@@ -1,0 +1,771 @@
+/* postgres.c - engine `postgres`: rows in a PostgreSQL database, over libpq.
+ * Way:     store/store -> lane -> [postgres] -> libpq -> the server
+ * States:  submitted -> lane -> group -> sent in one round trip, as one transaction -> done()
+ *          The connection breaks: reads, and writes of a group that was not sent whole, fail with
+ *          IO. Other writes are in doubt: they end with UNKNOWN when the server has ended the old
+ *          session, so that no read finds an outcome that changes later.
+ * Threads: submit from any; the rest on the session's thread. One session is for the cluster's own
+ *          tables, so that they never wait for states; both keep the order of submission.
+ * Source:  PostgreSQL's manual, libpq, "Pipeline Mode" */
+#include "store/lane.h"
+
+#include <libpq-fe.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+
+enum {
+    SCHEMA = 1,            /* its version */
+    SILENCE_MS = 15 * 1000, /* without any byte from the server, a connection counts as broken */
+    PAUSE_MIN_MS = 50,     /* between two attempts to connect; doubles */
+    PAUSE_MAX_MS = 1000,
+    TRIES = 8,             /* of an operation that is told to wait for another transaction */
+    MS_NS = 1000000
+};
+
+/* The types' numbers in the server's catalog. */
+enum { OID_BYTEA = 17, OID_INT8 = 20, OID_INT4 = 23, OID_TEXT = 25 };
+
+typedef struct session {
+    teffi_lane lane;
+    struct engine *engine;
+    teffi_thread thread;
+    teffi_parker pause; /* woken by close */
+    /* owner: the thread */
+    PGconn *conn;         /* NULL: there is no connection */
+    char backend[64];     /* the server's process and its start; "": none */
+    bool broken;          /* backend is of an earlier connection, and may still run */
+    uint64_t pause_ms;    /* before the next attempt to connect */
+    teffi_queue in_doubt; /* writes that may have been committed */
+    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
+    PGresult *results[TEFFI_LANE_GROUP_MAX]; /* of the operations of a group */
+} session;
+
+typedef struct engine {
+    teffi_store base;
+    char *target;
+    session sessions[2]; /* [true]: the cluster's own tables */
+    bool started[2];
+} engine;
+
+/* ---- SQL ---- */
+
+static const char schema[] =
+    "CREATE SCHEMA IF NOT EXISTS teff;"
+    "CREATE TABLE teff.schema (version int NOT NULL);"
+    "INSERT INTO teff.schema VALUES (1);"
+    "CREATE TABLE teff.rows (tab text COLLATE \"C\" NOT NULL, key bytea NOT NULL,"
+    " etag bigint NOT NULL, value bytea NOT NULL, PRIMARY KEY (tab, key));"
+    "CREATE SEQUENCE teff.etags;"
+    /* marks: 1 any, 2 remove, 4 check. out: the rows' new etags; NULL: a conflict, nothing is
+     * written. Rows are locked in one order, so two batches never wait for each other. A row that
+     * must not exist is created at once, since only rows that exist can be locked. */
+    "CREATE FUNCTION teff.write(tabs text[], keys bytea[], vals bytea[], etags bigint[],"
+    " marks int[]) RETURNS bigint[] LANGUAGE plpgsql AS $$ "
+    "DECLARE i int; have bigint; created int[] := '{}'; conflict bool := false;"
+    " news bigint[] := array_fill(0::bigint, ARRAY[cardinality(tabs)]); "
+    "BEGIN "
+    "FOR i IN SELECT r.n FROM unnest(tabs, keys) WITH ORDINALITY AS r(t, k, n)"
+    "  ORDER BY r.t COLLATE \"C\", r.k LOOP"
+    " IF etags[i] = 0 AND marks[i] & 3 = 0 THEN"
+    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], nextval('teff.etags'), vals[i])"
+    "   ON CONFLICT DO NOTHING RETURNING etag INTO have;"
+    "  conflict := NOT FOUND; news[i] := have;"
+    "  IF NOT conflict THEN created := created || i; END IF;"
+    " ELSE"
+    "  IF marks[i] & 4 <> 0 THEN"
+    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR SHARE;"
+    "  ELSE"
+    "   SELECT etag INTO have FROM teff.rows WHERE tab = tabs[i] AND key = keys[i] FOR UPDATE;"
+    "  END IF;"
+    "  conflict := marks[i] & 1 = 0 AND coalesce(have, 0) <> etags[i];"
+    " END IF;"
+    " EXIT WHEN conflict;"
+    "END LOOP;"
+    "FOR i IN 1 .. cardinality(tabs) LOOP"
+    " IF i = ANY (created) THEN"
+    "  IF conflict OR marks[i] & 4 <> 0 THEN"
+    "   DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
+    "  END IF;"
+    " ELSIF NOT conflict AND marks[i] & 2 <> 0 THEN"
+    "  DELETE FROM teff.rows WHERE tab = tabs[i] AND key = keys[i];"
+    " ELSIF NOT conflict AND marks[i] & 4 = 0 THEN"
+    "  INSERT INTO teff.rows VALUES (tabs[i], keys[i], nextval('teff.etags'), vals[i])"
+    "   ON CONFLICT (tab, key) DO UPDATE SET etag = nextval('teff.etags'), value = EXCLUDED.value"
+    "   RETURNING etag INTO have;"
+    "  news[i] := have;"
+    " END IF;"
+    "END LOOP;"
+    "IF conflict THEN RETURN NULL; END IF;"
+    "RETURN news; "
+    "END $$";
+
+static const struct {
+    const char *name, *sql;
+    int n;
+    Oid types[5];
+} statements[] = {
+    {"read", "SELECT etag, value FROM teff.rows WHERE tab = $1 AND key = $2", 2,
+     {OID_TEXT, OID_BYTEA}},
+    {"scan",
+     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 ORDER BY key LIMIT $3", 3,
+     {OID_TEXT, OID_BYTEA, OID_INT8}},
+    {"scan_to",
+     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 AND key < $4 "
+     "ORDER BY key LIMIT $3",
+     4, {OID_TEXT, OID_BYTEA, OID_INT8, OID_BYTEA}},
+    {"write", "SELECT teff.write($1, $2, $3, $4, $5)", 5, {1009, 1001, 1001, 1016, 1007}},
+};
+
+/* ---- parameters and results, in the server's binary form ---- */
+
+typedef struct parameters {
+    const char *values[5];
+    int lengths[5];
+    uint8_t *memory; /* of the arrays and numbers */
+    size_t used;
+} parameters;
+
+static const int binary[] = {1, 1, 1, 1, 1};
+
+static void put_number(parameters *p, uint64_t number, size_t bytes)
+{
+    for (size_t i = bytes; i-- > 0;)
+        p->memory[p->used++] = (uint8_t)(number >> 8 * i);
+}
+
+static void put_element(parameters *p, teffi_bytes bytes)
+{
+    put_number(p, bytes.len, 4);
+    if (bytes.len)
+        memcpy(p->memory + p->used, bytes.data, bytes.len);
+    p->used += bytes.len;
+}
+
+static uint64_t get_number(const char *data, size_t bytes)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < bytes; i++)
+        number = number << 8 | (uint8_t)data[i];
+    return number;
+}
+
+static uint64_t get_etag(const PGresult *result, int row, int column)
+{
+    return PQgetlength(result, row, column) == 8 ? get_number(PQgetvalue(result, row, column), 8)
+                                                 : 0;
+}
+
+static teffi_bytes get_bytes(const PGresult *result, int row, int column)
+{
+    return (teffi_bytes){PQgetvalue(result, row, column),
+                         (size_t)PQgetlength(result, row, column)};
+}
+
+static void set_parameter(parameters *p, int at, teffi_bytes bytes)
+{
+    p->values[at] = bytes.len ? bytes.data : "";
+    p->lengths[at] = (int)bytes.len;
+}
+
+typedef enum column { TABLES, KEYS, VALUES, ETAGS, MARKS } column;
+
+static void put_cell(parameters *p, const teffi_row *row, column which)
+{
+    bool writes = !row->remove && !row->check;
+    uint32_t marks = (row->any ? 1u : 0) | (row->remove ? 2u : 0) | (row->check ? 4u : 0);
+    if (which == TABLES)
+        put_element(p, (teffi_bytes){row->table, strlen(row->table)});
+    else if (which == KEYS)
+        put_element(p, row->key);
+    else if (which == VALUES)
+        put_element(p, writes ? row->value : (teffi_bytes){0});
+    else {
+        put_number(p, which == ETAGS ? 8 : 4, 4);
+        put_number(p, which == ETAGS ? row->etag : marks, which == ETAGS ? 8 : 4);
+    }
+}
+
+/* One array of the rows' names, values or numbers: dimensions, no NULLs, type, length, first index,
+ * elements. */
+static void put_column(parameters *p, const teffi_store_op *op, column which)
+{
+    static const Oid types[] = {OID_TEXT, OID_BYTEA, OID_BYTEA, OID_INT8, OID_INT4};
+    size_t begin = p->used;
+    const uint64_t head[] = {1, 0, types[which], op->n_rows, 1};
+    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
+        put_number(p, head[i], 4);
+    for (size_t i = 0; i < op->n_rows; i++)
+        put_cell(p, &op->rows[i], which);
+    set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
+}
+
+static size_t count_parameter_bytes(const teffi_store_op *op)
+{
+    size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
+    for (size_t i = 0; i < op->n_rows; i++)
+        n += strlen(op->rows[i].table) + op->rows[i].key.len + 3 * 4 + 12 + 8;
+    return n;
+}
+
+static const char *set_parameters(parameters *p, const teffi_store_op *op)
+{
+    const teffi_row *row = &op->rows[0];
+    if (!teffi_store_is_read(op)) {
+        for (column which = TABLES; which <= MARKS; which++)
+            put_column(p, op, which);
+        return "write";
+    }
+    set_parameter(p, 0, (teffi_bytes){row->table, strlen(row->table)});
+    set_parameter(p, 1, row->key);
+    if (op->kind == TEFFI_STORE_READ)
+        return "read";
+    put_number(p, op->limit, 8);
+    set_parameter(p, 2, (teffi_bytes){p->memory, 8});
+    set_parameter(p, 3, op->to);
+    return op->to.len ? "scan_to" : "scan";
+}
+
+static int count_parameters(const char *statement)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
+        if (strcmp(statements[i].name, statement) == 0)
+            n = statements[i].n;
+    return n;
+}
+
+/* out: false: out of memory, or the connection broke. */
+static bool send_op(PGconn *conn, const teffi_store_op *op)
+{
+    parameters p = {.memory = malloc(count_parameter_bytes(op))};
+    if (!p.memory)
+        return false;
+    const char *statement = set_parameters(&p, op);
+    int sent = PQsendQueryPrepared(conn, statement, count_parameters(statement), p.values,
+                                   p.lengths, binary, 1);
+    free(p.memory);
+    return sent;
+}
+
+static void return_row(teffi_store_op *op, const PGresult *result)
+{
+    teffi_row found = {0};
+    if (PQntuples(result) > 0)
+        found = (teffi_row){.etag = get_etag(result, 0, 0), .value = get_bytes(result, 0, 1)};
+    teffi_store_return(op, &found);
+}
+
+static void return_rows(teffi_store_op *op, const PGresult *result)
+{
+    teffi_row *from = op->rows;
+    for (int i = 0; i < PQntuples(result); i++) {
+        teffi_row found = {.etag = get_etag(result, i, 0),
+                           .value = get_bytes(result, i, 1),
+                           .key = get_bytes(result, i, 2)};
+        if (!teffi_store_found(op, from, &found))
+            break;
+    }
+}
+
+/* The array: 20 bytes, then for each row 4 of its length and the etag. */
+static void return_etags(teffi_store_op *op, const PGresult *result)
+{
+    const char *array = PQgetvalue(result, 0, 0);
+    if (PQgetisnull(result, 0, 0)) {
+        op->err = TEFF_E_CONFLICT;
+        return;
+    }
+    for (size_t i = 0; i < op->n_rows; i++)
+        if (!op->rows[i].check)
+            op->rows[i].etag = get_number(array + 20 + 12 * i + 4, 8);
+}
+
+static void return_result(teffi_store_op *op, const PGresult *result)
+{
+    if (op->kind == TEFFI_STORE_READ)
+        return_row(op, result);
+    else if (op->kind == TEFFI_STORE_SCAN)
+        return_rows(op, result);
+    else
+        return_etags(op, result);
+}
+
+/* ---- the connection ---- */
+
+/* The first line of what libpq says. */
+static void copy_line(char *text, const char *message)
+{
+    snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
+}
+
+/* out: the rows of one or several statements; NULL: an error, with text. */
+static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
+{
+    PGresult *result = parameter ? PQexecParams(conn, sql, 1, NULL, &parameter, NULL, NULL, 0)
+                                 : PQexec(conn, sql);
+    ExecStatusType status = PQresultStatus(result);
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
+        return result;
+    copy_line(text, PQerrorMessage(conn));
+    PQclear(result);
+    return NULL;
+}
+
+/* out: the number in the first column, or otherwise if there is no row; -1: an error, with text. */
+static int ask_number(PGconn *conn, const char *sql, const char *parameter, int otherwise,
+                      char *text)
+{
+    PGresult *result = run_sql(conn, sql, parameter, text);
+    int number = result && PQntuples(result) > 0 ? atoi(PQgetvalue(result, 0, 0)) : otherwise;
+    number = result ? number : -1;
+    PQclear(result);
+    return number;
+}
+
+static bool run_command(PGconn *conn, const char *sql, char *text)
+{
+    PGresult *result = run_sql(conn, sql, NULL, text);
+    PQclear(result);
+    return result != NULL;
+}
+
+/* Many silos may start at once: one creates the tables, the others wait for the lock. */
+static teff_err create_schema(PGconn *conn, char *text)
+{
+    int version = -1;
+    if (run_command(conn, "BEGIN; SELECT pg_advisory_xact_lock(7306646)", text))
+        version = ask_number(conn, "SELECT count(to_regclass('teff.schema'))", NULL, 0, text);
+    if (version > 0)
+        version = ask_number(conn, "SELECT version FROM teff.schema", NULL, 0, text);
+    if (version > SCHEMA)
+        return teffi_fail(text, TEFF_E_REFUSED,
+                          "postgres: the schema teff has version %d; this build knows %d", version,
+                          SCHEMA);
+    if (version < 0 || (version == 0 && !run_command(conn, schema, text)) ||
+        !run_command(conn, "COMMIT", text))
+        return TEFF_E_IO;
+    return TEFF_OK;
+}
+
+/* The server may still run what an earlier connection sent: end that session, and wait for its end.
+ * out: false: it goes on, or an error, with text. */
+static bool end_old_backend(session *s, PGconn *conn, char *text)
+{
+    static const char sql[] =
+        "SELECT count(pg_terminate_backend(pid)), pg_sleep(0.01) FROM pg_stat_activity "
+        "WHERE pid || ' ' || extract(epoch FROM backend_start) = $1";
+    int left = 1;
+    for (int tries = 0; s->broken && left > 0; tries++) {
+        if (tries == TRIES * 100)
+            return teffi_fail(text, TEFF_E_IO, "postgres: the server does not end session %s",
+                              s->backend) == TEFF_OK;
+        left = ask_number(conn, sql, s->backend, 0, text);
+    }
+    s->broken = s->broken && left < 0;
+    return !s->broken;
+}
+
+static bool note_backend(session *s, PGconn *conn, char *text)
+{
+    PGresult *result = run_sql(conn,
+                               "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM "
+                               "pg_stat_activity WHERE pid = pg_backend_pid()",
+                               NULL, text);
+    if (result && PQntuples(result) > 0)
+        snprintf(s->backend, sizeof s->backend, "%s", PQgetvalue(result, 0, 0));
+    PQclear(result);
+    return result != NULL;
+}
+
+/* A commit that was acknowledged must be on the disk. */
+static teff_err check_durability(PGconn *conn, char *text)
+{
+    int off = ask_number(conn, "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
+                         "setting = 'off'", NULL, 0, text);
+    if (off > 0)
+        return teffi_fail(text, TEFF_E_REFUSED,
+                          "postgres: fsync is off in this server, expected on");
+    if (off < 0 || !run_command(conn,
+                                "SELECT set_config('synchronous_commit', 'on', false) WHERE "
+                                "current_setting('synchronous_commit') = 'off'",
+                                text))
+        return TEFF_E_IO;
+    return TEFF_OK;
+}
+
+static bool prepare_statements(PGconn *conn, char *text)
+{
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        PGresult *result = PQprepare(conn, statements[i].name, statements[i].sql,
+                                     statements[i].n, statements[i].types);
+        bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
+        PQclear(result);
+        if (!prepared) {
+            copy_line(text, PQerrorMessage(conn));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void drop_notice(void *arg, const PGresult *result)
+{
+    (void)arg;
+    (void)result;
+}
+
+static teff_err set_up_connection(session *s, PGconn *conn, char *text)
+{
+    if (PQstatus(conn) != CONNECTION_OK) {
+        copy_line(text, PQerrorMessage(conn));
+        return TEFF_E_IO;
+    }
+    (void)PQsetNoticeReceiver(conn, drop_notice, NULL);
+    teff_err err = check_durability(conn, text);
+    if (!err && !end_old_backend(s, conn, text))
+        err = TEFF_E_IO;
+    if (!err)
+        err = create_schema(conn, text);
+    if (!err && (!prepare_statements(conn, text) || !note_backend(s, conn, text)))
+        err = TEFF_E_IO;
+    if (!err && (!PQenterPipelineMode(conn) || PQsetnonblocking(conn, 1) != 0))
+        err = teffi_fail(text, TEFF_E_IO, "postgres: this libpq has no pipelines");
+    return err;
+}
+
+/* Blocks. The options before dbname are defaults: those of the target replace them. */
+static teff_err connect_session(session *s, char *text)
+{
+    static const char *const keys[] = {"connect_timeout", "tcp_user_timeout", "keepalives_idle",
+                                       "target_session_attrs", "fallback_application_name",
+                                       "dbname", NULL};
+    const char *const values[] = {"5", "15000", "10", "read-write", "teff", s->engine->target,
+                                  NULL};
+    PGconn *conn = PQconnectdbParams(keys, values, 1);
+    teff_err err = conn ? set_up_connection(s, conn, text)
+                        : teffi_fail(text, TEFF_E_NOMEM, "postgres: out of memory");
+    if (err)
+        PQfinish(conn);
+    else
+        s->conn = conn;
+    return err;
+}
+
+/* ---- a group ---- */
+
+typedef enum outcome {
+    COMMITTED,
+    REFUSED,  /* by an error of the server: nothing is written */
+    UNSENT,   /* the connection broke before all was sent: nothing is written */
+    IN_DOUBT, /* it broke later */
+} outcome;
+
+static void drop_connection(session *s)
+{
+    PQfinish(s->conn);
+    s->conn = NULL;
+    s->broken = true;
+}
+
+static bool send_group(session *s, teffi_store_op **ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!send_op(s->conn, ops[i]))
+            return false;
+    return PQpipelineSync(s->conn);
+}
+
+/* Takes what has arrived. *n: results so far. out: the group has ended. */
+static bool take_results(session *s, size_t *n, bool *refused)
+{
+    while (!PQisBusy(s->conn)) {
+        PGresult *result = PQgetResult(s->conn);
+        ExecStatusType status = PQresultStatus(result);
+        if (!result && PQstatus(s->conn) == CONNECTION_BAD)
+            return false;
+        if (!result)
+            continue; /* the end of one operation's results */
+        if (status == PGRES_PIPELINE_SYNC) {
+            PQclear(result);
+            return true;
+        }
+        *refused = *refused || status != PGRES_TUPLES_OK;
+        if (*n < TEFFI_LANE_GROUP_MAX)
+            s->results[(*n)++] = result;
+        else
+            PQclear(result);
+    }
+    return false;
+}
+
+/* out: false: the connection broke. */
+static bool wait_for_server(session *s, bool *sent)
+{
+    struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
+    int ready = poll(&fd, 1, SILENCE_MS);
+    if (ready == 0 || !PQconsumeInput(s->conn))
+        return false;
+    int left = PQflush(s->conn);
+    *sent = *sent || left == 0;
+    return left >= 0;
+}
+
+/* Sends the operations and waits for their results, of which *n are in s->results. */
+static outcome exchange(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
+{
+    bool refused = false, sent = false;
+    *n = 0;
+    if (!send_group(s, ops, n_ops))
+        return UNSENT;
+    int left = PQflush(s->conn);
+    sent = left == 0;
+    while (left >= 0 && !take_results(s, n, &refused))
+        if (PQstatus(s->conn) == CONNECTION_BAD || !wait_for_server(s, &sent))
+            left = -1;
+    if (left < 0)
+        return sent ? IN_DOUBT : UNSENT;
+    return refused || *n != n_ops ? REFUSED : COMMITTED;
+}
+
+static void clear_results(session *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        PQclear(s->results[i]);
+}
+
+static void fail_op(session *s, teffi_store_op *op, teff_err err, const char *text)
+{
+    teffi_store_fail(op, err, "%s", text);
+    teffi_lane_finish(&s->lane, op);
+}
+
+static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
+{
+    return o == IN_DOUBT && !teffi_store_is_read(op);
+}
+
+static void end_unsettled(session *s, teffi_store_op **ops, size_t n, outcome o)
+{
+    char text[TEFF_TEXT_MAX];
+    copy_line(text, PQerrorMessage(s->conn));
+    drop_connection(s);
+    for (size_t i = 0; i < n; i++)
+        if (is_write_in_doubt(o, ops[i]))
+            teffi_queue_push(&s->in_doubt, &ops[i]->node);
+        else
+            fail_op(s, ops[i], TEFF_E_IO, text);
+}
+
+/* The server's error in the results. out: its SQLSTATE, five characters. */
+static const char *find_error(session *s, size_t n, char *text)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *state = PQresultErrorField(s->results[i], PG_DIAG_SQLSTATE);
+        if (!state)
+            continue;
+        copy_line(text, PQresultErrorField(s->results[i], PG_DIAG_MESSAGE_PRIMARY));
+        return state;
+    }
+    copy_line(text, "the server sent no result");
+    return "XX000";
+}
+
+/* Errors that another transaction causes: serialization, deadlock, lock timeout. */
+static bool is_for_now(const char *state)
+{
+    return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
+           strcmp(state, "55P03") == 0;
+}
+
+static void run_group(session *s, teffi_store_op **ops, size_t n);
+
+/* One operation alone was refused. out: true: try it again. */
+static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
+{
+    char text[TEFF_TEXT_MAX];
+    const char *state = find_error(s, n_results, text);
+    bool again = is_for_now(state) && tries + 1 < TRIES;
+    bool read_only = strcmp(state, "25006") == 0; /* a server that has become a replica */
+    teff_err err = strncmp(state, "54", 2) == 0 ? TEFF_E_TOO_LARGE : TEFF_E_IO;
+    clear_results(s, n_results);
+    if (!again)
+        fail_op(s, op, err, text);
+    if (read_only)
+        drop_connection(s);
+    return again;
+}
+
+/* out: true: run the operations again. */
+static bool settle_group(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
+                         int tries)
+{
+    if (o == REFUSED && n == 1)
+        return settle_refused(s, ops[0], n_results, tries);
+    for (size_t i = 0; o == COMMITTED && i < n; i++)
+        return_result(ops[i], s->results[i]);
+    clear_results(s, n_results);
+    for (size_t i = 0; o == COMMITTED && i < n; i++)
+        teffi_lane_finish(&s->lane, ops[i]);
+    /* One operation failed them all, so that each is tried alone. */
+    for (size_t i = 0; o == REFUSED && i < n; i++)
+        run_group(s, &ops[i], 1);
+    if (o == UNSENT || o == IN_DOUBT)
+        end_unsettled(s, ops, n, o);
+    return false;
+}
+
+static void run_group(session *s, teffi_store_op **ops, size_t n)
+{
+    size_t n_results;
+    outcome o;
+    int tries = 0;
+    if (!s->conn) {
+        for (size_t i = 0; i < n; i++)
+            fail_op(s, ops[i], TEFF_E_IO, "postgres: the connection broke");
+        return;
+    }
+    do
+        o = exchange(s, ops, n, &n_results);
+    while (settle_group(s, ops, n, n_results, o, tries++));
+}
+
+/* ---- the thread ---- */
+
+static void end_doubt(session *s)
+{
+    teffi_qnode *node;
+    while ((node = teffi_queue_pop(&s->in_doubt)))
+        fail_op(s, teffi_container(node, teffi_store_op, node), TEFF_E_UNKNOWN,
+                "postgres: the connection broke before the server had confirmed the commit");
+}
+
+/* Connect, after a pause that grows. out: false: no connection; text says why. */
+static bool reconnect(session *s, char *text)
+{
+    if (!teffi_lane_is_closed(&s->lane))
+        (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
+    bool connected = connect_session(s, text) == TEFF_OK;
+    if (connected)
+        end_doubt(s);
+    uint64_t longer = s->pause_ms ? 2 * s->pause_ms : PAUSE_MIN_MS;
+    s->pause_ms = connected ? 0 : longer < PAUSE_MAX_MS ? longer : PAUSE_MAX_MS;
+    return connected;
+}
+
+/* While writes are in doubt, the thread goes on connecting, so that they end. */
+static void run_session(void *arg)
+{
+    session *s = arg;
+    char text[TEFF_TEXT_MAX];
+    for (;;) {
+        size_t n = teffi_lane_take(&s->lane, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
+        if (n == 0 && teffi_lane_is_closed(&s->lane))
+            break;
+        if (s->conn || reconnect(s, text))
+            run_group(s, s->group, n);
+        else
+            for (size_t i = 0; i < n; i++)
+                fail_op(s, s->group[i], TEFF_E_IO, text);
+    }
+    end_doubt(s);
+    PQfinish(s->conn);
+    s->conn = NULL;
+}
+
+/* ---- the store ---- */
+
+static void postgres_submit(teffi_store *store, teffi_store_op *op)
+{
+    engine *e = (engine *)store;
+    teffi_lane_submit(&e->sessions[op->system].lane, op);
+}
+
+static void postgres_close(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    for (int i = 0; i < 2; i++)
+        if (teffi_lane_close(&e->sessions[i].lane))
+            teffi_parker_wake(&e->sessions[i].pause);
+        else
+            e->started[i] = false; /* joined before */
+    for (int i = 0; i < 2; i++)
+        if (e->started[i])
+            teffi_thread_join(&e->sessions[i].thread);
+}
+
+static void postgres_free(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    for (int i = 0; i < 2; i++)
+        teffi_lane_fini(&e->sessions[i].lane);
+    free(e->target);
+    free(e);
+}
+
+static teff_err start_session(engine *e, int i, char *text)
+{
+    teff_err err = connect_session(&e->sessions[i], text);
+    if (err)
+        return err;
+    err = teffi_thread_start(&e->sessions[i].thread, "teff-postgres", run_session, &e->sessions[i]);
+    e->started[i] = !err;
+    return err ? teffi_fail(text, err, "store: the engine's thread could not be started") : TEFF_OK;
+}
+
+/* out: the target for libpq, which the caller frees: a URI keeps its scheme. NULL: no memory. */
+static char *copy_target(const char *target)
+{
+    bool is_uri = strncmp(target, "//", 2) == 0;
+    char *copy = malloc(strlen(target) + sizeof "postgres:");
+    if (copy)
+        sprintf(copy, "%s%s", is_uri ? "postgres:" : "", target);
+    return copy;
+}
+
+static teff_err check_target(const char *target, char *text)
+{
+    char *why = NULL;
+    bool is_name = !strchr(target, '=') && strncmp(target, "postgres://", 11) != 0;
+    PQconninfoOption *options = is_name ? NULL : PQconninfoParse(target, &why);
+    bool valid = is_name ? target[0] : options != NULL;
+    if (!valid)
+        copy_line(text, why ? why : "a database is expected, postgres:NAME or postgres://HOST/NAME");
+    PQconninfoFree(options);
+    PQfreemem(why);
+    return valid ? TEFF_OK : TEFF_E_INVALID;
+}
+
+teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text)
+{
+    static const teffi_store_ops ops = {
+        .submit = postgres_submit,
+        .close = postgres_close,
+        .free = postgres_free,
+    };
+    engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
+    e->base.ops = &ops;
+    for (int i = 0; i < 2; i++) {
+        teffi_lane_init(&e->sessions[i].lane, "postgres");
+        e->sessions[i].engine = e;
+    }
+    e->target = copy_target(target);
+    teff_err err = e->target ? check_target(e->target, text)
+                             : teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
+    for (int i = 0; i < 2 && !err; i++)
+        err = start_session(e, i, text);
+    if (!err) {
+        *store = &e->base;
+        return TEFF_OK;
+    }
+    for (int i = 0; i < 2; i++)
+        if (!e->started[i])
+            PQfinish(e->sessions[i].conn);
+    postgres_close(&e->base);
+    postgres_free(&e->base);
+    return err;
+}

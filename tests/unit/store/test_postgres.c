@@ -1,0 +1,379 @@
+/* test_postgres.c - engine `postgres` when sessions end, the server dies, is stopped, refuses a
+ * write, or is of a newer teff. What was acknowledged is there afterwards; what was not is not, but
+ * for writes that ended as UNKNOWN, whose outcome no later read contradicts. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "ask.h"
+#include "pg_server.h"
+#include "setup.h"
+
+enum { WRITERS = 8, ADDRESS_MAX = 512 };
+
+typedef struct env {
+    char address[ADDRESS_MAX];
+    teffi_store *store;
+} env;
+
+static env own;
+
+static int open_fresh(void **state)
+{
+    char text[TEFF_TEXT_MAX];
+    *state = &own;
+    pg_server_fresh(own.address);
+    if (teffi_store_open(own.address, &own.store, text) == TEFF_OK)
+        return 0;
+    print_message("%s\n", text);
+    return -1;
+}
+
+static int close_store(void **state)
+{
+    env *e = *state;
+    teffi_store_close(e->store);
+    return 0;
+}
+
+/* ---- writers that go on through a fault ---- */
+
+typedef struct writer {
+    env *e;
+    char key[20];
+    atomic_ulong acknowledged, unknown, failed;
+} writer;
+
+static atomic_bool stop_writers;
+
+/* After UNKNOWN the row is read: it holds what was tried, or what was there before. */
+static void write_once(writer *w, uint64_t *etag, unsigned long *value)
+{
+    unsigned long next = *value + 1;
+    teff_err err =
+        ask_put(w->e->store, "words", ask_str(w->key), (teffi_bytes){&next, sizeof next}, etag);
+    if (err == TEFF_OK) {
+        *value = next;
+        atomic_fetch_add(&w->acknowledged, 1);
+        return;
+    }
+    atomic_fetch_add(err == TEFF_E_UNKNOWN ? &w->unknown : &w->failed, 1);
+    if (err != TEFF_E_UNKNOWN && err != TEFF_E_IO)
+        fail_msg("a write ended with %s", teff_err_name(err));
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_bytes read = {0};
+    while (err != TEFF_OK && (err = ask_get(w->e->store, &arena, "words", ask_str(w->key), &read,
+                                            etag)) != TEFF_OK)
+        usleep(10 * 1000);
+    unsigned long found = 0;
+    memcpy(&found, read.data, read.len < sizeof found ? read.len : sizeof found);
+    if (found != *value && found != next)
+        fail_msg("%s has %lu, expected %lu or %lu", w->key, found, *value, next);
+    *value = found;
+    teffi_arena_drop(&arena);
+}
+
+static void *write_on(void *arg)
+{
+    writer *w = arg;
+    uint64_t etag = 0;
+    unsigned long value = 0;
+    while (!atomic_load(&stop_writers))
+        write_once(w, &etag, &value);
+    return NULL;
+}
+
+static unsigned long sum_of(writer *writers, bool unknown)
+{
+    unsigned long sum = 0;
+    for (size_t i = 0; i < WRITERS; i++)
+        sum += atomic_load(unknown ? &writers[i].unknown : &writers[i].acknowledged);
+    return sum;
+}
+
+static void wait_for_acknowledged(writer *writers, unsigned long more)
+{
+    unsigned long goal = sum_of(writers, false) + more;
+    while (sum_of(writers, false) < goal)
+        usleep(1000);
+}
+
+/* Runs the writers, with a fault again and again. out: how many writes were in doubt. */
+static unsigned long write_through(env *e, void (*fault)(env *), int times)
+{
+    static writer writers[WRITERS];
+    pthread_t threads[WRITERS];
+    atomic_store(&stop_writers, false);
+    for (size_t i = 0; i < WRITERS; i++) {
+        memset(&writers[i], 0, sizeof writers[i]);
+        writers[i].e = e;
+        snprintf(writers[i].key, sizeof writers[i].key, "w%zu", i);
+        pthread_create(&threads[i], NULL, write_on, &writers[i]);
+    }
+    for (int i = 0; i < times; i++) {
+        wait_for_acknowledged(writers, 100);
+        fault(e);
+    }
+    wait_for_acknowledged(writers, 100);
+    atomic_store(&stop_writers, true);
+    for (size_t i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    return sum_of(writers, true);
+}
+
+static void end_sessions(env *e)
+{
+    (void)pg_server_run(e->address, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                                    "WHERE application_name = 'teff'");
+}
+
+static void kill_and_start(env *e)
+{
+    (void)e;
+    pg_server_kill();
+    pg_server_start();
+}
+
+static void sessions_that_end(void **state)
+{
+    (void)write_through(*state, end_sessions, 30);
+}
+
+static void a_server_that_is_killed(void **state)
+{
+    unsigned long unknown = write_through(*state, kill_and_start, 4);
+    print_message("in doubt: %lu\n", unknown);
+}
+
+/* ---- a session that the server still runs, while the store has given it up ---- */
+
+static bool op_is_done(ask_op *a)
+{
+    pthread_mutex_lock(&a->lock);
+    bool done = a->done;
+    pthread_mutex_unlock(&a->lock);
+    return done;
+}
+
+/* The write is in the stopped process's socket. It may run when that goes on: so it stays in doubt
+ * until the process has ended, although another connection is possible. */
+static void a_stopped_session(void **state)
+{
+    env *e = *state;
+    teff_arena arena;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("1")};
+    ask_op a = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
+    uint64_t etag = 0, seen;
+    teffi_bytes value;
+    end_sessions(e); /* so that only the session for states comes back */
+    while (ask_put(e->store, "words", ask_str("b"), ask_str("1"), &etag) != TEFF_OK)
+        usleep(10 * 1000);
+    pid_t session = pg_server_session(e->address);
+    kill(session, SIGSTOP);
+    ask_start(e->store, &a);
+    sleep(18); /* over SILENCE_MS */
+    assert_false(op_is_done(&a));
+    kill(session, SIGCONT);
+    assert_int_equal(ask_wait(&a), TEFF_E_UNKNOWN);
+    teff_err err;
+    while ((err = ask_get(e->store, &arena, "words", ask_str("a"), &value, &seen)) == TEFF_E_IO)
+        usleep(10 * 1000);
+    assert_int_equal(err, TEFF_OK);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'a'"),
+                     seen != 0);
+    teffi_arena_drop(&arena);
+}
+
+/* ---- refused ---- */
+
+static void set_trigger(env *e, const char *body)
+{
+    char sql[600];
+    snprintf(sql, sizeof sql,
+             "CREATE SEQUENCE IF NOT EXISTS calls;"
+             "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ "
+             "BEGIN %s; RETURN NEW; END $$;"
+             "CREATE OR REPLACE TRIGGER refuse BEFORE INSERT OR UPDATE ON teff.rows "
+             "FOR EACH ROW EXECUTE FUNCTION refuse()",
+             body);
+    (void)pg_server_run(e->address, sql);
+}
+
+/* As with a full disk: the transaction ends, and those beside the refused write are tried again. */
+static void only_the_refused_write_fails(void **state)
+{
+    enum { N = 20 };
+    env *e = *state;
+    set_trigger(e, "IF NEW.key = '7' THEN RAISE 'no space' USING ERRCODE = '53100'; END IF");
+    ask_op ops[N] = {0};
+    teffi_row rows[N] = {0};
+    char keys[N][4];
+    for (int i = 0; i < N; i++) {
+        snprintf(keys[i], sizeof keys[i], "%d", i);
+        rows[i] = (teffi_row){.table = "words", .key = ask_str(keys[i]), .value = ask_str("x")};
+        ops[i].op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = &rows[i], .n_rows = 1};
+        ask_start(e->store, &ops[i]);
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(ask_wait(&ops[i]), i == 7 ? TEFF_E_IO : TEFF_OK);
+    assert_string_equal(ops[7].op.text, "postgres: no space");
+    assert_int_equal(rows[7].etag, 0);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows"), N - 1);
+}
+
+static void a_deadlock_is_tried_again(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0;
+    set_trigger(e, "IF nextval('calls') < 4 THEN RAISE 'x' USING ERRCODE = '40P01'; END IF");
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+    assert_int_equal(pg_server_run(e->address, "SELECT last_value FROM calls"), 4);
+}
+
+static void a_deadlock_without_end(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0;
+    set_trigger(e, "RAISE 'x' USING ERRCODE = '40P01'");
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_E_IO);
+}
+
+static void set_read_only(env *e, const char *value)
+{
+    char sql[100];
+    snprintf(sql, sizeof sql, "ALTER SYSTEM SET default_transaction_read_only = %s", value);
+    (void)pg_server_run(e->address, "SET default_transaction_read_only = off");
+    (void)pg_server_run(e->address, sql);
+    (void)pg_server_run(e->address, "SELECT pg_reload_conf()");
+    usleep(200 * 1000);
+}
+
+/* As after a fail-over, when the old server is a replica: no write is accepted, until the server
+ * that the address leads to takes them. */
+static void a_server_that_is_read_only(void **state)
+{
+    env *e = *state;
+    uint64_t etag = 0;
+    set_read_only(e, "on");
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_E_IO);
+    assert_int_equal(etag, 0);
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_E_IO);
+    set_read_only(e, "off");
+    while (ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag) == TEFF_E_IO)
+        usleep(10 * 1000);
+    assert_int_not_equal(etag, 0);
+}
+
+/* ---- opening ---- */
+
+static void expect_refusal(const char *address, teff_err expected, const char *part)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    assert_int_equal(teffi_store_open(address, &store, text), expected);
+    assert_null(store);
+    if (!strstr(text, part))
+        fail_msg("'%s' lacks '%s'", text, part);
+}
+
+static void a_newer_schema(void **state)
+{
+    env *e = *state;
+    (void)pg_server_run(e->address, "UPDATE teff.schema SET version = 9");
+    expect_refusal(e->address, TEFF_E_REFUSED, "version 9; this build knows 1");
+}
+
+static void no_server(void **state)
+{
+    (void)state;
+    expect_refusal("postgres:host=/nonexistent user=x dbname=y", TEFF_E_IO, "/nonexistent");
+    expect_refusal("postgres:bogus=1", TEFF_E_INVALID, "bogus");
+    expect_refusal("postgres:", TEFF_E_INVALID, "database");
+}
+
+static void *open_one(void *arg)
+{
+    teffi_store *store;
+    teff_err err = teffi_store_open(arg, &store, NULL);
+    teffi_store_close(store);
+    return (void *)(uintptr_t)err;
+}
+
+static void ten_open_at_once(void **state)
+{
+    enum { N = 10 };
+    char address[ADDRESS_MAX];
+    pthread_t threads[N];
+    (void)state;
+    pg_server_fresh(address);
+    for (int i = 0; i < N; i++)
+        pthread_create(&threads[i], NULL, open_one, address);
+    for (int i = 0; i < N; i++) {
+        void *err;
+        pthread_join(threads[i], &err);
+        assert_int_equal((uintptr_t)err, TEFF_OK);
+    }
+}
+
+/* Writes of other stores at the same time: rows that do not exist yet, in opposite orders. */
+static void *create_rows(void *arg)
+{
+    teffi_store *store;
+    unsigned *created = arg;
+    if (teffi_store_open(own.address, &store, NULL) != TEFF_OK)
+        return NULL;
+    for (unsigned i = 0; i < 200; i++) {
+        char names[2][20];
+        teffi_row rows[2] = {{.table = "pairs"}, {.table = "pairs"}};
+        for (int k = 0; k < 2; k++) {
+            snprintf(names[k], sizeof names[k], "%u-%d", i, k);
+            rows[k == (int)(i & 1)].key = ask_str(names[k]);
+        }
+        teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 2};
+        teff_err err = ask(store, &op);
+        *created += err == TEFF_OK;
+        if (err != TEFF_OK && err != TEFF_E_CONFLICT)
+            fail_msg("a batch ended with %s: %s", teff_err_name(err), op.text);
+    }
+    teffi_store_close(store);
+    return NULL;
+}
+
+static void two_stores_create_the_same_rows(void **state)
+{
+    env *e = *state;
+    unsigned created[2] = {0};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, create_rows, &created[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(created[0] + created[1], 200);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows"), 400);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sessions_that_end, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_server_that_is_killed, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_stopped_session, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(only_the_refused_write_fails, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_deadlock_is_tried_again, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_server_that_is_read_only, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
+        cmocka_unit_test(no_server),
+        cmocka_unit_test(ten_open_at_once),
+    };
+    if (!pg_server_open())
+        return 77;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    pg_server_close();
+    return failed;
+}
