@@ -32,9 +32,9 @@ static const silo_option options[] = {
      AT(silo.listen), 0, 0},
     {"advertise", "HOST:PORT", "how others reach it (the address it listens on)", TEXT,
      AT(silo.advertise), 0, 0},
-    {"store", "memory|sqlite:FILE",
-     "where rows are kept (memory); silos with the same file\n"
-     "                         are one cluster",
+    {"store", "memory|sqlite:FILE|postgres:DATABASE",
+     "where rows are kept (memory); silos with the same file or\n"
+     "                         database are one cluster",
      TEXT, AT(silo.store), 0, 0},
     {"seed", "HOST:PORT", "join through this running silo, up to 8 times; its store is used", SEED,
      AT(silo.seeds), 0, 0},

@@ -19,7 +19,8 @@ void teffi_store_return(teffi_store_op *op, const teffi_row *found);
  * out:  false: no memory; op has failed, and its rows are as they were submitted. */
 bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *found);
 
-/* teffi_store_is_read - a read or a scan. teffi_store_value_bytes - of the values that op writes. */
+/* teffi_store_is_read - is op a read or a scan?
+ * teffi_store_value_bytes - the bytes of the values that op writes. */
 bool teffi_store_is_read(const teffi_store_op *op);
 size_t teffi_store_value_bytes(const teffi_store_op *op);
 
@@ -35,6 +36,6 @@ TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, 
 TEFF_MUST_USE teff_err teffi_sqlite_open(const char *path, teffi_store **store, char *text);
 
 /* teffi_postgres_open - in: target, a database's name, or options or a URI as libpq takes them,
- * copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a newer
- * schema, fsync is off), TEFF_E_NOMEM. */
+ * copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a
+ * newer schema, fsync is off), TEFF_E_NOMEM. Only in a build with libpq. */
 TEFF_MUST_USE teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text);

@@ -8,14 +8,14 @@
 #include "store/engine.h"
 
 enum {
-    TEFFI_LANE_GROUP_MAX = 1024,                    /* operations of one group */
-    TEFFI_LANE_GROUP_BYTES_MAX = 16 * 1024 * 1024,  /* values of one group; one op always fits */
-    TEFFI_LANE_OPS_MAX = 64 * 1024,                 /* operations submitted and not done */
-    TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024         /* values of the writes among them */
+    TEFFI_LANE_GROUP_MAX = 1024,                   /* operations of one group */
+    TEFFI_LANE_GROUP_BYTES_MAX = 16 * 1024 * 1024, /* values of one group; one op always fits */
+    TEFFI_LANE_OPS_MAX = 64 * 1024,                /* operations submitted and not done */
+    TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024        /* values of the writes among them */
 };
 
 typedef struct teffi_lane {
-    const char *engine; /* its name, for errors */
+    const char *engine;   /* its name, for errors */
     teffi_parker wake;    /* of the engine's thread */
     pthread_mutex_t lock; /* a leaf */
     /* guarded by lock */

@@ -12,18 +12,18 @@ typedef struct engine {
     teff_err (*open)(const char *rest, teffi_store **store, char *text);
 } engine;
 
+/* open is NULL if the build is without the engine's library. */
 static const engine engines[] = {
     {"memory", teffi_memory_open},
     {"sqlite:", teffi_sqlite_open},
-#if TEFFI_HAS_POSTGRES
-    {"postgres:", teffi_postgres_open},
-#endif
+    {"postgres:", TEFFI_HAS_POSTGRES ? teffi_postgres_open : NULL},
 };
-static const char addresses[] = "memory, sqlite:FILE"
+static const char addresses[] = "memory|sqlite:FILE"
 #if TEFFI_HAS_POSTGRES
-                                ", postgres:DATABASE"
+                                "|postgres:DATABASE"
 #endif
     ;
+static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";
 
 static const engine *find_engine(const char *address)
 {
@@ -38,18 +38,20 @@ static const engine *find_engine(const char *address)
 
 const char *teffi_store_check(const char *address)
 {
-    return find_engine(address) ? NULL : addresses;
+    const engine *found = find_engine(address);
+    return !found ? addresses : !found->open ? lacks_engine : NULL;
 }
 
 teff_err teffi_store_open(const char *address, teffi_store **store, char *text)
 {
     char ignored[TEFF_TEXT_MAX];
     const engine *found = find_engine(address);
+    const char *expected = teffi_store_check(address);
     text = text ? text : ignored;
     *store = NULL;
     text[0] = '\0';
-    if (found)
+    if (!expected)
         return found->open(address + strlen(found->prefix), store, text);
-    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': expected one of %s", address ? address : "",
-                      addresses);
+    return teffi_fail(text, TEFF_E_INVALID, "store '%.200s': %s expected", address ? address : "",
+                      expected);
 }

@@ -17,11 +17,11 @@
 #include "base/error.h"
 
 enum {
-    SCHEMA = 1,            /* its version */
+    SCHEMA = 1,             /* its version */
     SILENCE_MS = 15 * 1000, /* without any byte from the server, a connection counts as broken */
-    PAUSE_MIN_MS = 50,     /* between two attempts to connect; doubles */
+    PAUSE_MIN_MS = 50,      /* between two attempts to connect; doubles */
     PAUSE_MAX_MS = 1000,
-    TRIES = 8,             /* of an operation that is told to wait for another transaction */
+    TRIES = 8, /* of an operation that is told to wait for another transaction */
     MS_NS = 1000000
 };
 
@@ -107,15 +107,19 @@ static const struct {
     int n;
     Oid types[5];
 } statements[] = {
-    {"read", "SELECT etag, value FROM teff.rows WHERE tab = $1 AND key = $2", 2,
+    {"read",
+     "SELECT etag, value FROM teff.rows WHERE tab = $1 AND key = $2",
+     2,
      {OID_TEXT, OID_BYTEA}},
     {"scan",
-     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 ORDER BY key LIMIT $3", 3,
+     "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 ORDER BY key LIMIT $3",
+     3,
      {OID_TEXT, OID_BYTEA, OID_INT8}},
     {"scan_to",
      "SELECT etag, value, key FROM teff.rows WHERE tab = $1 AND key >= $2 AND key < $4 "
      "ORDER BY key LIMIT $3",
-     4, {OID_TEXT, OID_BYTEA, OID_INT8, OID_BYTEA}},
+     4,
+     {OID_TEXT, OID_BYTEA, OID_INT8, OID_BYTEA}},
     {"write", "SELECT teff.write($1, $2, $3, $4, $5)", 5, {1009, 1001, 1001, 1016, 1007}},
 };
 
@@ -160,8 +164,7 @@ static uint64_t get_etag(const PGresult *result, int row, int column)
 
 static teffi_bytes get_bytes(const PGresult *result, int row, int column)
 {
-    return (teffi_bytes){PQgetvalue(result, row, column),
-                         (size_t)PQgetlength(result, row, column)};
+    return (teffi_bytes){PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column)};
 }
 
 static void set_parameter(parameters *p, int at, teffi_bytes bytes)
@@ -304,8 +307,8 @@ static void copy_line(char *text, const char *message)
 /* out: the rows of one or several statements; NULL: an error, with text. */
 static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
 {
-    PGresult *result = parameter ? PQexecParams(conn, sql, 1, NULL, &parameter, NULL, NULL, 0)
-                                 : PQexec(conn, sql);
+    PGresult *result =
+        parameter ? PQexecParams(conn, sql, 1, NULL, &parameter, NULL, NULL, 0) : PQexec(conn, sql);
     ExecStatusType status = PQresultStatus(result);
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
         return result;
@@ -383,8 +386,10 @@ static bool note_backend(session *s, PGconn *conn, char *text)
 /* A commit that was acknowledged must be on the disk. */
 static teff_err check_durability(PGconn *conn, char *text)
 {
-    int off = ask_number(conn, "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
-                         "setting = 'off'", NULL, 0, text);
+    int off = ask_number(conn,
+                         "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
+                         "setting = 'off'",
+                         NULL, 0, text);
     if (off > 0)
         return teffi_fail(text, TEFF_E_REFUSED,
                           "postgres: fsync is off in this server, expected on");
@@ -399,8 +404,8 @@ static teff_err check_durability(PGconn *conn, char *text)
 static bool prepare_statements(PGconn *conn, char *text)
 {
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
-        PGresult *result = PQprepare(conn, statements[i].name, statements[i].sql,
-                                     statements[i].n, statements[i].types);
+        PGresult *result = PQprepare(conn, statements[i].name, statements[i].sql, statements[i].n,
+                                     statements[i].types);
         bool prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
         if (!prepared) {
@@ -439,11 +444,15 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
 /* Blocks. The options before dbname are defaults: those of the target replace them. */
 static teff_err connect_session(session *s, char *text)
 {
-    static const char *const keys[] = {"connect_timeout", "tcp_user_timeout", "keepalives_idle",
-                                       "target_session_attrs", "fallback_application_name",
-                                       "dbname", NULL};
-    const char *const values[] = {"5", "15000", "10", "read-write", "teff", s->engine->target,
-                                  NULL};
+    static const char *const keys[] = {"connect_timeout",
+                                       "tcp_user_timeout",
+                                       "keepalives_idle",
+                                       "target_session_attrs",
+                                       "fallback_application_name",
+                                       "dbname",
+                                       NULL};
+    const char *const values[] = {"5",    "15000",           "10", "read-write",
+                                  "teff", s->engine->target, NULL};
     PGconn *conn = PQconnectdbParams(keys, values, 1);
     teff_err err = conn ? set_up_connection(s, conn, text)
                         : teffi_fail(text, TEFF_E_NOMEM, "postgres: out of memory");
@@ -514,7 +523,7 @@ static bool wait_for_server(session *s, bool *sent)
 }
 
 /* Sends the operations and waits for their results, of which *n are in s->results. */
-static outcome exchange(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
+static outcome exchange_group(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
 {
     bool refused = false, sent = false;
     *n = 0;
@@ -599,8 +608,8 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
 }
 
 /* out: true: run the operations again. */
-static bool settle_group(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
-                         int tries)
+static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
+                           int tries)
 {
     if (o == REFUSED && n == 1)
         return settle_refused(s, ops[0], n_results, tries);
@@ -628,8 +637,8 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
         return;
     }
     do
-        o = exchange(s, ops, n, &n_results);
-    while (settle_group(s, ops, n, n_results, o, tries++));
+        o = exchange_group(s, ops, n, &n_results);
+    while (settle_results(s, ops, n, n_results, o, tries++));
 }
 
 /* ---- the thread ---- */
@@ -643,7 +652,7 @@ static void end_doubt(session *s)
 }
 
 /* Connect, after a pause that grows. out: false: no connection; text says why. */
-static bool reconnect(session *s, char *text)
+static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_lane_is_closed(&s->lane))
         (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
@@ -664,7 +673,7 @@ static void run_session(void *arg)
         size_t n = teffi_lane_take(&s->lane, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        if (s->conn || reconnect(s, text))
+        if (s->conn || reconnect_session(s, text))
             run_group(s, s->group, n);
         else
             for (size_t i = 0; i < n; i++)
@@ -725,14 +734,14 @@ static char *copy_target(const char *target)
     return copy;
 }
 
-static teff_err check_target(const char *target, char *text)
+static teff_err check_database(const char *target, char *text)
 {
     char *why = NULL;
     bool is_name = !strchr(target, '=') && strncmp(target, "postgres://", 11) != 0;
     PQconninfoOption *options = is_name ? NULL : PQconninfoParse(target, &why);
     bool valid = is_name ? target[0] : options != NULL;
     if (!valid)
-        copy_line(text, why ? why : "a database is expected, postgres:NAME or postgres://HOST/NAME");
+        copy_line(text, why ? why : "postgres:NAME or postgres://HOST/NAME expected");
     PQconninfoFree(options);
     PQfreemem(why);
     return valid ? TEFF_OK : TEFF_E_INVALID;
@@ -754,7 +763,7 @@ teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text
         e->sessions[i].engine = e;
     }
     e->target = copy_target(target);
-    teff_err err = e->target ? check_target(e->target, text)
+    teff_err err = e->target ? check_database(e->target, text)
                              : teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
     for (int i = 0; i < 2 && !err; i++)
         err = start_session(e, i, text);

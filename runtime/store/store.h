@@ -101,12 +101,15 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op);
 void teffi_store_close(teffi_store *store);
 
 /* teffi_store_open - by address: "memory" (this process only, empty) or "sqlite:FILE" (created if
- *       it does not exist; several processes of one host may open it).
+ *       it does not exist; several processes of one host may open it), "postgres:DATABASE" (a name,
+ *       or what libpq takes: key=value pairs, or the rest of a URI; several hosts may open it).
  * out:  *store; close it with teffi_store_close(). On an error NULL, and text (TEFF_TEXT_MAX bytes,
  *       may be NULL) says why.
- * errs: TEFF_E_INVALID (address, unknown engine), TEFF_E_REFUSED (another application's file,
- *       another schema, a network file system), TEFF_E_MALFORMED (damaged, not a database),
- *       TEFF_E_IO (no such directory, not a file, not writable, locked), TEFF_E_NOMEM. */
+ * errs: TEFF_E_INVALID (address, unknown engine, not in this build), TEFF_E_REFUSED (another
+ *       application's file, another schema, a network file system, a server that does not sync),
+ *       TEFF_E_MALFORMED (damaged, not a database),
+ *       TEFF_E_IO (no such directory, not a file, not writable, locked; no connection to the
+ *       server), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store, char *text);
 
 /* teffi_store_check - out: NULL: the address is valid; otherwise a text that lists valid ones. */

@@ -69,8 +69,8 @@ static void make_files(void)
     if (!mkdtemp(folder) || chmod(folder, 0777) != 0)
         fail(folder, "no scratch folder");
     snprintf(data, sizeof data, "%s/data", folder);
-    const char *const args[] = {"-D", data, "-A", "trust", "-U", "teff", "-E", "UTF8",
-                                "--locale=C", "--no-sync", NULL};
+    const char *const args[] = {"-D", data,   "-A",         "trust",     "-U", "teff",
+                                "-E", "UTF8", "--locale=C", "--no-sync", NULL};
     pid_t pid = spawn("initdb", args);
     if (waitpid(pid, &status, 0) != pid || status != 0)
         fail(folder, "initdb failed, see its log");
@@ -90,8 +90,12 @@ void pg_server_start(void)
 {
     char data[PATH_BYTES], address[512];
     snprintf(data, sizeof data, "%s/data", folder);
-    const char *const args[] = {"-D", data, "-k", folder, "-c", "listen_addresses=",
-                                "-c", "max_connections=60", "-c", "shared_buffers=16MB", NULL};
+    const char *const args[] = {"-D", data,
+                                "-k", folder,
+                                "-c", "listen_addresses=",
+                                "-c", "max_connections=60",
+                                "-c", "shared_buffers=16MB",
+                                NULL};
     server = spawn("postgres", args);
     get_address(address, "postgres");
     for (int ms = 0;; ms += 20) {
@@ -177,8 +181,8 @@ long pg_server_run(const char *address, const char *sql)
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         fail(sql, PQerrorMessage(conn));
-    long value = status == PGRES_TUPLES_OK && PQntuples(result) > 0 ? atol(PQgetvalue(result, 0, 0))
-                                                                    : 0;
+    long value =
+        status == PGRES_TUPLES_OK && PQntuples(result) > 0 ? atol(PQgetvalue(result, 0, 0)) : 0;
     PQclear(result);
     PQfinish(conn);
     return value;

@@ -6,7 +6,7 @@
 
 static void addresses(void **state)
 {
-    static const char *const bad[] = {NULL, "", "memory:", "sqlit:x", "postgres:x", "sqlite", " "};
+    static const char *const bad[] = {NULL, "", "memory:", "sqlit:x", "postgre:x", "sqlite", " "};
     char text[TEFF_TEXT_MAX];
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         teffi_store *store = (teffi_store *)1;

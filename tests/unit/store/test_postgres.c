@@ -65,8 +65,8 @@ static void write_once(writer *w, uint64_t *etag, unsigned long *value)
     teff_arena arena;
     teffi_arena_init(&arena, NULL, 0, 0);
     teffi_bytes read = {0};
-    while (err != TEFF_OK && (err = ask_get(w->e->store, &arena, "words", ask_str(w->key), &read,
-                                            etag)) != TEFF_OK)
+    while (err != TEFF_OK &&
+           (err = ask_get(w->e->store, &arena, "words", ask_str(w->key), &read, etag)) != TEFF_OK)
         usleep(10 * 1000);
     unsigned long found = 0;
     memcpy(&found, read.data, read.len < sizeof found ? read.len : sizeof found);
