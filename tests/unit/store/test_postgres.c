@@ -211,7 +211,7 @@ static void only_the_refused_write_fails(void **state)
     set_trigger(e, "IF NEW.key = '7' THEN RAISE 'no space' USING ERRCODE = '53100'; END IF");
     ask_op ops[N] = {0};
     teffi_row rows[N] = {0};
-    char keys[N][4];
+    char keys[N][12];
     for (int i = 0; i < N; i++) {
         snprintf(keys[i], sizeof keys[i], "%d", i);
         rows[i] = (teffi_row){.table = "words", .key = ask_str(keys[i]), .value = ask_str("x")};
@@ -292,7 +292,7 @@ static void no_server(void **state)
     (void)state;
     expect_refusal("postgres:host=/nonexistent user=x dbname=y", TEFF_E_IO, "/nonexistent");
     expect_refusal("postgres:bogus=1", TEFF_E_INVALID, "bogus");
-    expect_refusal("postgres:", TEFF_E_INVALID, "database");
+    expect_refusal("postgres:", TEFF_E_INVALID, "postgres://HOST/NAME");
 }
 
 static void *open_one(void *arg)
