@@ -287,6 +287,28 @@ static void a_newer_schema(void **state)
     expect_refusal(e->address, TEFF_E_REFUSED, "version 9; this build knows 1");
 }
 
+/* An acknowledged commit is on the disk, whatever the database's default is. */
+static void a_server_that_does_not_sync(void **state)
+{
+    env *e = *state;
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("1")};
+    teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+    (void)pg_server_run(e->address, "ALTER ROLE teff SET synchronous_commit = off");
+    set_trigger(e, "RAISE '%', current_setting('synchronous_commit')");
+    end_sessions(e);
+    while (ask(e->store, &op) == TEFF_E_IO && strcmp(op.text, "postgres: on") != 0)
+        assert_null(strstr(op.text, "off"));
+    (void)pg_server_run(e->address, "ALTER ROLE teff RESET synchronous_commit");
+    (void)pg_server_run(e->address, "ALTER SYSTEM SET fsync = off");
+    (void)pg_server_run(e->address, "SELECT pg_reload_conf()");
+    while (pg_server_run(e->address, "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
+                                     "setting = 'on'"))
+        usleep(10 * 1000);
+    expect_refusal(e->address, TEFF_E_REFUSED, "fsync is off");
+    (void)pg_server_run(e->address, "ALTER SYSTEM RESET fsync");
+    (void)pg_server_run(e->address, "SELECT pg_reload_conf()");
+}
+
 static void no_server(void **state)
 {
     (void)state;
@@ -368,6 +390,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_server_that_is_read_only, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_server_that_does_not_sync, open_fresh, close_store),
         cmocka_unit_test(no_server),
         cmocka_unit_test(ten_open_at_once),
     };

@@ -1,0 +1,194 @@
+/* test_lane.c - what waits for an engine's thread: order, groups, limits, close. */
+#include "setup.h"
+#include "store/lane.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { KIB = 1024, MIB = 1024 * KIB };
+
+static unsigned n_done;
+
+static void count_done(teffi_store_op *op)
+{
+    (void)op;
+    n_done++;
+}
+
+typedef struct fixture {
+    teffi_lane lane;
+    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
+} fixture;
+
+static fixture f;
+
+static int open_lane(void **state)
+{
+    (void)state;
+    n_done = 0;
+    teffi_lane_init(&f.lane, "test");
+    return 0;
+}
+
+static int close_lane(void **state)
+{
+    (void)state;
+    teffi_lane_fini(&f.lane);
+    return 0;
+}
+
+/* A write of so many bytes; 0: a read. */
+static void make_op(teffi_store_op *op, teffi_row *row, size_t bytes)
+{
+    *row = (teffi_row){.table = "words", .value = {"", bytes}};
+    *op = (teffi_store_op){.kind = bytes ? TEFFI_STORE_WRITE : TEFFI_STORE_READ,
+                           .rows = row,
+                           .n_rows = 1,
+                           .done = count_done};
+}
+
+static void groups_keep_the_order(void **state)
+{
+    enum { N = TEFFI_LANE_GROUP_MAX + 5 };
+    static teffi_store_op ops[N];
+    static teffi_row rows[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        make_op(&ops[i], &rows[i], i % 2);
+        teffi_lane_submit(&f.lane, &ops[i]);
+    }
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), TEFFI_LANE_GROUP_MAX);
+    for (size_t i = 0; i < TEFFI_LANE_GROUP_MAX; i++)
+        assert_ptr_equal(f.group[i], &ops[i]);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 5);
+    assert_ptr_equal(f.group[4], &ops[N - 1]);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 0);
+    assert_int_equal(n_done, 0);
+    for (size_t i = 0; i < N; i++)
+        teffi_lane_finish(&f.lane, &ops[i]);
+    assert_int_equal(n_done, N);
+}
+
+static void a_group_has_a_limit_of_bytes(void **state)
+{
+    enum { N = 4 };
+    static const size_t mib[N] = {40, 10, 6, 1}; /* 40 alone; 10 and 6 are 16 */
+    teffi_store_op ops[N];
+    teffi_row rows[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        make_op(&ops[i], &rows[i], mib[i] * MIB);
+        teffi_lane_submit(&f.lane, &ops[i]);
+    }
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 1);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 2);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 1);
+    assert_ptr_equal(f.group[0], &ops[3]);
+}
+
+/* A write of any size is accepted alone; reads do not count; what is finished gives its room back. */
+static void bytes_over_the_limit_are_refused(void **state)
+{
+    teffi_store_op first, second, read, system;
+    teffi_row rows[4];
+    (void)state;
+    make_op(&first, &rows[0], TEFFI_LANE_BYTES_MAX);
+    make_op(&second, &rows[1], 1);
+    make_op(&read, &rows[2], 0);
+    make_op(&system, &rows[3], 1);
+    system.system = true;
+    teffi_lane_submit(&f.lane, &first);
+    teffi_lane_submit(&f.lane, &second);
+    assert_int_equal(second.err, TEFF_E_OVERLOADED);
+    assert_string_equal(second.text, "test: 65536 operations, or 67108864 bytes, wait");
+    assert_int_equal(n_done, 1);
+    teffi_lane_submit(&f.lane, &read);
+    teffi_lane_submit(&f.lane, &system);
+    assert_int_equal(n_done, 1);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 1);
+    teffi_lane_finish(&f.lane, &first);
+    make_op(&second, &rows[1], TEFFI_LANE_BYTES_MAX - 1); /* and the 1 of system */
+    teffi_lane_submit(&f.lane, &second);
+    assert_int_equal(n_done, 2);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 2);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 1);
+}
+
+static void operations_over_the_limit_are_refused(void **state)
+{
+    static teffi_store_op ops[TEFFI_LANE_OPS_MAX + 1];
+    static teffi_row row;
+    (void)state;
+    for (size_t i = 0; i <= TEFFI_LANE_OPS_MAX; i++) {
+        make_op(&ops[i], &row, 0);
+        teffi_lane_submit(&f.lane, &ops[i]);
+    }
+    assert_int_equal(n_done, 1);
+    assert_int_equal(ops[TEFFI_LANE_OPS_MAX].err, TEFF_E_OVERLOADED);
+    assert_int_equal(ops[TEFFI_LANE_OPS_MAX - 1].err, TEFF_OK);
+}
+
+static void what_was_submitted_is_taken_after_close(void **state)
+{
+    teffi_store_op op, late;
+    teffi_row rows[2];
+    (void)state;
+    make_op(&op, &rows[0], 1);
+    make_op(&late, &rows[1], 1);
+    teffi_lane_submit(&f.lane, &op);
+    assert_false(teffi_lane_is_closed(&f.lane));
+    assert_true(teffi_lane_close(&f.lane));
+    assert_true(teffi_lane_is_closed(&f.lane));
+    assert_false(teffi_lane_close(&f.lane));
+    teffi_lane_submit(&f.lane, &late);
+    assert_int_equal(late.err, TEFF_E_CLOSED);
+    assert_string_equal(late.text, "test: the store is closed");
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, UINT64_MAX), 1);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, UINT64_MAX), 0);
+}
+
+static void *take_until_closed(void *arg)
+{
+    size_t *taken = arg, n;
+    while ((n = teffi_lane_take(&f.lane, f.group, UINT64_MAX)) > 0) {
+        *taken += n;
+        for (size_t i = 0; i < n; i++)
+            teffi_lane_finish(&f.lane, f.group[i]);
+    }
+    return NULL;
+}
+
+static void a_waiting_thread_is_woken(void **state)
+{
+    enum { N = 20000 };
+    static teffi_store_op ops[N];
+    static teffi_row row;
+    pthread_t thread;
+    size_t taken = 0;
+    (void)state;
+    pthread_create(&thread, NULL, take_until_closed, &taken);
+    for (size_t i = 0; i < N; i++) {
+        make_op(&ops[i], &row, 0);
+        teffi_lane_submit(&f.lane, &ops[i]);
+    }
+    (void)teffi_lane_close(&f.lane);
+    pthread_join(thread, NULL);
+    assert_int_equal(taken, N);
+    assert_int_equal(n_done, N);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(groups_keep_the_order, open_lane, close_lane),
+        cmocka_unit_test_setup_teardown(a_group_has_a_limit_of_bytes, open_lane, close_lane),
+        cmocka_unit_test_setup_teardown(bytes_over_the_limit_are_refused, open_lane, close_lane),
+        cmocka_unit_test_setup_teardown(operations_over_the_limit_are_refused, open_lane,
+                                        close_lane),
+        cmocka_unit_test_setup_teardown(what_was_submitted_is_taken_after_close, open_lane,
+                                        close_lane),
+        cmocka_unit_test_setup_teardown(a_waiting_thread_is_woken, open_lane, close_lane),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
