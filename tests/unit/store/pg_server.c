@@ -19,6 +19,7 @@ enum { PATH_BYTES = 400, WAIT_MS = 60 * 1000 };
 static char folder[200], programs[PATH_BYTES];
 static pid_t server;
 static unsigned databases;
+static PGconn *held; /* of pg_server_begin() */
 
 static void fail(const char *what, const char *why)
 {
@@ -106,6 +107,9 @@ void pg_server_start(void)
         PQfinish(conn);
         if (up)
             return;
+        /* It ends at once while a process of a killed server still has the shared memory. */
+        if (waitpid(server, NULL, WNOHANG) == server)
+            server = spawn("postgres", args);
         usleep(20 * 1000);
     }
 }
@@ -174,18 +178,37 @@ void pg_server_fresh(char *address)
     get_address(address, name);
 }
 
-long pg_server_run(const char *address, const char *sql)
+static long run_on(PGconn *conn, const char *sql)
 {
-    PGconn *conn = connect_to(address);
     PGresult *result = PQexec(conn, sql);
     ExecStatusType status = PQresultStatus(result);
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         fail(sql, PQerrorMessage(conn));
-    long value =
-        status == PGRES_TUPLES_OK && PQntuples(result) > 0 ? atol(PQgetvalue(result, 0, 0)) : 0;
+    bool has_value = status == PGRES_TUPLES_OK && PQntuples(result) > 0;
+    long value = has_value ? atol(PQgetvalue(result, 0, 0)) : 0;
     PQclear(result);
+    return value;
+}
+
+long pg_server_run(const char *address, const char *sql)
+{
+    PGconn *conn = connect_to(address);
+    long value = run_on(conn, sql);
     PQfinish(conn);
     return value;
+}
+
+void pg_server_begin(const char *address, const char *sql)
+{
+    held = connect_to(address);
+    (void)run_on(held, "BEGIN");
+    (void)run_on(held, sql);
+}
+
+void pg_server_commit(void)
+{
+    (void)run_on(held, "COMMIT");
+    PQfinish(held);
 }
 
 pid_t pg_server_session(const char *address)

@@ -21,5 +21,10 @@ void pg_server_fresh(char *address);
 /* pg_server_run - run SQL in the database of an address. out: the first value, as a number. */
 long pg_server_run(const char *address, const char *sql);
 
+/* pg_server_begin - run SQL in a transaction of another client, which stays open.
+ * pg_server_commit - commit that transaction. */
+void pg_server_begin(const char *address, const char *sql);
+void pg_server_commit(void);
+
 /* pg_server_session - out: the server's process of an open session in the address's database. */
 pid_t pg_server_session(const char *address);

@@ -341,6 +341,52 @@ static void ten_open_at_once(void **state)
     }
 }
 
+/* ---- beside another client's transaction ---- */
+
+/* Starts the batch while another client's transaction is open; it must wait for its end. */
+static teff_err run_beside(env *e, const char *sql, teffi_row *rows, size_t n)
+{
+    ask_op a = {.op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n}};
+    pg_server_begin(e->address, sql);
+    ask_start(e->store, &a);
+    while (!op_is_done(&a) &&
+           pg_server_run(e->address, "SELECT count(*) FROM pg_stat_activity WHERE "
+                                     "application_name = 'teff' AND wait_event_type = 'Lock'") == 0)
+        usleep(1000);
+    assert_false(op_is_done(&a));
+    pg_server_commit();
+    return ask_wait(&a);
+}
+
+/* What another client changes before it commits is seen by the rows that are checked, changed or
+ * created. */
+static void a_change_under_way_is_a_conflict(void **state)
+{
+    static const char change[] = "UPDATE teff.rows SET etag = nextval('teff.etags')";
+    static const char create[] = "INSERT INTO teff.rows SELECT tab, 'c', 9999, '' FROM teff.rows";
+    env *e = *state;
+    uint64_t etag = 0;
+    assert_int_equal(ask_put(e->store, "words", ask_str("a"), ask_str("1"), &etag), TEFF_OK);
+    teffi_row other = {.table = "words", .key = ask_str("b"), .value = ask_str("2")};
+    teffi_row checked = {.table = "words", .key = ask_str("a"), .etag = etag, .check = true};
+    teffi_row changed = {.table = "words", .key = ask_str("a"), .etag = etag};
+    teffi_row created = {.table = "words", .key = ask_str("c")}, absent = created;
+    absent.check = true;
+    assert_int_equal(run_beside(e, change, (teffi_row[]){checked, other}, 2), TEFF_E_CONFLICT);
+    assert_int_equal(run_beside(e, change, (teffi_row[]){changed, other}, 2), TEFF_E_CONFLICT);
+    assert_int_equal(run_beside(e, create, (teffi_row[]){created, other}, 2), TEFF_E_CONFLICT);
+    (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'c'");
+    assert_int_equal(run_beside(e, create, (teffi_row[]){absent, other}, 2), TEFF_E_CONFLICT);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'b'"),
+                     0);
+    (void)pg_server_run(e->address, "DELETE FROM teff.rows WHERE key = 'c'");
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_BATCH, .rows = (teffi_row[]){absent, other}, .n_rows = 2};
+    assert_int_equal(ask(e->store, &op), TEFF_OK);
+    assert_int_equal(pg_server_run(e->address, "SELECT count(*) FROM teff.rows WHERE key = 'c'"),
+                     0);
+}
+
 /* Writes of other stores at the same time: rows that do not exist yet, in opposite orders. */
 static void *create_rows(void *arg)
 {
@@ -389,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_is_read_only, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_newer_schema, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_change_under_way_is_a_conflict, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(two_stores_create_the_same_rows, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_does_not_sync, open_fresh, close_store),
         cmocka_unit_test(no_server),
