@@ -84,7 +84,8 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
-    if (conn->handshake.refused) /* frames after a REFUSE are ignored */
+    /* frames after a REFUSE are ignored */
+    if (conn->handshake.refused)
         return true;
     if (conn->state == CONN_UP && !refusal)
         return take_control(conn, frame);

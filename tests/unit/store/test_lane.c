@@ -87,7 +87,8 @@ static void a_group_has_a_limit_of_bytes(void **state)
     assert_ptr_equal(f.group[0], &ops[3]);
 }
 
-/* A write of any size is accepted alone; reads do not count; what is finished gives its room back. */
+/* A write of any size is accepted alone; reads do not count; a finished write gives its bytes
+ * back. */
 static void bytes_over_the_limit_are_refused(void **state)
 {
     teffi_store_op first, second, read, system;
