@@ -317,6 +317,9 @@ int main(int argc, char **argv)
     bench_nng(&b);
     bench_engine(&b);
     bench_store(&b);
+#ifdef BENCH_POSTGRES
+    bench_store_postgres(&b);
+#endif
     idle_rows(&b);
     for (int i = 0; i < LOADS && b.busy; i++)
         bench_child_stop(&loads[i]);

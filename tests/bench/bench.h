@@ -1,6 +1,6 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
  * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, engine_rows.c, store_rows.c,
- *          idle.c] -> timing.c -> JSON */
+ *          store_postgres.c, idle.c] -> timing.c -> JSON */
 #pragma once
 
 #include <stdbool.h>
@@ -62,3 +62,6 @@ void bench_engine(bench *b);
 
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);
+
+/* store_postgres.c, in a build with libpq: the same on PostgreSQL, and those of pgbench. */
+void bench_store_postgres(const bench *b);

@@ -1,22 +1,15 @@
 /* store_rows.c - rows store-save: saves per second of grains that save at once, on SQLite, durably;
  * and what a plain C loop does with the same rows, pragmas and transactions (sqlite-loop).
- * Way:     bench.c -> [store_rows] -> Saver turns -> store -> SQLite's thread; or -> SQLite
+ * Way:     bench.c -> [store_rows] -> store_savers -> store -> SQLite's thread; or -> SQLite
  * The loop and the grains take turns, so that both meet the same disk. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "bench.h"
-#include "rows.teff.h"
+#include "store_savers.h"
 
-enum { KEYS_MAX = 1024, VALUE_BYTES = 12 };
-
-static void must(teff_ctx *ctx, teff_err err)
-{
-    if (err)
-        bench_fatal(ctx, err);
-}
+enum { VALUE_BYTES = 12 };
 
 /* ---- a folder for the files ---- */
 
@@ -114,7 +107,7 @@ static void bind_row(sqlite3_stmt *sql, const char *key)
 static void loop_save(loop *l, uint64_t i)
 {
     char key[40], value[VALUE_BYTES];
-    snprintf(key, sizeof key, "dev rows.Saver %llu", (unsigned long long)(i % KEYS_MAX));
+    snprintf(key, sizeof key, "dev rows.Saver %llu", (unsigned long long)(i % SAVERS_MAX));
     memset(value, (int)i, sizeof value);
     bind_row(l->sql[LOOK], key);
     step(l, LOOK);
@@ -141,84 +134,7 @@ static double loop_run(loop *l, uint64_t n, uint64_t together)
     return (double)(bench_now_ns() - begin) / 1e9;
 }
 
-/* ---- grains ---- */
-
-static teff_err keep(rows_saver *self, const rows_saving *in)
-{
-    teff_err err = TEFF_OK;
-    for (uint64_t i = 0; i < in->n && !err; i++) {
-        self->state->number++;
-        err = rows_saver_save(self);
-    }
-    return err;
-}
-
-typedef struct savers {
-    teff_silo *silo;
-    teff_ctx *ctx;
-} savers;
-
-static savers savers_open(const folder *f)
-{
-    static const rows_saver_methods methods = {.keep = keep};
-    char store[300];
-    savers s;
-    snprintf(store, sizeof store, "sqlite:%s/grains.db", f->path);
-    teff_silo_options opt = {.size = sizeof opt, .silent = 1, .store = store};
-    must(NULL, teff_silo_new(&opt, &s.silo, NULL));
-    must(NULL, teff_silo_host(s.silo, rows_saver_type(&methods, NULL)));
-    must(NULL, teff_silo_start(s.silo, NULL));
-    s.ctx = teff_silo_ctx(s.silo);
-    return s;
-}
-
-static void savers_close(savers *s)
-{
-    teff_ctx_free(s->ctx);
-    teff_silo_free(s->silo);
-}
-
-/* So many grains, each saving again and again, at once; n saves in all. out: seconds. */
-static double savers_run(const savers *s, uint64_t n, uint64_t together)
-{
-    static teff_call calls[KEYS_MAX];
-    uint64_t begin = bench_now_ns();
-    for (uint64_t i = 0; i < together; i++)
-        must(s->ctx, rows_saver_keep_async(s->ctx, (int64_t)i, rows_saving(.n = n / together), NULL,
-                                           &calls[i]));
-    must(s->ctx, teff_await_all(s->ctx, calls, together));
-    teff_ctx_reset(s->ctx);
-    return (double)(bench_now_ns() - begin) / 1e9;
-}
-
 /* ---- the rows ---- */
-
-static void print(const bench *b, const char *name, uint64_t together, uint64_t n, double *values,
-                  double *ratios)
-{
-    char parameters[PARAMETERS_MAX];
-    double ratio = ratios ? bench_median(ratios, b->runs) : 0;
-    int len = snprintf(parameters, sizeof parameters, "\"at_once\":%llu,\"saves\":%llu",
-                       (unsigned long long)together, (unsigned long long)n);
-    if (ratios)
-        snprintf(parameters + len, sizeof parameters - (size_t)len,
-                 ",\"to_sqlite_loop\":%.4g,\"to_sqlite_loop_min\":%.4g,"
-                 "\"to_sqlite_loop_max\":%.4g",
-                 ratio, ratios[0], ratios[b->runs - 1]);
-    bench_print(b, name, parameters, "saves/s", values, b->runs);
-}
-
-/* How many saves take about as long as a run should. */
-static uint64_t fitting(const bench *b, const savers *s, uint64_t together)
-{
-    uint64_t n = 2 * together;
-    double seconds = savers_run(s, n, together);
-    while (seconds < b->seconds / 4) {
-        n *= 2;
-        seconds = savers_run(s, n, together);
-    }
-    return (uint64_t)((double)n * b->seconds / seconds / (double)together + 1) * together;
-}
 
 /* Grains, the loop with one save a transaction, and the loop with as many as grains, in turn. */
 static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
@@ -230,7 +146,7 @@ static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
     snprintf(loop_name, sizeof loop_name, "sqlite-loop-%d", (int)together);
     if (!bench_wanted(b, name) && !bench_wanted(b, loop_name) && !bench_wanted(b, "sqlite-loop"))
         return;
-    uint64_t n = fitting(b, s, together);
+    uint64_t n = savers_fitting(b, s, together);
     uint64_t one_by_one = together == 1 ? n : n / 8 + 1;
     for (int r = 0; r < b->runs; r++) {
         grains[r] = (double)n / savers_run(s, n, together);
@@ -238,11 +154,11 @@ static void rows(const bench *b, const savers *s, loop *l, uint64_t together)
         groups[r] = (double)n / loop_run(l, n, together);
         ratios[r] = grains[r] / ones[r];
     }
-    print(b, name, together, n, grains, ratios);
+    savers_print(b, name, together, n, grains, "to_sqlite_loop", ratios);
     if (together == 1)
-        print(b, "sqlite-loop", 1, one_by_one, ones, NULL);
+        savers_print(b, "sqlite-loop", 1, one_by_one, ones, NULL, NULL);
     else
-        print(b, loop_name, together, n, groups, NULL);
+        savers_print(b, loop_name, together, n, groups, NULL, NULL);
 }
 
 void bench_store(const bench *b)
@@ -253,7 +169,9 @@ void bench_store(const bench *b)
         !bench_wanted(b, "sqlite-loop-1024"))
         return;
     folder f = new_folder();
-    savers s = savers_open(&f);
+    char address[300];
+    snprintf(address, sizeof address, "sqlite:%s/grains.db", f.path);
+    savers s = savers_open(address);
     loop_open(&l, &f);
     for (size_t i = 0; i < sizeof at_once / sizeof at_once[0]; i++)
         rows(b, &s, &l, at_once[i]);

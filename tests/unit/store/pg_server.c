@@ -94,7 +94,7 @@ void pg_server_start(void)
     const char *const args[] = {"-D", data,
                                 "-k", folder,
                                 "-c", "listen_addresses=",
-                                "-c", "max_connections=60",
+                                "-c", "max_connections=120",
                                 "-c", "shared_buffers=16MB",
                                 NULL};
     server = spawn("postgres", args);
@@ -117,7 +117,8 @@ void pg_server_start(void)
 bool pg_server_open(void)
 {
     if (!find_programs()) {
-        puts("skipped: no PostgreSQL server in /usr/lib/postgresql (package postgresql)");
+        fputs("skipped: no PostgreSQL server in /usr/lib/postgresql (package postgresql)\n",
+              stderr);
         return false;
     }
     make_files();
@@ -209,6 +210,26 @@ void pg_server_commit(void)
 {
     (void)run_on(held, "COMMIT");
     PQfinish(held);
+}
+
+double pg_server_bench(const char *address, const char *script, unsigned clients, double seconds)
+{
+    char path[PATH_BYTES], command[PATH_BYTES * 4], line[300];
+    double per_second = 0;
+    snprintf(path, sizeof path, "%s/script", folder);
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(script, file) < 0 || fclose(file) != 0)
+        fail(path, "not written");
+    snprintf(command, sizeof command,
+             "%s/pgbench -n -M prepared -c %u -j 2 -T %d -f %s -h %s -U teff %s 2>&1", programs,
+             clients, seconds < 1 ? 1 : (int)seconds, path, folder,
+             strstr(address, "dbname=") + strlen("dbname="));
+    file = popen(command, "r");
+    while (file && fgets(line, sizeof line, file))
+        (void)sscanf(line, "tps = %lf", &per_second);
+    if (!file || pclose(file) != 0 || per_second <= 0)
+        fail(command, "failed");
+    return per_second;
 }
 
 pid_t pg_server_session(const char *address)

@@ -26,5 +26,9 @@ long pg_server_run(const char *address, const char *sql);
 void pg_server_begin(const char *address, const char *sql);
 void pg_server_commit(void);
 
+/* pg_server_bench - run pgbench with a script in the database of an address.
+ * in:   clients, each with a connection. out: its transactions per second. */
+double pg_server_bench(const char *address, const char *script, unsigned clients, double seconds);
+
 /* pg_server_session - out: the server's process of an open session in the address's database. */
 pid_t pg_server_session(const char *address);
