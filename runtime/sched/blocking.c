@@ -45,7 +45,7 @@ static void block_worker(teffi_worker *w)
 void teffi_blocking_begin(teffi_exec *exec)
 {
     teffi_worker *w = find_own_worker(exec);
-    teffi_may_suspend(); /* teffi_blocking_end may */
+    teffi_may_suspend(); /* teffi_blocking_end may suspend the turn */
     if (!w || w->blocking++)
         return;
     /* relaxed: the monitor may see it late */
@@ -56,7 +56,7 @@ void teffi_blocking_begin(teffi_exec *exec)
     teffi_processor_use_end(w, was);
 }
 
-/* idle_lock held. */
+/* Assign w a free processor, or that of an idle worker. idle_lock held. out: false: none. */
 static bool take_processor(teffi_worker *w)
 {
     teffi_processor *p = teffi_processor_find_free(w->sched);
@@ -68,7 +68,8 @@ static bool take_processor(teffi_worker *w)
     return p;
 }
 
-/* out: false: no processor is free, and the turn must yield. */
+/* End w's blocking state, or wait until a processor is assigned. out: false: no processor is free,
+ * and the turn must yield. */
 static bool unblock_worker(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

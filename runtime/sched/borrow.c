@@ -12,11 +12,12 @@
 #include "sched/scale.h"
 #include "sched/submit.h"
 
-/* Apart from this, a borrower is a worker: its processor may be retaken, handed over in a blocking
- * region, or deactivated. A borrower without a processor returns to its caller. */
+/* One thread of the process may borrow at a time. Apart from that, a borrower is a worker: its
+ * processor may be retaken, handed over in a blocking region, or deactivated. When it has no
+ * processor, it returns to its caller. */
 static _Atomic bool process_has_borrower;
 
-static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch);
+static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch); /* for the inbound queue */
 
 void teffi_borrow_init(teffi_sched *sched)
 {
@@ -43,8 +44,8 @@ static bool borrow_processor(teffi_worker *w)
     return may;
 }
 
-/* Give p to another worker. idle_lock held. out: the worker to be woken; NULL: none. *parked: the
- * worker that has p now stays parked. */
+/* Give p to another worker. idle_lock held. out: the worker to be woken; NULL: none. *parked: true:
+ * the worker that has p now is PARKED; the caller looks at the queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
     teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
@@ -61,7 +62,8 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
     return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
-/* Give the processor to a worker, which is woken only if the processor has work. */
+/* End borrowing. Give the processor to a worker, which is woken only if the processor has work;
+ * clear the processor if it was deactivated. */
 static void return_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -98,6 +100,8 @@ static bool borrower_may_run(const teffi_worker *w)
            !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
 }
 
+/* Run groups until there is none, or until the borrower must return. Deferred work runs at the end
+ * at the latest. */
 static void run_ready_groups(teffi_worker *w)
 {
     while (borrower_may_run(w)) {
@@ -119,7 +123,7 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
     teffi_worker_become(w);
     teffi_thread_hook(w, w->sched->hooks.start);
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
-    teffi_processor_use_end(w, 0);
+    teffi_processor_use_end(w, 0); /* fn is like a turn: the processor may be retaken from it */
     fn(arg);
     (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
@@ -132,7 +136,7 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    /* teffi_none_idle first: under load it is true most often */
+    /* teffi_none_idle comes first, since under load it is true most often. */
     if (teffi_none_idle(sched) || teffi_worker_self())
         return false;
     /* acquire: the borrower's fields; pairs with the release below */
@@ -158,15 +162,16 @@ void teffi_borrow_stop(teffi_sched *sched)
 
 /* ---- batches ---- */
 
-static void run_inbound(void *arg)
+static void run_inbound_batch(void *arg)
 {
     teffi_inbound *batch = arg;
     batch->run(batch);
 }
 
+/* Run the batch on this thread; on a worker, the groups that become READY are its local batch. */
 static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch)
 {
-    teffi_batch_run(exec, run_inbound, batch);
+    teffi_batch_run(exec, run_inbound_batch, batch);
 }
 
 static void run_inbound_borrowed(void *arg)
@@ -182,7 +187,7 @@ void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch)
         run_inbound_here(exec, batch);
     } else if (!teffi_borrow_run(exec, run_inbound_borrowed, batch)) {
         if (teffi_inbound_queue_put(&sched->inbound, batch))
-            return;
+            return; /* the queue releases it */
         batch->run(batch);
     }
     batch->release(batch);

@@ -7,7 +7,8 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* Policy priority: a call of a turn is where more urgent groups go first. */
+/* Policy priority: does a group wait that is more urgent than this turn's? It goes first, so the
+ * turn's call is queued. */
 __attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
@@ -15,8 +16,9 @@ __attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
                                  atomic_load_explicit(&turn->priority, memory_order_relaxed));
 }
 
-/* relaxed: a flag that is seen late only delays the yield */
-static bool worker_is_free(const teffi_worker *w)
+/* May this worker run a turn in place, apart from its budget? relaxed: a flag that is seen late
+ * only delays the yield. */
+static bool may_run_in_place(const teffi_worker *w)
 {
     return !w->blocking && w->direct.depth < TEFFI_DIRECT_DEPTH &&
            !atomic_load_explicit(&w->preempt, memory_order_relaxed) &&
@@ -25,6 +27,7 @@ static bool worker_is_free(const teffi_worker *w)
            !(w->sched->priorities && others_are_urgent(w));
 }
 
+/* Has this run had all of its turns in place? The first call in a run resets the budget. */
 static bool budget_is_used(teffi_worker *w)
 {
     teffi_direct_budget *budget = &w->direct;
@@ -37,22 +40,23 @@ static bool budget_is_used(teffi_worker *w)
     return budget->count == TEFFI_DIRECT_MAX;
 }
 
-/* out: the worker on which the turn has resumed; NULL: it may not run another turn in place. */
+/* Yield, then begin a new budget. out: the worker on which the turn has resumed; NULL: the turn may
+ * not run another one in place. */
 __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 {
     if (!teffi_turn_yield(w, false))
         return NULL;
     w = teffi_worker_self();
-    return worker_is_free(w) && !budget_is_used(w) ? w : NULL;
+    return may_run_in_place(w) && !budget_is_used(w) ? w : NULL;
 }
 
-/* These functions are called through pointers only, never inlined, so they may read the
- * thread-local teffi_own_worker: see worker.h. */
+/* This function and those below are called through pointers only, never inlined, so they may read
+ * the thread-local teffi_own_worker: see worker.h. */
 static bool direct_may(teffi_exec *exec, bool beside)
 {
     teffi_worker *w = teffi_own_worker;
     teffi_may_suspend();
-    if (!w || &w->sched->exec != exec || !worker_is_free(w) ||
+    if (!w || &w->sched->exec != exec || !may_run_in_place(w) ||
         (budget_is_used(w) && !(w = yield_to_others(w))))
         return false;
     w->direct.count++;
@@ -92,7 +96,8 @@ static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
     direct_leave(exec, outer);
 }
 
-/* The yielded turn's fiber is suspended: any worker may resume it. */
+/* A turn in place has yielded and its fiber is suspended: queue its group, unless the turn waits
+ * for a join. If it has forked, the part is queued as well. */
 static void direct_yielded(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();

@@ -16,7 +16,7 @@
 #include "sched/scale.h"
 #include "sched/submit.h"
 
-enum { TAKE_MAX = 16 }; /* groups from the global queue at once */
+enum { TAKE_MAX = 16 }; /* groups taken from the global queue with the one to run */
 enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
@@ -27,8 +27,9 @@ static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
                               timer);
 }
 
-/* Reads the thread-local: called through a pointer, never inlined, and does not suspend. relaxed: a
- * processor that is retaken at this moment may still count as held. */
+/* exec op worker. It may read the thread-local teffi_own_worker, since it is called through a
+ * pointer, never inlined, and does not suspend. relaxed: a processor that is retaken at this moment
+ * may still count as held. */
 static unsigned processor_number(teffi_exec *exec)
 {
     const teffi_worker *w = teffi_own_worker;
@@ -59,6 +60,7 @@ static void free_scheduler(teffi_sched *sched)
     free(sched);
 }
 
+/* Set stopping, and wake every thread to see it. */
 static void wake_all_to_stop(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -84,6 +86,7 @@ static void stop_scheduler(teffi_exec *exec)
     if (teffi_sched_has_system(sched))
         teffi_thread_join(&sched->system.thread);
     teffi_borrow_stop(sched);
+    /* No worker is left: run here what they did not come to. */
     for (unsigned i = 0; i < sched->n_processors; i++)
         (void)teffi_deferral_run(&sched->processors[i].deferral);
     teffi_inbound_queue_stop(&sched->inbound);
@@ -121,6 +124,7 @@ static const teffi_exec_ops scheduler_ops = {
 
 /* ---- starting ---- */
 
+/* Set up the operations, the policy, and how groups are run. out: false: memory is out. */
 static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
 {
     sched->ops = scheduler_ops;
@@ -141,21 +145,22 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
         if (!sched->priorities)
             return false;
         teffi_priorities_init(sched->priorities, opt->waiting_max);
-        sched->take_max = 0;
+        sched->take_max = 0; /* a deque has no order by priority */
         sched->ops.ready = teffi_submit_ready_by_priority;
         sched->queue.order = &sched->priorities->order;
     }
     return true;
 }
 
-/* One more than in the slice: a run may begin between two ticks. */
+/* out: the ticks at which the same run is seen when its slice is over: those in the slice and one
+ * more, since a run may begin between two ticks. */
 static uint32_t count_slice_ticks(uint32_t slice_ms)
 {
     return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +
            1;
 }
 
-/* in: n processors, of which active are in use. */
+/* in: n processors, of which active are in use. out: NULL: memory is out. */
 static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, unsigned active,
                                   const teff_sched_options *opt)
 {
@@ -201,6 +206,7 @@ static bool start_workers(teffi_sched *sched, unsigned active)
     return ok;
 }
 
+/* out: how many processors are in use at first. in: workers, 0 = one a core. */
 static unsigned count_active(unsigned workers)
 {
     unsigned n = workers ? workers : teffi_cpu_count();
@@ -257,7 +263,7 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers)
         (opt->workers_max < count_active(workers) || opt->workers_max > TEFFI_PROCESSORS_MAX))
         return "workers_max: expected 0, or as many as there are workers or more, up to 1,024";
     if (threads && threads < count_processors(opt, workers))
-        return "threads_max: expected at least as many as there are workers";
+        return "threads_max: expected at least workers_max, and as many as there are workers";
     if (check_stacks(opt))
         return check_stacks(opt);
     if (opt->turn_warn_ms > TEFFI_WARN_MS_MAX)

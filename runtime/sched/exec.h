@@ -13,7 +13,8 @@ const char *teffi_sched_check(const teff_sched_options *opt, unsigned workers);
 bool teffi_sched_take(teff_sched_options *to, teff_sched_hooks *hooks,
                       const teff_sched_options *from, char *text);
 
-/* teffi_exec_real_new - in: workers, 0 = one a core; opt, as taken, copied; NULL = all defaults.
+/* teffi_exec_real_new - start an executor and its threads.
+ * in:   workers, 0 = one a core; opt, as taken, copied; NULL = all defaults.
  * errs: TEFF_E_INVALID (an option is out of its range), TEFF_E_NOMEM, TEFF_E_IO (a thread could not
  *       start). */
 TEFF_MUST_USE teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,

@@ -82,6 +82,8 @@ static teffi_group *pick_fair(teffi_worker *w)
     return global_first ? pop_oldest(p) : pop_global(w);
 }
 
+/* Sample the local batch if that is due, and open the deque to thieves if it is to be shared. At
+ * each sample, wake a worker while the deque is open. */
 static void check_local_batch(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -95,8 +97,8 @@ static void check_local_batch(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Pick from the LIFO slot. out: NULL: call pick_queued, which begins with the oldest work if
- * *fair. */
+/* Pick from the LIFO slot. out: NULL: the slot is empty or a fair pick is due (*fair); the caller
+ * calls pick_queued with *fair. */
 static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
 {
     teffi_processor *p = w->processor;
@@ -112,6 +114,8 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
     return group;
 }
 
+/* Pick after pick_lifo has picked none. A fair pick tries the oldest work first, then the LIFO
+ * slot, which pick_lifo has left alone. */
 static teffi_group *pick_queued(teffi_worker *w, bool fair)
 {
     teffi_processor *p = w->processor;
@@ -141,6 +145,8 @@ static uint64_t items_handled(const teffi_processor *p)
            atomic_load_explicit(&p->items, memory_order_relaxed);
 }
 
+/* Steal half of a deque. out: the group to run; the others are in this processor's deque. NULL:
+ * none. */
 static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
 {
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
@@ -174,13 +180,15 @@ static teffi_group *steal_from_any(teffi_worker *w)
     return NULL;
 }
 
-/* While all others are idle, only other threads push, and they wake a worker: it should rather wait
- * in the poller, where bytes come from. */
+/* How often to search: once if all other workers are idle and there is a poller. Then only threads
+ * that are no workers push, and they wake a worker, so this one should wait in the poller. */
 static unsigned search_rounds(teffi_sched *sched)
 {
     return teffi_poll_has(sched) && teffi_others_are_idle(sched) ? 1 : ROUNDS;
 }
 
+/* Search the global queue and all deques, round after round. out: NULL: none, or the worker is
+ * needed for something else (attention). */
 static teffi_group *search_all(teffi_worker *w)
 {
     unsigned rounds = search_rounds(w->sched);
@@ -230,7 +238,7 @@ __attribute__((noinline)) static teffi_group *pick_longer(teffi_worker *w)
     return group;
 }
 
-/* The deque is empty, so all groups of the local batch were picked. */
+/* End the local batch, if there is one: the deque is empty, so all of its groups were picked. */
 static void end_local_batch(teffi_processor *p)
 {
     if (!p->batch.exists)
@@ -253,14 +261,15 @@ static teffi_group *find_elsewhere(teffi_worker *w)
     return group;
 }
 
-/* Not inlined, as find_queued: a pick from the LIFO slot saves no registers. */
+/* Find with policy multilevel, a local batch, or deferred work. As find_queued, not inlined, so
+ * that a plain pick from the LIFO slot saves no registers. */
 static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
     teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
     if (group)
         return group;
-    if (teffi_deferral_exists(&p->deferral)) /* the turns before it may take long */
+    if (teffi_deferral_exists(&p->deferral)) /* the turns of the queued groups may take long */
         teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
     group = pick_local(w);
     return group ? group : find_elsewhere(w);

@@ -62,7 +62,7 @@ static bool none_needs_waking(uint32_t word)
     return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
 }
 
-/* idle_lock held. in: w, parked. */
+/* idle_lock held. in: w, parked; the caller wakes its thread. */
 static void unpark_worker(teffi_worker *w, bool searching)
 {
     teffi_idle_remove(w, TEFFI_WORKER_RUNNING, searching);
@@ -139,19 +139,18 @@ void teffi_search_end(teffi_worker *w)
         teffi_wake_one(sched);
 }
 
-/* ---- without a processor; idle_lock held ---- */
+/* ---- without a processor ---- */
 
-/* Are there more threads than active processors? Extra ones run beside turns that block or are
- * long.
- */
+/* Are there more threads than active processors? They were started beside turns that block or take
+ * long. */
 static bool has_surplus_threads(const teffi_sched *sched)
 {
     return atomic_load_explicit(&sched->n_threads, memory_order_relaxed) >
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
-/* If w was spare for SPARE_NS and there are surplus threads, its thread ends. out: true: it
- * does. */
+/* If w was spare for SPARE_NS and there are surplus threads, end its thread. idle_lock held. out:
+ * true: it ends. */
 static bool retire_spare(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -164,7 +163,7 @@ static bool retire_spare(teffi_worker *w)
     return true;
 }
 
-/* Also sets sleeps_until_ns. out: the longest time to sleep. */
+/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
 static uint64_t spare_timeout_ns(teffi_worker *w)
 {
     bool is_limited = w->state == TEFFI_WORKER_SPARE && has_surplus_threads(w->sched);
@@ -172,12 +171,13 @@ static uint64_t spare_timeout_ns(teffi_worker *w)
     return is_limited ? SPARE_NS : UINT64_MAX;
 }
 
+/* teffi_wait_for_processor with idle_lock held, except while it sleeps. */
 static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     uint64_t timeout_ns = spare_timeout_ns(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
-        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower returned its processor */
+        if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has given w its processor */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
             break;
         }

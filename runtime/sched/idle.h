@@ -35,7 +35,8 @@ void teffi_search_end(teffi_worker *w);
  * stops, or the thread shall end because it was spare for long. */
 void teffi_wait_for_processor(teffi_worker *w);
 
-/* teffi_give_processor_to_waiter - give the processor to a waiting worker, if there is one. */
+/* teffi_give_processor_to_waiter - if a worker waits for a processor, give it this one, then wait
+ * for another as teffi_wait_for_processor does. */
 void teffi_give_processor_to_waiter(teffi_worker *w);
 
 /* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns. */
@@ -58,7 +59,8 @@ void teffi_idle_add(teffi_worker *w, teffi_worker_state state);
 /* teffi_idle_remove - w is idle no more. in: its new state; searching: count it as such. */
 void teffi_idle_remove(teffi_worker *w, teffi_worker_state state, bool searching);
 
-/* teffi_idle_parked - a PARKED worker, the one that polls last; NULL: there is none. */
+/* teffi_idle_parked - a PARKED worker, the one that polls only if there is no other; NULL: there is
+ * none. */
 teffi_worker *teffi_idle_parked(const teffi_sched *sched);
 
 /* teffi_idle_first - an idle worker; PARKED if there is one, since a hand-over costs more.

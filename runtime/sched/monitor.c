@@ -13,7 +13,7 @@
 #include "sched/report.h"
 #include "sched/retake.h"
 
-#define OVERDUE_NS 1500000u /* a worker fires its own timers within about a tick of the wheel */
+#define OVERDUE_NS 1500000u /* of a timer; workers fire theirs within about a tick of the wheel */
 #define MS_NS 1000000u
 
 enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
@@ -23,7 +23,8 @@ enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims 
 
 /* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
 
-/* idle_lock held. Workers in declared blocking regions need no core. */
+/* Do so many turns run without a processor that no other may lose one? Turns in blocking regions
+ * need no core and do not count. idle_lock held. */
 static bool too_many_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
@@ -33,8 +34,8 @@ static bool too_many_are_lost(teffi_sched *sched)
     return n >= (max > LOST_MIN ? max : LOST_MIN);
 }
 
-/* idle_lock held. out: true: w is in that run and does not use its processor until retaken is
- * cleared. */
+/* Set w->retaken; the caller clears it unless it takes the processor. idle_lock held. out: true: w
+ * is in that run, and does not use its processor until retaken is cleared. */
 static bool retake_from(teffi_worker *w, uint64_t run)
 {
     /* seq_cst: then the barrier, then the load of using_processor */
@@ -46,7 +47,7 @@ static bool retake_from(teffi_worker *w, uint64_t run)
            atomic_load_explicit(&w->processor->runs, memory_order_relaxed) == run;
 }
 
-/* idle_lock held. */
+/* idle_lock held. out: p's worker; NULL: none, it is not RUNNING, or the scheduler stops. */
 static teffi_worker *running_worker(teffi_sched *sched, const teffi_processor *p)
 {
     teffi_worker *w = p->worker;
@@ -71,7 +72,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
             atomic_store_explicit(&w->preempt, 1, memory_order_relaxed);
             teffi_worker_set_state(w, TEFFI_WORKER_LOST);
         } else {
-            p->worker = w;
+            p->worker = w; /* teffi_processor_staff may have cleared it */
             /* release: pairs with teffi_processor_get_usable */
             atomic_store_explicit(&w->retaken, 0, memory_order_release);
         }
@@ -103,7 +104,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 /* ---- the tick ---- */
 
 /* If the worker is in the same run as at the last tick, let others take its LIFO slot and its local
- * batch. out: true: there was work. */
+ * batch. out: true: they could not before; the caller calls teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
@@ -133,8 +134,8 @@ static bool processors_are_short(teffi_sched *sched)
     return teffi_none_idle(sched);
 }
 
-/* Request preemption of turns that have used their slice; one tick later retake their
- * processors. */
+/* If processors are short: request preemption of turns that have used their slice, and one tick
+ * later retake their processors. */
 static void end_slices(teffi_sched *sched)
 {
     bool looked = false;
@@ -176,7 +177,7 @@ static void run_tick(teffi_sched *sched)
         teffi_processor *p = &sched->processors[i];
         allowed |= allow_stealing_if_long_run(sched, p);
         if (p->seen_ticks > 1)
-            (void)teffi_deferral_run(&p->deferral); /* its worker is in a long turn */
+            (void)teffi_deferral_run(&p->deferral); /* its worker may be in a long turn */
         uint64_t due = teffi_wheel_next(&p->wheel);
         if (due < now && now - due > OVERDUE_NS)
             teffi_wheel_fire(&p->wheel, now);
@@ -194,7 +195,8 @@ static void run_tick(teffi_sched *sched)
     sched->monitor.reclaims = reclaim_memory(sched, now);
 }
 
-/* Does each active processor have a worker, and are all of them parked? idle_lock held. */
+/* Are all workers with a processor parked, and does each active processor have one? idle_lock
+ * held. */
 static bool all_are_parked(const teffi_sched *sched)
 {
     for (unsigned i = 0; i < sched->n_processors; i++) {
@@ -206,16 +208,17 @@ static bool all_are_parked(const teffi_sched *sched)
     return true;
 }
 
-/* Are all parked, and one in the poller, if there is one? idle_lock held. */
+/* May the monitor sleep: are all workers parked, one of them in the poller if there is one, and is
+ * nothing left to reclaim? idle_lock held. */
 static bool all_is_quiet(const teffi_sched *sched)
 {
     return all_are_parked(sched) && !sched->monitor.reclaims &&
            (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* out: true: sleep without a timeout, since all workers have been parked for QUIET_TICKS; the next
- * worker that wakes wakes the monitor. */
-static bool fall_asleep(teffi_sched *sched, unsigned *quiet)
+/* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS. *quiet
+ * counts the ticks. out: true: it does; the next worker that is woken wakes the monitor. */
+static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);
     *quiet = all_is_quiet(sched) ? *quiet + 1 : 0;
@@ -232,7 +235,7 @@ void teffi_monitor_main(void *arg)
     teffi_sched *sched = arg;
     unsigned quiet = 0;
     while (!teffi_sched_is_stopping(sched)) {
-        bool asleep = fall_asleep(sched, &quiet);
+        bool asleep = announce_sleep_if_quiet(sched, &quiet);
         if (asleep)
             quiet = 0;
         teffi_parker_wait(&sched->monitor.parker, asleep ? UINT64_MAX : TEFFI_MONITOR_NS);

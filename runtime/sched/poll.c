@@ -20,9 +20,9 @@ void teffi_poll_start(teffi_exec *exec, teffi_poller *poller)
 {
     teffi_sched *sched = teffi_sched_of(exec);
     teffi_bug_if(teffi_poll_has(sched));
-    /* release: what poller points to, pairs with get_poller. A worker that was announced as PARKED
-     * before idle_lock is taken here may not have seen it. */
+    /* release: what poller points to; pairs with get_poller */
     atomic_store_explicit(&sched->poller, poller, memory_order_release);
+    /* A worker that parks now may not have seen the poller: wake one, so that it polls. */
     (void)teffi_wake_parked(sched);
 }
 
@@ -39,7 +39,8 @@ static void run_poller(void *arg)
     e->found = e->poller->run(e->poller);
 }
 
-/* The groups that become READY are the local batch of this thread's worker. */
+/* Handle the events that the poller has kept. The groups that become READY are the local batch of
+ * this thread's worker. out: true: there were events. */
 static bool handle_events(teffi_sched *sched, teffi_poller *poller)
 {
     events e = {.poller = poller};
@@ -47,6 +48,8 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
     return e.found;
 }
 
+/* Set when this processor's worker looks next: when the coarse clock has advanced, or after
+ * LOOK_EVERY picks if there were events. */
 static void note_look(teffi_worker *w, bool found)
 {
     teffi_processor *p = w->processor;
@@ -56,7 +59,7 @@ static void note_look(teffi_worker *w, bool found)
 
 /* ---- parking ---- */
 
-/* idle_lock held. */
+/* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
 static uint64_t park_timeout_ns(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);
@@ -68,7 +71,8 @@ static uint64_t park_timeout_ns(teffi_worker *w)
     return left < SLEEP_MAX_NS ? left : SLEEP_MAX_NS;
 }
 
-/* Take back the announcement, unless this worker was woken or lost its processor. */
+/* Leave PARKED, unless another thread has woken this worker or taken its processor. out: the new
+ * state; RUNNING: it has its processor. */
 static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
 {
     pthread_mutex_lock(&w->sched->idle_lock);
@@ -92,8 +96,9 @@ static teffi_poller *claim_poller(teffi_worker *w)
     return poller;
 }
 
-/* After the wait, and after leave_parked. A worker without a processor may be assigned one at any
- * time, under idle_lock, and must not use it here: what becomes READY goes to the global queue. */
+/* After the wait and leave_parked: handle the events and release the poller. A worker that has lost
+ * its processor may be assigned another one at any time, under idle_lock, and must not use it here:
+ * the groups that become READY go to the global queue. */
 static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
 {
     teffi_sched *sched = w->sched;
@@ -149,6 +154,7 @@ void teffi_park(teffi_worker *w)
 
 /* ---- a busy worker ---- */
 
+/* Look for events, without waiting, and handle them. out: true: there were events. */
 static bool look_now(teffi_sched *sched, teffi_poller *poller)
 {
     if (!teffi_poller_claim(poller))

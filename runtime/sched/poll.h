@@ -39,5 +39,6 @@ void teffi_park(teffi_worker *w);
  * runs: using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);
 
-/* teffi_poll_watch - see to it that somebody polls. runs: the monitor, each tick. */
+/* teffi_poll_watch - if no worker has waited in the poller for a tick, let another thread poll.
+ * runs: the monitor, each tick. */
 void teffi_poll_watch(teffi_sched *sched);

@@ -23,7 +23,8 @@ bool teffi_turn_may_yield(const teffi_worker *w)
     return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
 }
 
-/* Not inlined, to keep teff_yield short: each call of a turn runs it, and few yield. */
+/* Not inlined, to keep teff_yield short: each call of a turn runs teff_yield, and few turns
+ * yield. */
 __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
 {
     teffi_may_suspend();
@@ -68,6 +69,7 @@ static void on_interrupt(void *context)
     if (!fiber || !teffi_fiber_in_region(fiber, __builtin_frame_address(0)) ||
         !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
+    /* The fiber leaves its region, so that another signal does not interrupt the yield. */
     teffi_fiber_region(fiber, false);
     atomic_store_explicit(&w->in_region, 0, memory_order_relaxed);
     teffi_interrupt_allow();

@@ -14,11 +14,11 @@
  * out:  false: the turn may not yield. true: it has resumed, maybe on another thread. */
 bool teffi_turn_yield(teffi_worker *w, bool stays);
 
-/* teffi_turn_may_yield - out: false: the turn has no fiber of its own, or is in a blocking
- * region. */
+/* teffi_turn_may_yield - may the turn that this worker runs yield? out: false: the turn has no
+ * fiber of its own, its group cannot resume it, or it is in a blocking region. */
 bool teffi_turn_may_yield(const teffi_worker *w);
 
-/* teffi_preempt_start - install the signal handler; again does no harm.
+/* teffi_preempt_start - install the signal handler; a second call does no harm.
  * teffi_preempt_allow - unblock the signal on this worker's thread. */
 void teffi_preempt_start(void);
 void teffi_preempt_allow(void);
@@ -27,5 +27,6 @@ void teffi_preempt_allow(void);
  * in a preemptible region. out: false: no worker runs there. */
 bool teffi_preempt_request(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_preempt_lost - interrupt turns whose processor was retaken, if in a preemptible region. */
+/* teffi_preempt_lost - interrupt the turns that are in a preemptible region and whose processor was
+ * retaken. */
 void teffi_preempt_lost(teffi_sched *sched);

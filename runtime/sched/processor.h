@@ -58,7 +58,8 @@ struct teffi_processor {
     bool yield_requested; /* in that run */
 };
 
-/* There is one writer at a time, so a load and a store replace the atomic addition. */
+/* teffi_counter_add - there is one writer at a time, so a load and a store replace an atomic
+ * addition. */
 static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
@@ -102,7 +103,8 @@ static inline bool teffi_processor_allow_stealing(teffi_processor *p)
     return forbidden;
 }
 
-/* teffi_processors_init - n of them, idle and empty. out: false: memory is out; fini may follow. */
+/* teffi_processors_init - n of them, empty and without workers. out: false: memory is out; the
+ * caller calls fini. */
 bool teffi_processors_init(teffi_sched *sched, unsigned n);
 void teffi_processors_fini(teffi_sched *sched);
 
@@ -118,7 +120,8 @@ void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platf
 void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_assign - give p to w, which is RUNNING from now on.
- * teffi_processor_release - out: the processor that w held. */
+ * teffi_processor_release - take w's processor from it and let thieves use its deque. The caller
+ * sets w's state. out: the processor. */
 void teffi_processor_assign(teffi_processor *p, teffi_worker *w);
 teffi_processor *teffi_processor_release(teffi_worker *w);
 
@@ -127,7 +130,8 @@ teffi_processor *teffi_processor_release(teffi_worker *w);
 teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_staff - give p to a spare or new worker, which begins with a search.
- * out:  the worker; the caller wakes it. NULL: no thread; the processor is unchanged. */
+ * out:  the worker; the caller wakes it. NULL: no thread could be started, and p->worker may be
+ *       NULL now. */
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_find_free - an active processor that no worker holds, because no thread could be

@@ -19,7 +19,7 @@ typedef struct seen_run {
     uint64_t run, since_ns;
 } seen_run;
 
-/* idle_lock held. */
+/* The run that w is in. idle_lock held. since_ns is now_ns if the monitor has not seen that run. */
 static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 {
     /* acquire: pairs with teffi_worker_run_begins */
@@ -31,7 +31,8 @@ static seen_run load_run(teffi_worker *w, uint64_t now_ns)
 /* Is the worker still in that run? If not, its description may be another group's. */
 static bool is_same_run(const seen_run *seen)
 {
-    /* acquire: keeps this load behind those of the description */
+    /* acquire: pairs with teffi_worker_run_begins. On ARM the loads of the description may still
+     * come later than this one: then a report may rarely name another group. */
     uintptr_t running = atomic_load_explicit(&seen->worker->running, memory_order_acquire);
     return running == seen->running &&
            atomic_load_explicit(&seen->worker->run, memory_order_relaxed) == seen->run;
@@ -59,8 +60,8 @@ static teff_sched_worker read_worker_counters(const teffi_processor *p)
     for (unsigned l = 0; l < TEFF_SCHED_LEVELS; l++)
         one.level_ns[l] = counter_get(&c->level_ns[l]);
     uint64_t others = one.local + one.global + one.stolen;
-    /* Load runs last, since picks are counted before the run; it begins at 1. Picks from the LIFO
-     * slot, the hottest path, have no counter: they are the other runs. */
+    /* Load runs last, since a pick is counted before its run; runs begins at 1. Picks from the LIFO
+     * slot, the hottest path, have no counter: they are the runs that no other counter has. */
     one.runs = counter_get(&p->runs) - 1;
     if (one.runs < others)
         one.runs = others;
@@ -156,6 +157,7 @@ static const char *state_name(teffi_worker_state state)
     return names[state];
 }
 
+/* in: no, the worker's place in the snapshot; not its number. */
 static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no)
 {
     const worker_copy *s = &shot->workers[no];
@@ -224,8 +226,8 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* Is this worker in the same run as at the last check, and for long enough to log it (again)? Sets
- * *out if it is in the same run. idle_lock held. */
+/* Is this worker in the same run as at the last check, and for so long that it is logged, or logged
+ * again? Sets *out if it is in the same run, else begins to watch its run. idle_lock held. */
 static bool turn_is_due(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
@@ -243,6 +245,7 @@ static bool turn_is_due(teffi_worker *w, uint64_t now_ns, seen_run *out)
     return true;
 }
 
+/* out: how many turns are to be logged, in out[0..]. */
 static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run out[REPORTS_MAX])
 {
     unsigned n = 0;
@@ -257,7 +260,7 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     return n;
 }
 
-/* Workers are never freed while the monitor runs. */
+/* turn->worker is valid, since no worker is freed while the monitor runs. */
 static void log_long_turn(const seen_run *turn, uint64_t now_ns)
 {
     teffi_exec *exec = &turn->worker->sched->exec;

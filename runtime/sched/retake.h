@@ -66,14 +66,14 @@ static inline uint32_t teffi_processor_use_begin_after_retake(teffi_worker *w)
 /* ---- monitor.c ---- */
 
 /* The monitor's tick. A run that it sees at slice_ticks ticks in a row, by default five, has taken
- * slice_ms to a tick more: its turn gets a preemption request. At the next tick its processor is
- * retaken. */
+ * at least slice_ms, and at most a tick more. If groups or workers wait for a processor, its turn
+ * gets a preemption request then, and at the next tick its processor is retaken. */
 #define TEFFI_MONITOR_NS 2500000u
 
 /* teffi_monitor_main - what the monitor's thread runs. in: sched, a teffi_sched. */
 void teffi_monitor_main(void *sched);
 
-/* teffi_retake_processor - give p to another worker if its worker is still in that run.
- * At most max(active processors, 2) turns run without a processor.
+/* teffi_retake_processor - give p to another worker if its worker is still in that run, unless
+ * max(active processors, 2) turns run without a processor, not counting those that block.
  * out:  false: p was not retaken: try again at the next tick. */
 bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run);

@@ -26,7 +26,7 @@ typedef struct teffi_timed_run {
     uint64_t from_ns, nested_ns, all_ns;
 } teffi_timed_run;
 
-/* Charge the time since from_ns, without that of nested runs, which is charged to their groups. */
+/* Charge the group for the time since from_ns. Nested runs' time is charged to their own groups. */
 static void charge_run(teffi_meter *meter, teffi_group *group)
 {
     teffi_timed_run *t = teffi_container(meter, teffi_timed_run, meter);
@@ -39,6 +39,7 @@ static void charge_run(teffi_meter *meter, teffi_group *group)
     t->all_ns += own;
 }
 
+/* Adjust the chance of level 0 to the run time of each level so far. */
 static void adjust_levels(teffi_sched *sched)
 {
     uint64_t ns[TEFF_SCHED_LEVELS];
@@ -51,6 +52,8 @@ static void adjust_levels(teffi_sched *sched)
     teffi_levels_adjust(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
 }
 
+/* Count a run's time to the level that its group had before. If the worker has lost its processor,
+ * the time is counted in lost_ns. */
 static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 {
     teffi_sched *sched = w->sched;
@@ -68,6 +71,7 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
     adjust_levels(sched);
 }
 
+/* out: true: the group is still READY. */
 static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     unsigned level = teffi_level_of_group(w->sched->levels, group);
@@ -76,7 +80,7 @@ static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
     w->timed = &t;
     bool again = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
     w->timed = t.outer;
-    if (t.outer)
+    if (t.outer) /* from_ns is when charge_run was last called: at the end of the run */
         t.outer->nested_ns += t.from_ns - begun_ns;
     count_level_time(w, level, t.all_ns);
     return again;
@@ -84,17 +88,18 @@ static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 
 /* ---- a run ---- */
 
+/* out: true: the group is still READY. */
 static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     if (w->sched->levels)
         return run_timed(w, group, until_ns);
     bool evicted = group->evicted;
-    group->evicted = false;
+    group->evicted = false; /* now: after the run the group may have another owner */
     return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run with hooks, a policy or both. out: as teffi_group_run_counted(), without the number of items:
- * 1: the group is still READY. */
+/* Run the group with hooks, by a policy, or both. out: 1: the group is still READY, as
+ * teffi_group_run_counted(); items are not counted. */
 static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
                                                        uint64_t until_ns)
 {
@@ -104,7 +109,8 @@ static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_gr
     return again;
 }
 
-/* If the group that this worker requeued without a wake-up is still in the queue, wake a worker. */
+/* This worker requeued a group without a wake-up. If the global queue is not empty, wake a
+ * worker. */
 static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
     w->processor->unannounced = false;
@@ -112,8 +118,8 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* The clock is read every 16 picks. If the runs since then took long, a quantum that began there
- * would be over at once. */
+/* Read the clock if it has advanced by a millisecond since now_ns. Else now_ns is read every 16
+ * picks only; after long runs, a quantum that began there would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -150,15 +156,18 @@ static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
     teffi_submit_stealable(w, group);
     if (w->processor)
         return first;
+    /* The turn has lost this worker's processor: it must not run another group now. */
     teffi_submit_stealable(w, first);
     return NULL;
 }
 
 enum { ONE_ITEM = 1 << 1 }; /* as teffi_group_run_counted returns it */
 
-/* out: the group to be run next; NULL: none. */
-static __attribute__((noinline)) teffi_group *end_other_run(teffi_worker *w, teffi_group *group,
-                                                            unsigned ran)
+/* After a run that handled no item or several, or left the group READY: count the items, and
+ * requeue the group. in: ran, from teffi_group_run_counted. out: the group to be run next; NULL:
+ * none. */
+static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w, teffi_group *group,
+                                                                unsigned ran)
 {
     if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by runs */
         teffi_counter_add(&w->processor->items, ran / 2 - 1);
@@ -172,8 +181,9 @@ static __attribute__((noinline)) void call_after_yield(teffi_worker *w)
     after(w->after_yield_arg);
 }
 
-/* One long function, since it is the hottest path: split up, a run takes 17 instructions more. What
- * few runs need is in functions that are not inlined, so that the others save fewer registers. */
+/* One long function, since it is the hottest path: split up, a run takes 17 instructions more.
+ * Steps that few runs need are functions that are not inlined, so that other runs save fewer
+ * registers. */
 void teffi_run_groups(teffi_worker *w, teffi_group *group)
 {
     while (group) {
@@ -195,7 +205,7 @@ void teffi_run_groups(teffi_worker *w, teffi_group *group)
         teffi_worker_run_ends(w);
         if (w->after_yield)
             call_after_yield(w);
-        group = ran == ONE_ITEM ? NULL : end_other_run(w, group, ran);
+        group = ran == ONE_ITEM ? NULL : count_and_requeue(w, group, ran);
     }
 }
 
@@ -213,6 +223,8 @@ __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, t
         teffi_exceptions_leave(own, &before, &none);
 }
 
+/* Run one group, nested in the turn that waits on this stack. The worker does not back off, which
+ * would delay that turn. out: false: there is no group. */
 static bool find_and_run(teffi_worker *w)
 {
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
@@ -253,6 +265,7 @@ bool teffi_run_nested(teffi_exec *exec)
         ran = find_and_run(w);
         w->adds_to_batch = adds_to_batch;
         atomic_store_explicit(&w->run, run, memory_order_relaxed);
+        /* release: pairs with load_run() in report.c */
         atomic_store_explicit(&w->running, outer, memory_order_release);
     }
     teffi_processor_use_end(w, was);
@@ -269,6 +282,7 @@ static void pause_loop(teffi_worker *w, void (*fn)(teffi_worker *w))
     teffi_thread_hook(w, w->sched->hooks.unpark);
 }
 
+/* Park, or leave a processor that was deactivated. */
 static void leave_or_park(teffi_worker *w)
 {
     if (teffi_processor_is_active(w->sched, w->processor))

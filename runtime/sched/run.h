@@ -52,13 +52,16 @@ static inline void teffi_thread_hook(const teffi_worker *w,
  * out:  NULL: none. */
 teffi_group *teffi_find_near(teffi_worker *w);
 
-/* teffi_find_by_search - after teffi_find_near found none: steal, for a while.
- * in:   patient: the worker may back off before it searches. */
+/* teffi_find_by_search - after teffi_find_near found none: look for a while in the global queue and
+ * in the deques of other processors.
+ * in:   patient: the worker may back off before it searches.
+ * out:  NULL: none; the worker may still count as searching. */
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
 
 /* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
  * in:   patient, as above.
- * out:  NULL: none; the worker parks, unless work was deferred again. */
+ * out:  NULL: none; the worker may still count as searching. It parks, unless work was deferred
+ *       again. */
 static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
     teffi_group *group = teffi_find_near(w);

@@ -1,5 +1,5 @@
 /* scale.c - how many processors are in use. A deactivated processor is cleared at once, and again
- * when its worker has left it after its turn. */
+ * when its worker has left it after the turn under way. */
 #include "sched/scale.h"
 
 #include "sched/idle.h"

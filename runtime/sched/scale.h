@@ -6,18 +6,18 @@
 
 #include "sched/worker.h"
 
-/* teffi_scale - exec op. */
+/* teffi_scale - exec op scale. */
 teff_err teffi_scale(teffi_exec *exec, unsigned n);
 
-/* teffi_scale_move_timers - move the timers of p, if it is not active, to an active processor. For
- * whoever has set a timer on p: the wheel's lock orders that after a move by teffi_scale, and so
- * after the store of n_active. */
+/* teffi_scale_move_timers - move the timers of p, if it is not active, to an active processor. Each
+ * thread that has set a timer on p checks this: if teffi_scale had moved p's timers before, the
+ * wheel's lock makes its store of n_active visible to that thread. */
 void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_scale_clear - of a processor that is not active, move the groups to the global queue and
  * the timers to an active processor. Any thread, no lock held. */
 void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_leave - leave the worker's processor, unless it is active again. The loop regains
- * one, maybe a free one, for which no thread could be started. */
+/* teffi_scale_leave - leave the worker's processor and clear it, unless it is active again. The
+ * worker's loop then regains one; it may be a free one, for which no thread could be started. */
 void teffi_scale_leave(teffi_worker *w);

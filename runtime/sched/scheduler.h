@@ -41,7 +41,7 @@ struct teffi_sched {
     /* immutable after init */
     unsigned n_processors;
     unsigned threads_max;
-    unsigned take_max;  /* from the global queue at once, beside the one to run */
+    unsigned take_max;  /* groups taken from the global queue with the one to run */
     bool runs_extended; /* there are hooks or a policy: run_extended in run.c */
     bool no_membarrier; /* the kernel has none: teffi_processor_use_begin uses an exchange */
     teff_sched_hooks hooks;
@@ -61,7 +61,7 @@ struct teffi_sched {
     _Atomic bool has_system;       /* after ops->system; release: exec.system_fibers */
     teffi_poller *_Atomic poller;  /* NULL: none. Set once */
     teffi_worker *_Atomic polling; /* waits in the poller, or handles its events; NULL: none does */
-    _Atomic uint32_t waits;        /* in the poller, by workers */
+    _Atomic uint32_t waits;        /* how often a worker began to wait in the poller */
     const char *_Atomic refusal;   /* why a thread was refused, until the monitor has logged it */
     teffi_runqueue queue;          /* the global one */
     teffi_runqueue system_queue;   /* of the system thread */
@@ -77,7 +77,7 @@ struct teffi_sched {
     teffi_monitor monitor; /* its thread's, except the parker */
 };
 
-/* teffi_sched_of - the scheduler whose first field is exec. */
+/* teffi_sched_of - the scheduler that exec is the first field of. */
 static inline teffi_sched *teffi_sched_of(teffi_exec *exec)
 {
     return (teffi_sched *)(void *)exec;
@@ -97,6 +97,7 @@ static inline bool teffi_processor_is_active(const teffi_sched *sched, const tef
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
+/* teffi_sched_is_stopping - a hint without idle_lock, under which stopping is set. */
 static inline bool teffi_sched_is_stopping(const teffi_sched *sched)
 {
     return atomic_load_explicit(&sched->attention, memory_order_relaxed) & TEFFI_ATTEND_STOP;

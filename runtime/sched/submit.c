@@ -37,8 +37,8 @@ static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *gro
     teffi_wake_one(w->sched);
 }
 
-/* Not inlined, as submit_global and submit_system, so that a push to an empty LIFO slot saves no
- * registers. */
+/* Push the displaced group, then end the use of the processor. Not inlined, as submit_global and
+ * submit_system, so that a push to an empty LIFO slot saves no registers. */
 static __attribute__((noinline)) void displace_and_end(teffi_worker *w, teffi_processor *p,
                                                        teffi_group *older, uint32_t was)
 {
@@ -53,6 +53,8 @@ static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_gr
     teffi_back_off_end(sched);
 }
 
+/* Put the group into the LIFO slot; the older one there goes to the deque. If w has lost its
+ * processor, the group goes to the global queue. */
 static void submit_here(teffi_worker *w, teffi_group *group)
 {
     uint32_t was = teffi_processor_use_begin(w);
@@ -185,7 +187,7 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
     teffi_processor *p = w ? set_timer_here(w, timer, due_ns) : NULL;
     if (!p)
         p = set_timer_elsewhere(sched, timer, due_ns);
-    if (!teffi_processor_is_active(sched, p))
+    if (!teffi_processor_is_active(sched, p)) /* deactivated meanwhile */
         teffi_scale_move_timers(sched, p);
 }
 

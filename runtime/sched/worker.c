@@ -60,7 +60,8 @@ teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state
 
 /* ---- threads ---- */
 
-static bool has_room_for_worker(teffi_sched *sched)
+/* Grow the array of workers if it is full. out: false: memory is out. */
+static bool make_room_for_worker(teffi_sched *sched)
 {
     if (sched->n_workers < sched->workers_room)
         return true;
@@ -81,10 +82,11 @@ void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number)
     TAILQ_INSERT_HEAD(&sched->in_state[w->state], w, link);
 }
 
-/* Without a thread. Workers are freed with the scheduler only: they are read without a lock. */
+/* Make a worker without a thread. It is freed with the scheduler, not earlier, since workers are
+ * read without a lock. */
 static teffi_worker *worker_new(teffi_sched *sched)
 {
-    teffi_worker *w = has_room_for_worker(sched) ? calloc(1, sizeof *w) : NULL;
+    teffi_worker *w = make_room_for_worker(sched) ? calloc(1, sizeof *w) : NULL;
     if (!w)
         return NULL;
     teffi_worker_init(w, sched, sched->n_workers);
@@ -92,6 +94,8 @@ static teffi_worker *worker_new(teffi_sched *sched)
     return w;
 }
 
+/* Note for teffi_refusal_log why the first thread was refused. out: NULL, for
+ * teffi_worker_start. */
 static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
 {
     if (!sched->refused_once) /* relaxed: a constant text */
@@ -129,7 +133,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     for (teffi_worker *w; (w = teffi_workers_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_thread_join(&w->thread); /* a user's hook in it may need the lock */
+        teffi_thread_join(&w->thread); /* unlocked: a user's hook in it may need the lock */
         pthread_mutex_lock(&sched->idle_lock);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }

@@ -41,7 +41,7 @@ typedef struct teffi_direct_budget {
     uint32_t from_ms; /* coarse clock at that run's first turn in place */
     unsigned count;
     unsigned depth;  /* turns nested now */
-    unsigned unseen; /* turns since the last pick; find.c adds them to lifo_picks */
+    unsigned unseen; /* turns since find.c last added them to lifo_picks, at a pick */
 } teffi_direct_budget;
 
 struct teffi_worker {
@@ -60,7 +60,8 @@ struct teffi_worker {
     _Atomic uint32_t in_region; /* preemptible: its turn may be interrupted */
     _Atomic uint32_t using_processor; /* pairs with retaken, see retake.h */
     /* written by others */
-    _Atomic uint32_t retaken; /* by the monitor under idle_lock; cleared with a new processor */
+    _Atomic uint32_t retaken; /* by the monitor under idle_lock; cleared with a new processor, or
+                               * when the retake is cancelled */
     _Atomic uint32_t preempt; /* preemption request, by the monitor; cleared when a run begins */
     /* own thread */
     teffi_processor *processor; /* changed under idle_lock; its thread reads it while using it */
@@ -70,7 +71,7 @@ struct teffi_worker {
     unsigned nested;            /* runs nested in waiting turns */
     unsigned blocking;          /* depth of blocking regions */
     teffi_fiber *nested_on;     /* the fiber of the turn that waits for a nested run, or NULL */
-    uint64_t preemptions;       /* of the thread by the OS; as of local_batch's last check */
+    uint64_t preemptions;       /* of the thread by the OS; see teffi_local_batch_check */
     teffi_direct_budget direct;
     teffi_group *run_first;         /* fork: to run before the turn that yields */
     void (*after_yield)(void *arg); /* to call once the turn's fiber was left */
@@ -109,9 +110,8 @@ static inline teffi_group *teffi_worker_group(const teffi_worker *w)
 /* teffi_turn_fatal - the turn that this worker runs broke a rule: end the process. */
 _Noreturn void teffi_turn_fatal(const teffi_worker *w, const char *rule);
 
-/* teffi_turn_check_blocking - the turn was suspended or has returned: end the process if it is
- * still
- * in a blocking region. */
+/* teffi_turn_check_blocking - after a turn was suspended or has returned: end the process if the
+ * turn is still in a blocking region. */
 static inline void teffi_turn_check_blocking(const teffi_worker *w)
 {
     if (__builtin_expect(w->blocking != 0, 0))
@@ -138,12 +138,12 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
 /* teffi_worker_wake - wake its thread. in: w, may be NULL. runs: with or without idle_lock. */
 void teffi_worker_wake(teffi_worker *w);
 
-/* teffi_workers_in - of the workers in a state, the one that came last; NULL: there are none.
- * teffi_workers_longest - the one that came first. */
+/* teffi_workers_in - of the workers in a state, the one that entered it last; NULL: there are none.
+ * teffi_workers_longest - the one that entered it first. */
 teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state);
 teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state);
 
-/* teffi_worker_hold - w holds p from now on; NULL: no processor. */
+/* teffi_worker_hold - w holds p from now on; NULL: no processor. The caller sets p->worker. */
 void teffi_worker_hold(teffi_worker *w, teffi_processor *p);
 
 /* ---- threads ---- */
@@ -152,7 +152,8 @@ void teffi_worker_hold(teffi_worker *w, teffi_processor *p);
 void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number);
 
 /* teffi_worker_start - start a thread that runs sched->worker_main with p. idle_lock held.
- * out:  NULL: at the limit of threads, or the system refused; teffi_refusal_log logs why. */
+ * in:   searching: idle_word counts the worker as searching already.
+ * out:  NULL: no thread was started, and p->worker may be NULL now; teffi_refusal_log logs why. */
 teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool searching);
 
 /* teffi_workers_join_ended - join threads that have ended; their workers become VACANT.

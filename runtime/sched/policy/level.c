@@ -5,14 +5,15 @@
 
 enum { UNIT_NS = 64, TIME_BITS = 24, TIME_MASK = (1 << TIME_BITS) - 1 };
 enum { RATIO = 4 }; /* of the picks that are not of level 0: level 1 to level 2 */
-enum { CHANCE_MIN = 500, CHANCE_MAX = 980, CHANCE_STEP = 60, SHARE_OFF = 50 };
-enum { SHARE_DEFAULT = 80 };
+enum { CHANCE_MIN = 500, CHANCE_MAX = 980, CHANCE_STEP = 60, SHARE_OFF = 50 }; /* thousandths */
+enum { SHARE_DEFAULT = 80 };                                                   /* percent */
 
 static const uint64_t halved_every_ns = 10000000000u, adjusted_every_ns = 1000000000u;
 static const uint32_t threshold_us[TEFF_SCHED_LEVELS - 1] = {5000, 100000};
 
 /* ---- decayed run time ---- */
 
+/* out: the time in used, in units of UNIT_NS, decayed to epoch. */
 static uint32_t decayed_count(uint32_t used, uint32_t epoch)
 {
     uint32_t halvings = (epoch - (used >> TIME_BITS)) & UINT8_MAX;
@@ -92,8 +93,9 @@ unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned
     return got;
 }
 
-/* Called after find.c has drawn level 0. If that is empty, take one group of another level: a batch
- * would go to a deque, which may hold groups of level 0 only. */
+/* Pop groups of level 0; find.c draws the other levels by teffi_levels_pop_longer. If level 0 is
+ * empty, pop only one group of another level: the rest of a batch goes to a deque, which may hold
+ * groups of level 0 only. */
 static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
 {
     teffi_levels *levels = (teffi_levels *)order;

@@ -9,11 +9,11 @@
 #include "sched/queue/runqueue.h"
 
 enum { TEFFI_CHANCE_ONE = 1000 }; /* chances and shares count in thousandths */
-enum { TEFFI_ACCOUNTS = 1021 };   /* a prime: numbers in a row and addresses are all different */
+enum { TEFFI_ACCOUNTS = 1021 };   /* a prime, so that also aligned addresses use all accounts */
 
 /* A group is of level 0 until it has used 5 ms of run time, of level 1 until 100 ms, then of level
  * 2. Unlike yatp's tasks, groups live long, so the run time decays: it is halved every 10 s.
- * Level 0 shall get 80 % of all run time. A pick is of level 0 with a chance of 80 % at first.
+ * Level 0 is to get 80 % of all run time. A pick is of level 0 with a chance of 80 % at first.
  * After each second of run time in which the share was off by more than 5 points, the chance moves
  * by 6 points, between 50 and 98. Of the other picks four in five are of level 1. If a pick's level
  * is empty, another level is picked. Processors' own queues hold groups of level 0 only. */
@@ -25,9 +25,8 @@ typedef struct teffi_levels {
     uint32_t target;
     /* atomic, relaxed */
     _Atomic uint32_t chance; /* that a pick is of level 0; written in adjust */
-    _Atomic uint32_t
-        longer; /* queued groups of levels 1 and 2; written under the run queue's lock */
-    _Atomic bool adjusting;                      /* a try-lock for teffi_levels_adjust */
+    _Atomic uint32_t longer; /* queued groups of levels 1 and 2; written under the queue's lock */
+    _Atomic bool adjusting;  /* a try-lock for teffi_levels_adjust */
     _Atomic uint64_t lost_ns[TEFF_SCHED_LEVELS]; /* run time of turns without a processor */
     _Atomic uint32_t account[TEFFI_ACCOUNTS];    /* decayed run time of the groups that share it */
     /* owned by the thread that has set adjusting */
@@ -48,7 +47,8 @@ void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
  * (units of 64 ns), saturating at 1.07 s. out: used, decayed to now, plus ns. */
 uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
 
-/* teffi_used_since - nanoseconds that were added to `from`, if `to` is what came of it. */
+/* teffi_used_since - in: from; to, the result of calls of teffi_used_add that began with from. out:
+ * the nanoseconds that these calls have added. */
 uint64_t teffi_used_since(uint32_t from, uint32_t to);
 
 /* teffi_level_of - 0 .. 2. in: used, run time as packed by teffi_used_add().

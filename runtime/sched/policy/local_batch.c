@@ -3,10 +3,10 @@
 
 #include "os/thread.h"
 
-/* A sample is slow if it exceeds turns * TURN_NS + SLACK_NS (START_NS for the first samples). A
- * sample over SURE_NS counts at once, unless the OS preempted this thread. DRY_NS is how long a
- * batch stays local at most before it is shared. Chosen so that short calls of a peer are hardly
- * ever shared (BENCH=remote-call-1024). */
+/* A sample is slow if it exceeds turns * TURN_NS + SLACK_NS (START_NS for the first samples). One
+ * sample over SURE_NS is enough, unless the OS has preempted this thread since the last such
+ * sample. DRY_NS is how long a batch stays local at most before it is shared. Chosen so that short
+ * calls of a peer are hardly ever shared (BENCH=remote-call-1024). */
 enum { TURN_NS = 2000, SLACK_NS = 6000, START_NS = 20000, SURE_NS = 200000, DRY_NS = 4000000 };
 #ifndef TEFFI_BATCH_SHARED_SOON /* tests/explore: slow turns are rare there and batches small */
 enum { SLOW_MAX = 3, SHARED_PICKS = 1024 };
@@ -23,6 +23,7 @@ bool teffi_local_batch_add(teffi_local_batch *batch, bool shared)
     return !batch->shared && !shared;
 }
 
+/* Has the OS preempted this thread since *preemptions was read? Reads it again. */
 static bool was_preempted(uint64_t *preemptions)
 {
     uint64_t before = *preemptions;
@@ -30,8 +31,9 @@ static bool was_preempted(uint64_t *preemptions)
     return *preemptions != before;
 }
 
-static bool sample_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
-                           uint64_t *preemptions)
+/* Count this sample. out: true: it was slow, and the batch is to be shared. */
+static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
+                          uint64_t *preemptions)
 {
     uint64_t slack_ns = batch->sampled + turns > FIRST_PICKS ? SLACK_NS : START_NS;
     if (ns <= slack_ns + (uint64_t)turns * TURN_NS) {
@@ -53,7 +55,7 @@ teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,
     } else {
         uint32_t turns = n - batch->sampled;
         batch->shared -= batch->shared < turns ? batch->shared : turns;
-        if (sample_is_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
+        if (batch_is_slow(batch, turns, now - batch->sampled_ns, preemptions) ||
             now - batch->since_ns > DRY_NS) {
             batch->shared = SHARED_PICKS;
             batch->since_ns = now;

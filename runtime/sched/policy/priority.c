@@ -11,6 +11,7 @@ static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
     return (teffi_qnode *)((uintptr_t)a ^ (uintptr_t)b);
 }
 
+/* out: the most urgent rank with groups; TEFFI_RANKS: there are none. */
 static unsigned first_rank(const teffi_priorities *ranks)
 {
     for (unsigned word = 0; word < sizeof ranks->filled / sizeof ranks->filled[0]; word++)
@@ -19,6 +20,7 @@ static unsigned first_rank(const teffi_priorities *ranks)
     return TEFFI_RANKS;
 }
 
+/* After a change of this rank: update filled and first. */
 static void rank_mark(teffi_priorities *ranks, unsigned at)
 {
     uint64_t bit = (uint64_t)1 << at % 64;
@@ -42,7 +44,7 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_mark(ranks, at);
 }
 
-/* Remove the group at one end; *other is the other end. */
+/* Remove the group at one end of a rank. in: end, other: its head and tail, or reverse. */
 static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
                               teffi_qnode **other)
 {
@@ -56,6 +58,7 @@ static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode 
     return teffi_container(node, teffi_group, link);
 }
 
+/* out: the least urgent rank with groups. The caller knows that there are groups. */
 static unsigned last_rank(const teffi_priorities *ranks)
 {
     unsigned word = (TEFFI_RANKS - 1) / 64;
@@ -64,6 +67,7 @@ static unsigned last_rank(const teffi_priorities *ranks)
     return word * 64 + 63 - (unsigned)__builtin_clzll(ranks->filled[word]);
 }
 
+/* Mark the newest group of the lowest priority as evicted, and move it to rank 0. */
 static void evict_one(teffi_priorities *ranks)
 {
     unsigned at = last_rank(ranks);

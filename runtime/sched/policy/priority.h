@@ -7,11 +7,11 @@
 
 #include "sched/queue/runqueue.h"
 
-/* Rank 0: groups without ops->evict, which are the runtime's own and do not count, and evicted
- * ones.
- * Then priorities 127 .. -128. In a rank, groups are in order of arrival. Over the limit the newest
- * group of the lowest priority is evicted, maybe the one just pushed. It is not dropped but moved
- * to rank 0, so that its items are refused at once instead of late. */
+/* Rank 0: groups without ops->evict, which are the runtime's own, and evicted ones; the limit is
+ * for the other ranks. Ranks 1 to 256: priorities 127 .. -128. In a rank, groups are in order of
+ * arrival. Over the limit the newest group of the lowest priority is evicted, maybe the one just
+ * pushed. It is not dropped but moved to rank 0, so that its items are refused at once instead of
+ * late. */
 enum { TEFFI_RANKS = 1 + 256 };
 
 typedef struct teffi_rank { /* doubly linked by one pointer a group, see priority.c */

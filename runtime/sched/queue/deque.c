@@ -71,6 +71,7 @@ void teffi_deque_fini(teffi_deque *deque)
     atomic_store_explicit(&deque->ring, NULL, memory_order_relaxed);
 }
 
+/* Replace the ring by one of twice the room, with items from .. to - 1. out: NULL: no memory. */
 static teffi_ring *ring_grow(teffi_deque *deque, teffi_ring *old, uint32_t from, uint32_t to)
 {
     teffi_ring *ring = ring_new((old->mask + 1) * 2, old);
@@ -99,6 +100,7 @@ bool teffi_deque_push(teffi_deque *deque, void *item)
     return true;
 }
 
+/* Can no thief that has loaded this top claim item i? */
 static bool is_beyond_steal(uint64_t top, uint32_t i)
 {
     return (int32_t)(i - top_index(top)) >= TEFFI_DEQUE_NEAR;

@@ -30,11 +30,12 @@ void teffi_runqueue_push(teffi_runqueue *queue, teffi_group *group);
 /* teffi_runqueue_pop - take up to n groups, in order. out: how many, in out[0..]. */
 unsigned teffi_runqueue_pop(teffi_runqueue *queue, teffi_group **out, unsigned n);
 
-/* teffi_runqueue_pop_by - as teffi_runqueue_pop, with pop in place of order->pop. */
+/* teffi_runqueue_pop_by - as teffi_runqueue_pop, with pop in place of order->pop; NULL: pop from
+ * fifo. */
 unsigned teffi_runqueue_pop_by(teffi_runqueue *queue, teffi_group **out, unsigned n,
                                unsigned (*pop)(teffi_order *order, teffi_group **out, unsigned n));
 
-/* seq_cst: ordered against idle_word, see sched/idle.h. */
+/* teffi_runqueue_count - seq_cst: ordered against idle_word, see sched/idle.h. */
 static inline uint32_t teffi_runqueue_count(teffi_runqueue *queue)
 {
     return atomic_load_explicit(&queue->count, memory_order_seq_cst);

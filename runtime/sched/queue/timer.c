@@ -36,8 +36,8 @@ static uint64_t due_tick(uint64_t due_ns)
     return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* never early */
 }
 
-/* A tick beyond one round of the top level is put into the top level's farthest bucket, and
- * inserted again when that bucket begins. */
+/* A past tick becomes now. A tick beyond one round of the top level is put into that level's
+ * farthest bucket; its timer is inserted again when the bucket begins. */
 static uint64_t clamp_tick(uint64_t now, uint64_t tick)
 {
     uint64_t farthest = (uint64_t)MASK << (BITS * (TEFFI_WHEEL_LEVELS - 1));
@@ -84,7 +84,7 @@ static uint64_t rotate_bits(uint64_t bits, unsigned by)
     return by ? bits >> by | bits << (64 - by) : bits;
 }
 
-/* The first tick of the nearest filled bucket of any level. */
+/* The first tick of the nearest filled bucket of any level; UINT64_MAX: no timer is set. */
 static uint64_t wheel_next_tick(const teffi_wheel *wheel)
 {
     uint64_t best = UINT64_MAX;
@@ -101,13 +101,14 @@ static uint64_t wheel_next_tick(const teffi_wheel *wheel)
     return best;
 }
 
+/* Set next_due_ns. in: tick; UINT64_MAX: no timer is set. */
 static void wheel_publish(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t due = tick > UINT64_MAX / TEFFI_TICK_NS ? UINT64_MAX : tick * TEFFI_TICK_NS;
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* out: true: tick is the wheel's earliest now. */
+/* A timer was inserted, and its bucket begins at tick. out: true: that is the wheel's earliest. */
 static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
@@ -131,6 +132,7 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     return earlier;
 }
 
+/* Both locks are held. out: true: to has a new earliest timer. */
 static bool move_bucket(teffi_timers *bucket, teffi_wheel *to)
 {
     bool earlier = false;
@@ -167,13 +169,14 @@ bool teffi_wheel_move(teffi_wheel *from, teffi_wheel *to)
 bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
 {
     for (;;) {
+        /* acquire: pairs with the releases of set, move and fire */
         uint32_t id = atomic_load_explicit(&timer->where, memory_order_acquire);
         if (!id)
             return false;
         teffi_wheel *wheel = (teffi_wheel *)(void *)((char *)wheels + stride * (id - 1));
         teffi_spinlock_lock(&wheel->lock);
         bool here = atomic_load_explicit(&timer->where, memory_order_relaxed) == id;
-        if (here) {
+        if (here) { /* else it was fired, or moved to another wheel, meanwhile */
             wheel_remove(wheel, timer);
             wheel_count_add(wheel, (uint32_t)-1);
             atomic_store_explicit(&timer->where, 0, memory_order_relaxed);
@@ -184,7 +187,8 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
     }
 }
 
-/* Move the timers of each higher level's bucket that begins at this tick to lower levels. */
+/* wheel->tick has advanced: of each higher level, move the timers of the bucket that begins at this
+ * tick to lower levels. */
 static void wheel_cascade(teffi_wheel *wheel)
 {
     for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {
