@@ -15,7 +15,7 @@ enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_arrived */
 TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
 
 /* teffi_closure_arrived - from a group's handler: run the closure and free it.
- * teffi_closure_drop - free it without running it, if it was drained after the executor stopped. */
+ * teffi_closure_drop - free it without running it: for an item left when the executor stopped. */
 void teffi_closure_arrived(teffi_item *item);
 void teffi_closure_drop(teffi_item *item);
 

@@ -20,15 +20,16 @@
  * The caller owns the claimed group until done: pushes to it only append. Meanwhile the inner group
  * is the current one (dumps, warnings, preemption, fork), between its own hooks before and after.
  * The caller pays: by policy multilevel the time is charged to the outer group, and by policy
- * priority the inner turn runs at the outer one's.
+ * priority the inner turn runs at the outer group's priority.
  * When the slice is over, the inner turn yields at its next call, to the tail of the global queue.
  * Then the outer turn yields as well, and waits for the inner one. Limits:
  *  - TEFFI_DIRECT_DEPTH nested turns, each on a stack of its own.
  *  - TEFFI_DIRECT_MAX turns in one run of a group, as many as items. Then the turn yields, so that
  *    groups queued on this worker run and its timers are checked. Failed attempts count too, since
  *    each queues a request.
- *  - None when the slice is over, a worker waits for a processor, the scheduler stops, or in a
- *    blocking region; by policy priority none while a more urgent group than the outer waits. */
+ *  - None when the slice is over, a worker waits for a processor, or the scheduler stops; none in
+ *    a blocking or preemptible region; by policy priority, none while a group waits that is more
+ *    urgent than the outer one. */
 enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_BESIDE_MS = 5 };
 
 typedef struct teffi_direct_ops {
@@ -40,7 +41,7 @@ typedef struct teffi_direct_ops {
 
 /* teffi_direct_may - may the turn that runs here run another one in place? It may yield first, and
  * resume on another thread.
- * in:   beside: the outer turn does not wait for the result. Then it may not after
+ * in:   beside: the outer turn does not wait for the result. Then the answer is false after
  *       TEFFI_DIRECT_BESIDE_MS of a run, so that long work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
 {
@@ -54,6 +55,8 @@ static inline teffi_group *teffi_direct_enter(teffi_exec *exec, teffi_group *gro
     return exec->ops->direct->enter(exec, group);
 }
 
+/* teffi_direct_leave - the turn has suspended, yielded or ended: outer is the current group
+ * again. */
 static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
 {
     exec->ops->direct->leave(exec, outer);

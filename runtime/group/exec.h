@@ -29,9 +29,10 @@ struct teffi_inbound;
 typedef struct teffi_exec_ops {
     /* A group became READY. Any thread. From a worker's own turn it goes to that worker's queue. */
     void (*ready)(teffi_exec *exec, teffi_group *group);
-    /* Set (not set before). fire runs at or soon after due_ns (mono). Any thread. */
+    /* Set a timer that is not set; fire runs at due_ns (mono) or soon after. Any thread. */
     void (*timer_set)(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns);
-    /* true: it was set and will not fire; false: not set, or its fire has run or is running. */
+    /* Cancel a timer. out: true: it was set and will not fire; false: it is not set, or fire has
+     * run or is running. */
     bool (*timer_cancel)(teffi_exec *exec, teffi_timer *timer);
     /* Call work->run when this worker finds no group in any queue, before it blocks or parks, or
      * soon if it always finds one; at the latest when the executor has stopped. in: work, not
@@ -51,8 +52,8 @@ typedef struct teffi_exec_ops {
      * processor. */
     void (*blocking_begin)(teffi_exec *exec);
     void (*blocking_end)(teffi_exec *exec);
-    /* For a thread that is no worker, again and again until its wait is over: the simulator, which
-     * has no other thread, runs a step. NULL: the thread sleeps instead. */
+    /* A thread that is no worker calls it again and again until its wait is over. The simulator,
+     * which has no other thread, runs a step in it. NULL: the thread sleeps instead. */
     void (*park)(teffi_exec *exec);
     /* From a turn that waits on a worker's own stack: run one other READY group, nested.
      * out: false: there is none, or the turn may not, or runs are nested too deep. May be NULL. */
@@ -113,7 +114,7 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
 }
 
 /* teffi_exec_check_delay - before item is handled: log if it waited too long. The difference is
- * signed, so that a clock that is 0 or has not advanced causes no warning. */
+ * signed, so that a clock that is 0, or less than at_ms, causes no warning. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
@@ -126,9 +127,9 @@ static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *
  * end of all turns, so the turn would wait for itself. runs: at the beginning of function. */
 void teffi_exec_must_be_outside(teffi_exec *exec, const char *function);
 
-/* teffi_exec_scale - ops->scale; TEFF_E_INVALID without it. */
+/* teffi_exec_scale - call ops->scale. errs: its own; TEFF_E_INVALID if there is none. */
 teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);
 
-/* teffi_exec_metrics - ops->metrics; zeroes and 0 without it. */
+/* teffi_exec_metrics - call ops->metrics. If there is none, *all is zeroed and the result is 0. */
 size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                           size_t max);

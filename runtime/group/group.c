@@ -17,7 +17,7 @@ enum {
     STATE_MASK = 7
 };
 
-enum { CLOCK_EVERY_MAX = 16 }; /* items between two loads of the clock (about 25 ns each) */
+enum { CLOCK_EVERY_MAX = 16 }; /* items between two loads of the coarse clock, at most */
 
 static_assert(_Alignof(teffi_item) > STATE_MASK, "the state lives in an item's low address bits");
 
@@ -50,9 +50,10 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     atomic_init(&group->running, false);
 }
 
-/* release: the item's content, pairs with group_take_all; acquire: from IDLE on the pusher owns
- * head and next, pairs with group_rest; seq_cst: the pusher may then load whether a handler sleeps
- * in its turn, which stores that before teffi_group_take_item */
+/* A push's step. out: false: the word has changed; *word is the new one. release: the item's
+ * content; pairs with group_take_all. acquire: a pusher that takes the group out of rest owns head;
+ * pairs with group_rest. seq_cst: the pusher may then load whether a handler sleeps in its turn,
+ * and the handler stores that before teffi_group_take_item loads the word. */
 static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -94,8 +95,8 @@ void teffi_group_init_complete(teffi_group *group)
     atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
 }
 
-/* Swap the word for one without items. acquire: pairs with push and with the release of the run
- * before; release: this run's effects, for readers of the new state. */
+/* Replace the word by one without items. out: the items, oldest first. acquire: pairs with push and
+ * with the release of the run before; release: this run's effects, for readers of the new state. */
 static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
@@ -125,6 +126,7 @@ static __attribute__((noinline)) void take_first_batch(teffi_group *group)
     group->head = group_take_all(group, READY);
 }
 
+/* Begin a run. out: false: there is nothing to handle. A COMPLETE group may still have items. */
 static inline bool group_start(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
@@ -152,6 +154,7 @@ static void call_ended(teffi_group *group)
         group->ops->ended(group);
 }
 
+/* RUNNING -> READY. out: true, for a run that ends so: the group is still READY. */
 static inline bool group_stop_running(teffi_group *group)
 {
     set_running(group, false);
@@ -163,7 +166,7 @@ static inline bool group_rest(teffi_group *group)
 {
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
-    set_running(group, false);
+    set_running(group, false); /* now: after the step another thread may own the group */
     /* release: this run's effects, pairs with the acquire of the next push or claim */
     if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
                                                 memory_order_relaxed))
@@ -196,7 +199,7 @@ static inline void group_charge(teffi_group *group, const group_run *run)
         run->meter->charge(run->meter, group);
 }
 
-/* Rest was refused: take the next batch, or end the run. out: true: there is a batch. */
+/* group_rest has failed: take the next batch, or end the run. out: true: there is a batch. */
 static inline bool group_take_more(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
@@ -219,9 +222,9 @@ static inline bool group_refill(teffi_group *group, group_run *run)
     return !group_rest(group) && group_take_more(group, run);
 }
 
-/* The coarse clock is read after 2, 4, 8, 16 items, then every 16; the platform's clock (40 ns)
- * only if the coarse one has advanced or is not known. So a run may exceed its quantum by the time
- * that it had used at the last check, and a tick. */
+/* Has the run used its items or its quantum? The coarse clock is read after 2, 4, 8, 16 items, then
+ * every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known. So a
+ * run may exceed its quantum by the time that it had used at the last check, and a tick. */
 static inline bool budget_used(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)
@@ -243,6 +246,7 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
     group->head = &turn->item;
 }
 
+/* Resume the turn that has yielded. */
 static inline void group_resume(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
@@ -295,7 +299,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
     }
 }
 
-/* A run from its beginning. out: as teffi_group_run_counted. */
+/* A whole run; it resumes a turn that has yielded first. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned
 run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
@@ -312,7 +316,8 @@ run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *
     return group_drain_run(group, &run);
 }
 
-/* A plain run after its first item. If head is empty, rest was refused. */
+/* The rest of a plain run, after its first item. If head is empty, group_rest has failed. out: as
+ * teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned items_max,
                                                    uint64_t until_ns)
 {
@@ -326,8 +331,8 @@ static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned 
     return group_drain_run(group, &run);
 }
 
-/* Most runs handle one item and rest. All else is in functions that are not inlined, so that these
- * runs save few registers. */
+/* Most runs handle one item, then the group rests. All else is in functions that are not inlined,
+ * so that these runs save few registers. */
 unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_t until_ns)
 {
     if (!group_start(group))
@@ -336,7 +341,7 @@ unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_
         return run_all(group, items_max, until_ns, NULL, false);
     group_handle(group, group_pop(group));
     if (!group->head && group_rest(group))
-        return 1 << 1;
+        return 1 << 1; /* one item; the group rests */
     return run_more(group, items_max, until_ns);
 }
 
@@ -365,6 +370,7 @@ void teffi_group_release(teffi_group *group)
         call_ended(group);
         return;
     }
+    /* Items were pushed meanwhile; those of a COMPLETE group are handled as well. */
     (void)group_stop_running(group);
     group->exec->ops->ready(group->exec, group);
 }
@@ -390,7 +396,7 @@ teffi_item *teffi_group_take_item(teffi_group *group)
     if (teffi_group_yielded(group)) /* a turn that will not resume any more */
         (void)group_pop(group);
     if (!group->head) {
-        /* seq_cst: see teffi_group_push. The state cannot change: the caller owns the group. */
+        /* seq_cst: see replace_word. The state cannot change: the caller owns the group. */
         uintptr_t word = atomic_load_explicit(&group->word, memory_order_seq_cst);
         if (!word_items(word))
             return NULL;

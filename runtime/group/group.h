@@ -56,8 +56,8 @@ typedef enum teffi_group_state {
  * each transition is one CAS. The word encodes READY and RUNNING as "owned"; the flag running tells
  * them apart, for reports. Ownership passes from the pusher that took the group out of IDLE to a
  * run queue to a worker. Only the owner uses head; other threads only append to the word. When a
- * run has no items left, it takes the ones that were pushed meanwhile, up to 5 times; then the
- * group is READY again. */
+ * run has no items left, it takes the ones that were pushed meanwhile, up to exec.repolls_max
+ * times; then the group is READY again. */
 struct teffi_group {
     _Atomic uintptr_t word;     /* the newest pushed item | state */
     const teffi_group_ops *ops; /* immutable after init, as exec */
@@ -74,7 +74,8 @@ struct teffi_group {
     _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
 };
 
-/* charge is called while the run still owns the group. */
+/* charge: charge the group for the run time since the last call. Called while the run still owns
+ * the group. */
 typedef struct teffi_meter {
     void (*charge)(struct teffi_meter *meter, teffi_group *group);
 } teffi_meter;
@@ -133,15 +134,18 @@ typedef struct teffi_yielded_turn {
 
 #define TEFFI_ITEM_YIELDED UINT32_MAX
 
-/* teffi_group_yield - in handle or resume, on the fiber, just before it is suspended. */
+/* teffi_group_yield - make turn the group's first item, which resumes the fiber. runs: in handle or
+ * resume, on the fiber, just before it is suspended. */
 void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn);
 
+/* teffi_group_yielded - has the group's turn yielded, and not resumed yet? runs: the owner. */
 static inline bool teffi_group_yielded(const teffi_group *group)
 {
     return group->head && group->head->kind == TEFFI_ITEM_YIELDED;
 }
 
-/* teffi_group_go_on - a turn that yielded with stays may resume: READY. Any thread, once. */
+/* teffi_group_go_on - make the group of a turn that yielded with stays READY, so that the turn
+ * resumes. Any thread, once. */
 void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
@@ -151,7 +155,7 @@ bool teffi_group_claim(teffi_group *group);
 /* teffi_group_release - after a claim: READY if items were pushed meanwhile, else IDLE. */
 void teffi_group_release(teffi_group *group);
 
-/* teffi_group_left - in place of teffi_group_release, if the claim's turn yielded.
+/* teffi_group_left - end a claim, in place of teffi_group_release, if its turn has yielded.
  * out:  true: READY, the caller queues it; false: it stays RUNNING until teffi_group_go_on. */
 bool teffi_group_left(teffi_group *group);
 

@@ -8,7 +8,7 @@
 
 enum {
     OVERDUE_NS = 50000000,    /* a longer wait means that all workers are in long turns */
-    UNQUEUED_NS = 1000000000, /* after one, run batches at once: they may hold system messages */
+    UNQUEUED_NS = 1000000000, /* so long put refuses then: the batch may hold system messages */
 };
 
 /* If the batch waited too long, do not queue it again for a while. */
@@ -18,6 +18,7 @@ static void note_wait(teffi_inbound *batch, uint64_t now_ns)
         batch->unqueued_until_ns = now_ns + UNQUEUED_NS;
 }
 
+/* Run a batch, unless it was taken back, and release it in either case; or complete the group. */
 static void handle_queued(teffi_group *group, teffi_item *item)
 {
     teffi_inbound_group *own = teffi_container(group, teffi_inbound_group, group);

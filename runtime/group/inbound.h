@@ -61,5 +61,6 @@ void teffi_inbound_queue_stop(teffi_inbound_queue *queue);
 /* teffi_inbound_is_overdue - has it been queued for more than 50 ms? Any thread. */
 bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);
 
-/* teffi_inbound_take_back - out: true: no worker will run it, the caller runs it. Any thread. */
+/* teffi_inbound_take_back - take a QUEUED batch back from the workers. Any thread. out: true: no
+ * worker will run it, the caller runs it; false: it is not QUEUED. */
 bool teffi_inbound_take_back(teffi_inbound *batch, uint64_t now_ns);

@@ -32,8 +32,8 @@ void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
 void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms);
 void teffi_warn_long_queue(teffi_group *group, uint32_t items);
 
-/* teffi_warn_may_log - may a line of this kind be written now?
- * out:  more, the end of the line: how many lines were skipped before. */
+/* teffi_warn_may_log - may a line of this kind be written now? If not, it counts as skipped.
+ * out:  true: the caller writes it, ending in more: how many lines were skipped before. */
 bool teffi_warn_may_log(struct teffi_exec *exec, teffi_warn_limiter *limiter, char more[48]);
 
 /* ---- descriptions ---- */
@@ -51,6 +51,7 @@ static inline uintptr_t teffi_running_of(const teffi_group *group)
     return (uintptr_t)group | (group->ops->describe != NULL);
 }
 
+/* teffi_running_group - the group of a word of teffi_running_of; NULL: no group. */
 static inline teffi_group *teffi_running_group(uintptr_t running)
 {
     return (teffi_group *)(running & ~(uintptr_t)1);
