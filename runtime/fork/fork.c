@@ -11,11 +11,11 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* The count has one for each part that has not ended, and one for the turn while it does not wait.
- * A turn that waits yields first; then its worker takes off the turn's one, on its own stack. So
- * whoever brings the count to zero finds the turn's fiber suspended. */
+/* count: one for each part that has not ended, plus one while the turn does not wait. A turn that
+ * waits yields first; then its worker, on its own stack, takes the turn's one off. So the thread
+ * that brings the count to zero finds the turn's fiber suspended. */
 typedef struct join {
-    _Atomic uint32_t out;    /* the count; 0 before the first fork */
+    _Atomic uint32_t count;  /* see above; 0 before the first fork */
     uint32_t forked;         /* the turn's: not 0 after the first fork */
     teffi_group *turn;       /* set by the turn before it yields */
     struct join *outer;      /* the turn's: the open join before this one */
@@ -33,7 +33,7 @@ typedef struct part {
     void *arg;
     join *join;
     const char *doing; /* the turn's, for reports */
-    uint32_t used;     /* its group's, and the turn's, at the fork */
+    uint32_t used;     /* group.used of the part and of the turn, as it was at the fork */
 } part;
 
 static join *join_of(teff_join *j)
@@ -41,10 +41,11 @@ static join *join_of(teff_join *j)
     return (join *)(void *)j;
 }
 
-/* out: true: the count is zero. acq_rel: the stores of all parts, for whoever brings it to zero. */
+/* Take one off the count. out: true: it is zero now. acq_rel: the stores of all parts, for the
+ * thread that brings it to zero. */
 static bool count_down(join *j)
 {
-    return atomic_fetch_sub_explicit(&j->out, 1, memory_order_acq_rel) == 1;
+    return atomic_fetch_sub_explicit(&j->count, 1, memory_order_acq_rel) == 1;
 }
 
 static void part_main(void *arg)
@@ -59,6 +60,7 @@ static void part_resume(teffi_group *group, teffi_fiber *fiber)
         teffi_group_complete(group);
 }
 
+/* Start the part on a fiber of its own; without one, run it to its end on this stack. */
 static void part_handle(teffi_group *group, teffi_item *item)
 {
     part *p = teffi_container(group, part, group);
@@ -69,11 +71,12 @@ static void part_handle(teffi_group *group, teffi_item *item)
         part_resume(group, fiber);
         return;
     }
-    part_main(p); /* no stack is free: on this one, where it cannot yield */
+    part_main(p); /* no fiber is free; on this stack the part cannot yield */
     teffi_group_complete(group);
 }
 
-/* The run that ends was charged before (group.c). relaxed: count_down orders it. */
+/* Add the part's run time to the join's, then count down. group.c has charged the last run to
+ * group->used before. relaxed: count_down orders it. */
 static void part_ended(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
@@ -86,7 +89,8 @@ static void part_ended(teffi_group *group)
         teffi_group_go_on(j->turn);
 }
 
-/* A part belongs to a turn that has begun: evicted, it is not refused, but runs at once. */
+/* ops->evict of parts: an evicted part is not refused but runs at once, since its turn has
+ * begun. */
 static bool refuse_nothing(teffi_group *group, teffi_item *item)
 {
     (void)group;
@@ -98,14 +102,14 @@ static const teffi_group_ops part_ops = {
     .handle = part_handle,
     .ended = part_ended,
     .resume = part_resume,
-    .evict = refuse_nothing, /* ranked by priority, see policy/priority.h */
+    .evict = refuse_nothing, /* not NULL, so that parts have a priority: see policy/priority.h */
 };
 
 /* Begin a join at its first fork; it becomes the turn's innermost open join. */
 static void open_join(join *j)
 {
     void **open = teffi_fiber_joins();
-    atomic_store_explicit(&j->out, 1, memory_order_relaxed); /* no other thread knows it yet */
+    atomic_store_explicit(&j->count, 1, memory_order_relaxed); /* no other thread knows it yet */
     j->forked = 1;
     j->outer = *open;
     *open = j;
@@ -125,6 +129,7 @@ static void close_join(join *j)
         above->outer = j->outer;
 }
 
+/* Make a part of the present turn, and count it in j. out: NULL: memory is out. */
 static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg)
 {
     part *p = malloc(sizeof *p);
@@ -135,11 +140,11 @@ static part *part_new(teffi_worker *w, join *j, void (*fn)(void *arg), void *arg
     p->doing = teffi_fiber_doing(teffi_fiber_current());
     teffi_group_init(&p->group, &w->sched->exec, &part_ops);
     p->group.used = turn->used;
-    p->group.shares = turn->shares; /* then used stays, and the account was charged at once */
+    p->group.shares = turn->shares; /* if set, runs are charged to the account, and used stays */
     atomic_init(&p->group.priority, atomic_load_explicit(&turn->priority, memory_order_relaxed));
     if (!j->forked)
         open_join(j);
-    atomic_fetch_add_explicit(&j->out, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&j->count, 1, memory_order_relaxed);
     return p;
 }
 
@@ -157,11 +162,11 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
         teffi_submit_stealable(w, &p->group);
         return;
     }
-    w->run_first = &p->group;
+    w->run_first = &p->group; /* the worker runs it when this turn has yielded */
     (void)teffi_turn_yield(w, false);
 }
 
-/* after_yield: the turn's fiber is suspended; take off the turn's one. */
+/* worker.after_yield: the turn's fiber is suspended, so take the turn's one off the count. */
 static void release_turn(void *arg)
 {
     join *j = arg;
@@ -169,7 +174,7 @@ static void release_turn(void *arg)
         teffi_group_go_on(j->turn);
 }
 
-/* What the parts have run counts as the turn's. */
+/* Charge the turn for the run time of its parts, once they have ended. */
 static void charge_turn(join *j)
 {
     uint64_t ns = atomic_load_explicit(&j->ran_ns, memory_order_relaxed);
@@ -186,7 +191,7 @@ void teff_join_wait(teff_join *public)
     if (!j->forked)
         return;
     /* acquire: pairs with count_down of each part */
-    if (atomic_load_explicit(&j->out, memory_order_acquire) > 1) {
+    if (atomic_load_explicit(&j->count, memory_order_acquire) > 1) {
         teffi_worker *w = teffi_worker_self();
         if (!teffi_turn_may_yield(w))
             teffi_turn_fatal(w, "teff_join_wait between teff_blocking_begin and _end");
