@@ -138,8 +138,9 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
         atomic_fetch_sub_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
 }
 
-/* If no large request waits, one of any size fits. relaxed: these limits need no order. The
- * counters may be below 0 for a moment: see teffi_activation.queued. */
+/* Counts msg in queued and queued_bytes, unless one is at its limit. If no large request waits, one
+ * of any size fits. relaxed: these limits need no order. The counters may be below 0 for a moment:
+ * see teffi_activation.queued. out: true: counted; *before, the requests that were queued. */
 static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
                           uint32_t *before)
 {
@@ -184,9 +185,11 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
 
 /* ---- names in error texts ---- */
 
-enum { KEY_BYTES_SHOWN = 80 };
+enum { KEY_BYTES_SHOWN = 80 }; /* teffi_key_text() shows at most 16 + 60 */
 
-static teff_err put_name(teff_ctx *ctx, const char *what, const teff_key *key, teff_err err)
+/* Puts "what at key: " before ctx's error text, or before err's name if there is no text. */
+static teff_err prefix_error_text(teff_ctx *ctx, const char *what, const teff_key *key,
+                                  teff_err err)
 {
     char key_text[TEFFI_KEY_TEXT_MAX];
     const char *text = teff_error(ctx);
@@ -196,7 +199,7 @@ static teff_err put_name(teff_ctx *ctx, const char *what, const teff_key *key, t
 
 teff_err teffi_name_key(teff_ctx *ctx, const teff_method *method, const teff_key *key, teff_err err)
 {
-    return put_name(ctx, method->name, key, err);
+    return prefix_error_text(ctx, method->name, key, err);
 }
 
 teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
@@ -206,7 +209,7 @@ teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kin
     teff_key key;
     memcpy(ended, bytes, len < KEY_BYTES_SHOWN ? len : KEY_BYTES_SHOWN);
     teffi_key_view(&key, kind, ended);
-    return put_name(ctx, method->name, &key, err);
+    return prefix_error_text(ctx, method->name, &key, err);
 }
 
 teff_err teffi_name_turn(teff_ctx *ctx, teff_err err)
@@ -214,6 +217,6 @@ teff_err teffi_name_turn(teff_ctx *ctx, teff_err err)
     const teffi_turn *turn = ctx->owner;
     teff_key key;
     teffi_activation_key(turn->act, &key);
-    return put_name(ctx, turn->method ? turn->method->name : turn->act->type->info->name, &key,
-                    err);
+    return prefix_error_text(ctx, turn->method ? turn->method->name : turn->act->type->info->name,
+                             &key, err);
 }

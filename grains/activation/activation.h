@@ -130,7 +130,7 @@ void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
 TEFF_MUST_USE teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
                                              const teffi_ident *ident);
 
-/* teffi_activation_clear - make it FREE again. Keeps the state: see teffi_state_free. */
+/* teffi_activation_clear - make it FREE again, after teffi_state_free. */
 void teffi_activation_clear(teffi_activation *act);
 
 /* teffi_activation_push - queue a request. Any thread.
@@ -144,11 +144,12 @@ TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_g
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
 /* teffi_activation_end - ask it to deactivate. For TEFF_REASON_IDLE it checks first that it is
- * still idle. Any thread. */
+ * still idle. runs: as teffi_activation_nudge. */
 void teffi_activation_end(teffi_activation *act, teff_reason reason);
 
 /* teffi_activation_nudge - push the nudge item, unless it is queued: the group's handler then
- * decides what to do next. runs: any thread under the shard's lock, or on its group. */
+ * decides what to do next. runs: any thread under the shard's lock, or on its group: so that the
+ * activation has not ended, which would leave `nudged` set. */
 void teffi_activation_nudge(teffi_activation *act);
 
 /* teffi_activation_more - act->more, allocated if NULL. On its group. out: NULL: out of memory. */
@@ -160,13 +161,15 @@ void teffi_activation_drop_more(teffi_activation *act);
 /* teffi_activation_pid - its process id in the cluster. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
-/* teffi_activation_used - stamp the time of last use. relaxed: the activation checks it again. */
+/* teffi_activation_used - stamp the time of last use. relaxed: the collector may read an older
+ * time, and handle_nudge() checks again. */
 static inline void teffi_activation_used(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
 }
 
+/* teffi_activation_key_bytes - the key and a zero byte; in act, or on the heap if it is long. */
 static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
 {
     const uint8_t *away;
@@ -189,6 +192,7 @@ static inline void teffi_activation_key(const teffi_activation *act, teff_key *k
     teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
 }
 
+/* teffi_activation_state - out: NULL: the type has no state, or it is not loaded. */
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
@@ -220,13 +224,13 @@ static inline bool teffi_activation_waits(const teffi_activation *act, teffi_cla
 bool teffi_activation_any_may_start(const teffi_activation *act);
 
 /* ---- prefix the texts of the runtime's own errors: "words.Word.Add at teff: ". Error texts of
- * methods get no prefix, so a forwarded one has one. On the context's own thread or turn ---- */
+ * methods get no prefix, so a forwarded text has only one. On the context's thread or turn ---- */
 
 /* teffi_name_key - prefix ctx's error text with method and key. out: err. */
 teff_err teffi_name_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
                         teff_err err);
 
-/* teffi_name_bytes - the same, for a key in bytes; of a long key the first 80 bytes are enough. */
+/* teffi_name_bytes - the same, for a key in bytes. Reads only the first 80: more are not shown. */
 teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
                           const uint8_t *bytes, uint32_t len, teff_err err);
 

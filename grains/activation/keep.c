@@ -40,7 +40,8 @@ static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
     teffi_ctx_exit(ctx, TEFF_E_INVALID);
 }
 
-/* out: p, n bytes in act's state; exits the turn if p is NULL. */
+/* Checks an allocation of n bytes in act's state: ends the turn if it failed, and may begin a
+ * pause. in: p, the memory or NULL. out: p. */
 static void *check_taken(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
@@ -101,7 +102,8 @@ ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
 
 /* ---- lists ---- */
 
-/* out: list's entry, or the empty one for it. */
+/* out: list's entry, or the empty entry where it belongs. At least half of the entries are empty,
+ * so that the search ends. */
 static teffi_room *find_room(teffi_rooms *rooms, const void *list)
 {
     size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
@@ -110,6 +112,7 @@ static teffi_room *find_room(teffi_rooms *rooms, const void *list)
     return &rooms->at[at & (rooms->max - 1)];
 }
 
+/* out: 0: nothing was appended to list since the last compaction: it is full. */
 static size_t find_capacity(const teffi_stored *stored, const void *list)
 {
     return stored->rooms ? find_room(stored->rooms, list)->n_max : 0;
@@ -137,8 +140,8 @@ static void add_room(teff_ctx *ctx, teffi_stored *stored, const void *list, size
     stored->rooms->n++;
 }
 
-/* Doubles the capacity. Grows by less if the state's memory is nearly full: a sixteenth of it is
- * left for what the elements point to. */
+/* out: the new capacity of a list of n elements: double. Less if the state's memory is nearly full:
+ * then a sixteenth of what is left is kept for what the elements point to. */
 static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
 {
     size_t left = (arena->budget_bytes - arena->used_bytes) / size;
@@ -148,6 +151,8 @@ static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
     return n + more;
 }
 
+/* Copies the list to a larger array and notes its capacity. grown_bytes: see the top of the file.
+ * in: list, NULL: an empty list. */
 static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
                        size_t size)
 {

@@ -22,8 +22,8 @@ static const size_t decoding_budget_bytes = (size_t)8 * TEFF_STATE_UNPACKED_MAX;
 
 enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
 
-/* A pause, in which no turn starts, is at most this long. Then set_pause() sets the next one: at
- * half of the remaining memory. */
+/* A pause, in which no turn starts, is at most this long. Then set_pause_bytes() sets where the
+ * next one begins: at half of the remaining memory. */
 static const uint64_t pause_max_ns = 1000000000;
 
 /* "cluster \0 type \0 key bytes" */
@@ -39,6 +39,7 @@ static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
     return (teffi_bytes){key, c + t + ident.key_len};
 }
 
+/* out: *row, its value in ctx's arena; etag 0: there is no such row. */
 static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
@@ -46,7 +47,8 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
     return teffi_ctx_store(ctx, &op);
 }
 
-/* The store refuses the write if this silo was declared dead: another one may hold the grain. */
+/* Writes row in one batch with a check of this silo's fence row. So the store refuses the writes of
+ * a silo that was declared dead, whose grains other silos may hold. out: row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_own_fence(ctx)};
@@ -80,7 +82,8 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-static void set_pause(teffi_stored *stored)
+/* Sets the size of the arena at which the next pause begins. */
+static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
     stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
@@ -99,7 +102,7 @@ static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCM
     act->stored->compact_bytes = arena->used_bytes;
     act->stored->rooms = NULL;
     act->stored->grown_bytes = 0;
-    set_pause(act->stored);
+    set_pause_bytes(act->stored);
     return TEFF_OK;
 }
 
@@ -177,6 +180,7 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- writing ---- */
 
+/* Turns of one activation may interleave: waits until no other one saves or clears the state. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -226,6 +230,8 @@ static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
     return TEFF_OK;
 }
 
+/* Writes row over the one with stored->etag. If the outcome is not known, keeps what read_outcome()
+ * compares. */
 static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teffi_stored *stored = act->stored;
@@ -283,7 +289,7 @@ teffi_activation *teffi_state_owner(teff_ctx *ctx)
     return act && teffi_activation_state(act) ? act : NULL;
 }
 
-/* Save the state, or remove its row and clear the state. */
+/* Save the state; or, with remove, remove its row and clear the state. */
 static teff_err write_state(teff_ctx *ctx, bool remove)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -327,8 +333,8 @@ bool teffi_state_compacts(const teffi_activation *act)
            used >= stored->pause_bytes;
 }
 
-/* The timer of a pause. When it fires it pushes its wait to the activation's group, and frees
- * itself there. */
+/* The timer of a pause. When it fires, it pushes the wait to the activation's group, where
+ * on_pause_end() frees the pause. */
 struct teffi_pause {
     teffi_wait wait;
     teffi_timer timer;
@@ -340,15 +346,15 @@ static void signal_pause_end(teffi_timer *timer)
     teffi_wait_signal(&teffi_container(timer, struct teffi_pause, timer)->wait);
 }
 
-/* The activation may have ended, or have been reused for another grain: then stored->pause is not
- * this one. */
+/* The activation may have been reused for another grain: then stored->pause is not this one. If its
+ * group has ended, wait->done is false, and this runs on another thread: act is not read. */
 static void on_pause_end(teffi_wait *wait)
 {
     struct teffi_pause *pause = teffi_container(wait, struct teffi_pause, wait);
     teffi_stored *stored = wait->done ? pause->act->stored : NULL;
     if (stored && stored->pause == pause) {
         stored->pause = NULL;
-        set_pause(stored);
+        set_pause_bytes(stored);
         pause->act->busy &= (uint8_t)~TEFFI_BUSY_COMPACT;
     }
     free(pause);
@@ -374,7 +380,7 @@ void teffi_state_taken(teffi_activation *act)
 }
 
 /* If the timer has fired already, on_pause_end() frees the pause. */
-void teffi_state_ends(teffi_activation *act)
+void teffi_state_end_pause(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (!act->stored)
@@ -393,7 +399,7 @@ void teffi_state_compact(teffi_activation *act)
     teff_arena *arena = teffi_state_compacts(act) ? new_arena() : NULL;
     if (arena) /* out of memory: the state stays as it is */
         (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
-    teffi_state_ends(act);
+    teffi_state_end_pause(act);
 }
 
 void teffi_state_settle_any(teffi_activation *act)
@@ -414,7 +420,7 @@ void teffi_state_free(teffi_activation *act)
 {
     if (!act->stored)
         return;
-    teffi_state_ends(act);
+    teffi_state_end_pause(act);
     free_arena(act->stored->arena);
     teffi_pool_put(act->stored, sizeof *act->stored);
     act->stored = NULL;

@@ -38,8 +38,9 @@ static inline void teffi_state_settle(teffi_activation *act)
         teffi_state_settle_any(act);
 }
 
-/* teffi_state_ends - end a pause. Called before the activation's group is COMPLETE. */
-void teffi_state_ends(teffi_activation *act);
+/* teffi_state_end_pause - end the pause, if there is one. Called at the latest before the
+ * activation's group is COMPLETE. */
+void teffi_state_end_pause(teffi_activation *act);
 
 /* teffi_state_break - a turn ended in its middle and may have left the state half changed. No turn
  * uses the state any more; the activation ends without on_deactivate. */

@@ -98,7 +98,8 @@ teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const ch
 }
 
 /* The request message becomes the response, unless it lies on this stack, or is large and its
- * response stays on this silo. */
+ * response stays on this silo. in: stays, the caller is on this silo. out: *to, the node to send it
+ * to; NULL: out of memory. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
@@ -208,6 +209,7 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
 
 /* ---- requests ---- */
 
+/* out: NULL: the method has no response, or memory is out. */
 static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method *method)
 {
     if (!method->out)
@@ -218,7 +220,7 @@ static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method
     return out;
 }
 
-/* The last part of the fiber's main function. */
+/* Calls the method, then responds and ends the turn. The last part of the fiber's main function. */
 static inline __attribute__((always_inline)) void
 run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 {
@@ -239,7 +241,8 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     end_request(turn, method, class, err, out);
 }
 
-/* The activation's other turns, all suspended, end with the same error. */
+/* Marks the state as broken, unless it is already. The activation's other turns, which are all
+ * suspended, then end with the same error when they resume. */
 static void break_state(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -283,7 +286,8 @@ static void request_main(void *arg)
     run_method(&turn, method, teffi_class_of(s->act->type->info, method));
 }
 
-/* Requests from other nodes arrive packed. */
+/* Requests from other nodes arrive packed. out: s->full. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED,
+ * TEFF_E_NOMEM, TEFF_E_OVERLOADED. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
@@ -296,6 +300,8 @@ __attribute__((noinline)) static teff_err unpack_request(start *s)
     return s->full ? TEFF_E_OVERLOADED : TEFF_OK;
 }
 
+/* Unpacks the request and takes a fiber. errs: those of unpack_request(); TEFF_E_OVERLOADED: no
+ * stack. */
 static teff_err prepare_request(start *s)
 {
     teff_err err = s->request->body ? TEFF_OK : unpack_request(s);
@@ -340,8 +346,8 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 
 /* ---- does the caller still wait? ---- */
 
-/* On any thread: reads what does not change while the method runs. A request in place has no call
- * that could be cancelled. */
+/* Has the caller's call ended, or has the caller cancelled it? On any thread: reads what does not
+ * change while the method runs. A request in place has no call that could be cancelled. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;

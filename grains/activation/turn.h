@@ -9,8 +9,9 @@
  * runs any more, and the turns' stacks still exist. */
 void teffi_turns_discard(teffi_activation *act);
 
-/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. Owns
- * request. Unpacks its body on the worker's own stack. act->running counts the turn. */
+/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. If it
+ * cannot start, the request gets the error as its response. Owns request. Unpacks its body on the
+ * worker's own stack. act->running counts the turn. */
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
 
 /* A request that runs inside its caller's turn, and its response. Lies on the caller's stack. */
@@ -29,7 +30,7 @@ typedef struct teffi_in_place {
 } teffi_in_place;
 
 typedef enum teffi_turn_end {
-    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (rules.h) */
+    TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (type.h) */
     TEFFI_TURN_ENDED,
     TEFFI_TURN_WAITS /* or yielded: call teffi_turn_detach before the group is released */
 } teffi_turn_end;

@@ -97,7 +97,8 @@ static teffi_limits get_limits(const teff_type_info *info)
         .bytes = teffi_message_max(info), .fields = TEFF_FIELDS_MAX, .memory = TEFF_UNPACKED_MAX};
 }
 
-/* Checks again for the text, whose buffer is not cleared in each call then. */
+/* Checks again, to get the error text. Not inlined: the compiler clears locals, and would clear the
+ * buffer of the text in each check. */
 __attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const teff_type_info *info,
                                                         const teff_message_ops *ops,
                                                         const ProtobufCMessage *body,

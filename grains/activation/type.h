@@ -15,7 +15,7 @@ struct teff_grain_type {
     const teff_type_info *info;
     const void *methods;
     void *user;
-    size_t sure_bytes; /* of teffi_rules_sure() */
+    size_t sure_bytes; /* from teffi_rules_sure() */
     int8_t priority;
     /* atomic, by method: calls to queue | consecutive long calls << 16 (request/direct.c) */
     _Atomic uint32_t *slow;
@@ -32,8 +32,8 @@ void teffi_types_sort(teff_grain_type **types, size_t n);
 /* teffi_method_find - by id; NULL: no such method. */
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
 
-/* teffi_type_has_hook - is the function pointer at byte offset at of the methods set? True for
- * offset 0, by which generated code says that it does not know. */
+/* teffi_type_has_hook - did the program set the hook whose slot is at byte offset `at` of
+ * type->methods? Offset 0 means that generated code does not know the slot: then true. */
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
 
 /* teffi_type_is_bare - has it neither state nor on_activate? Then its activations are VALID as soon
@@ -54,8 +54,8 @@ static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 
 /* ---- limits of messages ---- */
 
-/* A packed value has at most 4 times its size in memory: an int32 of -1 has 4 bytes in memory, and
- * packed 10 and a tag of 5. A value has at least 4 bytes, which bounds the number of fields. */
+/* A packed value has at most 4 times its size in memory: an int32 of -1 has 4 bytes in memory, but
+ * 10 packed and up to 5 of tag. A value has at least 4 bytes, which bounds the number of fields. */
 enum { TEFFI_PACKED_PER_BYTE = 4 };
 
 _Static_assert(TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE <= TEFF_UNPACKED_MAX &&
@@ -82,7 +82,8 @@ teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_m
                          const ProtobufCMessage *body, const char *what);
 
 /* teffi_rules_doubt - the slow path of teffi_rules_copy: the copy is large, failed (NULL), or has a
- * text that is not UTF-8. out: copy, or NULL if it breaks a limit. */
+ * text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL if it failed or
+ * breaks a limit. */
 ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
                                     teff_arena *arena, ProtobufCMessage *copy);
 

@@ -170,7 +170,7 @@ static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
     act->phase = TEFFI_ENDED;
-    teffi_state_ends(act);
+    teffi_state_end_pause(act);
     teffi_shard_remove(act);
     teffi_group_complete(&act->group);
     while (act->more && (n = teffi_queue_pop(&act->more->pending)))
