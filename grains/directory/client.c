@@ -19,12 +19,14 @@ typedef struct ask {
     const _Atomic uint64_t *until_ns; /* a look-up's latest deadline; NULL: none */
 } ask;
 
-/* If a joining request raises the deadline just after this, look_up() asks again. */
+/* If a request joins the look-up just after this, with a later deadline, look_up() asks again for
+ * it. */
 static bool ask_is_late(const ask *a, uint64_t now_ns)
 {
     return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);
 }
 
+/* out: the rest until the deadline; at least 1 ms, at most ASK_TIMEOUT_MS. */
 static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
 {
     uint64_t until_ns =
@@ -52,6 +54,8 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     return err;
 }
 
+/* errs: TEFF_E_UNAVAILABLE: try again after a change. A full directory refuses a registration or
+ * look-up for good; an unregistration is tried again. */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
@@ -85,8 +89,9 @@ static void find_owner(teffi_node *node, ask *a)
     teffi_view_unref(view);
 }
 
-/* One try. A turn that is still here when its silo closes does not go on: it holds no reference
- * while it waits. errs: TEFF_E_UNAVAILABLE: try again after a change. */
+/* One try. While it waits for the response it holds no reference to a view: if the silo closes
+ * meanwhile, this turn does not go on and could not give it back. errs: TEFF_E_UNAVAILABLE: try
+ * again after a change. */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;
@@ -99,10 +104,12 @@ static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
     return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
 
+/* Tries again until the owner has responded, the deadline of a look-up, or ASK_DEADLINE_MS. */
 static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
 {
     uint64_t deadline = teffi_now(ctx->node->platform) + ASK_DEADLINE_MS * 1000000ull;
     for (unsigned tries = 0;; tries++) {
+        /* read first: a change during the try ends the wait below */
         uint64_t seen = ctx->node->membership->follow.changes.count;
         teff_err err = ask_owner_once(ctx, a);
         uint64_t now_ns = teffi_now(ctx->node->platform);
@@ -122,7 +129,8 @@ static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
     }
 }
 
-/* Compares versions, not owners: an owner that lost the partition and got it back has no entry. */
+/* Is version still that of the view? Compares no owners, because an owner that lost the partition
+ * and got it back has no entry. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
     const teffi_view *view = teffi_view_get(node);

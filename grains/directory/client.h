@@ -1,5 +1,5 @@
 /* client.h - register, look up and unregister a grain at its partition's owner, here or elsewhere.
- * Way:     life, locate, recover -> [client] -> partition here, or the owner's server
+ * Way:     life, route, recover -> [client] -> partition here, or the owner's server
  * Threads: in a turn or task; suspends it. */
 #pragma once
 
@@ -20,17 +20,19 @@ TEFF_MUST_USE teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation 
 TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
                                               const _Atomic uint64_t *until_ns, teffi_pid *holder);
 
-/* teffi_directory_unregister - pid no longer holds the grain. Else does nothing. */
+/* teffi_directory_unregister - remove the registration of pid. Does nothing if pid does not hold
+ * the grain. errs: TEFF_E_UNAVAILABLE. */
 TEFF_MUST_USE teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid);
 
-/* teffi_directory_deactivate - ask pid's silo to end pid, which lost the grain. */
+/* teffi_directory_deactivate - ask pid's silo to end pid, which lost the grain, and wait until it
+ * has. in: version, of the view in which it lost. errs: those of a request to that silo. */
 TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid, uint64_t version,
                                                   uint32_t timeout_ms);
 
-/* teffi_directory_tell_moved - tell silo to that the grain is not here, so that it drops the cached
- * location. One-way. runs: any thread. */
+/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops the
+ * cached location. One-way; does nothing for a client or this silo. runs: any thread. */
 void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
 
 /* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */

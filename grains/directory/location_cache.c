@@ -25,6 +25,7 @@ static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
     return 0;
 }
 
+/* Gives silo the lowest free number; if all are in use, silo is not cached. */
 static void add_number(teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed), i = 1;
@@ -65,8 +66,8 @@ void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, t
 
 /* ---- entries ---- */
 
-/* out: the place that the new entry frees: of the grain's older entry, else an empty one, else of
- * the oldest. Entries before it move down by one. */
+/* out: the place in the line that the new entry of a grain takes over: that of its older entry,
+ * else the first empty one, else the last. The caller moves the entries before it down by one. */
 static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 {
     unsigned empty = TEFFI_LOCATION_WAYS - 1;

@@ -25,6 +25,7 @@ typedef struct teffi_location_cache {
  * that left the view. */
 void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self);
 
+/* teffi_location_tag - the 48 bits of a hash, or of an entry's word, that identify a grain. */
 static inline uint64_t teffi_location_tag(uint64_t hash)
 {
     return hash >> 16 << 16;
@@ -45,7 +46,7 @@ static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache
          * mixed value is only a wrong hint */
         uint64_t word = atomic_load_explicit(&line[i], memory_order_relaxed);
         if (teffi_location_tag(word) != teffi_location_tag(hash) ||
-            word == teffi_location_tag(word))
+            word == teffi_location_tag(word)) /* number 0: empty */
             continue;
         uint64_t silo =
             atomic_load_explicit(&cache->silos[word % TEFFI_LOCATION_SILOS], memory_order_relaxed);

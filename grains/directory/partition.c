@@ -74,6 +74,9 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
     return act && act->registered ? act : NULL;
 }
 
+/* Sets or clears `registered` if pid is an activation of this silo. If it is another silo's, adds
+ * an entry, or lets find_valid_entry() remove it. An entry overrides this silo's activation. out:
+ * as teffi_partition_apply(). */
 static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                              const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
@@ -173,6 +176,8 @@ static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
            !find_valid_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
 }
 
+/* Finds this silo's activation of the grain; else places the grain, and makes the activation if
+ * that is here. Shard's lock held. out: as teffi_partition_begin(), without the push. */
 static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
                                       teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
 {
@@ -223,8 +228,9 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
 
 /* ---- phases ---- */
 
-/* An owner that missed a view with another owner keeps its entries: that owner never served, since
- * this silo did not respond in that view. out: true: the partition is LOCKED. */
+/* Adapts a partition to view version, in which this silo owns it or not. An owner that missed a
+ * view with another owner keeps its entries: that owner never served, since this silo did not
+ * respond in that view. out: true: the partition is LOCKED. */
 static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);
@@ -276,7 +282,7 @@ bool teffi_partitions_locked(teffi_grains *grains, uint8_t *set)
     return any;
 }
 
-/* Any fixed order will do, if every silo that compares the same two gets the same result. */
+/* Any fixed order will do, if all silos that compare two activations get the same result. */
 static bool pid_is_lower(teffi_pid a, teffi_pid b)
 {
     uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
@@ -285,7 +291,8 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
-/* If there are both, the entry is the holder; this silo's own activation stays in the index. */
+/* If there are an entry and a registered activation of this silo, the entry is the holder: it
+ * overrides the activation, which stays in the index. out: as teffi_partition_merge(). */
 static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_pid pid, teffi_pid *loser)
 {

@@ -1,5 +1,5 @@
 /* placement.h - on which silo is a grain activated that has no activation?
- * Way:     locate -> [placement] -> route
+ * Way:     route, partition -> [placement] -> view
  * Source:  Orleans, "Grain placement" */
 #pragma once
 

@@ -13,7 +13,7 @@
 
 enum {
     RECOVER_TIMEOUT_MS = 10000,
-    TRIES_BEFORE = 2, /* added for teffi_membership_wait(): the first pause is 8 ms at most */
+    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): 8 ms at first */
     RESPONSE_BYTES = 256 * 1024,
     RESPONSE_ENTRIES = 4000
 };
@@ -28,6 +28,9 @@ typedef struct recovery {
 
 /* ---- asking ---- */
 
+/* Merges the activations of silo from. Waits until the loser of a grain that is held twice has
+ * ended. On an error the partitions stay LOCKED; r->outdated: a newer view has changed one of
+ * them. */
 static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
                                const Teff__Cluster__Recovered *response)
 {
@@ -51,7 +54,8 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
     return err;
 }
 
-/* The responding silo has another view than the one asked for: adopt it if it is newer. */
+/* The silo responded for another view than the one asked for: adopt that one if it is newer. errs:
+ * always one, as the round cannot succeed; r->outdated: the newer view was adopted. */
 static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
@@ -105,13 +109,15 @@ static teff_err recover_all(teff_ctx *ctx, recovery *r)
     return err; /* this silo's own activations are in its index */
 }
 
-/* Is there a newer view? A silo that left is not asked again for that one. */
+/* Is there a newer view? The next round is for that one, and asks no silo that has left it. */
 static bool view_is_outdated(teff_ctx *ctx, const recovery *r)
 {
     return teffi_membership_refresh(ctx, 0) == TEFF_OK &&
            teffi_membership_version(ctx->node) > r->view->version;
 }
 
+/* Asks all silos once; if all responded, makes the partitions SERVING. After a failure in a view
+ * that is still the newest, waits for a change or a pause that grows with each failure. */
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
@@ -186,6 +192,7 @@ typedef struct listing {
     bool failed;
 } listing;
 
+/* Lists act if it is registered. out: false: the response is full, or memory is out (failed). */
 static bool list_activation(void *arg, teffi_activation *act)
 {
     listing *l = arg;

@@ -7,6 +7,8 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
+/* in: err, of teffi_partition_apply(). TEFF_E_UNAVAILABLE becomes REFRESH: the sender refreshes its
+ * view and asks again. */
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -20,13 +22,13 @@ static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi
     teffi_node_respond_with(node, msg, &a.base);
 }
 
-static void refuse_parked(teffi_node *node, teffi_msg *msg)
+static void refuse_to_park(teffi_node *node, teffi_msg *msg)
 {
     teffi_node_respond(node, msg, TEFF_E_OVERLOADED,
                        "too many requests wait for the silo's part of the directory");
 }
 
-/* catching_up becomes false before the refresh begins: a later request gets a later refresh. */
+/* Clears catching_up before the refresh begins, so that a later request gets a later refresh. */
 static void catch_up(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
@@ -52,7 +54,7 @@ static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
         return false;
     start_catching_up(node);
     if (!teffi_partitions_park(shards, msg))
-        refuse_parked(node, msg);
+        refuse_to_park(node, msg);
     else if (atomic_load_explicit(&shards->version, memory_order_acquire) >= view)
         teffi_partitions_deliver(node->grains); /* adopted before msg was parked */
     return true;
@@ -75,14 +77,15 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
     if (err == TEFF_E_NOMEM)
         teffi_node_respond(node, msg, err, "directory: out of memory");
     else if (err == TEFF_E_OVERLOADED)
-        refuse_parked(node, msg);
-    else if (err != TEFF_E_CLOSED)
+        refuse_to_park(node, msg);
+    else if (err != TEFF_E_CLOSED) /* CLOSED: msg is parked */
         respond_holder(node, msg, err, holder);
 }
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
 
-/* End the activation that lost the grain. At most END_WAIT_MS: the winner serves already. */
+/* Ends the activation that lost the grain, waits until it has ended, and responds. Waits
+ * END_WAIT_MS at most, as the sender's partitions are LOCKED meanwhile. */
 static void end_loser(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg;

@@ -71,7 +71,7 @@ void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
-    /* release: pairs with a leaving silo, which then sees the last requests routed again */
+    /* release: pairs with count_activations(): a leaving silo sees the last requests re-routed */
     atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
 
@@ -222,7 +222,8 @@ bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid 
     return was;
 }
 
-/* A cursor is: partition, 16 bits | low 16 bits of index.moves | number of the next cell. */
+/* A cursor of teffi_shards_walk(): partition, 16 bits | low 16 bits of index.moves | number of the
+ * next cell, 32 bits. index.moves changes when the index is rebuilt. */
 static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
 {
     return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;

@@ -104,10 +104,10 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 /* teffi_shard_note_collision - two grains have this hash: find by identity from now on. */
 void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
 
-/* teffi_shard_remove - take it out of the index: later pushes make another. On its group. */
+/* teffi_shard_remove - take act out of the index: later pushes make another. On its group. */
 void teffi_shard_remove(teffi_activation *act);
 
-/* teffi_shard_reclaim - return it to the slab; its group is COMPLETE and has no items. */
+/* teffi_shard_reclaim - return act to the slab; its group is COMPLETE and has no items. */
 void teffi_shard_reclaim(teffi_activation *act);
 
 /* teffi_shard_lose - another silo holds the grain: mark pid as not registered and ask it to end.
