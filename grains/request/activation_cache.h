@@ -33,9 +33,9 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
         return teffi_hash64(ident->key, ident->key_len, ident->type);
     memcpy(&number, ident->key, sizeof number);
     number = (number ^ (uint64_t)ident->type << 32) * 0x94d049bb133111ebu;
-    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's: of keys
-     * 2^k apart (k up to 25), as many as half of the slots, at most a quarter share one. With that
-     * of the golden ratio it is 0.88 at 2^16. */
+    /* The top bits, mixed best, become the index. The multiplier is one of splitmix64's. Measured
+     * with keys that are 2^k apart (k up to 25), as many as half of the slots: at most a quarter of
+     * them share a slot; with the multiplier of the golden ratio, 88 % at k = 16. */
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
@@ -52,6 +52,7 @@ static inline teffi_activation *teffi_activation_cache_get(const teffi_activatio
                                            (64 - TEFFI_ADDRESS_BITS));
 }
 
+/* teffi_activation_cache_put - overwrite the slot's entry. A higher address is not cached. */
 static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uint64_t mark,
                                               teffi_activation *act)
 {

@@ -21,8 +21,8 @@
 
 enum { LONG_MS = 5, STRIKES_MAX = 8, SKIPS = 64 };
 
-/* May this call run in place? Else counts it as queued. relaxed, here and below: a lost update only
- * queues one call more or less. */
+/* May this call run in place? If not, counts it as one of those to queue. relaxed, here and below:
+ * a lost update only queues one call more or less. */
 static bool method_may_run_in_place(_Atomic uint32_t *slow)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -32,7 +32,8 @@ static bool method_may_run_in_place(_Atomic uint32_t *slow)
     return false;
 }
 
-static void count_long_call(_Atomic uint32_t *slow, bool is_long)
+/* A long call is a strike, a short one resets them. From the second strike on, calls are queued. */
+static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
     uint32_t strikes = is_long ? (word >> 16) + 1 : 0;
@@ -45,7 +46,7 @@ static void count_long_call(_Atomic uint32_t *slow, bool is_long)
 static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 {
     if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
-        count_long_call(slow, ms >= LONG_MS);
+        update_strikes(slow, ms >= LONG_MS);
 }
 
 /* ---- time ---- */
@@ -93,6 +94,8 @@ static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
     return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
 }
 
+/* out: the deadline for a call that becomes pending. By the coarse clock, an eighth of the timeout
+ * does not count as passed, as in get_result(). */
 static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
 {
     if (watch->due_ns)
@@ -148,6 +151,8 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
     return NULL;
 }
 
+/* Claims the grain's activation in the shard, or a new one if this silo may make it at once. out:
+ * NULL: queue the call; ask->elsewhere and ask->location are set if there is none on this silo. */
 __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
@@ -227,6 +232,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
     return call;
 }
 
+/* out: the method's result; TEFF_E_TIMEOUT, with text, if it came too late. */
 static inline teff_err get_result(const in_place_call *v)
 {
     const stopwatch *watch = &v->watch;
@@ -236,6 +242,7 @@ static inline teff_err get_result(const in_place_call *v)
     return late ? teffi_ask_fail(v->ask, TEFF_E_TIMEOUT, teffi_call_late_text) : v->place.err;
 }
 
+/* Settles the activation as its group's handler would, then releases the group. */
 static inline void leave_callee(in_place_call *v)
 {
     teffi_activation *act = v->place.act;
@@ -259,7 +266,7 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
     return how;
 }
 
-/* Start the watch and claim the callee. out: false: queue the call. */
+/* Start the watch and claim the callee. in: as run_direct(). out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
                                                                  uint32_t kind, bool beside)
 {
@@ -280,7 +287,8 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     return v->place.act != NULL;
 }
 
-/* in: beside, the caller does not await the call at once. out: as teffi_direct_ask(). */
+/* in: kind, TEFFI_MSG_REQUEST or _ONEWAY. beside, the caller does not await the call at once. out:
+ * as teffi_direct_ask(). */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
                                                              bool beside, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)
@@ -331,7 +339,7 @@ bool teffi_direct_start(teffi_ask *ask, teffi_call **call)
     teff_err err = TEFF_OK;
     if (!run_direct(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    if (!*call) /* the callee was left: the allocation ends the caller's turn if it fails */
+    if (!*call) /* after leave_callee(): if the allocation fails, the caller's turn ends */
         *call = make_ended_call(ask->ctx, err, body);
     return true;
 }

@@ -91,7 +91,7 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
 }
 
 /* Retry until a gateway accepts msg, or its deadline. Owns msg on TEFF_OK. */
-static teff_err send_client(teff_ctx *ctx, teffi_msg *msg)
+static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
 {
     uint64_t deadline = msg->deadline_ns;
     for (;;) {
@@ -104,11 +104,13 @@ static teff_err send_client(teff_ctx *ctx, teffi_msg *msg)
     }
 }
 
+/* Passes msg to the gateway (client) or to route.c (silo). Owns msg on TEFF_OK; silos return no
+ * other. */
 static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
 {
     teff_ctx *ctx = ask->ctx;
     if (ctx->node->role == TEFFI_ROLE_CLIENT)
-        return send_client(ctx, msg);
+        return send_to_gateway(ctx, msg);
     if (ask->elsewhere)
         teffi_route_elsewhere(ctx->node->grains, msg, ask->location);
     else
@@ -127,7 +129,9 @@ static const char *get_send_error_text(const teffi_node *node, teff_err err)
                                        : "the request could not be sent";
 }
 
-/* A call that is not awaited at once stores its method and key, for error texts. */
+/* Makes the pending call and sends msg; an error of sending ends the call. A call that is not
+ * awaited at once stores its method and key, for error texts. out: NULL: no memory; the caller owns
+ * msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
     teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
@@ -147,7 +151,8 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* Not inlined, like the slow paths below: most calls end in place. */
+/* Queues the call. Not inlined, like the slow paths below: most calls end in place. in: awaited,
+ * the caller awaits the call at once. */
 __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
                                                      teff_call *call)
 {
@@ -220,7 +225,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
     return err;
 }
 
-/* Run in place if possible, else through the queue. */
+/* Run in place if possible, which needs a turn (ctx->owner); else through the queue. */
 static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
                                                                ProtobufCMessage **out)
 {
@@ -268,7 +273,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     teff_err err = make_request(ask, TEFFI_MSG_ONEWAY, &msg);
     if (!msg)
         return err;
-    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT)
+    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT) /* until then send_to_gateway() retries */
         msg->deadline_ns = teffi_ask_deadline(ask->ctx, ask->method);
     err = dispatch_request(ask, msg);
     if (err) {

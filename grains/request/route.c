@@ -28,8 +28,9 @@ static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, co
     teffi_node_respond(grains->node, msg, err, text);
 }
 
-/* Copies what msg borrows, as it outlives its caller. out: false: no memory, msg was ended. */
-static bool own_routed(teffi_grains *grains, teffi_msg *msg)
+/* Copies what msg borrows from its caller, because msg outlives it. out: false: no memory, msg was
+ * ended. */
+static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_own(msg))
         return true;
@@ -59,7 +60,7 @@ static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
     msg->hops--;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     teffi_location_drop(grains->location_cache, ident->hash, to);
-    if (own_routed(grains, msg))
+    if (copy_borrowed(grains, msg))
         locate_again(grains, ident, msg);
 }
 
@@ -95,7 +96,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
                       "more waits for the grain's silo than connection_bytes_max allows");
 }
 
-/* Pass msg to the silo that holds the grain, or (create) shall activate it. It may be this silo. */
+/* Pass msg to the silo that holds the grain or, with create, to the one that shall activate it. It
+ * may be this silo. */
 static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                           teffi_node_id to, bool create)
 {
@@ -108,7 +110,8 @@ static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_
     }
 }
 
-/* To the silo *placed, which activates the grain; chosen if zero. */
+/* Passes msg to silo *placed, which activates the grain. If *placed is zero, chooses a silo first
+ * and stores it there. */
 static void send_to_place(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                           teffi_node_id *placed)
 {
@@ -157,8 +160,8 @@ void teffi_lookups_fini(teffi_grains *grains)
     }
 }
 
-/* Shard's lock held. */
-static void change_count(teffi_grains *grains, uint64_t hash, uint32_t more)
+/* in: more, 1 or (uint32_t)-1. Shard's lock held. */
+static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
     /* release: pairs with teffi_lookup_may_exist() */
     atomic_fetch_add_explicit(teffi_lookup_count(grains, hash), more, memory_order_release);
@@ -187,7 +190,7 @@ bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident)
 bool teffi_lookups_any(const teffi_grains *grains)
 {
     for (uint64_t i = 0; i < TEFFI_LOOKING; i++)
-        if (teffi_lookup_may_exist(grains, i << 8))
+        if (teffi_lookup_may_exist(grains, i << 8)) /* a hash with counter i */
             return true;
     return false;
 }
@@ -204,7 +207,7 @@ static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsign
     entry->tries = 0;
     if (!any) {
         teffi_table_del(&shard->lookups, &entry->node);
-        change_count(entry->grains, entry->ident.hash, (uint32_t)-1);
+        change_lookup_count(entry->grains, entry->ident.hash, (uint32_t)-1);
     } else if (asked && *tries == 0) {
         teffi_queue_move(waiting, &entry->waiting);
     }
@@ -219,8 +222,8 @@ typedef struct outcome { /* of a look-up, for all its requests */
     teffi_node_id silo;
 } outcome;
 
-/* If the directory names this silo but no activation is here, its unregistration was lost in a
- * change of owner: unregister it now. */
+/* If the directory names this silo but no activation is here, the holder has ended, and its
+ * unregistration was lost in a change of owner: unregister it now. */
 static outcome ask_directory(teff_ctx *ctx, lookup *entry)
 {
     teffi_grains *grains = entry->grains;
@@ -253,6 +256,9 @@ static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *
         teffi_node_respond(ctx->node, msg, o->err, teff_error(ctx));
 }
 
+/* The task of a look-up: asks the directory, then sends on the requests that wait, also those that
+ * join meanwhile, until none waits. If some were located again (tries), first waits for a change or
+ * a pause, then asks again. */
 static void look_up(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
@@ -287,7 +293,7 @@ static lookup *new_lookup(teffi_grains *grains, const teffi_ident *ident)
     return entry;
 }
 
-/* Shard's lock held, here and below. errs: TEFF_E_OVERLOADED. */
+/* Shard's lock held, here and below. errs: TEFF_E_OVERLOADED: the caller owns msg. */
 static teff_err add_waiting(lookup *entry, teffi_msg *msg)
 {
     uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
@@ -303,6 +309,7 @@ static teff_err add_waiting(lookup *entry, teffi_msg *msg)
     return TEFF_OK;
 }
 
+/* Starts a look-up with msg as its first request. errs: the caller owns msg. */
 static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_msg *msg)
 {
@@ -318,12 +325,12 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
     if (err)
         free(entry);
     else
-        change_count(grains, ident->hash, 1);
+        change_lookup_count(grains, ident->hash, 1);
     return err;
 }
 
 /* Queue msg behind the requests that wait for the grain; if none waits, begin a look-up if begin.
- * out: false: none waits and none was begun; the caller owns msg. */
+ * An error ends msg. out: false: none waits and none was begun; the caller owns msg. */
 static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                             bool begin)
 {
@@ -341,8 +348,8 @@ static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teff
     return entry || begin;
 }
 
-/* Look up the grain of msg again, after a change of the cluster, at most after a pause that grows
- * with each try (teffi_membership_wait). */
+/* Look up the grain of msg again, after a change of the cluster or after a pause that grows with
+ * each try (teffi_membership_wait), whichever is first. */
 static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (msg->tries < UINT8_MAX)
@@ -383,7 +390,7 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         send_to_place(grains, ident, msg, &placed);
     else if (err == TEFF_OK && !teffi_node_is(holder.node, grains->node->id))
         route_to_silo(grains, ident, msg, holder.node, false);
-    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE)
+    else if (err == TEFF_OK || err == TEFF_E_UNAVAILABLE) /* OK: see ask_directory() */
         (void)wait_for_lookup(grains, ident, msg, true);
     else
         refuse_routed(grains, msg, err, "the grain's queue is full");
@@ -396,7 +403,7 @@ static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi
 {
     if (!teffi_node_none(location))
         send_to_silo(grains, ident, msg, location);
-    else if (own_routed(grains, msg))
+    else if (copy_borrowed(grains, msg))
         route_by_directory(grains, ident, msg);
 }
 
@@ -424,7 +431,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_directory_tell_moved(grains, &ident, msg->src);
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     teffi_node_id location = {0};
-    if (!msg->hops)
+    if (!msg->hops) /* two silos with wrong hints would send a forwarded request in a circle */
         location = teffi_location_get(grains->location_cache, ident.hash);
     send_elsewhere(grains, &ident, msg, location);
 }

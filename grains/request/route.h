@@ -35,9 +35,9 @@ static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, u
 }
 
 /* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way? If false, all
- * requests that waited for one have been sent on (acquire: pairs with change_count()). A turn sees
- * the look-ups that it began. It may miss one of another thread, which is harmless: the order of
- * the two threads' requests is not defined. */
+ * requests that waited for one have been sent on (acquire: pairs with change_lookup_count()). A
+ * turn sees the look-ups that it began. It may miss one of another thread, which is harmless: the
+ * order of the two threads' requests is not defined. */
 static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t hash)
 {
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
