@@ -1,5 +1,5 @@
 /* handler.c - handle each item of an activation's group, then start what may start next.
- * Way:     sched/group -> [handler] -> admission -> turn, life; undeliverable requests -> route
+ * Way:     group/group -> [handler] -> admission -> turn, life; undeliverable requests -> route
  * States:  see activation.h */
 #include "hosting/life.h"
 
@@ -24,6 +24,7 @@ static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, c
     teffi_node_respond(act->grains->node, msg, err, text);
 }
 
+/* out: true: the caller has cancelled msg, and it was freed. */
 static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
 {
     if (!teffi_node_forget_cancel(act->grains->node, msg))
@@ -33,8 +34,9 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* End a request that must not start: its deadline has passed, or its caller has cancelled it. */
-static bool end_if_moot(teffi_activation *act, teffi_msg *msg)
+/* Ends a request that must not start: its deadline has passed, or its caller has cancelled it. out:
+ * true: msg was ended. */
+static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
 {
     const teffi_node *node = act->grains->node;
     if (msg->item.kind != TEFFI_MSG_REQUEST)
@@ -72,6 +74,8 @@ static bool request_is_misdirected(const teffi_activation *act, const teffi_msg 
            !teffi_key_same(teffi_activation_key_bytes(act), msg->key, msg->key_len);
 }
 
+/* Routes msg again. If it has this activation's hash, two grains have one hash: from now on the
+ * shard finds them by identity. */
 static void redirect_request(teffi_activation *act, teffi_msg *msg)
 {
     uint64_t hash = teffi_ident_msg(&act->grains->secret, msg).hash;
@@ -105,7 +109,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
         return;
     }
-    if (end_if_moot(act, msg))
+    if (end_if_unwanted(act, msg))
         return;
     if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
         refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
@@ -135,7 +139,7 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 /* Starts requests in order of arrival. One that may not start is skipped and keeps its position. */
 static void start_waiting(teffi_activation *act)
 {
-    teffi_more *more = act->more; /* turns only add to pending */
+    teffi_more *more = act->more; /* stays: turns only add to pending */
     teffi_queue skipped = {0};
     for (unsigned starts = 0;
          more && more->pending.count && starts < STARTS_MAX &&
@@ -149,7 +153,7 @@ static void start_waiting(teffi_activation *act)
             continue;
         }
         more->pending_of[class]--;
-        if (!end_if_moot(act, msg))
+        if (!end_if_unwanted(act, msg))
             start_request(act, msg, method);
     }
     if (!more)
@@ -188,6 +192,7 @@ static void end_group(teffi_group *group)
 
 /* ---- after each item ---- */
 
+/* The life turn has ended, or none was needed. */
 static void finish_activating(teffi_activation *act)
 {
     if (act->failed || (act->more && act->more->winner.slot))
@@ -196,7 +201,8 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-/* Not inlined: after most items there is nothing to do. */
+/* Does what phase and reason ask for; each step may change them for the next one. Not inlined:
+ * after most items there is nothing to do. */
 __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
@@ -230,6 +236,8 @@ static bool activation_is_idle(teffi_activation *act)
            (uint32_t)now - used >= teffi_idle_ms(act->type->info);
 }
 
+/* Takes over the reason to end that another thread stored. An activation that was used since it was
+ * found idle stays. */
 static void handle_nudge(teffi_activation *act)
 {
     /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before it. From here on

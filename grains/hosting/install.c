@@ -145,6 +145,7 @@ static bool end_if_idle(void *arg, teffi_activation *act)
     return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
 }
 
+/* Also updates coarse_ms, which no other function does. */
 static void set_collect_timer(hosted *all, uint32_t ms)
 {
     teffi_grains *grains = &all->grains;
@@ -158,6 +159,7 @@ static void set_collect_timer(hosted *all, uint32_t ms)
     pthread_mutex_unlock(&all->collect_lock);
 }
 
+/* The timer's function: one slice, then the next one, or the next round after collect_ms. */
 static void collect_slice(teffi_timer *timer)
 {
     hosted *all = teffi_container(timer, hosted, collect_timer);
@@ -190,11 +192,11 @@ void teffi_grains_start(teffi_node *node)
 
 static uint64_t count_activations(const teffi_grains *grains)
 {
-    /* acquire: pairs with the end of an activation (shard.c) */
+    /* acquire: pairs with teffi_shard_reclaim() */
     return atomic_load_explicit(&grains->shards->activations, memory_order_acquire);
 }
 
-/* ROUND_ENDS: millions at once would delay the silo's system messages. */
+/* ROUND_ENDS: asked in one round; millions at once would delay the silo's system messages. */
 enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
 
 static bool ask_activation_to_end(void *arg, teffi_activation *act)
@@ -229,7 +231,7 @@ void teffi_grains_stop(teffi_node *node)
     teffi_exec *exec = node->home.exec;
     node->grains->accepting = false;
     node->grains->closed = true;
-    teffi_membership_changed(node->membership);
+    teffi_membership_changed(node->membership); /* look-ups that wait see closed, and fail */
     pthread_mutex_lock(&all->collect_lock);
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);

@@ -23,8 +23,9 @@ static void fail_activation(teffi_activation *act, teff_err err, const char *tex
     more->failed_named = named && more->failed_text;
 }
 
-/* Does nothing after teffi_shard_lose(). Frees the context's memory first, because the calls below
- * may read the membership table, and must not fail if the turn has used up its memory. */
+/* After teffi_shard_lose() the directory is not asked. Frees the context's memory first, because
+ * the calls below may read the membership table, and must not fail if the turn has used up its
+ * memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -36,6 +37,7 @@ static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
                    teff_error(ctx));
 }
 
+/* Runs on_activate. errs: what it returned, or TEFF_E_FAILED; with a text in ctx. */
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
@@ -48,6 +50,7 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     return teffi_turn_failure(ctx, act, what, err);
 }
 
+/* The life turn of a registered activation. After an error it is registered no longer. */
 static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_load(ctx, act);
@@ -116,7 +119,7 @@ static void log_deactivate(teff_ctx *ctx, const teffi_activation *act, teff_err 
 }
 
 /* An activation with a broken state ends without on_deactivate, as in a crash of its silo. */
-static bool has_on_deactivate(const teffi_activation *act)
+static bool must_run_on_deactivate(const teffi_activation *act)
 {
     return teffi_type_has_hook(act->type, act->type->info->on_deactivate_at) &&
            !teffi_state_is_broken(act);
@@ -127,7 +130,7 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
     teff_grain grain;
     teff_err err = TEFF_OK;
     teffi_turn_grain(&grain, ctx, act);
-    if (has_on_deactivate(act))
+    if (must_run_on_deactivate(act))
         err = act->type->info->deactivate(&grain, act->type->methods, (teff_reason)act->reason);
     if (err)
         log_deactivate(ctx, act, err);
@@ -139,7 +142,7 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
-    if (!has_on_deactivate(act) &&
+    if (!must_run_on_deactivate(act) &&
         apply_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
         return;
     if (teffi_turn_life(act, deactivate_and_unregister))

@@ -1,6 +1,6 @@
 /* life.h - the items of an activation's group (handler.c), and its life: begin it: register, load,
  * on_activate; end it: on_deactivate, unregister.
- * Way:     sched/group -> handler -> [life] -> directory, state, the type's activate and deactivate
+ * Way:     group/group -> handler -> [life] -> directory, state, the type's activate and deactivate
  * Threads: on the activation's group, then on a fiber of that group.
  * Source:  Orleans, "Grain lifecycle" */
 #pragma once
@@ -11,7 +11,7 @@
 extern const teffi_group_ops teffi_activation_ops;
 
 /* teffi_life_begin - begin an activation. TEFFI_BUSY_LIFE is set while this goes on in a fiber.
- * Then act->failed or act->more->winner is set, or neither: it may be VALID. */
+ * When it has ended, act->failed or act->more->winner is set, or neither: then it may be VALID. */
 void teffi_life_begin(teffi_activation *act);
 
 /* teffi_life_end - run on_deactivate and unregister. TEFFI_BUSY_LIFE is set while this goes on in a
