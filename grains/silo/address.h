@@ -7,7 +7,8 @@
 #include <teff/silo.h>
 #include "call/ctx.h"
 
-/* teffi_address_loopback - is it a loopback address? */
+/* teffi_address_loopback - is it a loopback address or a unix path, which only this machine can
+ * reach? */
 bool teffi_address_loopback(const char *address);
 
 /* teffi_address_any - is it the address of all interfaces ("0.0.0.0", "[::]")? */

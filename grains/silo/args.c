@@ -92,6 +92,7 @@ static const silo_option options[] = {
 /* FIRST: getopt's value for the first option, above its own '?' and ':'. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
+/* out: false: invalid; the error was printed. The same for the functions take_..., below. */
 static bool parse_number(const silo_option *option, const char *value, uint32_t *n)
 {
     size_t digits = strspn(value, "0123456789");
@@ -104,7 +105,6 @@ static bool parse_number(const silo_option *option, const char *value, uint32_t 
     return ok;
 }
 
-/* out: false: invalid; the error was printed. */
 static bool take_number(const silo_option *option, void *member, const char *value)
 {
     uint32_t n;
@@ -119,6 +119,7 @@ static bool take_number(const silo_option *option, void *member, const char *val
     return true;
 }
 
+/* The names of the choices are in option->value: "single|multilevel|priority". */
 static bool take_choice(const silo_option *option, void *member, const char *value)
 {
     unsigned chosen = option->min;
@@ -162,10 +163,11 @@ static bool take_option(teffi_silo_args *args, const silo_option *option, const 
     return true;
 }
 
-_Static_assert(N_OPTIONS <= 32, "option_is_repeated");
+_Static_assert(N_OPTIONS <= 32, "refuse_if_repeated");
 
-/* Each of teff's options but --seed may be given once; the first --seed replaces the program's. */
-static bool option_is_repeated(teffi_silo_args *args, uint32_t *seen, int which)
+/* Marks the option in *seen. Each of teff's options but --seed may be given once; the first --seed
+ * replaces the program's seeds. out: true: it was given before; the error was printed. */
+static bool refuse_if_repeated(teffi_silo_args *args, uint32_t *seen, int which)
 {
     bool before = *seen & 1u << which, is_seed = options[which].take == SEED;
     *seen |= 1u << which;
@@ -266,7 +268,7 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
         }
         if (which >= N_OPTIONS
                 ? !parse_own_option(program, &program->options[which - N_OPTIONS], optarg)
-                : option_is_repeated(args, &seen, which) ||
+                : refuse_if_repeated(args, &seen, which) ||
                       !take_option(args, &options[which], optarg))
             return 2;
     }

@@ -1,5 +1,5 @@
 /* client.c - a program that calls grains without hosting any, through one gateway at a time.
- * Way:     user's thread -> grains/reference -> [client] gateway -> silo
+ * Way:     user's thread -> request/reference -> [client] gateway -> silo
  * Threads: a task looks for a gateway if there is none or if the gateway is leaving; meanwhile
  *          calls wait, until their deadline. */
 #include <stdio.h>
@@ -22,7 +22,7 @@ static teffi_node_id get_gateway(teffi_node *node)
     return teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
 }
 
-/* out: false: not set, as that gateway has said that it is leaving. */
+/* in: gateway, zero: none. out: false: not set, as that gateway has said that it is leaving. */
 static bool set_gateway(teff_client *client, teffi_node_id gateway)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -34,7 +34,8 @@ static bool set_gateway(teff_client *client, teffi_node_id gateway)
     return stays;
 }
 
-/* Dial the gateways, from a random one on, except the one that is leaving. */
+/* Dials the gateways, from a random one on, until one responds that has not said that it is
+ * leaving. */
 teff_err teffi_client_join(teff_ctx *ctx, teff_client *client)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -85,8 +86,8 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     look_for_gateway(client);
 }
 
-/* out: the place of the task that leaves the gateway; NULL: one runs already, or TEFF_SEEDS_MAX
- * tasks run. */
+/* Reserves a place for the task that leaves gateway from. out: NULL: one runs already, or
+ * TEFF_SEEDS_MAX tasks run. */
 static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
 {
     teffi_node_id *empty = NULL;
@@ -136,6 +137,7 @@ static void start_parting(teff_client *client, teffi_node_id from)
         end_parting(client, place);
 }
 
+/* The gateway leaves: look for another one, and leave it when the calls there have ended. */
 static void on_go_away(teffi_node *node, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);
@@ -153,7 +155,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
 
 /* ---- requests that were not sent ---- */
 
-/* out: NULL: none waits, the task ends. */
+/* out: NULL: none waits; `resending` is false now, and the task ends. */
 static teffi_msg *take_unsent(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -163,6 +165,7 @@ static teffi_msg *take_unsent(teff_client *client)
     return at ? teffi_container(at, teffi_msg, link) : NULL;
 }
 
+/* The task that sends them again cannot start: ends all of them with an error. */
 static void drop_unsent(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
@@ -190,6 +193,7 @@ static void resend_all(teff_ctx *ctx, void *arg)
         resend_request(ctx, client, msg);
 }
 
+/* The net's event: msg reached no gateway. Queues it for the task that sends it again. */
 static void on_gateway_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);

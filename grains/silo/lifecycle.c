@@ -110,6 +110,8 @@ static void on_lease_lost(teffi_node *node, const char *why)
         silo->opt.lost(silo->opt.lost_arg, why);
 }
 
+/* Also sets `leaving`, under the same lock as add_client() reads it: so each client gets the
+ * message. */
 static void send_clients_away(teff_silo *silo)
 {
     pthread_mutex_lock(&silo->lock);
@@ -207,6 +209,8 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
+/* Dials the seeds, with node->id and address in the hello, and makes the store that the seed
+ * serves. */
 static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, teffi_hello *seed)
 {
     teffi_node *node = &silo->node;

@@ -13,6 +13,7 @@
 
 enum { LOOK_MS = 200, AGAIN_MS = 1000 };
 
+/* out: a signal; -1: none came within ms. */
 static int take_signal(const sigset_t *signals, long ms)
 {
     struct timespec time = {ms / 1000, ms % 1000 * 1000000};
@@ -68,6 +69,7 @@ static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
     return true;
 }
 
+/* out: the exit status. After 1 the silo may still serve: teff_silo_free() stops it. */
 static int serve_until_signal(teff_silo *silo, const teff_silo_program *program, char *text,
                               const sigset_t *signals)
 {
@@ -106,7 +108,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Called before any thread is made: all threads inherit the mask; wait_for_signal() gets them. */
+/* Called before any thread is made, as threads inherit the mask. wait_for_signal() takes the
+ * signals. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);

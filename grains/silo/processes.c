@@ -72,6 +72,7 @@ void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
 
 /* ---- the end ---- */
 
+/* out: TEFF_E_TIMEOUT if some did not end by themselves, which is logged. */
 static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
 {
     if (!report->forced)

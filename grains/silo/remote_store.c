@@ -12,7 +12,8 @@
 #include "message/frame.h"
 #include "node/ask.h"
 
-/* The timeout is shorter than a lease: a lost response must not delay the heartbeat that long. */
+/* ASK_TIMEOUT_MS is shorter than the default lease: a lost response must not delay the heartbeat
+ * that long. For shorter leases see get_op_timeout_ms(). */
 enum { METHOD_OPERATION = 1, BYTES_PER_MS = 512, ASK_TIMEOUT_MS = 4000, AGAIN_MS = 20 };
 
 _Static_assert(TEFFI_FRAME_ROW_MAX >= TEFFI_STORE_VALUE_MAX + TEFFI_STORE_KEY_MAX + 1024,
@@ -31,6 +32,7 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
+/* in: values, false: leave out the values. out: NULL: out of memory. */
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
@@ -126,6 +128,8 @@ static teffi_bytes copy_bytes(teff_arena *arena, ProtobufCBinaryData from)
     return (teffi_bytes){teff_arena_copy(arena, from.data, from.len), from.len};
 }
 
+/* Copies the rows of a response to op: for a scan all of them, else the etags and, for a read, the
+ * values. */
 static teff_err copy_rows(teffi_store_op *op, const Teff__Cluster__StoreResponse *response)
 {
     if (op->kind == TEFFI_STORE_SCAN) {
@@ -158,7 +162,8 @@ static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__Sto
     ask->limit = (uint32_t)op->limit;
 }
 
-/* Writes of large rows get a longer timeout; a heartbeat one within its lease. */
+/* An operation on the cluster's tables, such as a heartbeat, gets two fifths of the lease if that
+ * is less. Writes of large rows get longer. */
 static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 {
     size_t bytes = 0;

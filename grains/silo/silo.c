@@ -67,7 +67,7 @@ static const char *copy_option(teff_silo *silo, const char *s)
     return s ? teff_arena_copy(&silo->arena, s, strlen(s)) : NULL;
 }
 
-/* Replace the caller's strings. */
+/* The caller's strings need not outlive teff_silo_new(). */
 static void copy_option_strings(teff_silo *silo)
 {
     teff_silo_options *opt = &silo->opt;
@@ -196,7 +196,8 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Others and clients know the address. */
+/* Clears the node. Keeps the address that the silo listened on, because other silos and clients
+ * know it. */
 static void prepare_next_incarnation(teff_silo *silo)
 {
     teffi_node_fini(&silo->node);

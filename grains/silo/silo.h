@@ -57,7 +57,7 @@ TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
  * On an error it has left the table again, if that was possible. */
 TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
 
-/* teffi_silo_leave - end grains, send clients away, leave the membership; connections stay up.
+/* teffi_silo_leave - send clients away, end grains, leave the membership; connections stay up.
  * errs: TEFF_E_TIMEOUT: some grains or calls were dropped; all steps were taken all the same. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
 
