@@ -121,7 +121,7 @@ static void end_locked(teffi_conn *conn)
     if (conn->ending.cause != CONN_REPLACED)
         conn->ending.was_up = conn->state == CONN_UP;
     if (!conn->dialled)
-        (*teffi_conns_accepted(conn))--;
+        (*teffi_conn_counter(conn))--;
     conn->state = CONN_ENDED;
     LIST_REMOVE(conn, link);
     pthread_cond_broadcast(&conn->conns->changed);

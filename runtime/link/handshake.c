@@ -174,7 +174,7 @@ static bool accept_peer(teffi_conn *conn)
         replace_incoming(peer, conn);
         link->conns.pending--;
         come_up(conn, peer);
-        (*teffi_conns_accepted(conn))++;
+        (*teffi_conn_counter(conn))++;
     }
     pthread_mutex_unlock(&link->conns.lock);
     if (!peer)

@@ -17,7 +17,8 @@
 enum {
     LINK_READ_BUFFER_MIN = 4 * 1024, /* of an idle connection; also the room after a large frame */
     LINK_READ_BUFFER_MAX = 256 * 1024, /* of a busy connection, unless a frame is larger */
-    LINK_READ_LARGE = 16 * 1024,       /* frames of this size and more are not copied */
+    /* frames of this size and more are not copied, if they fill half of the buffer */
+    LINK_READ_LARGE = 16 * 1024,
 };
 
 /* Zeroed: empty. */
@@ -26,8 +27,8 @@ typedef struct read_buffer {
     size_t len, cap; /* received bytes; capacity */
     size_t at;       /* offset of the first byte not taken */
     size_t frame;    /* length of the frame at `at`, with its prefix; 0: not known yet */
-    size_t large;    /* length of the last large frame; 0: none in the last CALM_MAX fits */
-    unsigned calm;   /* fits in a row without a large frame, or with little of the buffer used */
+    size_t large;  /* length of the last large frame; 0: none in the last CALM_MAX calls of _fit */
+    unsigned calm; /* calls of _fit in a row without a large frame, or with little of data used */
 } read_buffer;
 
 /* teffi_read_buffer_fit - grow or shrink the buffer, after all whole frames were taken.

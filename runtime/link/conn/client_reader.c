@@ -1,9 +1,9 @@
 /* client_reader.c - chooses the thread of a client that reads; runs deferred reads.
  * Model:   tests/model/reader.pml
  *
- * After a large read the next read is deferred until this thread waits again. A deferring thread
- * stores `reads`, then loads `waiting`; a waiting thread stores `waiting`, then loads `reads` (all
- * seq_cst), so one of them runs the read. The ticker hands leftover reads back to nng. */
+ * After a large read, a reading thread defers the next read until it waits again. A deferring
+ * thread stores `reads`, then loads `waiting`; a waiting thread stores `waiting`, then loads
+ * `reads` (all seq_cst), so one of them runs the read. The ticker hands leftover reads to nng. */
 #include "link/conn/client_reader.h"
 
 #include "link/conn/connection.h"

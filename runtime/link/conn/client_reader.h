@@ -31,7 +31,8 @@ typedef struct client_readers {
     uint32_t reads_put_before;     /* owner: the ticker; reads_put at its last look */
 } client_readers;
 
-/* teffi_client_reader_begin - before this thread sleeps on reader->parker; runs deferred reads.
+/* teffi_client_reader_begin - before this thread sleeps on reader->parker: let other threads give
+ * it a connection, and run deferred reads.
  * out:  false: the link is not a client's. true: after the sleep call take, then end. */
 bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader);
 

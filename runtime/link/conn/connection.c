@@ -87,7 +87,7 @@ void teffi_conn_carry(teffi_conn *conn, uint64_t node)
     pthread_mutex_unlock(&conn->lock);
 }
 
-unsigned *teffi_conns_accepted(teffi_conn *conn)
+unsigned *teffi_conn_counter(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     if (conn->state != CONN_UP)
@@ -115,7 +115,7 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
     stream->arg = conn;
     pthread_mutex_lock(&conn->lock);
     conn->stream = stream;
-    bool killed = conn->killed;
+    bool killed = conn->killed; /* when there was no stream to close yet */
     pthread_mutex_unlock(&conn->lock);
     if (killed)
         stream->ops->close(stream);
@@ -160,6 +160,7 @@ void teffi_conns_ask_scan(teffi_conns *conns)
 void teffi_conns_ask_soon(teffi_conns *conns)
 {
     link_ticker *ticker = &conns->ticker;
+    /* seq_cst: after the caller has added its work; pairs with run_delayed() in link/heartbeat.c */
     if (atomic_load_explicit(&ticker->asked_soon, memory_order_seq_cst))
         return;
     atomic_store_explicit(&ticker->asked_soon, true, memory_order_seq_cst);

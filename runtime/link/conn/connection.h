@@ -35,7 +35,7 @@ typedef enum conn_cause {
 
 typedef enum link_event_kind { EVENT_UP, EVENT_BATCH, EVENT_DOWN } link_event_kind;
 
-/* An event for the owner; queued at its peer, holds a reference of its connection. */
+/* An event for the owner, in its peer's queue; holds a reference to its connection. */
 typedef struct link_event {
     teffi_qnode link;
     link_event_kind kind;
@@ -101,7 +101,7 @@ typedef struct conn_liveness { /* 0 = none */
     _Atomic uint64_t partial_since_ns; /* when the incomplete frame began, or last made progress */
     _Atomic uint64_t writing_since_ns;
     _Atomic uint64_t wrote_ns; /* when the last completed write began */
-    _Atomic bool given_up;     /* killed: its handshake was late, or its peer silent */
+    _Atomic bool given_up; /* killed: handshake late, peer silent, or too many handshakes pending */
 } conn_liveness;
 
 typedef struct conn_ending { /* guarded by conns->lock, unless noted */
@@ -150,7 +150,7 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS, after the
+ * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS. in: the
  * caller has added one. */
 void teffi_conns_ask_scan(teffi_conns *conns);
 void teffi_conns_ask_soon(teffi_conns *conns);
@@ -168,17 +168,17 @@ teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled);
 void teffi_conn_ref(teffi_conn *conn);
 void teffi_conn_unref(teffi_conn *conn);
 
-/* teffi_conn_list - conns->lock held; add to conns->all, which holds a reference.
- * The caller that removes it drops that reference. */
+/* teffi_conn_list - conns->lock held; add to conns->all, which holds a reference, and count an
+ * accepted one as pending. The caller that removes it drops that reference. */
 void teffi_conn_list(teffi_conn *conn);
 
-/* teffi_conn_carry - conns->lock held; the node whose messages conn carries from now on; 0: none.
- * in:   conn, may be NULL. */
+/* teffi_conn_carry - conns->lock held; set the node whose messages conn carries from now on.
+ * in:   conn, may be NULL. node, 0: none. */
 void teffi_conn_carry(teffi_conn *conn, uint64_t node);
 
-/* teffi_conns_accepted - conns->lock held; the counter (pending, silos_up or clients_up) that
- * counts this accepted connection in its present state. */
-unsigned *teffi_conns_accepted(teffi_conn *conn);
+/* teffi_conn_counter - conns->lock held. in: an accepted connection. out: the counter that counts
+ * it in its present state: pending, silos_up or clients_up. */
+unsigned *teffi_conn_counter(teffi_conn *conn);
 
 /* teffi_conn_kill - close the stream; its receive or dial callback then ends the connection.
  * runs: anywhere, also with conns->lock held. */
@@ -196,7 +196,8 @@ void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text);
  * runs: not in a callback of such a connection. */
 void teffi_conn_free(teffi_conn *conn);
 
-/* teffi_conn_discard - conns->lock held; have a new connection freed that was never listed. */
+/* teffi_conn_discard - conns->lock held; move the connection to the list `dead`, to be freed.
+ * in:   its last reference was dropped, or it is new and was never listed. */
 void teffi_conn_discard(teffi_conn *conn);
 
 /* teffi_conns_init - in: platform is set.

@@ -1,10 +1,11 @@
-/* polling.c - who polls. A waiting thread lists itself, then tries to claim; a thread that leaves
- * releases, then takes the first of the list: so one of the two finds the other. */
+/* polling.c - chooses the thread that polls. A waiting thread lists itself, then checks whether the
+ * poller is claimed; a thread that leaves releases the poller, then takes the first waiting thread
+ * off the list. So one of the two finds the other. */
 #include "link/conn/polling.h"
 
 #include "link/conn/connection.h"
 
-/* The monitor has seen that no thread polls and all workers are busy. */
+/* Called by the executor's monitor when no thread polls and all workers are busy. */
 static void ask_ticker_to_look(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;
@@ -49,7 +50,7 @@ static void unlist_locked(link_polling *p, link_waiter *waiter)
     waiter->listed = false;
 }
 
-/* out: false: another thread had taken it off; its token is there. */
+/* out: false: another thread has taken it off the list, and has left TEFFI_TOKEN_GIVEN. */
 static bool unlist_waiter(link_polling *p, link_waiter *waiter)
 {
     pthread_mutex_lock(&p->lock);
@@ -60,7 +61,7 @@ static bool unlist_waiter(link_polling *p, link_waiter *waiter)
     return listed;
 }
 
-/* Let the first waiting thread poll. out: false: no thread waits. */
+/* Wakes the first waiting thread, which then polls. out: false: no thread waits. */
 static bool wake_waiter(link_polling *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -83,7 +84,7 @@ static void hand_over_polling(teffi_conns *conns)
 
 /* ---- a client's thread ---- */
 
-/* Claimed. out: the tokens. */
+/* in: the poller, claimed; it is released at the end. out: the tokens, with TEFFI_TOKEN. */
 static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
 {
     teffi_poller *poller = conns->polling.poller;
@@ -97,7 +98,8 @@ static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
     return tokens;
 }
 
-/* Another thread polls. out: the tokens; without TEFFI_TOKEN: try to poll. */
+/* Waits in the list while another thread polls. out: the tokens; without TEFFI_TOKEN, the caller
+ * tries again to claim the poller. */
 static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
 {
     link_polling *p = &conns->polling;
@@ -109,6 +111,7 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
         tokens = teffi_parker_take(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
         tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
+    /* it was woken to poll, but its wait is over: another thread must poll */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
     return tokens;
@@ -133,7 +136,8 @@ static uint32_t count_claims(const link_polling *p)
     return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
 }
 
-/* Claimed. A client's threads that came meanwhile poll from now on. */
+/* in: the poller, claimed. If client threads have begun to wait meanwhile, they poll from now on.
+ * out: true: there was an event. */
 static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;
@@ -155,13 +159,13 @@ bool teffi_polling_sleep(teffi_conns *conns, uint64_t timeout_ns)
     if (atomic_load_explicit(&p->by_ticker, memory_order_relaxed) && teffi_poller_claim(p->poller))
         return sleep_in_poller(conns, timeout_ns);
     uint32_t tokens = teffi_parker_take(&conns->ticker.parker.parker, timeout_ns);
-    /* nobody polled all the time: the executor has stopped, or its monitor was held up */
+    /* no thread polled during the sleep: the executor has stopped, or its monitor was held up */
     bool nobody = p->poller && !tokens && count_claims(p) == claims;
     if (!atomic_exchange_explicit(&p->neglected, false, memory_order_relaxed) && !nobody)
         return false;
     bool looked = teffi_poller_once(p->poller);
     if (looked)
-        (void)wake_waiter(p); /* it may have tried to claim meanwhile */
+        (void)wake_waiter(p); /* a thread may have failed to claim the poller meanwhile */
     return looked;
 }
 

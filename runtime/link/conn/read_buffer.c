@@ -6,6 +6,7 @@
 
 enum { CALM_MAX = 32 };
 
+/* Moves the bytes not taken to a new buffer. out: false: no memory. */
 static bool resize_buffer(read_buffer *in, size_t cap)
 {
     size_t left = teffi_read_buffer_left(in);
@@ -56,7 +57,8 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 }
 
 /* Makes room for the frame and LINK_READ_BUFFER_MIN after it, once half of it has arrived or if an
- * earlier frame was as large; until then the buffer doubles. */
+ * earlier frame was as large; until then the buffer doubles. After CALM_MAX calls without a large
+ * frame, none is expected any more. */
 static bool fit_large_frame(read_buffer *in, size_t frame)
 {
     size_t need = frame + LINK_READ_BUFFER_MIN;
@@ -86,6 +88,8 @@ void teffi_read_buffer_trim(read_buffer *in)
     (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
 }
 
+/* If a large frame is expected, reads at most LINK_READ_BUFFER_MIN beyond it: hand_over_buffer()
+ * copies those bytes. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
     size_t frame = expected_frame(in), room = in->cap - in->len;
@@ -124,7 +128,8 @@ void teffi_read_buffer_skip(read_buffer *in)
     in->frame = 0;
 }
 
-/* Decodes the frame in place: its message takes over the buffer. */
+/* Decodes the frame in place: its message takes over the buffer. The new buffer has room for
+ * another frame of this size. */
 static teff_err hand_over_buffer(read_buffer *in, const teffi_frame *frame, uint64_t now_ns,
                                  teffi_msg **msg)
 {

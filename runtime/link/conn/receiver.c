@@ -46,8 +46,8 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* Another large frame may follow one, although the read ended with the first. Try an extra read if
- * the last one was successful, otherwise only for every LOOK_EVERY-th large frame. */
+/* After a large frame another may follow, although the read ended with the first. Try an extra read
+ * if the last extra read found bytes, otherwise only after every LOOK_EVERY-th large frame. */
 static bool large_may_follow(conn_receiver *r)
 {
     bool large = r->large;
@@ -172,6 +172,7 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
            teffi_receiver_malformed(conn, "a response from a client");
 }
 
+/* out: false: the connection is broken. */
 static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     conn_receiver *r = &conn->receiver;
@@ -195,7 +196,8 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
 
 /* ---- frames ---- */
 
-static bool bad_length(teffi_conn *conn, teff_err err)
+/* Counts, logs and records an invalid frame length. out: false. */
+static bool report_bad_length(teffi_conn *conn, teff_err err)
 {
     bool up = conn->state == CONN_UP;
     if (!up && teffi_read_buffer_is_tls(&conn->receiver.buffer))
@@ -235,6 +237,7 @@ static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
     return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
 }
 
+/* Moves messages from the buffer to the batch. out: why it stopped; for RECEIVE_FRAME, *frame. */
 static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -243,7 +246,7 @@ static receive_step take_frames(teffi_conn *conn, teffi_frame *frame)
         bool whole;
         teff_err err = peek_frame(conn, &whole, frame);
         if (err)
-            return bad_length(conn, err), RECEIVE_BROKEN;
+            return report_bad_length(conn, err), RECEIVE_BROKEN;
         if (!whole)
             return RECEIVE_MORE;
         if (!is_message(conn, frame))
@@ -286,6 +289,7 @@ static bool fit_buffer(teffi_conn *conn)
     return fits;
 }
 
+/* A RECEIVE_FRAME is returned without counting: the caller handles the frame and calls again. */
 static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;
@@ -313,7 +317,7 @@ receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame)
     }
     if (!fit_buffer(conn))
         return RECEIVE_BROKEN;
-    /* the rest of the frame is probably there already */
+    /* a frame is incomplete, and its rest is probably there already */
     conn->receiver.filled |= teffi_read_buffer_left(&conn->receiver.buffer) > LINK_READ_SHORT;
     return step;
 }

@@ -21,7 +21,7 @@ enum { LINK_RESERVE_SHARE = 8 }; /* 1/8 of the budget for frames, and 1/8 for sp
 
 typedef struct conn_reserve {
     pthread_mutex_t lock;
-    size_t frames_bytes; /* whole lengths of the incomplete large frames */
+    size_t frames_bytes; /* memory reserved for incomplete large frames, see bytes_for_frame() */
     size_t spare_bytes;  /* capacity of clients' buffers beyond that */
     teffi_queue waiting; /* connections not read, because their frame is not reserved */
 } conn_reserve;
@@ -36,15 +36,15 @@ typedef enum receive_step {
 
 typedef struct conn_receiver {
     read_buffer buffer;
-    size_t offered, got;             /* of the last read: room offered, bytes received */
-    bool filled;                     /* the last read filled its room, so more bytes are likely */
-    unsigned inlined;                /* reads in a row without a callback */
-    bool large;                      /* a large frame arrived since the last receive */
-    bool none_followed;              /* the last extra read after a large frame found nothing */
-    unsigned skipped;                /* extra reads skipped since then */
-    bool taken;                      /* a frame was taken since the last note_partial() */
-    size_t partial_bytes;            /* received bytes of the frame at liveness.partial_since_ns */
-    uint64_t frames;                 /* taken, not yet added to the counters */
+    size_t offered, got;  /* of the last read: room offered, bytes received */
+    bool filled;          /* the last read filled its room, so more bytes are likely */
+    unsigned inlined;     /* reads in a row without a callback */
+    bool large;           /* a large frame was taken since the last large_may_follow() */
+    bool none_followed;   /* the last extra read after a large frame found nothing */
+    unsigned skipped;     /* counts large frames while none_followed */
+    bool taken;           /* a frame was taken since the last note_partial() */
+    size_t partial_bytes; /* of the unfinished frame, received until liveness.partial_since_ns */
+    uint64_t frames;      /* taken, not yet added to the counters */
     size_t frame_bytes, spare_bytes; /* counted in the reserve; written under its lock */
     teffi_qnode waiting;             /* in the reserve's queue, with the reader's reference */
     teffi_inbound inbound;    /* owned by the executor while submitted; then holds a reference */

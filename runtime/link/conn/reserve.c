@@ -13,8 +13,8 @@ static size_t reserve_max_bytes(const teffi_conns *conns)
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: size of a buffer with room for the frame; block sizes are a quarter apart. 0: no reservation
- * needed (small frame, or not from a client). */
+/* out: memory for a buffer with room for the frame. Its allocation may be a quarter larger, because
+ * block sizes are a quarter apart. 0: needs no reservation (small, or not from a client). */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;
@@ -30,8 +30,9 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* reserve.lock held. One frame is always allowed, even if it is longer than the limit, and so are
- * those of killed connections: nobody resumes a connection of a link that is being freed. */
+/* reserve.lock held. out: false: no room. One frame is always allowed, even if it is longer than
+ * the limit, and so are those of killed connections: nobody resumes a connection of a link that is
+ * being freed. */
 static bool reserve_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
@@ -108,7 +109,8 @@ void teffi_reserve_return(teffi_conn *conn)
         teffi_conns_ask_scan(conn->conns);
 }
 
-/* A connection without a receive in flight gets no callback when it is killed. */
+/* Killed connections are taken off first: they have no receive in flight, so no callback would end
+ * them. */
 void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
 {
     conn_reserve *r = &conns->reserve;

@@ -6,9 +6,9 @@
 
 enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
 
-static _Thread_local bool put_by_this_thread; /* coalesced frames, since this thread last wrote */
+static _Thread_local bool put_by_this_thread; /* coalesced frames that it has not written yet */
 
-/* conn->lock held; called after each change of the buffers. */
+/* conn->lock held. Counts the buffers' bytes anew; called after they have changed. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -34,7 +34,7 @@ static bool begin_flight(teffi_conn *conn)
     return true;
 }
 
-/* conn->lock held. Does the connection linger, and is everything written? */
+/* conn->lock held, after begin_flight(): does the connection linger, and is everything written? */
 static bool is_drained(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
@@ -52,7 +52,7 @@ static bool begin_next_flight(teffi_conn *conn)
 }
 
 /* The write in flight has ended. in: torn: it failed. out: true: the caller writes the next flight;
- * false: the flight's reference was dropped. */
+ * false: the flight's reference was dropped, or passed to the callback that ends the connection. */
 static bool end_flight(teffi_conn *conn, bool torn)
 {
     conn_sender *s = &conn->sender;
@@ -85,6 +85,7 @@ static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *
     return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
 }
 
+/* Counts n bytes that were written, and removes them from in_flight. */
 static void count_written(teffi_conn *conn, size_t n)
 {
     teffi_write_buffer_written(&conn->sender.in_flight, &conn->sender.written, n);
@@ -100,7 +101,7 @@ static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
     return !end_ns || now_ns < end_ns;
 }
 
-/* Takes over the flight's reference. */
+/* Begins a write that ends in the stream's callback. in: the flight's reference, taken over. */
 static void write_in_background(teffi_conn *conn)
 {
     struct iovec pieces[TEFFI_STREAM_PIECES];
@@ -142,7 +143,8 @@ static bool write_now(teffi_conn *conn)
     return stream->tries;
 }
 
-/* Takes over the flight's reference. */
+/* Writes this flight and the next ones on this thread, at most WRITES_INLINE or until the socket is
+ * full, then in the background. in: the flight's reference, taken over. */
 static void write_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -191,7 +193,8 @@ bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
     return false;
 }
 
-/* in: conn, with the reference of write_deferred or write_coalesced; kept, its flag. */
+/* Writes the frames kept for a deferred or coalesced write. in: conn, with that write's reference;
+ * kept: that write's flag. */
 static void write_kept(teffi_conn *conn, bool *kept)
 {
     pthread_mutex_lock(&conn->lock);
@@ -327,9 +330,9 @@ bool teffi_sender_has_unsent(teffi_conn *conn)
 
 /* ---- messages ---- */
 
-/* conn->lock held. Responses may use twice the queue limit: refusing one wastes a finished call.
- * System messages may use four times the limit and ignore the budget: they are few, and the cluster
- * depends on them. */
+/* conn->lock held. An empty queue takes a message of any size. Responses may use twice the queue
+ * limit: refusing one wastes a finished call. System messages may use four times the limit and
+ * ignore the budget: they are few, and the cluster depends on them. */
 static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
@@ -392,8 +395,8 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     return true;
 }
 
-/* conn->lock held. Queue a message until the handshake is over; if that fails, the owner gets the
- * message back as unsent. */
+/* conn->lock held. Queue a message until the handshake is over; if the handshake fails, the owner
+ * gets the message back as unsent. */
 static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
 {
     if (!teffi_msg_own(msg))
@@ -456,7 +459,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return LEAVE_PENDING;
     if (teffi_conns_on_worker(conn->conns)) {
         s->deferred = true;
-        s->pending_ns = 0;
+        s->pending_ns = 0; /* it may be of an earlier write */
         return DEFER;
     }
     s->urgent |= msg->awaited;
@@ -510,7 +513,8 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 
 /* ---- the end of the handshake ---- */
 
-/* conn->lock held. out: false: no memory; the message stays in unopened. */
+/* conn->lock held. A message whose deadline has passed is dropped, because its call has timed out.
+ * out: false: no memory; the message stays in unopened. */
 static bool append_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -527,7 +531,7 @@ static bool append_oldest_unopened(teffi_conn *conn)
     return true;
 }
 
-/* conn->lock held. */
+/* conn->lock held. Appends the unopened messages, and after the last one the goodbyes. */
 static void append_unopened_frames(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;

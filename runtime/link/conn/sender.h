@@ -79,12 +79,12 @@ void teffi_sender_finish(teffi_conn *conn, uint8_t kind);
  * after a write are kept until the thread waits, until there are enough for a write, or for at most
  * a millisecond (the ticker).
  * teffi_sender_write_coalesced - write the kept frames of all threads. runs: no lock held.
- * teffi_sender_write_own - the same, if this thread has kept frames since its last write. */
+ * teffi_sender_write_own - the same, if this thread has kept frames that it has not written yet. */
 void teffi_sender_write_coalesced(struct teffi_conns *conns);
 void teffi_sender_write_own(struct teffi_conns *conns);
 
-/* teffi_sender_steal - move unopened messages and goodbyes to another connection, which is
- * not open yet. */
+/* teffi_sender_steal - move unopened messages and goodbyes to another connection, which is not open
+ * yet and has no messages. */
 void teffi_sender_steal(teffi_conn *from, teffi_conn *to);
 
 /* teffi_sender_linger - close the connection once everything is written. */

@@ -53,6 +53,8 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
     out->total += len;
 }
 
+/* Copies a borrowed segment, except its first `done` bytes, which are written already. out: false:
+ * no memory. */
 static bool own_segment(write_segment *segment, size_t done)
 {
     if (segment->msg)
