@@ -6,7 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* accepted connections in their handshake */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kill the oldest. out: true: it was. */
+/* conns.lock held. If PENDING_MAX handshakes are pending, kill the oldest, which is the last in the
+ * list. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -22,6 +23,7 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
+/* in: stream, accepted, taken over. */
 static void begin_conn(teffi_link *link, teffi_stream *stream)
 {
     bool crowded = false;

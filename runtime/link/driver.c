@@ -84,7 +84,7 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
-    /* frames after a REFUSE are ignored */
+    /* this side has sent REFUSE: later frames are ignored */
     if (conn->handshake.refused)
         return true;
     if (conn->state == CONN_UP && !refusal)
@@ -92,6 +92,7 @@ static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
     return teffi_handshake_frame(conn, frame);
 }
 
+/* Moves messages to the batch, and handles other frames. out: why it stopped; not RECEIVE_FRAME. */
 static receive_step digest_frames(teffi_conn *conn)
 {
     teffi_frame frame;
@@ -174,7 +175,7 @@ static void release_read(teffi_inbound *batch)
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
-    /* With a poller only workers run batches: another thread hands their messages on. */
+    /* A polling thread that is no worker must not run turns: it only passes the messages on. */
     bool here = conn->conns->polling.poller && !teffi_conns_on_worker(conn->conns);
     if (!exec || !exec->ops->inbound || here) {
         teffi_driver_read(conn);
@@ -273,6 +274,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
 
 /* ---- events to the owner ---- */
 
+/* Reports the messages, then reads on. in: the reader's reference, taken over. */
 static void report_batch(teffi_conn *conn)
 {
     const teffi_link *link = teffi_link_of(conn);
@@ -325,7 +327,7 @@ static void report_event(link_peer *peer, const link_event *event)
     teffi_conn *conn = event->conn;
     switch (event->kind) {
     case EVENT_BATCH:
-        report_batch(conn); /* passes the event's reference on as the reader's */
+        report_batch(conn); /* the event's reference becomes the reader's */
         return;
     case EVENT_UP:
         report_up(peer, conn);
@@ -337,6 +339,8 @@ static void report_event(link_peer *peer, const link_event *event)
     teffi_conn_unref(conn);
 }
 
+/* Reports all events, then removes the peer from the table if nothing needs it. in: the caller has
+ * begun to drain. */
 static void report_all(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns;
@@ -352,8 +356,7 @@ static void report_all(link_peer *peer)
     teffi_peer_unref(peer);
 }
 
-/* Report the peer's events, unless another thread does. A thread that posts an event calls this
- * afterwards. */
+/* Reports the peer's events, unless another thread does. Called after an event was posted. */
 static void drain_events(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */

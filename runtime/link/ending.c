@@ -41,8 +41,8 @@ static bool detach_conn(teffi_conn *conn, link_peer *peer)
     return true;
 }
 
-/* Messages to a silo use the connection that we dialled; on the one that the silo dialled, only
- * goodbyes can be unsent. */
+/* Are messages unsent? Messages to a silo use the connection that we dialled; on the one that the
+ * silo dialled, only goodbyes can be unsent, which do not count. */
 static bool has_unsent(teffi_conn *conn)
 {
     bool carries = conn->dialled || conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
@@ -99,7 +99,9 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
     pthread_mutex_unlock(&link->conns.lock);
 }
 
-/* conns.lock held. */
+/* conns.lock held. Decides whether the end is clean, and detaches conn from its peer. If conn was
+ * UP and broke, the other connection of its pair ends, too. A goodbye that was not acknowledged yet
+ * is said again on the connection that is left. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;

@@ -82,7 +82,7 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
             say_or_remember_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
-                peer->goodbye = GOODBYE_NOT_SAID;
+                peer->goodbye = GOODBYE_NOT_SAID; /* it no longer counts */
             kill_pair(peer);
         }
         gone = teffi_peer_settle(peer);
@@ -93,8 +93,8 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
         teffi_peer_unref(peer);
 }
 
-/* peer_left is set under the connection's lock, so the order of requests that send accepted before
- * and messages that it accepts after is the same for all threads. */
+/* peer_left is set under the connection's lock. So the requests that send accepted before are
+ * written before all messages that it accepts after. */
 void teffi_goodbye_left(teffi_net *net, teffi_node_id id)
 {
     teffi_link *link = (teffi_link *)net;

@@ -15,6 +15,7 @@ static teffi_hello own_hello(teffi_conn *conn)
     return self;
 }
 
+/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
 static teffi_greeting own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;
@@ -60,15 +61,15 @@ static const link_counter refusals[] = {
     [TEFFI_MISMATCH_IDENTITY] = LINK_REFUSED_IDENTITY,
 };
 
-/* conns.lock held. A new connection during the shutdown is for the goodbye of one that is still
- * there; after the BYE_ACK nobody would end it. */
+/* conns.lock held. During the shutdown, a new connection is accepted only from a peer that is still
+ * connected and has not sent BYE_ACK: its BYE_ACK ends the new connection, too. */
 static bool is_for_goodbye(const link_peer *peer)
 {
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
 /* conns.lock held. A connection that replaces another always has room.
- * out:  why other connections keep this one out, counted by *which; NULL: it is not. */
+ * out:  why the new connection is refused, counted by *which; NULL: it is not refused. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
@@ -89,6 +90,7 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
     return link->conns.clients_up < link->clients_max ? NULL : "too many clients are connected";
 }
 
+/* out: false: the owner refuses the peer, with text. */
 static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -123,7 +125,8 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     return true;
 }
 
-/* conns.lock held. */
+/* conns.lock held. Make conn the peer's incoming connection. An older one ends, and with it the
+ * outgoing one. A goodbye that the peer has said before it connected again no longer counts. */
 static void replace_incoming(link_peer *peer, teffi_conn *conn)
 {
     teffi_conn *old = peer->in;
@@ -170,7 +173,7 @@ static bool accept_peer(teffi_conn *conn)
     link_peer *peer = conflict ? NULL : teffi_peer_make(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
-            teffi_peer_is_newest(link, remote->node, true);
+            teffi_peer_is_newest(link, remote->node, true); /* remembers it */
         replace_incoming(peer, conn);
         link->conns.pending--;
         come_up(conn, peer);
@@ -217,7 +220,7 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
     return true;
 }
 
-/* Dialler: the acceptor's hello was accepted. out: false: the connection ends. */
+/* Dialler: make conn UP, after its acceptor's hello was accepted. out: false: it ends. */
 static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYTES])
 {
     teffi_link *link = teffi_link_of(conn);
@@ -291,7 +294,8 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
     return teffi_receiver_malformed(conn, "no handshake");
 }
 
-/* A peer that refuses our certificate usually closes before it sends its alert. */
+/* out: why the handshake broke. A peer that refuses our certificate usually closes before it sends
+ * an alert, so some texts list the possible causes. */
 static const char *handshake_break_text(const teffi_conn *conn, const teffi_stream_result *result)
 {
     if (conn->liveness.given_up)

@@ -12,6 +12,7 @@ enum {
     LOOK_MAX_MS = 250,
 };
 
+/* out: false also if since_ns is 0, which means none. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -21,12 +22,12 @@ typedef enum conn_need {
     NEED_NONE,
     NEED_KILL_LATE,
     NEED_KILL_SILENT,
-    NEED_TAKE_BACK,
+    NEED_TAKE_BACK, /* its batch has waited too long for a worker: the ticker runs it */
     NEED_BEAT
 } conn_need;
 
-/* in: judge: late and silent connections may be killed now. */
-static conn_need need_of(const teffi_conn *conn, uint64_t now_ns, bool judge)
+/* What must be done for the connection? in: judge: late and silent ones may be killed now. */
+static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
 {
     const conn_liveness *l = &conn->liveness;
     uint64_t beat_ns = teffi_link_of(conn)->heartbeat_ms * 1000000ull;
@@ -96,7 +97,7 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
     pthread_mutex_lock(&link->conns.lock);
     bool judge = may_judge(link, now_ns);
     for (teffi_conn *c = LIST_FIRST(&link->conns.all); c; c = LIST_NEXT(c, link)) {
-        if (need_of(c, now_ns, judge) == NEED_NONE)
+        if (find_need(c, now_ns, judge) == NEED_NONE)
             continue;
         teffi_conn_ref(c);
         c->next_look = due;
@@ -105,7 +106,7 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
     pthread_mutex_unlock(&link->conns.lock);
     for (teffi_conn *next; due; due = next) {
         next = due->next_look;
-        serve_need(due, need_of(due, now_ns, judge));
+        serve_need(due, find_need(due, now_ns, judge));
         teffi_conn_unref(due);
     }
 }

@@ -1,6 +1,7 @@
 /* link.h - one link: the connections of a node over one transport, and its ops.
  * Way:     next_hop, dial, accept -> conn/ ===> conn/ -> driver -> net events
- * Threads: lock order: conns.lock, then gates, then a peer's or a connection's lock (leaves). */
+ * Threads: lock order: conns.lock, then one of these leaves: a peer's lock, a connection's lock,
+ *          the gates of a stream (stream/nng_stream.c). */
 #pragma once
 
 #include "base/siphash.h"
@@ -26,7 +27,7 @@ typedef struct teffi_link {
 
     /* guarded by conns.lock */
     teffi_hello self;
-    bool listens;
+    bool listens;      /* owner: the thread that calls listen, without the lock */
     bool accept_again; /* an accept failed: the ticker tries again */
     bool leaving;      /* shutdown or free was called */
     bool freeing;      /* free was called */

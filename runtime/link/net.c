@@ -43,7 +43,7 @@ static void free_link_memory(teffi_link *link)
     free(link);
 }
 
-/* Each connection then ends in its own callback. */
+/* Closes all streams; each connection then ends in its own callback. */
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -52,13 +52,15 @@ static void kill_all(teffi_conns *conns)
     pthread_mutex_unlock(&conns->lock);
 }
 
+/* Waits until all connections have ended, then frees them. If the transport has a poller, this
+ * thread polls: no other does any more. */
 static void free_conns(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
     pthread_mutex_lock(&conns->lock);
     while (conns->live && !conns->polling.poller)
         pthread_cond_wait(&conns->changed, &conns->lock);
-    while (conns->live) { /* no other thread polls any more */
+    while (conns->live) {
         pthread_mutex_unlock(&conns->lock);
         (void)teffi_poller_once(conns->polling.poller);
         pthread_mutex_lock(&conns->lock);
@@ -67,6 +69,8 @@ static void free_conns(teffi_link *link)
     teffi_driver_reap(link);
 }
 
+/* Each connection must end in a callback. So deferred reads are begun before the streams are
+ * closed, and connections that wait for memory are resumed after. */
 static void free_link(teffi_net *net)
 {
     teffi_link *link = (teffi_link *)net;

@@ -27,7 +27,7 @@ typedef struct link_peer {
     char address[TEFFI_ADDRESS_MAX + 1];
     teffi_conn *in, *out; /* in is UP; out is of any state but ENDED */
     uint64_t in_sequence; /* newest sequence of an accepted connection */
-    uint64_t redial_ns;   /* when to dial again, 0 = at the next send */
+    uint64_t redial_ns;   /* when the ticker dials again; 0: only a send dials */
     uint32_t backoff_ms;
     link_goodbye goodbye;
     bool listed;      /* in the table */
@@ -76,7 +76,7 @@ void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* without the lock */
 
 /* teffi_peer_is_newest - conns.lock held; is this incarnation at least as new as all those seen of
- * its silo? in: note: remember it. */
+ * its silo? in: note: if it is, remember it as seen. */
 bool teffi_peer_is_newest(struct teffi_link *link, teffi_node_id id, bool note);
 
 /* teffi_peer_post - append an event. in: conn, with a reference that the event takes over. */

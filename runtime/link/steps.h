@@ -14,7 +14,7 @@
 
 /* teffi_dial_new - conns.lock held; create the connection and set peer->out.
  * out:  NULL: no memory, or the link is being freed. Otherwise the caller calls teffi_dial_start().
- * teffi_dial_start - in: the connection's first reference, dropped in the dial's callback.
+ * teffi_dial_start - in: the connection's first reference, passed to the dial's callback.
  * runs: with or without conns.lock. */
 teffi_conn *teffi_dial_new(link_peer *peer);
 void teffi_dial_start(teffi_conn *conn);
@@ -70,10 +70,10 @@ void teffi_goodbye_acknowledged(teffi_conn *conn);
 
 /* ---- ending.c: redial, goodbye, events ---- */
 
-/* teffi_ending_begin - end the connection and post its events; called once.
- * runs: receive, dial and write callbacks, no lock held.
+/* teffi_ending_begin - end the connection and post its events.
+ * runs: receive, dial and write callbacks, no lock held; not again once it has returned true.
  * out:  true: the caller drains the events and drops the list's reference. false: the callback of
- *       the write in flight ends it (teffi_sender_complete). */
+ *       the write in flight calls again (teffi_sender_complete). */
 bool teffi_ending_begin(teffi_conn *conn);
 
 /* teffi_ending_report_dial - report the end of a dial to an address, if it is one that has not come
