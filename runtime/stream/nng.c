@@ -33,7 +33,7 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
     return teffi_address_ok(address) && !(path && t->transport.tls);
 }
 
-/* The result of an aio that made a stream. */
+/* out: the result of a dial or an accept; its stream is new. */
 static teffi_stream_result take_stream(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);

@@ -66,7 +66,7 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
 }
 
 /* If the socket has room or bytes, nng completes the operation before start() returns, so no thread
- * is woken. Otherwise it is aborted; the wait then tells whether it was done in the meantime. */
+ * is woken. Otherwise it is aborted; it may complete before that. out: how many bytes. */
 static size_t try_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;

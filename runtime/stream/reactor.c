@@ -1,7 +1,7 @@
 /* reactor.c - waits for edges, and tries the operations that wait for them.
  *
- * No wake-up is lost, since both sides store, then load (all seq_cst): a thread queues a side, then
- * loads asleep; the thread that polls stores asleep, then loads due. */
+ * No wake-up is lost, because both threads store, then load (all seq_cst): a thread queues a side,
+ * then loads asleep; the thread that polls stores asleep, then loads due. */
 #include "stream/reactor.h"
 
 #include <errno.h>
@@ -20,12 +20,12 @@ static void push_due(teffi_reactor *r, reactor_side *side)
     reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
     do
         side->next = head;
-    /* release: the operation, pairs with take_due */
+    /* release: the operation, pairs with take_due. seq_cst: before the load of asleep */
     while (!atomic_compare_exchange_weak_explicit(&r->due, &head, side, memory_order_seq_cst,
                                                   memory_order_relaxed));
 }
 
-/* out: oldest first. */
+/* Empties `due`. out: its sides, oldest first. */
 static reactor_side *take_due(teffi_reactor *r)
 {
     /* acquire: pairs with push_due */
@@ -61,6 +61,7 @@ static void wake_poller(teffi_poller *poller)
     (void)!write(r->wakes, &one, sizeof one);
 }
 
+/* Sets bit; queues the side if it became QUEUED, and wakes the thread that polls. */
 static void set_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
 {
     if (!set_side(side, bit))
@@ -89,7 +90,8 @@ static bool was_ready_again(reactor_side *side)
                                                     memory_order_release, memory_order_relaxed);
 }
 
-/* in: side is QUEUED. It may be gone when this returns. */
+/* Tries the operation until it ends or waits for an edge. in: side, QUEUED; it may be freed by its
+ * ended(). */
 static void try_side(reactor_side *side)
 {
     bool ended;
@@ -138,7 +140,7 @@ static void free_dead(teffi_reactor *r)
 
 /* ---- the poller ---- */
 
-/* out: number of events, -1: see errno. in: UINT64_MAX: no timeout. */
+/* in: timeout_ns, UINT64_MAX: none. out: number of events; -1: see errno. */
 static int get_events(teffi_reactor *r, uint64_t timeout_ns)
 {
     if (r->in_ms) {
@@ -150,7 +152,7 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
-/* in: claimed, and no events are kept: so no event of a dead source is. */
+/* in: the poller, claimed; the kept events were handled, so none is of a source that is freed. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
@@ -174,7 +176,8 @@ static void report_edges(teffi_reactor *r, const struct epoll_event *event)
         return;
     }
     if (event->events & (EPOLLRDHUP | ends))
-        atomic_store_explicit(&source->hung_up, true, memory_order_relaxed); /* edge orders it */
+        /* relaxed: teffi_reactor_edge() below orders it */
+        atomic_store_explicit(&source->hung_up, true, memory_order_relaxed);
     if (event->events & (EPOLLIN | EPOLLRDHUP | ends) && source->in)
         teffi_reactor_edge(r, source->in);
     if (event->events & (EPOLLOUT | ends) && source->out)

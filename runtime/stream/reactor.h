@@ -52,8 +52,9 @@ typedef struct teffi_reactor {
 teffi_reactor *teffi_reactor_new(void);
 void teffi_reactor_free(teffi_reactor *reactor);
 
-/* teffi_reactor_add - add a socket; again: report its edges anew, as source says now. in: reads:
- * report bytes as well as room. out: false: no memory in the kernel. */
+/* teffi_reactor_add - add a socket to the epoll set.
+ * in:   reads: report bytes as well as room. again: it is in the set: apply `reads`, and report
+ *       what is there now as new edges. out: false: no memory in the kernel. */
 bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
 
 /* teffi_reactor_bury - have a source closed and freed once no thread can still hold an event of it.
@@ -61,11 +62,11 @@ bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool read
 void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
 
 /* teffi_reactor_begin - an operation waits for side: attempt is called when it may be ready.
- * teffi_reactor_edge - it may be ready now. */
+ * teffi_reactor_edge - report that side may be ready now. */
 void teffi_reactor_begin(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_edge(teffi_reactor *reactor, reactor_side *side);
 
-/* teffi_reactor_used - before a system call that uses up what an edge has reported.
+/* teffi_reactor_used - clear READY, before a system call that uses up what an edge has reported.
  * teffi_reactor_more - mark the side READY again: there may be more than that call has used up. */
 static inline void teffi_reactor_used(reactor_side *side)
 {

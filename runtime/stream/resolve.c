@@ -65,6 +65,7 @@ static void free_socket_lookup(socket_lookup *lookup)
     free(lookup);
 }
 
+/* Resolves on the lookup's thread; frees the lookup if it is not wanted any more. */
 static void run_lookup(void *arg)
 {
     socket_lookup *lookup = arg;
@@ -92,7 +93,7 @@ socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, co
     lookup->side = side;
     snprintf(lookup->address, sizeof lookup->address, "%s", address);
     pthread_mutex_init(&lookup->lock, NULL);
-    pthread_mutex_lock(&lookup->lock); /* so that thread is written before the thread can end */
+    pthread_mutex_lock(&lookup->lock); /* so that thread.id is written before that thread can end */
     teff_err err = teffi_thread_start(&lookup->thread, "teff-resolve", run_lookup, lookup);
     if (!err)
         (void)pthread_detach(lookup->thread.id);

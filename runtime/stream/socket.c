@@ -26,11 +26,13 @@ typedef struct socket_transport {
 
 /* ---- accepting ---- */
 
-static bool is_gone_again(int e)
+/* Has accept failed only for this one connection, or because of a signal? */
+static bool should_accept_again(int e)
 {
     return e == ECONNABORTED || e == EPROTO || e == EINTR || e == EPERM;
 }
 
+/* in: fd, taken over. out: its stream, or the failure. */
 static teffi_stream_result adopt_socket(socket_transport *t, int fd)
 {
     socket_stream *s = teffi_socket_stream_new(t->reactor, fd, NULL);
@@ -51,14 +53,14 @@ static bool attempt_accept(reactor_side *side)
     do {
         if (atomic_load_explicit(&t->closed, memory_order_seq_cst)) {
             t->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
-            teffi_reactor_more(side); /* each later accept ends, too */
+            teffi_reactor_more(side); /* so that later accepts end, too */
             return true;
         }
         fd = accept4(t->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    } while (fd < 0 && is_gone_again(errno));
+    } while (fd < 0 && should_accept_again(errno));
     if (fd < 0 && errno == EAGAIN)
         return false;
-    teffi_reactor_more(side);
+    teffi_reactor_more(side); /* other connections may be queued */
     t->accepted = fd < 0 ? teffi_socket_failure(errno) : adopt_socket(t, fd);
     return true;
 }
@@ -83,6 +85,7 @@ static void begin_accept(teffi_transport *transport)
 
 /* ---- the listener ---- */
 
+/* Replaces the socket file of a listener that has ended. out: false: errno. */
 static bool bind_socket(int fd, const struct socket_address *address)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->to;
@@ -92,6 +95,7 @@ static bool bind_socket(int fd, const struct socket_address *address)
     return bind(fd, to, address->len) == 0;
 }
 
+/* out: a socket that listens; -1: errno. */
 static int bind_listener(const struct socket_address *address)
 {
     int on = 1;

@@ -20,12 +20,13 @@ typedef struct socket_stream {
     teffi_stream_result received, written;
 } socket_stream;
 
-/* teffi_socket_stream_new - in: fd, nonblocking, taken over; connects: where its edges go until
- * teffi_socket_stream_connected, if that comes later than teffi_reactor_add.
+/* teffi_socket_stream_new - in: fd, nonblocking, taken over. connects: NULL; or, if the caller adds
+ * the source to the reactor, the side that gets its edges until teffi_socket_stream_connected().
  * out:  NULL: no memory, fd is still the caller's. */
 socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects);
 
-/* teffi_socket_stream_connected - out: false: no memory in the kernel. */
+/* teffi_socket_stream_connected - report edges to the stream's own sides from now on.
+ * out: false: no memory in the kernel. */
 bool teffi_socket_stream_connected(socket_stream *stream);
 
 /* teffi_socket_failure - the result of an operation that failed with errno e. */
@@ -52,8 +53,8 @@ typedef struct socket_addresses { /* the first ones of a name */
 
 typedef struct socket_lookup socket_lookup;
 
-/* teffi_socket_resolve - in: a valid address; flags, of getaddrinfo; AI_NUMERICHOST does not wait.
- * out: false: none, *why. */
+/* teffi_socket_resolve - find the addresses of a host, or of a path. in: address, valid; flags, of
+ * getaddrinfo: with AI_NUMERICHOST it does not wait. out: false: there are none, *why. */
 bool teffi_socket_resolve(const char *address, int flags, socket_addresses *found,
                           const char **why);
 
@@ -61,10 +62,11 @@ bool teffi_socket_resolve(const char *address, int flags, socket_addresses *foun
  * out: NULL: no memory, or no thread. */
 socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address);
 
-/* teffi_lookup_take - out: false: it is not over yet; true: *found, of 0 addresses: *why. */
+/* teffi_lookup_take - out: false: the lookup is not over yet. true: *found; if empty, *why. */
 bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
 
-/* teffi_lookup_end - side gets no edge any more. in: may be NULL. */
+/* teffi_lookup_end - free the lookup, now or when its thread ends; side gets no edge any more.
+ * in: may be NULL. */
 void teffi_lookup_end(socket_lookup *lookup);
 
 /* ---- socket_dial.c ---- */

@@ -27,13 +27,14 @@ struct teffi_stream_dial {
     teffi_stream_result result;
 };
 
+/* out: true: the dial has ended. */
 static bool fail_dial(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
 }
 
-/* out: false: the lookup goes on. */
+/* Finds the addresses, by a lookup if the host is a name. out: false: the lookup goes on. */
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
@@ -49,6 +50,7 @@ static bool find_addresses(teffi_stream_dial *dial)
     return dial->resolved = true;
 }
 
+/* in: e, an errno; it becomes the dial's result unless a later address connects. */
 static void give_up_address(teffi_stream_dial *dial, int e)
 {
     dial->result = teffi_socket_failure(e);
@@ -75,7 +77,7 @@ static void connect_next(teffi_stream_dial *dial)
     }
 }
 
-/* out: false: it is not decided yet. */
+/* out: false: it is not connected yet. true: it is, or this address has failed. */
 static bool check_connecting(teffi_stream_dial *dial)
 {
     struct sockaddr_storage peer;
@@ -92,7 +94,7 @@ static bool check_connecting(teffi_stream_dial *dial)
     }
     dial->result = (teffi_stream_result){.stream = &dial->connecting->stream};
     dial->connecting = NULL;
-    dial->next = dial->found.n;
+    dial->next = dial->found.n; /* no other address is tried */
     return true;
 }
 
@@ -133,6 +135,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     dial->done = done;
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
+    /* an address that is not valid has no addresses to try: then this result is reported */
     dial->resolved = !teffi_address_ok(address);
     (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
@@ -140,7 +143,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
 
 void teffi_socket_dial_start(teffi_stream_dial *dial)
 {
-    teffi_reactor_edge(dial->reactor, &dial->side);
+    teffi_reactor_edge(dial->reactor, &dial->side); /* the first attempt waits for nothing */
     teffi_reactor_begin(dial->reactor, &dial->side);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "stream/stream.h"
 
+/* out: true also if it cannot be found out. */
 static bool is_listened_on(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};

@@ -51,10 +51,9 @@ static bool is_closed_here(const socket_stream *s)
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
-/* A call that took or gave less than all has used up the last edge, unless no other will come.
- * After a failure the side stays READY, so that each later operation fails, too. */
-
-/* out: as recv, but -1 with ESHUTDOWN when the peer has ended the stream. */
+/* The side becomes READY again if the next read need not wait for an edge: this one filled the
+ * room, failed or found the end, or the peer has hung up, after which no edge comes.
+ * out: as recv(), but -1 with ESHUTDOWN when the peer has ended the stream. */
 static ssize_t receive_bytes(socket_stream *s, void *to, size_t n)
 {
     ssize_t got;
@@ -77,6 +76,8 @@ static size_t bytes_of(const struct iovec *pieces, unsigned n)
     return bytes;
 }
 
+/* The side becomes READY again if the next write need not wait for an edge: this one wrote all
+ * bytes, or failed. out: as sendmsg(). */
 static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigned n)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n};
@@ -89,7 +90,7 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
     return sent;
 }
 
-/* out: false: the operation would wait. */
+/* in: bytes, what the system call returned; errno. out: false: the operation would wait. */
 static bool set_result(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
     if (bytes < 0 && errno == EAGAIN)
@@ -101,7 +102,7 @@ static bool set_result(const socket_stream *s, teffi_stream_result *result, ssiz
     return true;
 }
 
-/* out: true: this side has closed the stream. */
+/* out: true: this side has closed the stream; *result is set. */
 static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
 {
     if (!is_closed_here(s))

@@ -90,7 +90,7 @@ typedef struct teffi_transport_ops {
     void (*dial_start)(teffi_stream_dial *dial);
     /* End a dial that was started: done reports CLOSED, unless it was called. Once or more. */
     void (*dial_cancel)(teffi_stream_dial *dial);
-    /* Free a dial that was not started, or whose done was called, and may still run. */
+    /* Free a dial that was not started, or whose done was called; done may still be running. */
     void (*dial_free)(teffi_stream_dial *dial);
     /* Bind; the system queues connections until accept. Once. A socket file on which nobody listens
      * is replaced. out: port; of a path 0. errs: TEFF_E_INVALID (the address), TEFF_E_IO, with
