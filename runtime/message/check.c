@@ -22,6 +22,7 @@ typedef struct checker {
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
                                    const ProtobufCMessage *msg);
 
+/* Only the first error is kept. */
 static void note_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
 {
     if (c->err)
@@ -31,7 +32,8 @@ static void note_error(checker *c, teff_err err, teffi_field_desc *field, const 
     c->why = why;
 }
 
-static bool is_over(const checker *c)
+/* Must the walk stop? Sizes that are returned afterwards are not used. */
+static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;
 }
@@ -52,7 +54,7 @@ static size_t checked_nested_size(checker *c, teffi_field_desc *field, const Pro
         note_error(c, TEFF_E_MALFORMED, field, "is NULL");
     else if (c->depth == TEFF_DEPTH_MAX)
         note_error(c, TEFF_E_TOO_LARGE, field, NULL); /* NULL: too deep */
-    return is_over(c) ? 0 : checked_message_size(c, field->descriptor, msg);
+    return must_stop(c) ? 0 : checked_message_size(c, field->descriptor, msg);
 }
 
 /* out: size of a value, without its tag. */
@@ -75,18 +77,20 @@ static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8
     const uint8_t *at = teffi_list_first(field, m);
     c->fields += packed ? 1 : n;
     c->memory += n * step;
-    for (size_t i = 0; i < n && !is_over(c); i++, at += step)
+    for (size_t i = 0; i < n && !must_stop(c); i++, at += step)
         size += checked_value_size(c, field, at);
     return packed ? teffi_tag_size(field->id) + teffi_varint_size(size) + size
                   : n * teffi_tag_size(field->id) + size;
 }
 
+/* out: size of a plain string or bytes, with its tag; 0: empty, not written. */
 static size_t checked_text_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     size_t n = checked_content_size(c, field, slot);
     return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
 }
 
+/* out: size of the field with its tags; 0: absent. */
 static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     const void *slot = m + field->offset;
@@ -111,7 +115,7 @@ static size_t checked_message_size(checker *c, teffi_message_desc *desc,
     size_t size = 0;
     c->depth++;
     c->memory += desc->sizeof_message;
-    for (unsigned i = 0; i < desc->n_fields && !is_over(c); i++)
+    for (unsigned i = 0; i < desc->n_fields && !must_stop(c); i++)
         size += checked_field_size(c, &desc->fields[i], (const uint8_t *)msg);
     for (unsigned i = 0; i < msg->n_unknown_fields; i++) {
         const ProtobufCMessageUnknownField *unknown = &msg->unknown_fields[i];
@@ -133,8 +137,9 @@ static teff_err describe_error(const checker *c, const char *what, char *text)
                       TEFF_DEPTH_MAX, c->at->name, c->field->name, TEFF_DEPTH_MAX);
 }
 
-static teff_err too_large(const char *what, const char *verb, size_t n, const char *unit,
-                          size_t max, char *text)
+/* Names n, its unit and the limit in text. out: TEFF_E_TOO_LARGE. */
+static teff_err fail_too_large(const char *what, const char *verb, size_t n, const char *unit,
+                               size_t max, char *text)
 {
     return teffi_fail(text, TEFF_E_TOO_LARGE, "%s %s %zu %s; at most %zu", what, verb, n, unit,
                       max);
@@ -148,12 +153,12 @@ teff_err teffi_check(const ProtobufCMessageDescriptor *desc, const ProtobufCMess
     if (c.err)
         return describe_error(&c, what, text);
     if (c.fields > c.fields_stop)
-        return too_large(what, "has over", c.fields_stop, "fields", limits->fields, text);
+        return fail_too_large(what, "has over", c.fields_stop, "fields", limits->fields, text);
     if (c.fields > limits->fields)
-        return too_large(what, "has", c.fields, "fields", limits->fields, text);
+        return fail_too_large(what, "has", c.fields, "fields", limits->fields, text);
     if (*packed > limits->bytes)
-        return too_large(what, "takes", *packed, "bytes packed", limits->bytes, text);
+        return fail_too_large(what, "takes", *packed, "bytes packed", limits->bytes, text);
     if (c.memory > limits->memory)
-        return too_large(what, "takes", c.memory, "bytes unpacked", limits->memory, text);
+        return fail_too_large(what, "takes", c.memory, "bytes unpacked", limits->memory, text);
     return TEFF_OK;
 }

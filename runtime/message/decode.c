@@ -49,6 +49,7 @@ static bool read_short_varint(decoder *d, const uint8_t *end, uint32_t *out)
     return true;
 }
 
+/* out: false: malformed, or longer than what is left. */
 static bool read_length(decoder *d, const uint8_t *end, uint32_t *len)
 {
     return read_short_varint(d, end, len) && *len <= (size_t)(end - d->at);
@@ -135,6 +136,7 @@ static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_des
 
 /* ---- lists: the capacity is the next power of two ---- */
 
+/* out: capacity of a list of n elements; it is not stored. */
 static size_t list_room(size_t n)
 {
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
@@ -163,6 +165,7 @@ static size_t count_varints(const uint8_t *at, const uint8_t *end)
     return n;
 }
 
+/* Appends the elements of a packed list, which takes one tag and a length. */
 static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *field, uint8_t *m)
 {
     size_t *count = (size_t *)(void *)(m + field->quantifier_offset);
@@ -187,6 +190,7 @@ static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *
     return d->at == end ? TEFF_OK : TEFF_E_MALFORMED;
 }
 
+/* Decodes one occurrence: an element, or a packed list of numbers, which is always accepted. */
 static teff_err decode_repeated(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                 unsigned wire, uint8_t *m, unsigned depth)
 {
@@ -227,6 +231,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
                                : decode_number(d, end, field->type, slot);
 }
 
+/* out: false: malformed. */
 static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
 {
     uint64_t v;
@@ -259,8 +264,8 @@ static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, Proto
     return TEFF_OK;
 }
 
-/* Tries the fields at *hint first: most messages have their fields in the order of their
- * numbers. */
+/* Tries the two fields from *hint on first: most messages have their fields in the order of their
+ * numbers. out: NULL: the descriptor has no such field. */
 static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsigned *hint)
 {
     for (unsigned i = *hint; i < desc->n_fields && i < *hint + 2; i++)
@@ -308,6 +313,7 @@ static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *
     return err;
 }
 
+/* Decodes a message that has required fields, and checks that each of them occurs. */
 static teff_err decode_required(decoder *d, const uint8_t *end, ProtobufCMessage *msg,
                                 unsigned depth)
 {
@@ -322,6 +328,7 @@ static teff_err decode_required(decoder *d, const uint8_t *end, ProtobufCMessage
     return err;
 }
 
+/* in: *msg: NULL: make one; otherwise merge into it. */
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg)
 {

@@ -7,6 +7,7 @@
 
 /* ---- numbers ---- */
 
+/* Writes v before end, as all put functions of this file do. out: its first byte. */
 static inline uint8_t *put_varint(uint8_t *end, uint64_t v)
 {
     if (v < 0x80) {
@@ -45,6 +46,7 @@ static size_t value_size(teffi_field_desc *field, const void *slot)
     return teffi_varint_size(n) + n;
 }
 
+/* out: size of a list with its tags; 0: empty, not written. */
 static size_t list_size(teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m);
@@ -135,8 +137,8 @@ static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m
     return at;
 }
 
-/* A field without presence, which is left out if its value is 0 or empty. The first cases only make
- * the usual types faster. */
+/* Writes a field without presence, unless its value is 0 or empty. The first cases only make the
+ * usual types faster. */
 static inline __attribute__((always_inline)) uint8_t *
 put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
@@ -203,6 +205,7 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
+/* As put_fields(), but not inlined, so that teffi_pack_around() stays small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {

@@ -103,8 +103,8 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 
 /* ---- presence ---- */
 
-/* Numbers are compared by their bits, so -0.0 is not zero. Not inlined, like teffi_is_there(): most
- * fields need neither call. */
+/* Is it zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Not inlined, like
+ * teffi_is_there(): most fields need neither call. */
 __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -125,7 +125,7 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
     }
 }
 
-/* Is this field, which is not repeated, present, so that it is written? */
+/* Is this field present, so that it is written? in: field, not repeated. */
 __attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *field,
                                                              const uint8_t *m)
 {

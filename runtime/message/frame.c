@@ -63,6 +63,7 @@ teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room, 
     return TEFF_OK;
 }
 
+/* out: the milliseconds left, rounded up, at least 1. */
 static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
 {
     if (deadline_ns <= now_ns)
@@ -131,6 +132,7 @@ static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const tef
     return at;
 }
 
+/* out: where the fields or the payload go. */
 static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
 {
     at += TEFFI_FRAME_PREFIX; /* the length is stored last */
@@ -224,6 +226,7 @@ typedef struct reader {
     bool bad;
 } reader;
 
+/* out: the next n bytes; NULL: there are fewer, and r->bad is set. */
 static const uint8_t *read_bytes(reader *r, size_t n)
 {
     if (r->bad || (size_t)(r->end - r->at) < n) {
@@ -235,7 +238,7 @@ static const uint8_t *read_bytes(reader *r, size_t n)
     return p;
 }
 
-/* Reads a number of n bytes; a zero is not sent. */
+/* Reads a number of n bytes. A zero is malformed: such a field is not sent. */
 static inline uint64_t read_number(reader *r, size_t n)
 {
     const uint8_t *p = read_bytes(r, n);
@@ -295,7 +298,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-static teff_err read_key_and_body(reader *r, unsigned has, teffi_msg *m)
+/* Reads what follows the numbers: key, text and body. Only the text is copied. */
+static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
         m->key_len = (uint32_t)read_number(r, 2);
@@ -317,6 +321,7 @@ static teff_err read_key_and_body(reader *r, unsigned has, teffi_msg *m)
     return TEFF_OK;
 }
 
+/* Has a message of this kind the fields that it must have, and none that it must not? */
 static bool fields_fit_kind(const teffi_msg *m, unsigned has)
 {
     switch (m->item.kind) {
@@ -329,6 +334,7 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     }
 }
 
+/* in: copies: key and body are copied to the message's arena. */
 static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;
@@ -343,7 +349,7 @@ static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_
     if (r.bad)
         return TEFF_E_MALFORMED;
     teff_err err = copies ? copy_rest(&r, m) : TEFF_OK;
-    return err ? err : read_key_and_body(&r, has, m);
+    return err ? err : read_rest(&r, has, m);
 }
 
 teff_err teffi_frame_decode(const teffi_frame *frame, uint8_t *memory, uint64_t now_ns,

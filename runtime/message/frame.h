@@ -1,5 +1,5 @@
 /* frame.h - encodes messages and control frames to bytes on a connection, and decodes them.
- * Way:     net send -> [frame] -> link(nng) ===> link -> [frame] -> message event
+ * Way:     net send -> [frame] -> link ===> link -> [frame] -> message event
  * Threads: pure functions.
  *
  *   u32 length of the rest | u8 kind | u8 hops | u16 flags | u16 has | fields | body

@@ -28,6 +28,7 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     return teff__wire__hello__pack(&m, out);
 }
 
+/* in: out, of max + 1 bytes. out: false: text is longer than max. */
 static bool take_text(char *out, size_t max, const char *text)
 {
     size_t n = strlen(text);
@@ -45,6 +46,7 @@ static bool take_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
     return true;
 }
 
+/* out: false: wrong magic or lengths. */
 static bool take_hello(const void *from, void *to)
 {
     const Teff__Wire__Hello *m = from;
@@ -60,7 +62,7 @@ static bool take_hello(const void *from, void *to)
            take_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || take_nonce(g->echo, &m->echo));
 }
 
-/* Unpack a payload; take checks it and copies it to out. */
+/* Unpacks a payload. in: take, which copies it to out; its false means malformed. */
 static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                size_t len, bool (*take)(const void *from, void *to), void *out)
 {

@@ -57,7 +57,7 @@ TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
 size_t teffi_refuse_pack(const char *text, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
 
-/* teffi_ack_pack, teffi_ack_unpack - echo is the acceptor's nonce. */
+/* teffi_ack_pack, teffi_ack_unpack - as for a hello. echo is the acceptor's nonce. */
 size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out);
 TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
                                         uint8_t echo[TEFFI_NONCE_BYTES]);

@@ -29,6 +29,7 @@ void teffi_msg_free(teffi_msg *msg)
     teffi_pool_put(msg, sizeof(struct block));
 }
 
+/* Counts the message's present memory in its budget, instead of what was counted before. */
 static void update_charge(teffi_msg *msg)
 {
     size_t bytes = sizeof(struct block) + teffi_arena_held(&msg->arena);
@@ -101,6 +102,7 @@ teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc
 {
     if (msg->body)
         return TEFF_OK;
+    /* borrows: true, because raw lives as long as the arena */
     teff_err err = teffi_unpack_with(desc, msg->raw, msg->raw_len, TEFF_FIELDS_MAX, true,
                                      &msg->arena, &msg->body);
     if (msg->charged && msg->arena.chunks)
