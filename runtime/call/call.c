@@ -51,7 +51,8 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* A late reader may load the word meanwhile: it finds 0 or this value, and neither is pending. */
+/* The slab's begin(). A late reader may load the word meanwhile: it finds 0 or this value, and
+ * neither is pending. */
 static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -65,7 +66,7 @@ static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *o
 static teffi_slab_use last_use_of(const void *entry)
 {
     const teffi_call *call = entry;
-    /* relaxed: as above */
+    /* relaxed: as in begin_entry */
     uint64_t word = atomic_load_explicit(&call->word, memory_order_relaxed);
     return (teffi_slab_use){call->slot, teffi_word_generation(word)};
 }
@@ -90,8 +91,8 @@ teffi_call_match teffi_call_match_sent(teffi_node_id to)
                               TEFFI_CALL_PENDING | sent_bits_of(to), 0, UINT64_MAX};
 }
 
-/* Deadline and origin may belong to the entry's next use already. Then the word has changed too, so
- * the caller's exchange fails. */
+/* The deadline and origin that are loaded may belong to the entry's next use. Then the word has
+ * changed, too, so the caller's exchange of it fails. */
 static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
 {
     if (((uint32_t)word & match->mask) != match->bits)
@@ -133,25 +134,27 @@ void teffi_call_release_relay(teffi_call *call)
     teffi_call_free_relay(call);
 }
 
-/* A timeout is not sent on, since the origin has its own deadline. */
+/* Adds the relay to *relays, whose outcomes the caller sends on. A kept cancel has no outcome, and
+ * a timeout is not sent on, since the origin has its own deadline: both are released here. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
         teffi_call_release_relay(call);
         return;
     }
-    teffi_bug_if(!relays); /* NULL: no relay ends here but by its deadline */
+    teffi_bug_if(!relays); /* callers without a list end relays by their deadline only */
     call->wait.item.next = *relays ? &(*relays)->wait.item : NULL;
     *relays = call;
 }
 
-/* A relay has neither group nor context. Test the group first: a turn that drops a taken call
- * clears wait.ctx (drop_call), but wait.group stays set. */
+/* A relay has neither group nor context. The group is tested first, so that wait.ctx of a turn's
+ * call is not read: the turn may clear it at the same time (drop_call). */
 static bool is_relay(const teffi_call *call)
 {
     return !call->wait.group && !call->wait.ctx;
 }
 
+/* in: a call that this thread has taken. response, owned, or NULL. relays, as teffi_call_end_if. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -225,13 +228,15 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
            response->call.cookie == teffi_call_cookie(home, slot, generation);
 }
 
+/* out: the type of the response's body; NULL: no body. */
 static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
 {
     uint64_t out = atomic_load_explicit(&call->out, memory_order_relaxed);
     return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
 }
 
-/* Unpacks the response's body on the stack of the worker or thread: a fiber's is too small. */
+/* wait.arrive of a call: unpacks the response's body, on the stack of the worker or thread, since a
+ * fiber's is too small. */
 static void reply_arrived(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);
@@ -257,7 +262,7 @@ teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns)
     if (!call)
         return NULL;
     uint32_t next = last_use_of(call).generation + 1;
-    call->generation = next ? next : 1;
+    call->generation = next ? next : 1; /* 0: an entry that was never used */
     atomic_store_explicit(&call->deadline_ns, deadline_ns, memory_order_relaxed);
     call->err = TEFF_OK;
     call->text = NULL;

@@ -177,18 +177,19 @@ bool teffi_call_abandon(teffi_call *call);
 
 /* ---- for relay.c and origin.c ---- */
 
-/* teffi_call_take_entry - an entry that is not pending, in its next use. out: as teffi_call_new.
- * teffi_call_take - end the pending use: only the caller ends it, by teffi_call_end. out: its word;
- *       0: that use is not pending.
- * teffi_call_end - end a call that was taken. A relay ends without an outcome if err is
- *       TEFF_E_TIMEOUT; it must be. */
+/* teffi_call_take_entry - take an entry from the slab for its next use; it is not pending yet.
+ *       out: as teffi_call_new.
+ * teffi_call_take - clear PENDING: from then on only the caller may end the call, and must, with
+ *       teffi_call_end. out: the word before; 0: that use is not pending.
+ * teffi_call_end - end a call that was taken. A relay's err must be TEFF_E_TIMEOUT: it ends without
+ *       an outcome. */
 teffi_call *teffi_call_take_entry(teffi_home *home, uint64_t deadline_ns);
 uint64_t teffi_call_take(teffi_call *call, uint32_t generation);
 void teffi_call_end(teffi_call *call, teff_err err, const char *text);
 
-/* teffi_call_release_relay - release a relay or kept cancel that has ended; a relay after its
- *       outcome was sent on: until then it counts as under way.
- * teffi_call_free_relay - the same, of one that was never added to the table of origins. */
+/* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
+ *       after its outcome was sent on, since teffi_calls_relays counts it until then.
+ * teffi_call_free_relay - release one that was never added to the table of origins. */
 void teffi_call_release_relay(teffi_call *call);
 void teffi_call_free_relay(teffi_call *call);
 

@@ -15,7 +15,7 @@ static teffi_call *block_calls(teffi_slab *slab, uint32_t block)
 
 /* ---- the sweep ---- */
 
-/* out: the earliest deadline that has not passed. */
+/* Ends the block's calls whose deadline has passed. out: the earliest deadline of the others. */
 static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
 {
     teffi_call_match late = any_pending;
@@ -31,7 +31,7 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
     return least;
 }
 
-/* out: the earliest deadline of the block's calls. */
+/* The same, and sets the block's mark to that deadline. */
 static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
 {
     _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
@@ -96,7 +96,7 @@ typedef struct ending {
     teffi_call *relays;
 } ending;
 
-/* Counts the calls that match, or, with e, ends them; at most max. out: how many. */
+/* Counts the calls that match, at most max, and ends them if e is not NULL. out: how many. */
 static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, ending *e,
                                uint64_t max)
 {
@@ -121,7 +121,7 @@ uint64_t teffi_calls_pending(teffi_home *home)
 
 uint32_t teffi_calls_relays(teffi_home *home)
 {
-    /* acquire: pairs with teffi_call_release_relay */
+    /* acquire: pairs with teffi_call_free_relay */
     return atomic_load_explicit(&home->calls.relays, memory_order_acquire);
 }
 
@@ -131,6 +131,7 @@ bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to)
     return visit_matching(home, &match, NULL, 1) > 0;
 }
 
+/* out: relays, as teffi_call_end_if's *relays. */
 static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_err err,
                                 const char *text, uint64_t max)
 {
@@ -158,7 +159,7 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
     uint32_t cancels = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
-    if (most) /* TIMEOUT: nothing is sent on */
+    if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on */
         (void)end_matching(home, (teffi_call_match){bits | cancels, bits, origin, UINT64_MAX},
                            TEFF_E_TIMEOUT, NULL, most);
 }

@@ -40,5 +40,6 @@ bool teffi_cancel_is_fired(teff_cancel *cancel);
 
 /* teffi_cancel_add - register a call that teff_cancel_fire will end. Entries of calls that have
  * ended are removed when the array is full.
- * in:   call, just begun. If cancel has fired meanwhile, or memory is out, the call ends so. */
+ * in:   call, just begun. It ends as TEFF_E_CANCELLED if cancel has fired meanwhile, as
+ *       TEFF_E_NOMEM if there is no memory. */
 void teffi_cancel_add(teff_cancel *cancel, teffi_call *call);

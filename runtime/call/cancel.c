@@ -51,7 +51,8 @@ static void remove_ended_calls(teff_cancel *cancel)
     cancel->n = kept;
 }
 
-/* Doubles the array if over half of the listed calls are pending: each add is O(1) amortized. */
+/* Removes ended calls. If at least half of the array is still in use, doubles it, so that each add
+ * is O(1) amortized. out: false: no memory, and the array is full. */
 static bool make_room(teff_cancel *cancel)
 {
     remove_ended_calls(cancel);

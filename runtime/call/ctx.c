@@ -53,6 +53,7 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     return ctx->text_err;
 }
 
+/* Aborts the OS process, with what the context runs and its error text. */
 static _Noreturn void stop_process(const teff_ctx *ctx)
 {
     const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
@@ -77,7 +78,7 @@ void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
     teffi_fiber_exit();
 }
 
-/* Grain code does not check teff_alloc for NULL: when memory is out, the turn ends. */
+/* Ends the turn, since grain code does not check teff_alloc for NULL. in: n, bytes asked for. */
 __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, size_t n)
 {
     size_t used = ctx->arena.used_bytes, max = ctx->arena.budget_bytes;

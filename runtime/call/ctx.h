@@ -50,9 +50,10 @@ static inline void teffi_ctx_init(teff_ctx *ctx, teffi_home *home, teffi_group *
     teffi_arena_init(&ctx->arena, NULL, 0, 0);
 }
 
-/* due_ms: a deadline that calls of a context inherit, in the low 32 bits of the platform clock's
- * milliseconds, like the executor's coarse clock. 0: none (a real deadline is 0 once in 2^32 ms).
- * Compared times differ by less than 2^31 ms, since TEFFI_TIMEOUT_MAX_MS cuts timeouts at 12 days.
+/* due_ms: a deadline that a context's calls inherit: the low 32 bits of the platform clock's
+ * milliseconds, as the executor's coarse clock. 0: none (a real deadline is 0 once in 2^32 ms).
+ * Compared times differ by less than 2^31 ms, since timeouts are at most TEFFI_TIMEOUT_MAX_MS,
+ * 12 days.
  * teffi_due - the due_ms of a time in nanoseconds; UINT64_MAX: none.
  * teffi_due_left - out: milliseconds left; 0 or less: it has passed; INT32_MAX: no deadline. */
 enum { TEFFI_TIMEOUT_MAX_MS = 1 << 30, TEFFI_EXACT_BELOW_MS = 1000 };

@@ -51,6 +51,7 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
     }
 }
 
+/* The list must not be empty. */
 static void drop_newest(teff_ctx *ctx)
 {
     teffi_call *call = LIST_FIRST(&ctx->calls);
@@ -130,7 +131,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
     teffi_call *impl = call->impl;
     call->impl = NULL;
     if (!impl || !impl->in_ctx.le_prev)
-        return; /* never pended: it is in no list, and in the context's arena */
+        return; /* a call that never became pending: in no list; the context's arena frees it */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);
 }

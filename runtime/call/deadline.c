@@ -13,8 +13,8 @@ static void set_sweep_timer(teffi_deadlines *deadlines, uint64_t due_ns)
     exec->ops->timer_set(exec, &deadlines->timer, due_ns);
 }
 
-/* If the timer cannot be cancelled, it is firing: its sweep visits every block after this thread
- * releases the lock, so nothing is to be done. */
+/* Sets the timer to deadline_ns if it is due later. If it cannot be cancelled, it is firing: its
+ * sweep visits every block after this thread releases the lock, so nothing is to be done. */
 static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
 {
     teffi_exec *exec = deadlines->home->exec;
@@ -26,12 +26,16 @@ static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
         return;
     if (before != UINT64_MAX && !exec->ops->timer_cancel(exec, &deadlines->timer))
         return;
-    /* relaxed: a thread that reads the older, later value calls ask_timer, which takes the lock */
+    /* relaxed: a thread that reads the older, later value calls request_sweep, which takes the
+     * lock */
     atomic_store_explicit(&deadlines->timer_ns, due, memory_order_relaxed);
     set_sweep_timer(deadlines, due);
 }
 
-static __attribute__((noinline)) void ask_timer(teffi_deadlines *deadlines, uint64_t deadline_ns)
+/* Has a sweep run by deadline_ns. During a sweep, the deadline is only noted for
+ * teffi_deadline_sweep_rest, which sets the timer. */
+static __attribute__((noinline)) void request_sweep(teffi_deadlines *deadlines,
+                                                    uint64_t deadline_ns)
 {
     pthread_mutex_lock(&deadlines->lock);
     if (!deadlines->sweeping)
@@ -59,7 +63,7 @@ void teffi_deadline_watch(teffi_deadlines *deadlines, uint32_t slot, uint64_t de
     teffi_slab *slab = &deadlines->home->calls.slab;
     if (teffi_deadline_lower(teffi_slab_mark(slab, slot / TEFFI_SLAB_BLOCK), deadline_ns) &&
         deadline_ns < atomic_load_explicit(&deadlines->timer_ns, memory_order_seq_cst))
-        ask_timer(deadlines, deadline_ns);
+        request_sweep(deadlines, deadline_ns);
 }
 
 /* ---- the sweep ---- */

@@ -34,7 +34,7 @@ static inline uint64_t teffi_lease_length_ns(const teffi_lease *lease)
 
 /* teffi_lease_begin - the silo has joined; teffi_lease_renew - a heartbeat of it was written. One
  * that was sent after the lease had run out does not renew it.
- * in:   since_ns, platform clock before that was sent to the store. */
+ * in:   since_ns, the platform clock's time before the write was sent to the store. */
 static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 {
     atomic_store_explicit(&lease->until_ns, since_ns + teffi_lease_length_ns(lease),
@@ -67,7 +67,7 @@ static inline void teffi_lease_release(teffi_lease *lease)
         ;
 }
 
-/* teffi_lease_is_over - was it ended? One that has run out ends when its timer fires. */
+/* teffi_lease_is_over - was the lease ended? A lease that has run out ends when its timer fires. */
 static inline bool teffi_lease_is_over(const teffi_lease *lease)
 {
     return teffi_lease_read(lease) == 1;
@@ -80,8 +80,8 @@ static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
     return !until_ns || now_ns < until_ns;
 }
 
-/* teffi_lease_holds_about - the same by the executor's coarse clock, which is late by a tick, for
- * what happens often. While that clock is not known, only an end counts. */
+/* teffi_lease_holds_about - the same, for frequent checks: by the executor's coarse clock, which is
+ * late by up to a tick. While that clock is stopped, the lease holds unless it was ended. */
 static inline bool teffi_lease_holds_about(const teffi_lease *lease, const teffi_exec *exec)
 {
     uint64_t until_ns = teffi_lease_read(lease);

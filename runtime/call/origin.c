@@ -1,5 +1,5 @@
-/* origin.c - lists of entries in buckets, by a keyed hash of node, slot, generation and cookie:
- * nobody can fill a bucket, but with entries that are all the same. */
+/* origin.c - lists of entries in buckets, by a keyed hash of node, slot, generation and cookie. The
+ * hash is keyed, so a peer can fill one bucket only with equal entries. */
 #include "call/origin.h"
 
 typedef struct key {
@@ -43,7 +43,7 @@ static bool is_of_origin(const teffi_call *call, const key *k)
            own.origin.cookie == k->origin.cookie && own.node == k->node;
 }
 
-/* The lock is held. */
+/* The bucket's lock is held. in: bits, which its word must have. */
 static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
                        teffi_slab_use *found)
 {
@@ -71,7 +71,8 @@ bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uin
 }
 
 /* The lock is held. Is call a second cancel for one request, or a relay whose request was cancelled
- * before it came? A cancel is counted before it is added (relay.c). */
+ * before it came? A cancel is counted before it is added (relay.c), so with a count of 0 there is
+ * none to find. */
 static bool is_cancelled_already(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)

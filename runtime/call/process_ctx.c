@@ -12,14 +12,15 @@ typedef struct process_ctx {
     teff_process *process;
 } process_ctx;
 
-static bool calls_have_ended(teff_process *p, teffi_waiting *w)
+/* teffi_waiting.ready: has what the context awaits ended? */
+static bool is_done_waiting(teff_process *p, teffi_waiting *w)
 {
     const teff_ctx *ctx = w->arg;
     (void)p;
     return ctx->waiting == 0;
 }
 
-/* The ends of the calls arrive as items, like every other. */
+/* Each end arrives as an item, as that of a response does. */
 static void fail_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx))
@@ -28,10 +29,12 @@ static void fail_calls(teff_ctx *ctx)
                                   "its process was ended by force; the call may have run");
 }
 
+/* Suspends until waiting is 0. A process that is forced to end is resumed at each item: its calls
+ * are ended here, and it waits until their ends have arrived. */
 static void suspend_process(teff_ctx *ctx)
 {
     teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;
-    teffi_waiting w = {.ready = calls_have_ended, .arg = ctx, .blocked = true};
+    teffi_waiting w = {.ready = is_done_waiting, .arg = ctx, .blocked = true};
     p->wait = &w;
     while (ctx->waiting > 0) {
         if (p->forced)
@@ -65,6 +68,7 @@ static void end_ctx(teff_ctx *ctx)
     free(teffi_container(ctx, process_ctx, ctx));
 }
 
+/* An item of the process's group that is no event: a closure, or a wait's signal. */
 static void take_item(teffi_item *item)
 {
     teff_ctx *ctx;

@@ -6,5 +6,5 @@
 #include "call/home.h"
 #include "process/process.h"
 
-/* teffi_process_calls_of - what lets the processes of a system call grains of home's node. */
+/* teffi_process_calls_of - the functions with which a system's processes call grains of a node. */
 teffi_process_calls teffi_process_calls_of(teffi_home *home);

@@ -15,7 +15,8 @@ _Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node)
     return &home->calls.relays_of[hash % TEFFI_RELAY_SHARES];
 }
 
-/* relaxed: concurrent begins may exceed a share by a few. */
+/* May the node have one more entry? It may have as many as are free. relaxed: threads that begin
+ * entries at the same time may exceed that by a few. */
 static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *count, uint32_t max)
 {
     uint32_t own = atomic_load_explicit(share, memory_order_relaxed);
@@ -23,6 +24,7 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
     return all < max && own < max - all;
 }
 
+/* Takes an entry and counts it, in all and for its node. out: as new_entry. */
 static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                      uint64_t deadline_ns)
 {
@@ -54,11 +56,11 @@ static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origi
     return call;
 }
 
-/* Owns call. out: as teffi_origin_add. */
+/* Owns call: frees it if it is not added. out: as teffi_origin_add. */
 static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
 {
     teffi_home *home = call->home;
-    uint32_t slot = call->slot; /* once it is added, it may end, and be used again */
+    uint32_t slot = call->slot; /* once added, the entry may end and be used again */
     uint32_t bits = call->is_cancel ? TEFFI_CALL_RELAY | TEFFI_CALL_CANCEL : TEFFI_CALL_RELAY;
     bool added = teffi_origin_add(call, teffi_word_pending(call->generation, bits), found);
     if (added)
@@ -68,7 +70,7 @@ static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *fo
     return added;
 }
 
-/* End a relay or kept cancel without an outcome. out: false: it had ended. */
+/* Ends a relay or kept cancel without an outcome. out: false: it had ended before. */
 static bool end_entry(teffi_home *home, const teffi_slab_use *use)
 {
     teffi_call *call = teffi_slab_at(&home->calls.slab, use->slot);
@@ -87,12 +89,13 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
         return TEFF_E_OVERLOADED;
     if (add_entry(*relay, deadline_ns, &cancel))
         return TEFF_OK;
-    (void)end_entry(home, &cancel);
+    (void)end_entry(home, &cancel); /* the cancel is used up */
     return TEFF_E_CANCELLED;
 }
 
 /* ---- kept cancels ---- */
 
+/* Without an entry to keep, the cancel still ends a relay that is here. */
 void teffi_cancel_come(teffi_home *home, teffi_node_id from, teffi_origin origin,
                        uint64_t deadline_ns)
 {
@@ -122,12 +125,14 @@ bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin
 
 /* ---- cancels that follow a request ---- */
 
+/* Is sent_to used for this call, so that a cancel can follow its request? */
 static bool cancel_follows(const teffi_call *call, uint64_t word)
 {
     return word & TEFFI_CALL_RELAY ||
            atomic_load_explicit(&call->out, memory_order_relaxed) & TEFFI_CALL_HAS_ASKED;
 }
 
+/* A request whose call has ended for another reason than a cancel is still sent. */
 bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi_node_id to)
 {
     const teffi_origin own = {request->call.slot, request->call.generation, 0};
@@ -159,7 +164,7 @@ static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, u
     return NULL;
 }
 
-/* The node may be closing: a turn or thread that fires is not inside it. */
+/* The node may be closing: the thread that calls teff_cancel_fire need not be inside it. */
 static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *origin,
                         uint64_t deadline_ns)
 {
@@ -171,7 +176,9 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
     teffi_home_exit(home);
 }
 
-/* in: a call that was taken. out: where its request went; none: nowhere. */
+/* in: a call that was taken, and its word. out: the node that its request went to; none: it was not
+ * sent, or a late teffi_cancel_sign of an earlier use has changed sent_to: then its hash is not the
+ * word's. */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
     teffi_node_id to =
@@ -194,8 +201,8 @@ static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, boo
         teffi_call_end(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run");
 }
 
-/* Until the request was sent, the cancel is kept here before the call is taken: so
- * teffi_cancel_sign finds the call pending, or the cancel. */
+/* If the request is not sent yet, the cancel is kept here before the call is taken. So
+ * teffi_cancel_sign finds either a pending call or the cancel. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const teffi_origin own = {slot, generation, 0};

@@ -35,8 +35,8 @@ static void put_free_task(teffi_tasks *tasks, teffi_task *t)
     pthread_mutex_unlock(&tasks->lock);
 }
 
-/* The fiber has ended: the task is kept for reuse. Its group is not reset, since a late signaller
- * may still be using it. */
+/* The fiber has ended. The task is kept for reuse, but its group is not reset, since a thread that
+ * signals late may still use it. */
 static void finish_task(teffi_task *t)
 {
     teffi_tasks *tasks = &t->ctx.home->tasks;

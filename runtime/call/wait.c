@@ -16,8 +16,8 @@ void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait 
     wait->arrive = arrive;
 }
 
-/* The group has ended, so the wait must be an orphan. teffi_group_state_of loads with acquire: the
- * turn's writes before its end (orphan) are visible. */
+/* The group has ended, so the wait must be an orphan. teffi_group_state_of is called for its
+ * acquire load: the turn's writes before its end (orphan) are visible after it. */
 static void free_orphan(teffi_wait *wait)
 {
     (void)teffi_group_state_of(wait->group);
@@ -74,7 +74,9 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
         return false;
     teff_ctx *ctx = wait->ctx;
     wait->awaited = false;
-    if (ctx->suspend) { /* several items may arrive before the process is resumed */
+    /* A process is resumed later, by its own turn. Until then several waits of teffi_await_any may
+     * arrive, for which waiting is 1. */
+    if (ctx->suspend) {
         ctx->waiting -= ctx->waiting > 0;
         return false;
     }
@@ -84,7 +86,7 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
     return teffi_fiber_resume(ctx->fiber);
 }
 
-/* A turn of a grain; tasks of the silo itself go on. */
+/* Called for a grain's turn; the silo's own tasks continue without a lease. */
 __attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
 {
     (void)teff_fail(ctx, TEFF_E_UNREACHABLE, "%s", teffi_lease_over_text);
@@ -120,8 +122,9 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     suspend_turn(ctx);
 }
 
-/* The first wait that is done resumes the turn. No other wait can arrive before the loop below
- * clears awaited, since the group runs one item at a time. */
+/* The first wait that is done resumes the turn. Of a grain's turn or a task, no other wait can
+ * arrive before the last loop clears awaited, since the group runs one item at a time. For a
+ * process see teffi_wait_arrived. */
 static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -176,6 +179,7 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
     return done;
 }
 
+/* out: false: the word is WAIT_DONE. */
 static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
 {
     /* acquire: pairs with signal_thread if it is WAIT_DONE by now; release: publishes asleep_for to
@@ -184,7 +188,8 @@ static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
                                                    memory_order_acquire);
 }
 
-static void sleep_for(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
+/* Sleeps until all n are signalled. asleep_for counts those that are not. */
+static void sleep_for_all(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     uint32_t done = 0;
     teffi_bug_if(n > UINT32_MAX);
@@ -239,7 +244,7 @@ void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         return;
     }
     if (count_done(waits, n) < n)
-        sleep_for(ctx, waits, n);
+        sleep_for_all(ctx, waits, n);
     call_arrive(waits, n);
 }
 
@@ -290,6 +295,7 @@ static void run_worker_call(teffi_wait *wait)
     w->fn(w->arg);
 }
 
+/* The wait is signalled at once; its arrive function, which runs on the right stack, is fn. */
 void teffi_ctx_on_worker(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
 {
     worker_call w = {.fn = fn, .arg = arg};
