@@ -6,7 +6,8 @@
 #include "call/ctx.h"
 #include "node/node.h"
 
-/* teffi_ctx_store - run a store operation and wait for it. out: op->err, text in ctx. */
+/* teffi_ctx_store - run a store operation and wait for it. out: op->err; text in ctx, unless it is
+ * TEFF_E_CONFLICT, which is an ordinary result. */
 TEFF_MUST_USE teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op);
 
 /* teffi_ctx_rpc - send a request to a system target of a silo (also this one), await the response.

@@ -31,26 +31,28 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Ask teffi_cancel_is_kept or _take about a request: own ones have no node and no cookie. */
-static bool ask_for_cancel(teffi_node *node, const teffi_msg *request,
-                           bool (*ask)(teffi_home *home, teffi_node_id from, teffi_origin origin))
+/* Calls look_up (teffi_cancel_is_kept or _take) for a request. Cancels of this node's own requests
+ * are kept without node and cookie. */
+static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
+                           bool (*look_up)(teffi_home *home, teffi_node_id from,
+                                           teffi_origin origin))
 {
     if (!teffi_cancel_any(&node->home))
         return false;
     bool own = teffi_node_is(request->src, node->id);
     teffi_origin origin = request->call;
     origin.cookie = own ? 0 : origin.cookie;
-    return ask(&node->home, own ? (teffi_node_id){0} : request->src, origin);
+    return look_up(&node->home, own ? (teffi_node_id){0} : request->src, origin);
 }
 
 bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request)
 {
-    return ask_for_cancel(node, request, teffi_cancel_is_kept);
+    return look_up_cancel(node, request, teffi_cancel_is_kept);
 }
 
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request)
 {
-    return ask_for_cancel(node, request, teffi_cancel_take);
+    return look_up_cancel(node, request, teffi_cancel_take);
 }
 
 /* ---- deliver ---- */
@@ -75,7 +77,7 @@ static const char *get_process_error_text(teff_err err)
                                        : "it could not be delivered";
 }
 
-/* Clients may not send to processes. */
+/* Refuses a client's message, and one that names another node. */
 static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = TEFF_E_REFUSED;
@@ -181,7 +183,7 @@ teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
 void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *response)
 {
     teff_err err = teffi_node_send(node, to, response);
-    if (err == TEFF_E_TOO_LARGE && !response->err) { /* send the error instead of the body */
+    if (err == TEFF_E_TOO_LARGE && !response->err) { /* send an error instead of the body */
         response->err = TEFF_E_TOO_LARGE;
         response->text = "the response is larger than a frame may be; the call ran";
         response->flags |= TEFFI_MSG_UNNAMED;
@@ -197,8 +199,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
     }
 }
 
-/* Send the response, and free the request. in: response, NULL: there is none; lost: then it counts
- * as dropped, as a response to a request does. */
+/* Sends the response, if there is one, and frees the request. A response that
+ * is missing counts as dropped, that of a one-way only if lost is true. */
 static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *response, bool lost)
 {
     if (response)
@@ -217,7 +219,7 @@ static void respond_error(teffi_node *node, teffi_msg *request, teff_err err, co
         response->flags |= flags;
         response->text = text ? teff_arena_copy(&response->arena, text, strlen(text)) : NULL;
     }
-    end_with_response(node, request, response, err);
+    end_with_response(node, request, response, err != TEFF_OK);
 }
 
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text)
@@ -257,6 +259,7 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
     return TEFF_OK;
 }
 
+/* Without a response, the outcome is the relay's err and text. */
 static void pass_relay(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));

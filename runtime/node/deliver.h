@@ -6,7 +6,7 @@
 #include "call/relay.h"
 #include "node/node.h"
 
-/* teffi_node_pack - give a message a body, packed. out: false: no memory. */
+/* teffi_node_pack - pack body into a message. out: false: no memory. */
 bool teffi_node_pack(teffi_msg *msg, const ProtobufCMessage *body);
 
 /* teffi_node_drop - free an undeliverable message and count it in node->dropped. Owns msg. */
@@ -34,7 +34,8 @@ TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
 
 /* teffi_node_respond - respond to a request with an error, or with TEFF_OK and no body. The
  * caller's silo prefixes text with the call's name.
- * in:   request, owned; a one-way is only freed. text, copied, may be NULL. */
+ * in:   request, owned; a one-way is only freed, and with an error counted as dropped. text,
+ *       copied, may be NULL. */
 void teffi_node_respond(teffi_node *node, teffi_msg *request, teff_err err, const char *text);
 
 /* teffi_node_respond_named - as teffi_node_respond with an error, but text already names type,
@@ -59,8 +60,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
  * errs: as teffi_relay_new. */
 TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_cancelled - has its caller cancelled a request that is here? Any thread.
- * teffi_node_forget_cancel - the same; the request starts never, or has ended: do not keep the
- *       cancel any more. */
+/* teffi_node_cancelled - was a request that is here cancelled by its caller? Any thread.
+ * teffi_node_forget_cancel - the same question, and removes the cancel: for a request that has
+ *       ended or will not start. */
 bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request);
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request);

@@ -40,7 +40,8 @@ static void end_greeting(teffi_node *node, const teffi_hello *peer)
 }
 
 /* The transport has checked cluster, version, role and identity. A client is counted in greeting
- * before leaving is read; a silo that leaves sets leaving before it reads greeting. */
+ * before `leaving` is read; a silo that leaves sets `leaving` before it reads greeting. So either
+ * the client is refused, or the silo waits for it. */
 static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
 {
     teffi_node *node = arg;
@@ -68,12 +69,12 @@ static void on_up(void *arg, const teffi_hello *peer)
     teffi_node *node = arg;
     if (node->net_up)
         node->net_up(node, peer);
-    end_greeting(node, peer); /* after net_up, so that lifecycle.c always sees the client in one
-                               * of the two */
+    /* after net_up, which counts the client: so lifecycle.c always finds it in one of the counts */
+    end_greeting(node, peer);
 }
 
-/* For a client only relays end: no call is ever sent to a client. A client chooses its own id, so
- * its hash might equal a silo's in the word of a call. */
+/* Of a client only the relays end: no call is ever sent to a client. A client chooses its own id,
+ * and could choose one with a silo's hash in the words of calls. */
 static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;
@@ -84,8 +85,8 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
         node->net_down(node, peer, clean);
 }
 
-/* Here and not by the sender: between a mark and a send, a down event of this peer would end the
- * call, though its request is then refused by the net and sent elsewhere. */
+/* The node is recorded here, not by the sender before it sends: a down event between the two would
+ * end the call, although the net then refuses the request and it is sent elsewhere. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;

@@ -12,6 +12,7 @@
 #include "node/deliver.h"
 #include "group/closure.h"
 
+/* Gives system groups a thread of their own, if possible. On an error the executor is freed. */
 static teff_err start_system(teffi_node *node)
 {
     teff_err err =
@@ -64,10 +65,11 @@ static void cancel_calls(teffi_node *node)
     teffi_node_pass_relays(node, teffi_calls_cancel(&node->home));
 }
 
-/* Polls every millisecond: threads that were inside the node may have begun further calls. */
-static void wait_for_users(teffi_node *node)
+/* Closes the node to foreign threads, and waits until those inside have left. Their calls are
+ * cancelled every millisecond, since they may begin further ones. */
+static void close_to_users(teffi_node *node)
 {
-    teff_ctx *ctx = teffi_ctx_new(&node->home);
+    teff_ctx *ctx = teffi_ctx_new(&node->home); /* before `closed`: it enters the node */
     atomic_store(&node->home.closed, true);
     while (ctx && atomic_load(&node->home.users) > 0) {
         cancel_calls(node);
@@ -78,7 +80,7 @@ static void wait_for_users(teffi_node *node)
 
 void teffi_node_stop(teffi_node *node)
 {
-    wait_for_users(node);
+    close_to_users(node);
     cancel_calls(node);
     /* Workers send and the transport pushes: stop the workers first, then the transport, and free
      * memory after both. */

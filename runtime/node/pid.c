@@ -41,12 +41,13 @@ static teffi_msg *new_event_msg(const teffi_node *node, uint32_t kind, teff_pid 
     return NULL;
 }
 
+/* Is it a PID of a silo's process? The PIDs of a system without a node have silo 0. */
 static bool is_of_silo(teff_pid pid)
 {
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
 
-/* Owns msg. errs: TEFF_E_UNAVAILABLE: the link to that node is down; it was not sent. */
+/* Owns msg. errs: TEFF_E_UNAVAILABLE: that node cannot be reached; msg was not sent. */
 static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_node_send(node, msg->to.node, msg);
@@ -66,6 +67,7 @@ static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 
 /* ---- respond ---- */
 
+/* The data of an error is its text. out: false: no memory. */
 static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t len)
 {
     msg->err = (uint16_t)err;
@@ -108,12 +110,15 @@ void teffi_pid_attach(teffi_node *node, teff_process_system *system)
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
     system->calls = teffi_process_calls_of(&node->home);
+    /* release: pairs with teffi_pid_deliver and send_in_node */
     atomic_store_explicit(&node->processes, system, memory_order_release);
 }
 
 /* ---- requests ---- */
 
-typedef struct asked_pid { /* in the call's asked.key, for its error text and response */
+/* Stored in the call's asked.key, for its error text and response. TEFFI_CALL_HAS_ASKED stays
+ * clear: there is no method, and cancels do not follow a request to a process. */
+typedef struct asked_pid {
     teff_pid to;
     uint64_t tag;
 } asked_pid;
@@ -189,7 +194,7 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
                                 : fail_closed_node(ctx);
 }
 
-/* The runtime's texts get the process as prefix; a process's own is left as it is. */
+/* A text of the runtime gets the process as prefix; a process's own text is left as it is. */
 static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                              teff_err err)
 {
@@ -201,7 +206,8 @@ static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_
                      text[0] ? text : teff_err_name(err));
 }
 
-/* The copy is aligned, as the data of events is, and outlives the call. */
+/* Copies the response's data into the context's arena: the copy is aligned, as the data of events
+ * is, and outlives the call. */
 static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                               teff_event *response)
 {
@@ -242,6 +248,7 @@ teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data
 static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
     teffi_node *node = ctx->node;
+    /* acquire: pairs with teffi_pid_attach */
     teff_process_system *system = atomic_load_explicit(&node->processes, memory_order_acquire);
     teff_err err = check_target(ctx, to);
     if (err)

@@ -1,4 +1,4 @@
-/* pid.h - what is sent to a PID: events of processes, and requests that wait for a response.
+/* pid.h - what is sent to a PID: events of processes, and requests that await a response.
  * Way:     teff_pid_*, teff_process_send -> [pid] -> deliver | net ===> deliver -> [pid_receive]
  *          -> process/send
  * Threads: any; only teff_pid_ask and _await wait.
