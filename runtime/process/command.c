@@ -1,7 +1,7 @@
 /* command.c - commands, from a process to its host's handlers, and their completions.
- * Threads: the stripe's lock guards the list of commands in flight and the generation: so a
- *          completion reaches the life that sent the command, once, or nobody. The completion's
- *          event is allocated with the command, so that completing cannot fail. */
+ * Threads: the stripe's lock guards the list of commands in flight and the generation. So a
+ *          completion reaches the life that sent the command, at most once, and no other. Its event
+ *          is allocated with the command, so that completing cannot fail. */
 #include "process/events.h"
 
 #include <stdlib.h>
@@ -63,7 +63,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
     c->next = p->commands;
     p->commands = c;
     pthread_mutex_unlock(teffi_stripe(p));
-    /* From here on it may be completed. Only a later item of this group frees it. */
+    /* From here on it may be completed. It is freed by the process's own turn only, so its data
+     * stays valid until fn returns. */
     teff_command_fn *fn = kind < TEFF_COMMANDS_MAX ? p->system->handlers[kind].fn : NULL;
     if (fn)
         fn(p->system->handlers[kind].arg, &command);
@@ -71,7 +72,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
         (void)teff_command_complete(command.completion, TEFF_E_UNIMPLEMENTED, NULL, 0);
 }
 
-/* Remove the command from the list, if the life that sent it has not ended. */
+/* Removes the command from the list. out: NULL: it was completed before (*err: TEFF_E_NOT_FOUND),
+ * or the life that sent it has ended (TEFF_E_CLOSED). */
 static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff_err *err)
 {
     teffi_command *found = NULL;
@@ -90,6 +92,7 @@ static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff
     return found;
 }
 
+/* Copies the result; without memory for it, the command completes as TEFF_E_NOMEM. */
 static void set_completion(teffi_command *c, teff_err err, const void *data, size_t len)
 {
     teff_event *event = &c->e.event;

@@ -30,7 +30,7 @@ static void take_signals(teff_process *p)
     p->poked |= (bits & TEFFI_SIGNAL_POKE) != 0;
 }
 
-/* The event is not handled. Only a message can be a request. */
+/* Frees an event that will not be handled; a request, which is always a message, gets an error. */
 static void refuse_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE)
@@ -38,6 +38,7 @@ static void refuse_event(teff_process *p, teffi_event *event)
     teffi_event_free(p, event);
 }
 
+/* Puts the event into its list, unless it is muted or the one that the process awaits. */
 static void append_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
@@ -100,6 +101,8 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
+/* Commands are taken with the generation's change, so that each is either completed before, or
+ * freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;
@@ -126,12 +129,12 @@ bool teffi_process_has_other_work(const teff_process *p)
 {
     if (p->forced)
         return true;
-    if (p->cancel && p->status != TEFFI_STATUS_START)
+    if (p->cancel && p->status != TEFFI_STATUS_START) /* a cancel waits until init has run */
         return true;
     switch (p->status) {
     case TEFFI_STATUS_START:
     case TEFFI_STATUS_CONTINUE:
-        return !p->again_queued;
+        return !p->again_queued; /* else this step begins with the again item */
     case TEFFI_STATUS_BLOCK:
         return p->urgent.head != NULL;
     case TEFFI_STATUS_RETRY:

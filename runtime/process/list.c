@@ -89,11 +89,13 @@ typedef struct survey {
     teff_process_info top[TOP]; /* fullest mailboxes first, those that are idle last */
 } survey;
 
+/* 0: idle, and no message waits. */
 static uint64_t dump_rank(const teff_process_info *info)
 {
     return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);
 }
 
+/* Counts the process and, if its rank is high enough, inserts it into top. */
 static void survey_process(survey *s, const teff_process_info *info, bool idle_too)
 {
     s->in_state[info->state]++;

@@ -1,7 +1,7 @@
 /* pid.c - slots of processes: entries of a slab, which never move and are kept until the system is
- * freed. A generation is odd while a process lives in the slot, even between two lives, and only
- * rises: so a PID with a smaller odd one names a process that has ended, and any other PID with a
- * wrong generation was never given out. */
+ * freed. A slot's generation is odd while a process lives in it, even between two lives, and only
+ * rises. So a PID with a smaller odd generation names a process that has ended, and any other PID
+ * with a wrong generation was never given out. */
 #include "process/pid.h"
 
 pthread_mutex_t *teffi_stripe(const teff_process *p)
@@ -49,8 +49,8 @@ bool teffi_slots_init(teff_process_system *system)
     return teffi_slab_init(&system->slab, &process_type, system, NULL, 0);
 }
 
-/* Under the lock two spawns cannot both take the last slot. Processes that end meanwhile do no
- * harm. */
+/* Takes the lock, so that of two spawns only one gets the last place. Processes that end meanwhile
+ * do no harm. */
 static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)
 {
     pthread_mutex_lock(&system->lock);
@@ -64,8 +64,9 @@ static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *s
 teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                          teff_process **process)
 {
-    /* While the slab has no more slots than processes_max, the limit cannot be exceeded. relaxed:
-     * the process ends, and the spawn is over, after this */
+    /* While the slab has no more slots than processes_max, the lock is not needed: the limit is
+     * exceeded at most by spawns that find no free slot now and make a new block. relaxed: the
+     * seq_cst ends of this spawn and of its process come later */
     if (teffi_slab_blocks(&system->slab) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     else if (!count_spawn_if_room(system, spawned))

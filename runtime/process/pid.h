@@ -35,7 +35,8 @@ bool teffi_slots_init(teff_process_system *system);
 TEFF_MUST_USE teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                                        teff_process **process);
 
-/* teffi_processes_alive - how many. acquire: the stores of ended ones. */
+/* teffi_processes_alive - the number of processes that were spawned and have not ended. What the
+ * ended ones stored is visible to the caller. */
 uint32_t teffi_processes_alive(teff_process_system *system);
 
 /* teffi_stripe - the lock over signals, commands and the generation of a slot. */

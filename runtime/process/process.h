@@ -34,7 +34,7 @@ typedef enum teffi_next {
     TEFFI_STATUS_CONTINUE,
     TEFFI_STATUS_IDLE,
     TEFFI_STATUS_BLOCK,
-    TEFFI_STATUS_RETRY /* a poke or a cancel; the same events come again */
+    TEFFI_STATUS_RETRY /* a poke: the same events come again; or a cancel, which comes alone */
 } teffi_next;
 
 struct teff_process {
@@ -147,7 +147,7 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
-/* teffi_process_takes - is the event for this life of the slot, which has not ended? */
+/* teffi_process_takes - was the event sent to the slot's present life, and has that not ended? */
 static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
 {
     return !p->gone &&

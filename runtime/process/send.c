@@ -31,14 +31,15 @@ uint64_t teffi_mailbox_load(const teff_process *p)
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-static void mailbox_cancel(teff_process *p, size_t len)
+/* Undoes mailbox_reserve. */
+static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
 }
 
 static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, size_t len)
 {
-    mailbox_cancel(p, len);
+    mailbox_unreserve(p, len);
     atomic_fetch_add_explicit(&p->system->refused, 1, memory_order_relaxed);
     return TEFF_E_OVERLOADED;
 }
@@ -89,11 +90,11 @@ bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
            is_within_limits(system, teffi_mailbox_load(p) + teffi_mailbox_charge(len));
 }
 
-/* There was no memory for the event, or the group is COMPLETE. */
+/* Undoes a send. in: event, refused by the group, which is COMPLETE; NULL: no memory for it. */
 static __attribute__((noinline)) teff_err drop_unpushed(teff_process *p, teffi_event *event,
                                                         size_t len)
 {
-    mailbox_cancel(p, len);
+    mailbox_unreserve(p, len);
     teffi_pool_put(event, sizeof *event + len);
     return event ? TEFF_E_CLOSED : TEFF_E_NOMEM;
 }
@@ -149,6 +150,7 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
+/* in: to, the message's sender; from, the process that was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -158,8 +160,8 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* It does not count in the sender's mailbox, since the number of messages that the sender has sent
- * bounds it. */
+/* A returned message does not count in the sender's mailbox: there are no more of them than
+ * messages that the sender has sent. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -171,7 +173,7 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
     return TEFF_OK;
 }
 
-/* Here the message returns in its own memory, so this cannot fail for lack of memory. */
+/* To a sender in this silo the event itself is pushed, so that cannot fail for lack of memory. */
 void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
@@ -231,7 +233,8 @@ void teffi_process_refuse(teff_process_system *system, const teff_event *event, 
 
 /* ---- signals ---- */
 
-/* Stripe's lock held, so that the life cannot end between the check and the push. */
+/* The stripe's lock is held, so that the life cannot end between the check and the push. Only the
+ * first cancel of a life counts. */
 static void push_signal_locked(teff_process *p, uint32_t bits)
 {
     const uint32_t queued = TEFFI_SIGNAL_CANCEL | TEFFI_SIGNAL_KILL | TEFFI_SIGNAL_POKE;

@@ -13,7 +13,7 @@ teff_err teffi_start_new(const char *method, const void *input, size_t len, teff
     *out = NULL;
     if (!name && !len)
         return TEFF_OK;
-    size_t at = (name + 1 + 15) / 16 * 16;
+    size_t at = (name + 1 + 15) / 16 * 16; /* of the input, which is aligned */
     size_t bytes_len = at + len;
     teffi_start *start = teffi_pool_get(sizeof *start + bytes_len);
     if (!start)
@@ -125,8 +125,8 @@ static void batch_append(batch *b, teffi_event *event)
     teffi_events_push(&b->given, event);
 }
 
-/* Cancel, completions and timers come before messages; a retried step gets the same events
- * again. */
+/* A cancel, completions and timers come before messages. A retried step gets the same events again,
+ * or a cancel alone. */
 static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
@@ -144,7 +144,8 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* The event, if there was one (step_max is 1), becomes the first of its list again. */
+/* The event of a step to be retried, at most one since step_max is 1, becomes the first of its list
+ * again. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);
@@ -157,6 +158,7 @@ static void put_event_back(teff_process *p, teffi_events *given)
     list->tail = list->tail ? list->tail : event;
 }
 
+/* in: drop: the step has failed, so its commands are freed instead. */
 static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
 {
     teffi_command *command = out->first;
@@ -171,7 +173,7 @@ static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
     }
 }
 
-/* Replace ops and self; the PID, the mailbox, timers and commands in flight stay. */
+/* Replaces ops and self; the PID, the mailbox, timers and commands in flight stay. */
 static void upgrade_process(teff_process *p, const teff_step *out)
 {
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
@@ -183,6 +185,7 @@ static void upgrade_process(teff_process *p, const teff_step *out)
     atomic_store_explicit(&p->group.priority, out->upgrade->priority, memory_order_relaxed);
 }
 
+/* A step that waits for completions and timers, but has none, becomes idle instead of hanging. */
 static void apply_decision(teff_process *p, teff_step *out, teff_err err)
 {
     p->over = err || out->done;
@@ -199,8 +202,8 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     dispatch_commands(p, out, err != TEFF_OK);
 }
 
-/* Add n events, at most TEFFI_STEP_MAX, to n_uncounted. The counters get them once there are
- * TEFFI_STEP_MAX of them, else when the turn ends. */
+/* Adds n events, at most TEFFI_STEP_MAX, to n_uncounted. The counters get them once there are
+ * TEFFI_STEP_MAX of them, or when the turn ends. */
 static void count_events(teff_process *p, unsigned n)
 {
     p->n_uncounted = (uint8_t)(p->n_uncounted + n);

@@ -27,6 +27,7 @@ void teffi_stoppers_wake(teff_process_system *system)
     pthread_mutex_unlock(&system->lock);
 }
 
+/* Waits until all processes have ended, or until until_ns. */
 static void wait_for_end(teff_process_system *system, uint64_t until_ns)
 {
     teffi_exec *exec = system->exec;
@@ -46,7 +47,7 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     pthread_mutex_unlock(&system->lock);
 }
 
-/* Spin: a spawn does not block. */
+/* Waits until no spawn is in progress. Spins, since a spawn does not block. */
 static void wait_for_spawns(teff_process_system *system)
 {
     for (uint32_t i = 0; i < system->n_cells; i++)
@@ -55,6 +56,7 @@ static void wait_for_spawns(teff_process_system *system)
             teffi_thread_yield();
 }
 
+/* Kills the processes that are left, after some of them were named in the report. */
 static void force_rest(teff_process_system *system, teff_stop_report *report)
 {
     report->n_named = (uint32_t)teff_process_list(system, report->named, TEFF_STOP_NAMED);
@@ -72,7 +74,8 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
         report = &own;
     *report = (teff_stop_report){0};
     uint64_t now = teffi_now(system->exec->platform);
-    /* Processes spawned before this store get a cancel; later spawns are refused. */
+    /* Later spawns are refused; earlier ones are waited for, so that their processes get the
+     * cancel, too. */
     atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
     wait_for_spawns(system);
     report->cancelled = signal_all(system, TEFFI_SIGNAL_CANCEL);

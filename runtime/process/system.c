@@ -140,7 +140,8 @@ void teff_process_system_free(teff_process_system *system)
     teffi_process_system_drop(system);
 }
 
-/* Set all fields of a new life except group, generation and mailbox, which late senders may use. */
+/* Sets the fields of a new life. Late senders may still use generation, mailbox and the group's
+ * queue: these stay, and publish_process reopens the group. */
 static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
                       uint64_t account)
 {

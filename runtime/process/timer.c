@@ -14,7 +14,7 @@ static void push_fired(teffi_timer *timer)
         teffi_process_wake(p);
         return;
     }
-    /* acquire: the ended turn's last use of the timer */
+    /* acquire: the ended turn's last use of the timer comes before its memory is freed */
     (void)teffi_group_state_of(&p->group);
     teffi_pool_put(t, sizeof *t);
 }
@@ -54,7 +54,7 @@ void teffi_timer_events_drop(teff_process *p)
     LIST_INIT(&p->timers);
     while (t) {
         teffi_timer_event *next = LIST_NEXT(t, link);
-        /* A timer that is firing is not freed here: its event arrives, and is freed as stale. */
+        /* A timer that is firing is not freed here: its event still arrives, and is freed then. */
         if (exec->ops->timer_cancel(exec, &t->timer))
             teffi_pool_put(t, sizeof *t);
         t = next;

@@ -1,6 +1,6 @@
 /* turn.c - turns of a process: init, steps or run function, close.
  * Way:     group -> [handle_item -> run_turn] -> step | fiber -> ... -> finish_process
- * States:  the group's, see group.h; BLOCKED while only a command or a timer can wake it
+ * States:  the group's, see group.h; BLOCKED while messages do not resume it
  * Threads: the process's turn, on the worker's own stack. A turn first takes up to TEFFI_STEP_MAX
  *          items off the group, so that one step gets many events. If a step leaves work, the again
  *          item is pushed, behind the items that were pushed meanwhile. */
@@ -22,13 +22,14 @@ static const teff_process_ops *ops_of(const teff_process *p)
     return atomic_load_explicit(&p->ops, memory_order_relaxed);
 }
 
+/* The process ends after this turn. */
 static void end_with(teff_process *p, teff_err err)
 {
     p->over = true;
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
 }
 
-/* Status START: call init with the arguments of spawn or upgrade. */
+/* Status START: calls init with the arguments of spawn or upgrade. */
 static void run_init(teff_process *p)
 {
     const teff_process_ops *ops = ops_of(p);
@@ -44,7 +45,7 @@ static void run_init(teff_process *p)
         end_with(p, err);
 }
 
-/* Run one step, or the whole run function. */
+/* Runs one step, or the whole run function; before the first, init. */
 static void run_unit(teff_process *p)
 {
     if (p->forced) {
@@ -61,7 +62,8 @@ static void run_unit(teff_process *p)
         teffi_process_step(p);
 }
 
-/* The main function of a process's fiber; an upgrade to a process without a fiber ends it. */
+/* The main function of a process's fiber. The fiber ends with the process, or after an upgrade to
+ * ops without TEFF_PROCESS_FIBER. */
 static void run_fiber(void *arg)
 {
     teff_process *p = arg;
@@ -75,6 +77,7 @@ static void run_fiber(void *arg)
         p->system->calls.end_ctx(ctx);
 }
 
+/* Makes the fiber first, if there is none. A process that is forced to end needs none. */
 static void resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
@@ -103,7 +106,7 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* Is it blocked, so that only a command, a timer or a poke resumes it? */
+/* At rest it is BLOCKED, not IDLE, if messages do not resume it. */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
@@ -139,7 +142,7 @@ static void finish_process(teff_process *p)
 /* After a turn: finish the process, or push the again item if there is work. */
 static __attribute__((noinline)) void settle_turn(teff_process *p)
 {
-    if (teffi_group_yielded(&p->group))
+    if (teffi_group_yielded(&p->group)) /* in the middle of the turn: see resume_yielded */
         return;
     p->group.blocked = is_blocked(p);
     if (p->over)
@@ -191,6 +194,7 @@ static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *mess
         settle_turn(p);
 }
 
+/* Takes an item. The turn begins with the group's last item, or after TEFFI_STEP_MAX. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
@@ -245,7 +249,7 @@ static bool evict_message_item(teff_process *p, teffi_item *item)
     return false;
 }
 
-/* An evicted process that has not started: init is not called, close is. */
+/* Ends an evicted process that has not started: init is not called, close is. */
 static void refuse_to_start(teff_process *p)
 {
     p->again_queued = false;
@@ -254,6 +258,7 @@ static void refuse_to_start(teff_process *p)
     finish_process(p);
 }
 
+/* ops->evict. out: true: the item was dropped; false: handle_item gets it. */
 static bool evict_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
@@ -263,7 +268,7 @@ static bool evict_item(teffi_group *group, teffi_item *item)
     if (starts)
         refuse_to_start(p);
     else if (went && !group->head)
-        run_if_ready(p); /* with the batch's items that were taken in before */
+        run_if_ready(p); /* with the items that gather_item has taken before this one */
     return went || starts;
 }
 
@@ -275,7 +280,8 @@ static void end_process(teffi_group *group)
     teff_process *p = process_of(group);
     teff_process_system *system = p->system;
     teffi_slab_put(&system->slab, p);
-    /* seq_cst: the last action of this life; either stop counts it, or `stopping` is seen here */
+    /* the last action of this life. seq_cst: either stop sees this count, or this thread sees
+     * `stopping` and wakes stop */
     atomic_fetch_add_explicit(&system->cells[teffi_own_cell(system)].ended, 1,
                               memory_order_seq_cst);
     if (atomic_load_explicit(&system->stopping, memory_order_seq_cst))

@@ -19,6 +19,7 @@ static bool wait_is_over(teff_process *p, teffi_waiting *w)
     return p->forced || w->ready(p, w);
 }
 
+/* Hands the worker's processor over meanwhile. */
 static void sleep_until_item(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
@@ -82,12 +83,14 @@ static bool has_awaited_event_or_cancel(teff_process *p, teffi_waiting *w)
     return w->arrived || p->cancel;
 }
 
+/* Was the again item, which teff_process_yield has pushed, taken? */
 static bool again_was_taken(teff_process *p, teffi_waiting *w)
 {
     (void)w;
     return !p->again_queued;
 }
 
+/* Frees the event that was given to the process before; event, or NULL, takes its place. */
 static void hold_event(teff_process *p, teffi_event *event)
 {
     if (p->held)
