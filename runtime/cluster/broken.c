@@ -1,4 +1,4 @@
-/* broken.c - which silos' connections broke: their heartbeats are watched at once. */
+/* broken.c - the silos whose connections broke: their heartbeats are watched at once. */
 #include "cluster/membership.h"
 
 bool teffi_membership_is_broken(teffi_membership *m, teffi_node_id node)
@@ -32,13 +32,14 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
         if (teffi_node_is(m->beat.broken[i], node) ||
             (!up && !at && teffi_node_none(m->beat.broken[i])))
             at = &m->beat.broken[i];
-    bool news = !up && at && teffi_node_none(*at);
+    bool newly_broken = !up && at && teffi_node_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Look now: until when its heartbeat may last is counted from the first look. */
-    if (news && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
+    /* Begin the next heartbeat now, which looks at the silo's: the time for which that may stand
+     * still counts from the first look. */
+    if (newly_broken && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
         teffi_membership_set_timer(m, &m->beat.timer, 0);
-    else if (news)
+    else if (newly_broken)
         m->beat.hurry = true;
     pthread_mutex_unlock(&m->beat.lock);
 }

@@ -22,8 +22,7 @@ static void wake_timed_out(teffi_timer *timer)
     teffi_wait_signal(&w->wait);
 }
 
-/* A waiter whose timer is firing is woken by the timer. A waiter may be freed once it is signalled.
- */
+/* A waiter whose timer is firing is woken by the timer. Once signalled, a waiter may be freed. */
 void teffi_membership_changed(teffi_membership *m)
 {
     if (!m)
@@ -42,6 +41,7 @@ void teffi_membership_changed(teffi_membership *m)
     pthread_mutex_unlock(&changes->lock);
 }
 
+/* out: the back-off of a try; half of it is random. */
 static uint64_t pause_ns(const teffi_platform *platform, unsigned tries)
 {
     unsigned doublings = tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX;

@@ -32,8 +32,10 @@ static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
     m->follow.n_departed = kept;
 }
 
-/* A silo that adopts this view has sent its requests to the leaving silo before its response. So
- * the leaving silo still gets them, and says goodbye when all silos have responded. */
+/* Notes the silos that `now` lacks. Requests for grains no longer go to them, but their connections
+ * stay for DROP_MS: a silo that adopts this view has sent its last request to the leaving silo
+ * before it responds, and the leaving silo says goodbye when all have responded. If there is no
+ * room, the oldest noted ones are dropped. */
 static void note_departed(teffi_membership *m, const teffi_view *old, const teffi_view *now)
 {
     for (size_t i = 0; old && i < old->n_members; i++) {
@@ -56,7 +58,7 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* in: view, with a reference, taken over. */
+/* Ignores a view that is not newer. in: view, owned. */
 static void adopt_view(teffi_membership *m, teffi_view *view)
 {
     teffi_node *node = m->node;
@@ -85,7 +87,7 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
 }
 
-/* Logged once for each number of unreadable rows. */
+/* The number of unreadable rows is logged when it changes. */
 teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 {
     teff_err err = teffi_rows_read(ctx, rows);
@@ -111,6 +113,7 @@ uint64_t teffi_membership_version(teffi_node *node)
     return node->membership->follow.adopted;
 }
 
+/* The caller has set `reading`. read_err is stored before `reads`: read_shared loads it after. */
 static teff_err read_and_adopt(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
@@ -132,8 +135,9 @@ static void read_as_task(teff_ctx *ctx, void *arg)
     (void)!read_and_adopt(ctx);
 }
 
-/* One read serves all waiting turns. A turn that arrives during a read may need rows that this read
- * misses, so it waits for the end of the next one. */
+/* Waits until a view of at least version is adopted, or one whole read has taken place. One read
+ * serves all waiting turns. A turn that arrives during a read may need rows that it misses, so it
+ * waits for the end of the next read. */
 static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 {
     teffi_membership *m = ctx->node->membership;

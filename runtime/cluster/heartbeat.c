@@ -7,16 +7,18 @@
 /* Times are parts of a lease: with the default of 10 s, a heartbeat each 2 s, 0.5 s after a failed
  * one. A silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its
  * connection broke: its lease is over by then, unless the clocks differ by 5 %. An interval between
- * two looks counts for 5 s at most: after a longer one, this process stood still. */
+ * two looks counts for 5 s at most: if it was longer, this process itself stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 static void beat_when_due(teffi_timer *timer);
 
+/* out: percent of the member's lease. */
 static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 {
     return member->lease_ms * UINT64_C(10000) * percent;
 }
 
+/* Sets the timer of the next heartbeat; it is due at once if a connection has broken meanwhile. */
 static void set_beat(teffi_membership *m, uint64_t after_ns)
 {
     uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
@@ -30,8 +32,9 @@ static void set_beat(teffi_membership *m, uint64_t after_ns)
 
 /* ---- the other silos ---- */
 
-/* Each silo watches the NEXT ones in the view, so that every silo is watched by equally many, and
- * those whose connections broke. BURY: declared dead in one change, within the store's batch. */
+/* Each silo watches the NEXT silos after it in the view, so that every silo has equally many
+ * watchers, and those whose connections broke. BURY: how many one change declares dead; their rows
+ * fit into one batch of the store. */
 enum { NEXT = 16, BURY = 64 };
 
 /* Silos whose heartbeats stood still, with the etags that they had. */
@@ -41,7 +44,8 @@ typedef struct silent_silos {
     size_t n;
 } silent_silos;
 
-/* A heartbeat that has come meanwhile saves its silo. out: is row changed to dead? */
+/* Reads the heartbeat again: a silo that has written one meanwhile is not declared dead.
+ * out: true: row was changed to dead. */
 static bool change_to_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
@@ -68,7 +72,7 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;
 }
 
-/* The node's entry. If it has none, it gets the entry that was read the longest time ago. */
+/* out: the node's entry. A node without one gets the entry with the oldest look. */
 static teffi_watched *watched_entry_of(teffi_membership *m, teffi_node_id node)
 {
     teffi_watched *oldest = &m->beat.watched[0];
@@ -82,8 +86,8 @@ static teffi_watched *watched_entry_of(teffi_membership *m, teffi_node_id node)
     return oldest;
 }
 
-/* The silence is measured by this silo's own clock, so that a wrong clock kills no silo.
- * out: for how much longer its heartbeat may stand still; 0: it is silent. */
+/* The silence is measured by this silo's own clock, so that a wrong clock elsewhere has no effect.
+ * out: for how much longer the other silo's heartbeat may stand still; 0: it is silent. */
 static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *etag)
 {
     teffi_membership *m = ctx->node->membership;
@@ -100,12 +104,14 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *e
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
+/* in: ahead, how many places the silo is after this one in the view. */
 static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
-/* in: next_ns, until the next heartbeat. out: the same, or until a silo is silent, if sooner. */
+/* Lists the silent ones among the watched silos. in: next_ns, until the next heartbeat.
+ * out: next_ns, or the time after which a silo would be silent, if less. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
 {
@@ -126,7 +132,7 @@ static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next
     return next_ns;
 }
 
-/* out: as watch_silos(). */
+/* Declares silent silos dead. out: as watch_silos(). */
 static uint64_t bury_silent(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_get(ctx->node);

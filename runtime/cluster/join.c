@@ -31,7 +31,8 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
     return err;
 }
 
-/* May this silo replace the row with its id? A dead silo's row: always. */
+/* May this silo replace `before`, the row with its id? Yes, if that is NULL, a dead silo's, or has
+ * the same address. errs: TEFF_E_REFUSED, with text. */
 static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
@@ -112,7 +113,8 @@ teff_err teffi_membership_join(teff_ctx *ctx)
     return TEFF_OK;
 }
 
-/* Changes the status in this silo's row; writes nothing if the table no longer lists it. */
+/* Changes the status in this silo's row; writes nothing if the table no longer lists it. in: arg:
+ * NULL: to LEAVING; otherwise to dead, since the silo has left. */
 static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                              const void *arg)
 {
@@ -141,6 +143,7 @@ teff_err teffi_membership_left(teff_ctx *ctx)
     if (err)
         return err;
     teffi_lease_release(&ctx->home->lease);
-    teffi_membership_push_view(ctx, true); /* silos that left just before may forward to us */
+    /* also to silos that left just before: they may forward requests to this one */
+    teffi_membership_push_view(ctx, true);
     return TEFF_OK;
 }

@@ -29,9 +29,9 @@ TEFF_MUST_USE teff_err teffi_membership_leaving(teff_ctx *ctx);
 /* teffi_membership_left - leave the view for good; the others adopt that in the same way. */
 TEFF_MUST_USE teff_err teffi_membership_left(teff_ctx *ctx);
 
+/* teffi_heartbeat_start - begin the heartbeats of a silo that has joined.
+ * teffi_heartbeat_stop - start no more heartbeats; one may still be running. */
 void teffi_heartbeat_start(teffi_membership *membership);
-
-/* teffi_heartbeat_stop - start no more heartbeats; one may still be running. */
 void teffi_heartbeat_stop(teffi_membership *membership);
 
 /* teffi_membership_push_view - make the other silos adopt this silo's view, and wait for their

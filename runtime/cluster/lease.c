@@ -20,6 +20,7 @@ void teffi_membership_lose_lease(teffi_membership *m, const char *why)
         node->lost(node, why);
 }
 
+/* If the lease was renewed meanwhile, sets the timer to its new end instead. */
 static void end_lease_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.expiry);

@@ -78,7 +78,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, 
 /* teffi_membership_free - after the node's tasks have ended. in: may be NULL. */
 void teffi_membership_free(teffi_membership *membership);
 
-/* teffi_membership_refresh - adopt the table's view, of at least this version.
+/* teffi_membership_refresh - adopt the table's view, of at least this version; 0: its present one.
  * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet. */
 TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version);
 
@@ -101,19 +101,20 @@ TEFF_MUST_USE teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows);
 /* teffi_membership_adopt - adopt the view that rows describe. errs: TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows);
 
-/* teffi_membership_version - the adopted view's version; 0: none. From then on no request goes to a
- * silo that this view lacks. */
+/* teffi_membership_version - the adopted view's version; 0: none. No request for a grain is sent
+ * any more to a silo that this view lacks. */
 uint64_t teffi_membership_version(teffi_node *node);
 
-/* teffi_membership_note_outsider - a silo that the view lacks has connected: it is told when this
- * silo leaves. in: membership may be NULL. */
+/* teffi_membership_note_outsider - a silo that the view lacks has connected: when this silo leaves,
+ * it pushes its last view to that one, too. in: membership may be NULL. */
 void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_note_connection - the last connection of a silo has come up, or broken: a broken
- * one's heartbeat is watched at once, and for a shorter time. in: membership may be NULL. */
+/* teffi_membership_note_connection - a silo is connected (up), or its last connection has broken:
+ * then its heartbeat is watched at once, and may stand still for a shorter time. in: membership may
+ * be NULL. */
 void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
 
-/* teffi_membership_is_broken - has it, and did not come up since? */
+/* teffi_membership_is_broken - did the silo's last connection break, with none since? */
 bool teffi_membership_is_broken(teffi_membership *membership, teffi_node_id silo);
 
 /* teffi_membership_forget_broken - forget the silos that view lacks. */
@@ -123,7 +124,7 @@ void teffi_membership_forget_broken(teffi_membership *membership, const teffi_vi
  * lease is over. in: beat.lock held. */
 void teffi_membership_set_timer(teffi_membership *membership, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_membership_watch_lease - end the lease when it has run out. */
+/* teffi_membership_watch_lease - set the timer that ends the lease when it has run out. */
 void teffi_membership_watch_lease(teffi_membership *membership);
 
 /* teffi_membership_lose_lease - end this silo's lease for good, log why, and tell node->lost; once.

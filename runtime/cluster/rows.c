@@ -37,6 +37,7 @@ static teff_err run_store_op(teff_ctx *ctx, teffi_store_kind kind, teffi_row *ro
     return teffi_ctx_store(ctx, &op);
 }
 
+/* out: false: the member is not valid. */
 static bool row_from_member(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
 {
     if (!from->node || (from->node->silo & TEFFI_CLIENT_BIT) || !from->node->incarnation ||
@@ -69,7 +70,8 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
     return memcmp(rest, expected, 9) == 0 ? silo : 0;
 }
 
-/* The row's content must match its key: otherwise it would count as another silo's. */
+/* out: false: the row is unreadable. Its content must match its key, or it would count as another
+ * silo's. */
 static bool read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo, teffi_member_row *out)
 {
     ProtobufCMessage *msg;
@@ -174,8 +176,8 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
     return err;
 }
 
-/* The version row is the last key. If several operations read the table, the version must be the
- * same as before the first of them: then nothing changed in between. */
+/* The version row is the last key. If the table takes several operations to read, it is read again
+ * with the version before: if that is the same afterwards, nothing changed in between. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;
@@ -255,7 +257,7 @@ static teffi_row removed_row(teff_ctx *ctx, const char *table, uint32_t silo)
     return row;
 }
 
-/* Appends the rows that one changed member writes. out: how many. */
+/* Sets the rows that one changed member writes; the fence is the last. out: how many. */
 static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, teffi_row *rows)
 {
     uint32_t silo = changed->member.node.silo;
@@ -272,7 +274,7 @@ static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, t
     return changed->joins || changed->leaves || changed->dies ? 3 : 1;
 }
 
-/* Begin the lease of this silo, which has joined. in: fence, its row of table fence, as stored. */
+/* Begins the lease of this silo, which has joined. in: fence, its row of table fence, as stored. */
 static void begin_lease(teff_ctx *ctx, const teffi_row *fence, uint64_t since_ns)
 {
     teffi_lease *lease = &ctx->home->lease;
@@ -284,7 +286,7 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
                           size_t n)
 {
     Teff__Cluster__VersionRow version = TEFF__CLUSTER__VERSION_ROW__INIT;
-    size_t n_rows = 1, fence = 0;
+    size_t n_rows = 1, fence = 0; /* fence: the index of this silo's own row; 0: none */
     uint64_t since_ns = teffi_now(ctx->node->platform);
     teffi_row *rows = teff_alloc(ctx, (3 * n + 1) * sizeof *rows);
     version.version = read->version + 1;

@@ -61,8 +61,8 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 
 /* ---- tell ---- */
 
-/* Logs only silos that are connected and do not respond: an unreachable one is leaving, or its
- * heartbeat will stop. */
+/* Logs only silos that are connected and do not respond: one that is unreachable is leaving, or its
+ * heartbeat will stop, which is watched at once. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;

@@ -31,7 +31,8 @@ static int by_node(const void *a, const void *b)
            (x->node.incarnation < y->node.incarnation);
 }
 
-/* A partition is owned by the silo of the first point at or after its start. */
+/* A partition is owned by the silo of the first point at or after its start; after the last point
+ * comes the first. in: points, sorted. */
 static void assign_partitions(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
@@ -69,7 +70,7 @@ static bool copy_members(teffi_view *view, const teffi_member *members, size_t n
         teffi_member *to = &view->members[i];
         *to = members[i];
         to->types = calloc(to->n_types + 1, sizeof *to->types);
-        view->n_members = i + 1;
+        view->n_members = i + 1; /* teffi_view_unref frees so many */
         if (!to->types)
             return false;
         if (to->n_types)
