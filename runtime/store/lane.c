@@ -44,7 +44,7 @@ void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op)
     op->done(op);
 }
 
-/* out: true: there are operations, or there will be none. */
+/* Is there an operation, or is the lane closed? */
 static bool lane_is_ready(teffi_lane *lane)
 {
     pthread_mutex_lock(&lane->lock);

@@ -27,8 +27,8 @@ typedef struct teffi_lane {
 void teffi_lane_init(teffi_lane *lane, const char *engine);
 void teffi_lane_fini(teffi_lane *lane);
 
-/* teffi_lane_submit - append op. It fails with CLOSED, or with OVERLOADED unless it is on the
- * cluster's own tables, and then done() has been called. */
+/* teffi_lane_submit - append op, or fail it and call its done(). errs of op: TEFF_E_CLOSED;
+ * TEFF_E_OVERLOADED, but not for an op on the cluster's own tables. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
 /* teffi_lane_take - wait for operations, at most timeout_ns, and take the first ones.
@@ -42,5 +42,5 @@ void teffi_lane_finish(teffi_lane *lane, teffi_store_op *op);
 /* teffi_lane_close - refuse further operations. out: false: it was closed before. */
 bool teffi_lane_close(teffi_lane *lane);
 
-/* teffi_lane_is_closed - teffi_lane_close() was called. */
+/* teffi_lane_is_closed - was teffi_lane_close() called? */
 bool teffi_lane_is_closed(teffi_lane *lane);

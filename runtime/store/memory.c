@@ -22,15 +22,14 @@ typedef struct memory {
     pthread_mutex_t lock; /* a leaf: not held while done() runs */
     pthread_cond_t idle;
     /* guarded by lock */
-    node *head[LEVELS]; /* ordered by (table, key) */
-    node *
-        *before[LEVELS]; /* by seek_node(): each level's link to what it returned or a later node */
-    uint64_t etag;       /* the last one assigned; one counter for all rows, so it only rises */
-    size_t running;      /* operations between submit and the end of done() */
+    node *head[LEVELS];    /* ordered by (table, key) */
+    node **before[LEVELS]; /* set by seek_node(): per level, the link to the first node not less */
+    uint64_t etag;         /* the last one assigned; one counter for all rows, so it only rises */
+    size_t running;        /* operations between submit and the end of done() */
     bool closed;
 } memory;
 
-/* out: the first node that is not less than row. */
+/* out: the first node that is not less than row; NULL: none. Sets mem->before. */
 static node *seek_node(memory *mem, const teffi_row *row)
 {
     node **links = mem->head;
@@ -55,6 +54,7 @@ static unsigned node_height(uint64_t etag)
     return 1 + (unsigned)__builtin_ctzll(teffi_mix64(etag) | UINT64_C(1) << (LEVELS - 1));
 }
 
+/* Copies n bytes to *at and advances it. out: the copy. */
 static const void *append_bytes(char **at, const void *data, size_t n)
 {
     char *start = *at;
@@ -81,7 +81,7 @@ static node *node_new(const teffi_row *row, uint64_t etag)
     return n;
 }
 
-/* Replaces the row's node by fresh, or removes it if fresh is NULL. */
+/* Replaces the row's node, if there is one, by fresh; NULL: only removes it. */
 static void replace_row(memory *mem, teffi_row *row, node *fresh)
 {
     node *old = find_node(mem, row);

@@ -134,12 +134,14 @@ typedef struct parameters {
 
 static const int binary[] = {1, 1, 1, 1, 1};
 
+/* Big-endian, as all numbers of the protocol. */
 static void put_number(parameters *p, uint64_t number, size_t bytes)
 {
     for (size_t i = bytes; i-- > 0;)
         p->memory[p->used++] = (uint8_t)(number >> 8 * i);
 }
 
+/* One element of an array: its length, then its bytes. */
 static void put_element(parameters *p, teffi_bytes bytes)
 {
     put_number(p, bytes.len, 4);
@@ -156,6 +158,7 @@ static uint64_t get_number(const char *data, size_t bytes)
     return number;
 }
 
+/* out: 0 if the column is no bigint. */
 static uint64_t get_etag(const PGresult *result, int row, int column)
 {
     return PQgetlength(result, row, column) == 8 ? get_number(PQgetvalue(result, row, column), 8)
@@ -167,6 +170,7 @@ static teffi_bytes get_bytes(const PGresult *result, int row, int column)
     return (teffi_bytes){PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column)};
 }
 
+/* libpq reads an address of NULL as SQL's NULL, so empty bytes get another. */
 static void set_parameter(parameters *p, int at, teffi_bytes bytes)
 {
     p->values[at] = bytes.len ? bytes.data : "";
@@ -191,8 +195,8 @@ static void put_cell(parameters *p, const teffi_row *row, column which)
     }
 }
 
-/* One array of the rows' names, values or numbers: dimensions, no NULLs, type, length, first index,
- * elements. */
+/* Appends one array of the rows' names, values or numbers: dimensions, no NULLs, type, length,
+ * first index, elements. */
 static void put_column(parameters *p, const teffi_store_op *op, column which)
 {
     static const Oid types[] = {OID_TEXT, OID_BYTEA, OID_BYTEA, OID_INT8, OID_INT4};
@@ -205,6 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
+/* For p->memory: five heads of arrays, a scan's limit and, for each row, its cells. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
@@ -213,6 +218,7 @@ static size_t count_parameter_bytes(const teffi_store_op *op)
     return n;
 }
 
+/* out: the name of the statement to run. */
 static const char *set_parameters(parameters *p, const teffi_store_op *op)
 {
     const teffi_row *row = &op->rows[0];
@@ -273,7 +279,8 @@ static void return_rows(teffi_store_op *op, const PGresult *result)
     }
 }
 
-/* The array: 20 bytes, then for each row 4 of its length and the etag. */
+/* The function teff.write returns NULL for a conflict, or an array: a head of 20 bytes, then for
+ * each row 4 bytes of length and 8 of etag. */
 static void return_etags(teffi_store_op *op, const PGresult *result)
 {
     const char *array = PQgetvalue(result, 0, 0);
@@ -298,13 +305,14 @@ static void return_result(teffi_store_op *op, const PGresult *result)
 
 /* ---- the connection ---- */
 
-/* The first line of what libpq says. */
+/* Copies the first line of libpq's message. */
 static void copy_line(char *text, const char *message)
 {
     snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
 }
 
-/* out: the rows of one or several statements; NULL: an error, with text. */
+/* in: sql: several statements only if parameter is NULL. out: the last one's result, to be cleared;
+ * NULL: an error, with text. */
 static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
 {
     PGresult *result =
@@ -353,8 +361,8 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* The server may still run what an earlier connection sent: end that session, and wait for its end.
- * out: false: it goes on, or an error, with text. */
+/* The server may still run what an earlier connection sent, so ends that server process and waits
+ * for its end. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -371,6 +379,7 @@ static bool end_old_backend(session *s, PGconn *conn, char *text)
     return !s->broken;
 }
 
+/* Notes the server process of this connection, for end_old_backend. */
 static bool note_backend(session *s, PGconn *conn, char *text)
 {
     PGresult *result = run_sql(conn,
@@ -383,7 +392,8 @@ static bool note_backend(session *s, PGconn *conn, char *text)
     return result != NULL;
 }
 
-/* A commit that was acknowledged must be on the disk. */
+/* A commit that was acknowledged must be on the disk: refuses a server without fsync, and switches
+ * synchronous_commit on. */
 static teff_err check_durability(PGconn *conn, char *text)
 {
     int off = ask_number(conn,
@@ -416,6 +426,7 @@ static bool prepare_statements(PGconn *conn, char *text)
     return true;
 }
 
+/* libpq would print notices to stderr. */
 static void drop_notice(void *arg, const PGresult *result)
 {
     (void)arg;
@@ -479,6 +490,7 @@ static void drop_connection(session *s)
     s->broken = true;
 }
 
+/* Puts the operations and a sync, which commits them, into libpq's buffer. out: false: not all. */
 static bool send_group(session *s, teffi_store_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -487,7 +499,8 @@ static bool send_group(session *s, teffi_store_op **ops, size_t n)
     return PQpipelineSync(s->conn);
 }
 
-/* Takes what has arrived. *n: results so far. out: the group has ended. */
+/* Takes the results that have arrived. in, out: *n: how many so far; *refused: is one an error?
+ * out: true: the group has ended. */
 static bool take_results(session *s, size_t *n, bool *refused)
 {
     while (!PQisBusy(s->conn)) {
@@ -510,7 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* out: false: the connection broke. */
+/* Waits until bytes have arrived or can be sent. out: *sent: all was sent; false: the connection
+ * broke, or the server was silent for SILENCE_MS. */
 static bool wait_for_server(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
@@ -522,7 +536,7 @@ static bool wait_for_server(session *s, bool *sent)
     return left >= 0;
 }
 
-/* Sends the operations and waits for their results, of which *n are in s->results. */
+/* Sends the operations and waits for their results. out: *n of them are in s->results. */
 static outcome exchange_group(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
 {
     bool refused = false, sent = false;
@@ -556,6 +570,7 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
     return o == IN_DOUBT && !teffi_store_is_read(op);
 }
 
+/* Drops the connection. Writes in doubt are kept for end_writes_in_doubt, the others fail. */
 static void end_unsettled(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
@@ -568,7 +583,7 @@ static void end_unsettled(session *s, teffi_store_op **ops, size_t n, outcome o)
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* The server's error in the results. out: its SQLSTATE, five characters. */
+/* Finds the server's error in the results. out: its SQLSTATE, five characters; text. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -582,8 +597,8 @@ static const char *find_error(session *s, size_t n, char *text)
     return "XX000";
 }
 
-/* Errors that another transaction causes: serialization, deadlock, lock timeout. */
-static bool is_for_now(const char *state)
+/* Is it an error that another transaction causes: serialization, deadlock, lock timeout? */
+static bool is_temporary_error(const char *state)
 {
     return strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 ||
            strcmp(state, "55P03") == 0;
@@ -596,7 +611,7 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
 {
     char text[TEFF_TEXT_MAX];
     const char *state = find_error(s, n_results, text);
-    bool again = is_for_now(state) && tries + 1 < TRIES;
+    bool again = is_temporary_error(state) && tries + 1 < TRIES;
     bool read_only = strcmp(state, "25006") == 0; /* a server that has become a replica */
     teff_err err = strncmp(state, "54", 2) == 0 ? TEFF_E_TOO_LARGE : TEFF_E_IO;
     clear_results(s, n_results);
@@ -607,7 +622,7 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
     return again;
 }
 
-/* out: true: run the operations again. */
+/* Ends the operations by their outcome. out: true: run them again. */
 static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
@@ -618,7 +633,7 @@ static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_
     clear_results(s, n_results);
     for (size_t i = 0; o == COMMITTED && i < n; i++)
         teffi_lane_finish(&s->lane, ops[i]);
-    /* One operation failed them all, so that each is tried alone. */
+    /* one operation has failed them all, so each is tried alone */
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
     if (o == UNSENT || o == IN_DOUBT)
@@ -626,6 +641,7 @@ static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_
     return false;
 }
 
+/* Runs n operations as one transaction, until each has ended or is in doubt. */
 static void run_group(session *s, teffi_store_op **ops, size_t n)
 {
     size_t n_results;
@@ -643,7 +659,8 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- the thread ---- */
 
-static void end_doubt(session *s)
+/* Once their server process has ended, reads show their outcome. Also called at close. */
+static void end_writes_in_doubt(session *s)
 {
     teffi_qnode *node;
     while ((node = teffi_queue_pop(&s->in_doubt)))
@@ -651,20 +668,20 @@ static void end_doubt(session *s)
                 "postgres: the connection broke before the server had confirmed the commit");
 }
 
-/* Connect, after a pause that grows. out: false: no connection; text says why. */
+/* Connects, after a pause that doubles with each failure. out: false: it failed; text says why. */
 static bool reconnect_session(session *s, char *text)
 {
     if (!teffi_lane_is_closed(&s->lane))
         (void)teffi_parker_wait(&s->pause, s->pause_ms * MS_NS);
     bool connected = connect_session(s, text) == TEFF_OK;
     if (connected)
-        end_doubt(s);
+        end_writes_in_doubt(s);
     uint64_t longer = s->pause_ms ? 2 * s->pause_ms : PAUSE_MIN_MS;
     s->pause_ms = connected ? 0 : longer < PAUSE_MAX_MS ? longer : PAUSE_MAX_MS;
     return connected;
 }
 
-/* While writes are in doubt, the thread goes on connecting, so that they end. */
+/* While writes are in doubt, it does not wait for operations but connects, so that they end. */
 static void run_session(void *arg)
 {
     session *s = arg;
@@ -679,7 +696,7 @@ static void run_session(void *arg)
             for (size_t i = 0; i < n; i++)
                 fail_op(s, s->group[i], TEFF_E_IO, text);
     }
-    end_doubt(s);
+    end_writes_in_doubt(s);
     PQfinish(s->conn);
     s->conn = NULL;
 }
@@ -734,6 +751,7 @@ static char *copy_target(const char *target)
     return copy;
 }
 
+/* in: target: a name, which contains no "=", or options or a URI, which libpq parses. */
 static teff_err check_database(const char *target, char *text)
 {
     char *why = NULL;

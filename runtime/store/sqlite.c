@@ -34,8 +34,8 @@ typedef struct engine {
     /* owner: the engine's thread */
     teffi_sqlite_file file;
     /* writes: writes waiting for a transaction, and reads that must run after them. reads: reads to
-     * run now. Index [true]: operations on the cluster's own tables, which run first. A row is in
-     * one kind of table, so operations on one row stay in order. */
+     * run now. Index [true]: operations on the cluster's own tables, which run first. Operations on
+     * one row have one index, so they stay in order (but for fences, see teffi_store_submit). */
     teffi_queue writes[2];
     teffi_queue reads[2];
     uint32_t waiting[ROW_COUNTS];     /* number of rows in waiting writes, by the key's hash */
@@ -71,6 +71,7 @@ static void append_write(engine *e, teffi_store_op *op)
         ++*row_waiting_count(e, &op->rows[i]);
 }
 
+/* Removes the first write, which has ended, from its queue. */
 static void drop_first_write(engine *e, bool system)
 {
     const teffi_store_op *op = queued_op(teffi_queue_pop(&e->writes[system]));
@@ -117,6 +118,7 @@ static void fail_with_code(teffi_store_op *op, int rc)
     teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
+/* The counts are subtracted later, by take_submitted, which takes the lock anyway. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -147,6 +149,7 @@ static int commit_group(engine *e)
     return rc;
 }
 
+/* in: n, of the group; inside a transaction. out: SQLITE_OK or SQLite's code. */
 static int write_ops(engine *e, size_t n)
 {
     int rc = teffi_sqlite_etag(&e->file, &e->etag);
@@ -180,7 +183,7 @@ static int run_transaction(engine *e, size_t n)
     return rc;
 }
 
-/* As they were assigned in teffi_sqlite_write(). */
+/* Counts as teffi_sqlite_write() has, so the rows get the etags that it has written. */
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -222,8 +225,8 @@ static size_t pick_group(engine *e)
     return n;
 }
 
-/* Commits one group. If that fails, each op is tried alone, so that an op too large for the disk
- * does not fail the others. */
+/* Commits one group. If that fails, the next transactions try its ops one by one, so that an op too
+ * large for the disk does not fail the others. A BUSY group is tried again. */
 static void write_group(engine *e)
 {
     size_t n = pick_group(e);
@@ -247,6 +250,7 @@ static void wait_for_work(engine *e)
         pthread_cond_wait(&e->wake, &e->lock);
 }
 
+/* A read of a row with waiting writes is queued behind them. */
 static void sort_ops(engine *e, teffi_queue taken)
 {
     for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;
@@ -277,7 +281,7 @@ static bool take_submitted(engine *e)
 }
 
 /* Runs all reads of the cluster's own tables, and at most GROUP_MAX others, so that reads delay a
- * write about as long as a transaction does. */
+ * write about as long as a transaction does; then the reads whose writes before them have ended. */
 static void run_reads(engine *e)
 {
     teffi_store_op *op;

@@ -30,7 +30,8 @@ enum {
 /* How a file identifies itself; ID_TABLES is the number of its tables, indexes, views, triggers. */
 enum { ID_APPLICATION, ID_VERSION, ID_TABLES, ID_COUNT };
 
-/* What a file must be, each as one number, 0 if it is not. */
+/* What a file must be: each query returns one number, 0 if the file is wrong. The first one also
+ * sets the connection's options. */
 static const struct {
     const char *sql;
     teff_err err;
@@ -88,6 +89,7 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
     return i < n ? known[i].err : TEFF_E_IO;
 }
 
+/* in: rc, SQLite's code of an error. */
 static teff_err refuse_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
@@ -95,6 +97,7 @@ static teff_err refuse_code(char *text, const char *path, int rc)
     return refuse_file(text, err, path, "%s", why);
 }
 
+/* sqlite3_exec's callback for one row. */
 static int take_numbers(void *to, int n, char **values, char **names)
 {
     (void)names;
@@ -103,13 +106,13 @@ static int take_numbers(void *to, int n, char **values, char **names)
     return 0;
 }
 
-/* out: numbers: the columns of the last row; there must be room for those of each row. */
+/* out: numbers: the columns of the last row. There must be room for the columns of any row. */
 static int query_numbers(sqlite3 *db, const char *sql, int64_t *numbers)
 {
     return sqlite3_exec(db, sql, take_numbers, numbers, NULL);
 }
 
-/* SQLite's write-ahead log needs memory shared by all processes that open the file. */
+/* Refused, as SQLite's write-ahead log needs memory shared by all processes that open the file. */
 static bool is_on_network(const char *path)
 {
     static const uint32_t cifs = 0xff534d42u, smb2 = 0xfe534d42u, ceph = 0x00c36400u;
@@ -121,8 +124,8 @@ static bool is_on_network(const char *path)
            type == ceph;
 }
 
-/* Use stat only: opening and closing the file here would drop the locks that SQLite holds on it for
- * another store of this process. */
+/* Uses stat only: opening and closing the file here would drop the locks that SQLite holds on it
+ * for another store of this process. */
 static teff_err check_file_path(const char *path, char *text)
 {
     struct stat st;
@@ -219,7 +222,7 @@ static teff_err check_identity(const int64_t id[ID_COUNT], const char *path, cha
     return TEFF_OK;
 }
 
-/* Create the tables in an empty file, or check that the file is a database of teff with its tables.
+/* Creates the tables in an empty file, or checks that the file is a teff database with its tables.
  * out:  *rc: SQLITE_OK if the result is final, otherwise SQLite's code; on BUSY the caller
  *       retries. */
 static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *rc)
@@ -242,6 +245,7 @@ static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *r
     return *rc == SQLITE_OK ? err : refuse_code(text, path, *rc);
 }
 
+/* Repeats while another process locks the file. */
 static teff_err adopt_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;

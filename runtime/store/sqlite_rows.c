@@ -134,8 +134,9 @@ static void fail_damaged(teffi_store_op *op, const teffi_row *row)
                      row->table, row->key.len);
 }
 
-/* Reads the committed row. out: SQLITE_ROW with *found and *good; SQLITE_DONE: no such row; or an
- * error. The caller resets the statement after its last use of *found. */
+/* Reads a row, inside a transaction as that has left it. out: SQLITE_ROW with *found and *good;
+ * SQLITE_DONE: no such row (*found: etag 0); or an error. The caller resets the statement after its
+ * last use of *found. */
 static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_READ];
@@ -186,7 +187,8 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Only a write with `any` overwrites or removes a damaged row. */
+/* Only a write with `any` overwrites or removes a damaged row. A row that was checked in this
+ * transaction is not read again. out: SQLITE_OK: the result is op->err. */
 static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;

@@ -87,7 +87,7 @@ void teffi_store_return(teffi_store_op *op, const teffi_row *found)
     op->rows[0].etag = found->etag;
 }
 
-/* ---- limits ---- */
+/* ---- limits; check_op functions set op->err and op->text, and return false, on an error ---- */
 
 static bool is_table_name(const char *table)
 {
@@ -175,7 +175,7 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    const char *table = op->rows[0].table;
+    const char *table = op->rows[0].table; /* fences are written in a batch after such a row */
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
     store->ops->submit(store, op);

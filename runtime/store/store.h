@@ -48,8 +48,8 @@ typedef struct teffi_row {
  * miss writes that are not done. A read after UNKNOWN shows the outcome of that write; all later
  * reads, through any store of the same rows, show the same. */
 
-/* The cluster's own tables. Operations on them run first and are never refused as OVERLOADED,
- * because a busy silo must not look dead. */
+/* The cluster's own tables. Operations whose first row is in one of the first two run first and are
+ * never refused as OVERLOADED, because a busy silo must not look dead. */
 #define TEFFI_TABLE_MEMBERSHIP "membership"
 #define TEFFI_TABLE_ALIVE "alive"
 #define TEFFI_TABLE_FENCE "fence"
@@ -62,7 +62,7 @@ typedef struct teffi_store_op {
     teffi_bytes to;    /* scan: the end, exclusive; rows[0].key is the start */
     size_t limit;      /* scan: 1..TEFFI_STORE_SCAN_MAX */
     teff_arena *arena; /* the caller's; values read are put there */
-    bool system;       /* set by teffi_store_submit: on the cluster's own tables */
+    bool system;       /* set by teffi_store_submit: the first row is in membership or alive */
     /* out */
     /* OK, CONFLICT, UNKNOWN (it has ended; a read shows the outcome), IO, TOO_LARGE, INVALID,
      * CLOSED, NOMEM (memory or the arena's budget), OVERLOADED, MALFORMED. After every error except
@@ -100,9 +100,10 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op);
 /* teffi_store_close - ops->close, then free. in: may be NULL; no thread uses the store any more. */
 void teffi_store_close(teffi_store *store);
 
-/* teffi_store_open - by address: "memory" (this process only, empty) or "sqlite:FILE" (created if
- *       it does not exist; several processes of one host may open it), "postgres:DATABASE" (a name,
- *       or what libpq takes: key=value pairs, or the rest of a URI; several hosts may open it).
+/* teffi_store_open - open the store of an address: "memory" (this process only, empty) or
+ *       "sqlite:FILE" (created if it does not exist; several processes of one host may open it),
+ *       "postgres:DATABASE" (a name, or what libpq takes: key=value pairs, or the rest of a URI;
+ *       several hosts may open it).
  * out:  *store; close it with teffi_store_close(). On an error NULL, and text (TEFF_TEXT_MAX bytes,
  *       may be NULL) says why.
  * errs: TEFF_E_INVALID (address, unknown engine, not in this build), TEFF_E_REFUSED (another
