@@ -26,7 +26,8 @@ void teffi_budget_init(teffi_budget *budget, size_t max_bytes);
 /* teffi_budget_add - n more bytes are in use; n may be negative. in: budget may be NULL. */
 void teffi_budget_add(teffi_budget *budget, int64_t n);
 
-/* teffi_budget_is_over - relaxed: it bounds memory, orders nothing. in: budget, NULL: false. */
+/* teffi_budget_is_over - is more in use than max_bytes? in: budget, NULL: false. relaxed: it orders
+ * nothing. */
 static inline bool teffi_budget_is_over(const teffi_budget *budget)
 {
     return budget && atomic_load_explicit(&budget->total, memory_order_relaxed) > budget->max_bytes;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* teffi_hash64 - well mixed 64 bits of n bytes and a seed. */
+/* teffi_hash64 - a hash of n bytes and a seed; each of its bits depends on all of them. */
 uint64_t teffi_hash64(const void *data, size_t n, uint64_t seed);
 
 /* teffi_mix64 - a bijection that spreads near numbers (the finaliser of splitmix64). */
@@ -31,12 +31,13 @@ static inline uint64_t teffi_hash_eight(uint64_t h, uint64_t eight)
     return teffi_mix64(h ^ eight) * 0x100000001b3u;
 }
 
+/* teffi_hash_begin - the state of teffi_hash64() before its first step. */
 static inline uint64_t teffi_hash_begin(size_t n, uint64_t seed)
 {
     return 0xcbf29ce484222325u ^ teffi_mix64(seed + n);
 }
 
-/* teffi_hash64_word - teffi_hash64 of eight bytes, as most keys are, without a call. */
+/* teffi_hash64_word - teffi_hash64 of eight bytes, without a call: most keys have eight. */
 static inline uint64_t teffi_hash64_word(uint64_t word, uint64_t seed)
 {
     return teffi_mix64(teffi_hash_eight(teffi_hash_begin(sizeof word, seed), word));

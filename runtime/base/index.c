@@ -38,6 +38,7 @@ static size_t cells_bytes(uint32_t n)
     return n * sizeof(_Atomic uint64_t);
 }
 
+/* Large arrays are mapped, so that retire_cells() can decommit them. out: false: out of memory. */
 static bool alloc_cells(teffi_cells *cells)
 {
     size_t bytes = cells_bytes(cells->n);
@@ -86,7 +87,7 @@ static void cells_free(teffi_cells *cells)
     free(cells);
 }
 
-/* Readers may still search the old array: they find it empty. */
+/* Keeps an old array, emptied, because readers may still search it. */
 static void retire_cells(teffi_index *index, teffi_cells *cells)
 {
     if (!cells->mapped || madvise((void *)cells->cell, cells_bytes(cells->n), MADV_DONTNEED) != 0)
@@ -116,7 +117,8 @@ static uint32_t size_for(uint32_t count)
     return n;
 }
 
-/* `moves` becomes odd before the old array is emptied, and even again, with a new value, after. So
+/* Moves all numbers to an array sized for count of them. out: false: out of memory.
+ * `moves` becomes odd before the old array is emptied, and even again, with a new value, after. So
  * a reader that loads the same even value after its search has searched the complete array. */
 static bool rebuild_cells(teffi_index *index, uint32_t count)
 {
@@ -165,7 +167,7 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     return true;
 }
 
-/* A search ends at an EMPTY cell, so TAKEN_OUT cells in front of one become EMPTY, too. */
+/* A search ends at an EMPTY cell, so TAKEN_OUT cells right before one are set to EMPTY, too. */
 static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
     store_cell(cells, at, TAKEN_OUT);

@@ -37,12 +37,14 @@ typedef struct teffi_probe {
     uint32_t bits, at, left, moves;
 } teffi_probe;
 
-/* The top 8 bits choose among indexes; these choose and tell apart within one. */
+/* The bits of the hash that a cell keeps: they choose its home and are compared in a search. The
+ * top 8 bits are left out, because they choose the index (grains/directory/shard.c). */
 static inline uint32_t teffi_index_bits(uint64_t hash)
 {
     return (uint32_t)(hash >> 24);
 }
 
+/* The cell at which the search for these bits begins. */
 static inline uint32_t teffi_index_home(uint32_t bits, uint32_t n)
 {
     return (uint32_t)(((uint64_t)bits * n) >> 32);
@@ -53,8 +55,8 @@ static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
         probe->left--;
-        /* acquire: pairs with add, which comes after the slot was set up, and with a rebuild's
-         * emptying: moves is loaded after this */
+        /* acquire: pairs with store_cell(). So the slot of a number is set up, and if a rebuild has
+         * emptied this cell, teffi_index_certain() sees that `moves` has changed. */
         uint64_t cell = atomic_load_explicit(&probe->cells->cell[probe->at], memory_order_acquire);
         probe->at = probe->at + 1 == probe->cells->n ? 0 : probe->at + 1;
         if (cell == 0)
@@ -71,7 +73,7 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
 {
     /* acquire: loaded before the array, so that teffi_index_certain() detects a later rebuild */
     probe->moves = atomic_load_explicit(&index->moves, memory_order_acquire);
-    /* acquire: the array's content, pairs with rebuild() */
+    /* acquire: the array's content, pairs with rebuild_cells() */
     probe->cells = atomic_load_explicit(&index->now, memory_order_acquire);
     probe->index = index;
     probe->bits = teffi_index_bits(hash);
@@ -80,8 +82,8 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
     return teffi_index_next(probe);
 }
 
-/* teffi_index_certain - after a 0: is it certain that, at some moment of the search, there was no
- * other such number? out: false: not certain; search again under the owner's lock. */
+/* teffi_index_certain - after a search that ended with 0: is it certain that, at some moment of it,
+ * there was no other such number? out: false: search again under the owner's lock. */
 static inline bool teffi_index_certain(const teffi_probe *probe)
 {
     /* acquire: ordered after the loads of cells, which are acquire themselves */
@@ -89,10 +91,10 @@ static inline bool teffi_index_certain(const teffi_probe *probe)
            atomic_load_explicit(&probe->index->moves, memory_order_acquire) == probe->moves;
 }
 
-/* teffi_index_reserve - make room for the next add. out: false: memory is out. */
+/* teffi_index_reserve - make room for the next add. out: false: out of memory. */
 bool teffi_index_reserve(teffi_index *index);
 
-/* teffi_index_add - in: number, not less than TEFFI_INDEX_LEAST. out: false: memory is out. */
+/* teffi_index_add - in: number, not less than TEFFI_INDEX_LEAST. out: false: out of memory. */
 bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 
 /* teffi_index_del - remove a pair that is in the index. */

@@ -23,6 +23,7 @@ static inline void teffi_queue_push(teffi_queue *q, teffi_qnode *node)
     q->count++;
 }
 
+/* teffi_queue_pop - take the oldest node. out: NULL: the queue is empty. */
 static inline teffi_qnode *teffi_queue_pop(teffi_queue *q)
 {
     teffi_qnode *node = q->head;

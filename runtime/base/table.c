@@ -6,6 +6,7 @@
 
 enum { SLOTS_MIN = 8 };
 
+/* Without memory the table stays as it is. */
 static void grow_table(teffi_table *table)
 {
     size_t n = table->n_slots ? table->n_slots * 2 : SLOTS_MIN;
@@ -49,7 +50,8 @@ void teffi_table_del(teffi_table *table, teffi_tnode *node)
     table->count--;
 }
 
-static teffi_tnode *same_hash(teffi_tnode *node, uint64_t hash)
+/* out: the first node with this hash, from node on in its chain; NULL: none. */
+static teffi_tnode *skip_to_hash(teffi_tnode *node, uint64_t hash)
 {
     while (node && node->hash != hash)
         node = node->next;
@@ -58,12 +60,12 @@ static teffi_tnode *same_hash(teffi_tnode *node, uint64_t hash)
 
 teffi_tnode *teffi_table_first(const teffi_table *table, uint64_t hash)
 {
-    return table->n_slots ? same_hash(table->slots[hash & (table->n_slots - 1)], hash) : NULL;
+    return table->n_slots ? skip_to_hash(table->slots[hash & (table->n_slots - 1)], hash) : NULL;
 }
 
 teffi_tnode *teffi_table_next(const teffi_tnode *node)
 {
-    return same_hash(node->next, node->hash);
+    return skip_to_hash(node->next, node->hash);
 }
 
 teffi_tnode *teffi_table_each(const teffi_table *table, size_t *at, teffi_tnode **next)

@@ -9,6 +9,8 @@ enum { TEFFI_THREAD_INDEXES = 128 };
 
 /* This thread's index + 1; 0: none yet; TEFFI_THREAD_INDEXES + 1: none was free. */
 TEFFI_LOCAL_EXTERN unsigned teffi_own_thread_index;
+
+/* teffi_thread_index_first - slow path of teffi_thread_index(): takes an index. */
 unsigned teffi_thread_index_first(void);
 
 /* teffi_thread_index - this thread's index, the same while the thread lives.

@@ -6,7 +6,7 @@
 /* out: length of the well-formed sequence at p; 0: there is none. */
 static size_t sequence_length(const uint8_t *p, size_t left)
 {
-    uint8_t low = 0x80, high = 0xbf;
+    uint8_t low = 0x80, high = 0xbf; /* limits of the second byte */
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : 4;
     if (n == 1)
         return 1;
@@ -30,8 +30,8 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     return n;
 }
 
-/* Reads whole words only: from the first byte on, and the last word, which may overlap the word
- * before it. */
+/* Reads whole words: one after the other from the start, and the one that ends at the last byte,
+ * which may overlap the word before it. Of 1 to 3 bytes: the first, the middle, the last. */
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
     static const uint64_t tops = 0x8080808080808080u;
