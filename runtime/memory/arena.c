@@ -108,7 +108,8 @@ void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
     arena->used_bytes += chunk->size < left ? chunk->size : left;
 }
 
-/* A large allocation gets its own chunk; the current chunk stays current. */
+/* A large allocation gets its own chunk; the current chunk stays current. Only n bytes of the
+ * chunk count as used, as for any allocation. */
 static void *take_alone(teff_arena *arena, size_t n)
 {
     size_t room;
@@ -121,7 +122,7 @@ static void *take_alone(teff_arena *arena, size_t n)
     return bytes;
 }
 
-/* Not inlined, like the *_more functions below, because most allocations fit. */
+/* Not inlined, like alloc_more() and copy_more(), because most allocations fit. */
 __attribute__((noinline)) void *teffi_arena_take_more(teff_arena *arena, size_t n)
 {
     if (n > SIZE_MAX / 2 || n > arena->budget_bytes - arena->used_bytes)

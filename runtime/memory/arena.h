@@ -13,7 +13,7 @@ typedef struct teffi_chunk teffi_chunk;
 
 struct teff_arena {
     uint8_t *at, *end;   /* free part of the current block */
-    teffi_chunk *chunks; /* heap blocks, newest first; without the inline block */
+    teffi_chunk *chunks; /* from the heap, newest first; without the caller's block */
     size_t used_bytes;   /* allocated so far */
     size_t budget_bytes; /* limit of used_bytes */
     bool bad_text;       /* a copied text was not UTF-8; set by copy.c, cleared by the reader */
@@ -99,9 +99,10 @@ static inline void *teffi_arena_take(teff_arena *arena, size_t n)
                                       : teffi_arena_take_more(arena, n);
 }
 
+/* teffi_chunks_held - the bytes of a list of chunks. */
 size_t teffi_chunks_held(const teffi_chunk *chunks);
 
-/* teffi_arena_held - bytes of the arena's heap blocks. */
+/* teffi_arena_held - bytes of all the arena's chunks. */
 static inline size_t teffi_arena_held(const teff_arena *arena)
 {
     return arena->chunks ? teffi_chunks_held(arena->chunks) : 0;
@@ -114,5 +115,6 @@ uint8_t *teffi_chunk_new(size_t n, size_t *room);
 /* teffi_chunk_free - in: bytes, from teffi_chunk_new(); may be NULL. */
 void teffi_chunk_free(uint8_t *bytes);
 
-/* teffi_arena_adopt - let the arena own bytes, from teffi_chunk_new(). */
+/* teffi_arena_adopt - let the arena own bytes, from teffi_chunk_new(). The whole chunk counts as
+ * used, or what is left of the budget if that is less. */
 void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes);

@@ -38,19 +38,21 @@ static unsigned shelf_for(size_t n)
     return (top - MIN_SHIFT) * QUARTERS + quarter + 1;
 }
 
+/* out: the size of each block on a shelf. */
 static size_t bytes_on(unsigned of)
 {
     return (size_t)(QUARTERS + of % QUARTERS) << (MIN_SHIFT - 2 + of / QUARTERS);
 }
 
-static bool is_ours(size_t n)
+/* Blocks without a shelf are malloc's and are freed at once. */
+static bool has_shelf(size_t n)
 {
     return n >= TEFFI_BLOCK_MIN && n <= TEFFI_BLOCK_MAX;
 }
 
 size_t teffi_block_room(size_t n)
 {
-    return is_ours(n) ? bytes_on(shelf_for(n)) : n;
+    return has_shelf(n) ? bytes_on(shelf_for(n)) : n;
 }
 
 /* lock held. out: NULL: none is free. */
@@ -70,7 +72,7 @@ static node *take_free_block(unsigned of)
 
 void *teffi_block_get(size_t n)
 {
-    if (!is_ours(n))
+    if (!has_shelf(n))
         return malloc(n);
     unsigned of = shelf_for(n);
     pthread_mutex_lock(&lock);
@@ -79,7 +81,7 @@ void *teffi_block_get(size_t n)
     return block ? block : malloc(bytes_on(of));
 }
 
-/* out: false: enough are kept. */
+/* out: false: TEFFI_BLOCK_KEPT_MAX bytes are kept already; the caller frees the block. */
 static bool keep_block(node *block, unsigned of)
 {
     shelf *s = &shelves[of];
@@ -98,7 +100,7 @@ static bool keep_block(node *block, unsigned of)
 
 void teffi_block_put(void *memory, size_t n)
 {
-    if (memory && !(is_ours(n) && keep_block(memory, shelf_for(n))))
+    if (memory && !(has_shelf(n) && keep_block(memory, shelf_for(n))))
         free(memory);
 }
 

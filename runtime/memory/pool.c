@@ -49,7 +49,7 @@ static const unsigned char class_of[TEFFI_POOL_MAX / STEP + 1] = {0, 0, 0, 1, 2,
 
 static depot depots[CLASSES] = {DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT, DEPOT};
 static TEFFI_LOCAL cache caches[CLASSES];
-static TEFFI_LOCAL int leaves; /* this thread's destructor is set */
+static TEFFI_LOCAL int destructor_is_set; /* for this thread */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key;
@@ -62,7 +62,8 @@ static size_t node_offset(unsigned class)
     return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
 }
 
-static node *link_node(void *memory, unsigned class)
+/* Makes an object that is free a node. */
+static node *node_from_object(void *memory, unsigned class)
 {
     node *n = (node *)(void *)((char *)memory + node_offset(class));
     ASAN_POISON_MEMORY_REGION(memory, bytes_of[class]);
@@ -70,7 +71,8 @@ static node *link_node(void *memory, unsigned class)
     return n;
 }
 
-static void *unlink_node(node *n, unsigned class)
+/* Makes a node an object that may be used. */
+static void *object_from_node(node *n, unsigned class)
 {
     void *memory = (char *)n - node_offset(class);
     ASAN_UNPOISON_MEMORY_REGION(memory, bytes_of[class]);
@@ -81,13 +83,14 @@ static void free_pool_batch(node *batch, unsigned class)
 {
     while (batch) {
         node *next = batch->next;
-        free(unlink_node(batch, class));
+        free(object_from_node(batch, class));
         batch = next;
     }
 }
 
 /* ---- the depot ---- */
 
+/* lock held. out: NULL: the depot is empty. */
 static node *take_depot_batch(depot *d)
 {
     node *batch = d->batches;
@@ -124,6 +127,7 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
+/* Ends a period: batches that stayed in the depot during all of it become spare, but AGE_KEEPS. */
 static void count_spare_batches(depot *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -170,6 +174,7 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
 
 /* ---- a thread's lists ---- */
 
+/* The destructor of `key`, for an ending thread. */
 static void give_caches_back(void *arg)
 {
     cache *own = arg;
@@ -179,7 +184,7 @@ static void give_caches_back(void *arg)
         free_pool_batch(own[class].free, class);
         own[class] = (cache){0};
     }
-    leaves = 0;
+    destructor_is_set = 0;
 }
 
 static void make_caches_key(void)
@@ -190,23 +195,25 @@ static void make_caches_key(void)
 /* Without the key an ending thread leaks its lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
-    leaves = 1;
+    destructor_is_set = 1;
     (void)pthread_once(&once, make_caches_key);
     if (has_key)
         (void)pthread_setspecific(key, caches);
 }
 
+/* Called when c->free is empty. Takes a whole batch, or if there is none, one object of the heap.
+ * out: an object. */
 static __attribute__((noinline)) void *refill_cache(cache *c, unsigned class)
 {
     node *batch = c->full ? c->full : depot_get(class);
     c->full = NULL;
     if (!batch)
         return malloc(bytes_of[class]);
-    if (!leaves)
+    if (!destructor_is_set)
         set_thread_destructor();
     c->free = batch->next;
     c->room = 1;
-    return unlink_node(batch, class);
+    return object_from_node(batch, class);
 }
 
 /* Poisons the memory after the n requested bytes. */
@@ -228,20 +235,21 @@ __attribute__((noinline)) void *teffi_pool_get(size_t n)
         return poison_behind(refill_cache(c, class), n, class);
     c->free = first->next;
     c->room++;
-    return poison_behind(unlink_node(first, class), n, class);
+    return poison_behind(object_from_node(first, class), n, class);
 }
 
 static void push_to_cache(cache *c, void *memory, unsigned class)
 {
-    node *first = link_node(memory, class);
+    node *first = node_from_object(memory, class);
     first->next = c->free;
     c->free = first;
     c->room--;
 }
 
+/* Called when c->free is a complete batch, or at the thread's first use of the cache. */
 static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
-    if (!leaves)
+    if (!destructor_is_set)
         set_thread_destructor();
     if (c->full)
         depot_put(class, c->full);

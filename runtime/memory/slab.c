@@ -7,6 +7,7 @@
 
 enum { BATCH = TEFFI_SLAB_BLOCK, FIRST_BLOCKS = TEFFI_SLAB_FIRST / TEFFI_SLAB_BLOCK };
 
+/* A block with more is not decommitted: its entries would skip so many generations (see slab.h). */
 static const uint32_t passed_max = UINT32_C(1) << 31;
 static const uint64_t age_ns = TEFFI_SLAB_AGE_MS * UINT64_C(1000000);
 
@@ -25,7 +26,8 @@ struct teffi_slab_block {
 
 /* ---- by number ---- */
 
-static uint32_t segment_begin(unsigned segment) /* in blocks */
+/* out: the number of the segment's first block. */
+static uint32_t segment_begin(unsigned segment)
 {
     return FIRST_BLOCKS * ((1u << segment) - 1);
 }
@@ -40,6 +42,7 @@ static size_t segment_bytes(const teffi_slab *slab, unsigned segment)
     return ((size_t)FIRST_BLOCKS << segment) * block_bytes(slab);
 }
 
+/* out: the address of the segment's first entry. */
 static char *segment_entries(teffi_slab *slab, unsigned segment)
 {
     uintptr_t base = atomic_load_explicit(&slab->base[segment], memory_order_relaxed);
@@ -84,7 +87,7 @@ uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
     return no;
 }
 
-/* The functions from here to pop_entry() are called with slab->lock held. */
+/* lock held, as in all functions from here to pop_entry(), except put_slab_batch(). */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
     LIST_REMOVE(block, link);
@@ -96,7 +99,7 @@ static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_sla
     atomic_store_explicit(&block->state, to, memory_order_relaxed);
 }
 
-/* Called after entries of the block were taken from or returned to block->free. */
+/* lock held. Called after entries of the block were taken from or returned to block->free. */
 static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 {
     bool may_go = block->free == UINT64_MAX && block->passed < passed_max;
@@ -141,6 +144,7 @@ static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
     return block->entries;
 }
 
+/* out: the entries of a new block, as a list; NULL: no memory, or entries_max is reached. */
 static void *add_block(teffi_slab *slab)
 {
     uint32_t no = teffi_slab_blocks(slab);
@@ -163,10 +167,11 @@ static void *add_block(teffi_slab *slab)
     return list;
 }
 
-/* ---- batches; the lock is held ---- */
+/* ---- batches ---- */
 
-/* Moves free entries of one block to the list, until it is a batch. */
-static void *take_of_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
+/* lock held. Moves free entries of one block to the list of *n, until that is a batch.
+ * out: the list. */
+static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
 {
     for (; block->free && *n < BATCH; (*n)++) {
         unsigned i = (unsigned)__builtin_ctzll(block->free);
@@ -179,7 +184,8 @@ static void *take_of_block(teffi_slab *slab, teffi_slab_block *block, void *list
     return list;
 }
 
-/* The state is set before an entry is returned: a thread that learns of the entry must not skip its
+/* Takes all entries of a decommitted block; lock held. The state is set before an entry is
+ * returned: a thread that learns of the entry must not skip its
  * block in teffi_slab_committed(), which takes no lock. */
 static void *take_decommitted(teffi_slab *slab)
 {
@@ -191,24 +197,25 @@ static void *take_decommitted(teffi_slab *slab)
     return begin_entries(slab, block);
 }
 
-/* Takes entries that already hold memory first, new ones last.
+/* lock held. Takes entries that already hold memory first, new ones last.
  * out: a list of *n entries, 1 .. BATCH; NULL: none. */
 static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 {
     void *list = NULL;
     *n = 0;
     while (slab->n[TEFFI_SLAB_PARTLY_FREE] && *n < BATCH)
-        list = take_of_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_PARTLY_FREE]), list, n);
+        list = take_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_PARTLY_FREE]), list, n);
     if (list)
         return list;
     if (slab->n[TEFFI_SLAB_FREE])
-        return take_of_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
+        return take_from_block(slab, LIST_FIRST(&slab->list[TEFFI_SLAB_FREE]), NULL, n);
     list = slab->n[TEFFI_SLAB_DECOMMITTED] ? take_decommitted(slab) : add_block(slab);
     if (list)
         *n = BATCH;
     return list;
 }
 
+/* lock held. */
 static void give_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
@@ -219,7 +226,8 @@ static void give_to_block(teffi_slab *slab, teffi_slab_use use)
     update_block_state(slab, block);
 }
 
-/* The lock is not held: entries are read before it is taken. */
+/* Takes the lock only after all entries were read, since reading them may miss the CPU's cache.
+ * in: batch, a list of at most BATCH entries. */
 static void put_slab_batch(teffi_slab *slab, void *batch)
 {
     teffi_slab_use uses[BATCH];
@@ -244,7 +252,7 @@ static void *pop_entry(teffi_slab *slab, teffi_slab_lists *own)
     return entry;
 }
 
-/* Called when own->free is empty. */
+/* Called when own->free is empty. out: an entry; NULL: as teffi_slab_take(). */
 static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab_lists *own)
 {
     own->free = own->full;
@@ -268,6 +276,7 @@ static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_l
     own->n = 0;
 }
 
+/* For a thread without lists: takes a batch, keeps one entry and returns the others. */
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 {
     teffi_slab_lists own = {0};
@@ -311,8 +320,9 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
-/* The block is IN_USE during the system call, so no thread takes its entries. A late write to its
- * mark does no harm. out: false: there are no more to decommit. */
+/* The block is IN_USE during the system call, so that no thread takes its entries. The
+ * slab's user may still lower the mark afterwards, which does no harm (call/calls.c: a sweep).
+ * out: false: there are no more to decommit. */
 static bool decommit_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;
@@ -334,6 +344,7 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
+/* At the end of a period, the blocks that were FREE during all of it become spare. */
 static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);

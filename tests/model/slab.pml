@@ -78,7 +78,7 @@ inline begin_entries(from)
     i = 0
 }
 
-inline take_of_block()
+inline take_from_block()
 {
     d_step {
         i = 0;
@@ -132,7 +132,7 @@ inline refill()
     :: else ->
         lock();
         if
-        :: state == PARTLY_FREE || state == FREE -> take_of_block()
+        :: state == PARTLY_FREE || state == FREE -> take_from_block()
         :: state == DECOMMITTED -> take_decommitted()
         :: state == NO_BLOCK -> add_block()
         :: else /* another thread has them */
