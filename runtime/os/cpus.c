@@ -17,7 +17,7 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* in: line, empty. It stays so if there is no such file, or nothing in it. */
+/* in: line, empty; it stays empty if there is no such file, or nothing in it. */
 static void read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
@@ -29,7 +29,8 @@ static void read_first_line(const char *folder, const char *name, char *line, in
     fclose(file);
 }
 
-static unsigned cores_of_quota(long long quota_us, long long period_us)
+/* out: the quota in cores, rounded up; 0: no quota. */
+static unsigned quota_to_cores(long long quota_us, long long period_us)
 {
     if (quota_us <= 0 || period_us <= 0)
         return 0;
@@ -44,7 +45,7 @@ static unsigned read_quota_v2(const char *folder)
     char line[64] = "", *rest;
     read_first_line(folder, "cpu.max", line, sizeof line);
     long long quota_us = strtoll(line, &rest, 10); /* 0 if it is "max": no quota */
-    return cores_of_quota(quota_us, strtoll(rest, NULL, 10));
+    return quota_to_cores(quota_us, strtoll(rest, NULL, 10));
 }
 
 static unsigned read_quota_v1(const char *folder)
@@ -52,9 +53,10 @@ static unsigned read_quota_v1(const char *folder)
     char quota[64] = "", period[64] = "";
     read_first_line(folder, "cpu.cfs_quota_us", quota, sizeof quota);
     read_first_line(folder, "cpu.cfs_period_us", period, sizeof period);
-    return cores_of_quota(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
+    return quota_to_cores(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
 }
 
+/* in: a, b, 0: no limit. */
 static unsigned least_limit(unsigned a, unsigned b)
 {
     return a && (!b || a < b) ? a : b;
@@ -75,9 +77,9 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
     }
 }
 
-/* ---- all of them ---- */
+/* ---- the quotas of all cgroups ---- */
 
-/* Cuts the list. */
+/* in: controllers, separated by commas; the list is cut up. */
 static bool has_cpu(char *controllers)
 {
     char *one;
@@ -87,7 +89,7 @@ static bool has_cpu(char *controllers)
     return false;
 }
 
-/* in: line, "hierarchy:controllers:path"; without controllers it is version 2. */
+/* in: line, "hierarchy:controllers:path"; without controllers it is version 2. out: 0: no quota. */
 static unsigned find_quota_of_line(const char *root, char *line)
 {
     char folder[PATH_BYTES];
@@ -124,7 +126,7 @@ unsigned teffi_cpu_quota(const char *root)
 
 unsigned teffi_cpu_count(void)
 {
-    cpu_set_t sets[CPUS_MASK / CPU_SETSIZE]; /* shorter than the kernel's own: an error */
+    cpu_set_t sets[CPUS_MASK / CPU_SETSIZE]; /* the call fails if the kernel's mask is longer */
     int n = sched_getaffinity(0, sizeof sets, sets) == 0 ? CPU_COUNT_S(sizeof sets, sets) : 0;
     long online = n ? n : sysconf(_SC_NPROCESSORS_ONLN);
     return least_limit(teffi_cpu_quota(""), online > 0 ? (unsigned)online : 1);

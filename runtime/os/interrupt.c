@@ -22,6 +22,7 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
 }
 
+/* A signal that pthread_kill() of this process sent is teffi_interrupt_thread()'s. */
 static void handle_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
@@ -58,10 +59,10 @@ void teffi_interrupt_thread(const teffi_thread *thread)
     (void)pthread_kill(thread->id, SIGURG);
 }
 
-/* The return from the handler restores the signal mask and signal stack of the frame, which are
- * those of the thread that was left: replace them by this thread's. The kernel's frame has room for
- * its own mask only, not for all of a sigset_t. */
-void teffi_interrupt_is_back(void *context)
+/* The return from the handler restores the signal mask and signal stack in the frame, which are
+ * those of the thread that was left. So they are replaced by this thread's. The kernel's frame has
+ * room for its own mask only, not for all of a sigset_t. */
+void teffi_interrupt_rebind(void *context)
 {
     ucontext_t *frame = context;
     sigset_t set, own;

@@ -51,6 +51,8 @@ static bool map_image(const teffi_pages *pages, char *to)
            MAP_FAILED;
 }
 
+/* An image that begins in this part is mapped whole. So one that begins before was mapped with the
+ * part before. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)

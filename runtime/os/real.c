@@ -44,7 +44,7 @@ static void fill_random(void *to, size_t n)
 static _Thread_local uint64_t random_buffer[32];
 static _Thread_local unsigned random_left;
 
-/* In the child of a fork, on its only thread: the parent returns the same numbers. */
+/* Runs in the child of fork(): drops the buffered numbers, since the parent has the same ones. */
 static void forget_random(void)
 {
     memset(random_buffer, 0, sizeof random_buffer);

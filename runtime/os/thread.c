@@ -24,7 +24,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* All signals, except those that a thread's own faults raise. */
+/* All signals, except those of a thread's own faults and of profilers. */
 static void set_process_signals(sigset_t *set)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGPROF};
@@ -70,7 +70,8 @@ void teffi_spinlock_wait(teffi_spinlock *lock)
 {
     teffi_parker doze = {0}; /* never woken */
     for (unsigned round = 0;; round++) {
-        /* relaxed look first, so that the holder keeps the line; acquire: as teffi_spinlock_lock */
+        /* relaxed: read first, so that the holder keeps the cache line; acquire: as in
+         * teffi_spinlock_lock */
         if (!atomic_load_explicit(&lock->held, memory_order_relaxed) &&
             !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire))
             return;
@@ -141,13 +142,15 @@ bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
 }
 
+/* The parker may be freed already: FUTEX_WAKE does not access the word. */
 static void wake_sleeper(_Atomic uint32_t *word)
 {
     long rc = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    /* EINVAL: a mutex with priorities is at this address now. */
+    /* EINVAL: the parker was freed, and a mutex with priority inheritance is there now. */
     teffi_bug_if(rc < 0 && errno != EINVAL);
 }
 
+/* in: parker, of a teffi_poll_parker. */
 static teffi_poller *poller_of(teffi_parker *parker)
 {
     teffi_poll_parker *p = teffi_container(parker, teffi_poll_parker, parker);

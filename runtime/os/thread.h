@@ -83,7 +83,7 @@ static inline void teffi_spinlock_unlock(teffi_spinlock *lock)
     atomic_store_explicit(&lock->held, 0, memory_order_release);
 }
 
-/* A parker holds a token: wake leaves it; wait takes it, or sleeps until it is there. Zeroed = no
+/* A parker holds tokens: wake leaves one; wait takes all, or sleeps until one is there. Zeroed: no
  * token. */
 typedef struct teffi_parker {
     _Atomic uint32_t word;
@@ -99,13 +99,13 @@ typedef struct teffi_poll_parker {
     teffi_poller *_Atomic poller; /* while POLLING */
 } teffi_poll_parker;
 
-/* teffi_parker_wait - wait for the token, at most timeout_ns. May return early.
+/* teffi_parker_wait - wait for a token, at most timeout_ns. May return early.
  * in:   timeout_ns, UINT64_MAX = none.
- * out:  true: it took the token. The waker's earlier writes are visible, and the waker no longer
+ * out:  true: it took all tokens. The waker's earlier writes are visible, and the waker no longer
  *       touches the parker. */
 bool teffi_parker_wait(teffi_parker *parker, uint64_t timeout_ns);
 
-/* teffi_parker_wake - leave the token; makes a system call only if the thread sleeps. */
+/* teffi_parker_wake - leave TEFFI_TOKEN; makes a system call only if the thread sleeps. */
 void teffi_parker_wake(teffi_parker *parker);
 
 /* teffi_parker_take - as teffi_parker_wait(). out: the tokens taken; 0: none. */
@@ -125,7 +125,7 @@ void teffi_parker_leave(teffi_parker *parker, uint32_t token);
  * Source:  Go's runtime/signal_unix.go uses SIGURG: programs expect stray ones */
 
 /* teffi_interrupt_install - set the function that an interrupted thread calls; once per process. fn
- * runs on the interrupted stack, with the signal blocked. Between _allow and _is_back it may
+ * runs on the interrupted stack, with the signal blocked. Between _allow and _rebind it may
  * switch to another stack, and return much later on another thread. Signals from elsewhere go to
  * the handler that was installed before. */
 void teffi_interrupt_install(void (*fn)(void *context));
@@ -137,6 +137,6 @@ void teffi_interrupt_allow(void);
 /* teffi_interrupt_thread - interrupt a thread at any point; its system call may fail with EINTR. */
 void teffi_interrupt_thread(const teffi_thread *thread);
 
-/* teffi_interrupt_is_back - called by fn after a switch of stacks: the thread on which it continues
- * may not be interrupted until fn returns. in: context, that of fn. */
-void teffi_interrupt_is_back(void *context);
+/* teffi_interrupt_rebind - called by fn after a switch of stacks: blocks interrupts of the thread
+ * that continues fn, until fn returns. in: context, that of fn. */
+void teffi_interrupt_rebind(void *context);

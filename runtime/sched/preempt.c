@@ -74,7 +74,7 @@ static void on_interrupt(void *context)
     atomic_store_explicit(&w->in_region, 0, memory_order_relaxed);
     teffi_interrupt_allow();
     (void)teffi_turn_yield(w, false);
-    teffi_interrupt_is_back(context);
+    teffi_interrupt_rebind(context);
     atomic_store_explicit(&teffi_worker_self()->in_region, 1, memory_order_relaxed);
     teffi_fiber_region(fiber, true);
 }

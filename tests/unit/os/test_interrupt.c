@@ -17,7 +17,7 @@ static void on_interrupt(void *context)
 {
     teffi_interrupt_allow();
     teffi_fiber_suspend(fiber);
-    teffi_interrupt_is_back(context);
+    teffi_interrupt_rebind(context);
     atomic_store_explicit(&back, true, memory_order_relaxed);
 }
 
