@@ -17,7 +17,8 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
     return current;
 }
 
-/* The turn broke a rule of preemptible regions: aborts the process. */
+/* The turn broke a rule of preemptible regions: aborts the process. Ends the region first, so that
+ * no signal suspends the fiber meanwhile. */
 __attribute__((noinline, cold)) static void end_in_region(teffi_fiber *fiber, const char *rule)
 {
     teffi_fiber_region(fiber, false);
@@ -61,10 +62,11 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     fiber->exceptions = (teffi_exceptions){0};
     atomic_init(&fiber->region, false);
     teffi_san_reset(fiber);
-    fiber->sp = fiber;
+    fiber->sp = fiber; /* not begun: see teffi_fiber_resume() */
     return fiber;
 }
 
+/* Called when this thread's cache has no stack. */
 __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
                                                              void (*fn)(void *arg), void *arg)
 {
@@ -79,7 +81,7 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
     return fiber ? begin_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
-/* It returns on the thread that it was called on, even if the fiber continues on another. */
+/* Returns on the thread that called it, even if the fiber later continues on another one. */
 __attribute__((noinline)) bool teffi_fiber_resume(teffi_fiber *fiber)
 {
     teffi_fiber *outer = current;

@@ -42,8 +42,8 @@ static inline void teffi_san_register(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* Frames that never returned have left ASan's poison on the stack. low is NULL if it is
- * decommitted. */
+/* Clears ASan's poison, which frames that never returned have left on the stack. low is NULL if the
+ * stack is decommitted. */
 static inline void teffi_san_unpoison(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS

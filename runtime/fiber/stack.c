@@ -91,6 +91,8 @@ static size_t stack_stride(const teffi_fiber_pool *pool)
     return pool->stack_bytes + TEFFI_GUARD_BYTES;
 }
 
+/* lock held. Maps the next region. Also makes room in gone[] for its stacks, so that no memory is
+ * needed to decommit one. out: false: out of memory. */
 static bool add_region(teffi_fiber_pool *pool)
 {
     size_t n = pool->region_stacks ? pool->region_stacks * 2 : REGION_FIRST;
@@ -121,11 +123,13 @@ static bool add_region(teffi_fiber_pool *pool)
     return true;
 }
 
+/* out: the lowest byte of the region's stack i, above its guard. */
 static char *low_of(const teffi_fiber_pool *pool, const region *r, size_t i)
 {
     return r->base + i * stack_stride(pool) + TEFFI_GUARD_BYTES;
 }
 
+/* out: the place of the teffi_fiber of a stack, near its top. */
 static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
 {
     size_t colour = (uintptr_t)low / stack_stride(pool) % COLOURS;
@@ -135,7 +139,8 @@ static teffi_fiber *fiber_at(const teffi_fiber_pool *pool, char *low)
 
 _Static_assert(offsetof(teffi_fiber, control) == 0, "teffi_switch_first reads it at offset 0");
 
-static teffi_fiber *stack_at(teffi_fiber_pool *pool, char *low)
+/* Writes the immutable fields of a stack that is new or was decommitted. */
+static teffi_fiber *init_fiber_at(teffi_fiber_pool *pool, char *low)
 {
     teffi_fiber *fiber = fiber_at(pool, low);
     fiber->control = pool->control;
@@ -145,7 +150,7 @@ static teffi_fiber *stack_at(teffi_fiber_pool *pool, char *low)
     return fiber;
 }
 
-/* The pool's lock is held. */
+/* lock held. out: NULL: as teffi_stack_take(). */
 static teffi_fiber *new_stack(teffi_fiber_pool *pool)
 {
     if (pool->made == pool->max)
@@ -157,13 +162,14 @@ static teffi_fiber *new_stack(teffi_fiber_pool *pool)
     if (!teffi_guard_install(low - TEFFI_GUARD_BYTES, TEFFI_GUARD_BYTES, pool->reserved,
                              &r->mapped_guards))
         return NULL; /* without a guard an overflow would write into the stack below */
-    teffi_fiber *fiber = stack_at(pool, low);
+    teffi_fiber *fiber = init_fiber_at(pool, low);
     teffi_san_register(fiber);
     pool->region_used++;
     pool->made++;
     return fiber;
 }
 
+/* in: used, the stacks made in the region. */
 static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
 {
     for (size_t i = 0; i < used; i++)
@@ -191,7 +197,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
 
 /* ---- take and give ---- */
 
-/* The pool's lock is held. */
+/* lock held. */
 static void set_free_count(teffi_fiber_pool *pool, size_t n)
 {
     atomic_store_explicit(&pool->n_free, n, memory_order_relaxed);
@@ -211,13 +217,13 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
         pool->free = fiber->next;
         set_free_count(pool, count_of_free(pool) - 1);
     } else {
-        fiber = pool->n_gone ? stack_at(pool, pool->gone[--pool->n_gone]) : new_stack(pool);
+        fiber = pool->n_gone ? init_fiber_at(pool, pool->gone[--pool->n_gone]) : new_stack(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     return fiber;
 }
 
-/* Gives a list of n stacks to the pool. */
+/* Gives a list of n stacks to their pool. */
 static void give_list(teffi_fiber *first, size_t n)
 {
     teffi_fiber_pool *pool = first->pool;
@@ -231,7 +237,7 @@ static void give_list(teffi_fiber *first, size_t n)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Gives the older half of a full cache to the pool. */
+/* Gives the older half of a full cache to the pool, and keeps the half that was used last. */
 static void give_half(teffi_stacks *c)
 {
     teffi_fiber *hot = c->free;
@@ -271,7 +277,7 @@ void teffi_stacks_end(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* The pool's lock is held. out: a list of at most RECLAIM_SLICE stacks, unneeded for age_ns. */
+/* lock held. out: a list of at most RECLAIM_SLICE stacks, unneeded for age_ns. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *spare = NULL;
@@ -292,12 +298,12 @@ static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns
     return spare;
 }
 
-/* The teffi_fiber is gone afterwards. */
+/* Frees the memory of a stack, its teffi_fiber included, and records its address in gone[]. */
 static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
 {
     char *low = fiber->low;
     teffi_san_unregister(fiber);
-    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* it then stays committed */
+    if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* the stack stays committed */
         memset(fiber, 0, sizeof *fiber);
     pthread_mutex_lock(&pool->lock);
     pool->gone[pool->n_gone++] = low;

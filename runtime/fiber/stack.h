@@ -60,9 +60,10 @@ static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
     return fiber;
 }
 
-/* teffi_stack_give - return a stack to its pool; not while running on it.
- * teffi_stack_keep - the same, to this thread's cache; false: the cache is full or another pool's.
- * Only functions that are never inlined may call it. */
+/* teffi_stack_give - return a stack to its pool; not while running on it. Called after
+ * teffi_stack_keep has returned false.
+ * teffi_stack_keep - return it to this thread's cache. out: false: the cache is full, or another
+ * pool's. Only functions that are never inlined may call it. */
 void teffi_stack_give(teffi_fiber *fiber);
 
 static inline bool teffi_stack_keep(teffi_fiber *fiber)

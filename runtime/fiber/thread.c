@@ -31,11 +31,13 @@ static void write_report(const char *what, const char *where)
     (void)ignored;
 }
 
+/* in: at, the address that faulted. */
 static bool guard_was_hit(const teffi_fiber *fiber, const char *at)
 {
     return fiber && at < fiber->low && at >= fiber->low - TEFFI_GUARD_BYTES;
 }
 
+/* The fault is not ours: does what would happen without our handler. */
 static void chain_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO) {
@@ -72,8 +74,8 @@ static void install_overflow_handler(void)
 
 /* ---- signal stacks ---- */
 
-/* Set an alternate signal stack for this thread, until it ends, unless it has one. out: the
- * argument for free_signal_stack; NULL: none was set. */
+/* Sets an alternate signal stack for this thread, unless it has one. out: the argument for
+ * free_signal_stack(); NULL: none was set. */
 static void *set_signal_stack(void)
 {
     stack_t now;
@@ -92,6 +94,7 @@ static void *set_signal_stack(void)
     return memory;
 }
 
+/* The destructor of stack_key. */
 static void free_signal_stack(void *stack)
 {
     if (!stack)
