@@ -66,7 +66,8 @@ static bool holds_conflict(const teffi_hold *a, const teffi_hold *b)
            (a->access == TEFF_WRITE || b->access == TEFF_WRITE);
 }
 
-static bool is_any_held(const teffi_claim *claim)
+/* Does another component hold data of the claim, so that the claim must wait? */
+static bool is_held_by_other(const teffi_claim *claim)
 {
     teffi_hold *h;
     for (uint32_t i = 0; i < claim->n; i++)
@@ -85,9 +86,10 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
     return false;
 }
 
+/* in: claim, in engine->waiters or new. A component that holds data already may overtake. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
-    if (is_any_held(claim))
+    if (is_held_by_other(claim))
         return false;
     if (claim->component->n_granted)
         return true;
@@ -137,7 +139,8 @@ static bool has_retired_data(const teffi_claim *claim)
     return false;
 }
 
-/* Would this claim wait, directly or through other claims, for target? */
+/* Would this claim wait, directly or through other claims, for target? Only components that hold
+ * data are followed; `search` marks those that were visited. */
 static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
                                 const teff_component *target)
 {
@@ -158,6 +161,7 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
     return false;
 }
 
+/* Only the claim of a component that holds data already can close a cycle of claims. */
 static void start_claim(teffi_claim *claim, teff_component *w)
 {
     teff_engine *engine = w->engine;
@@ -183,6 +187,7 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w)
     return state;
 }
 
+/* Grants the waiting claims that may be granted now, the oldest first. */
 static void grant_waiters(teff_engine *engine)
 {
     teffi_claim *next;
@@ -223,7 +228,7 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
                 teffi_component_poke(claim->component);
             }
     }
-    grant_waiters(engine);
+    grant_waiters(engine); /* younger claims may have waited behind those */
 }
 
 bool teffi_claim_is_held(teff_component *w, teffi_instance *instance, teff_access access)

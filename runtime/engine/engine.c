@@ -26,8 +26,8 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* A copy is a request to its component, so the process system responds for a component that is
- * evicted, or ends, before it takes the copy. */
+/* The process system's response to a copy whose component was evicted, or ended, before it took the
+ * copy: a copy is sent as a request, so that there is one. */
 static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                          size_t len)
 {
@@ -59,7 +59,8 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* A cancel comes before the tasks that are queued: the dispatcher ends when it has none left. */
+/* The dispatcher's step. A cancel comes before the tasks that are queued, so the dispatcher ends
+ * only when none is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -88,8 +89,8 @@ static bool all_have_room(const target *to, size_t len)
     return true;
 }
 
-/* broadcast_lock held, and only here tasks are sent to dispatchers: so the room that was found
- * stays. */
+/* broadcast_lock held. Tasks are sent to dispatchers only here, so that the room which was found in
+ * all queues stays, and all schedulers get the task or none. */
 static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
     if (teff_engine_is_ending(engine))
@@ -151,6 +152,7 @@ static void process_ended(void *arg, teff_pid pid, teff_err err)
 
 static const teffi_process_words component_words = {"component", "components and dispatcher", true};
 
+/* out: on an error s->system may be set; teffi_engine_drop() frees it. */
 static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t index)
 {
     teff_process_options opt = {.size = sizeof opt,
@@ -197,7 +199,7 @@ void teffi_engine_drop(teff_engine *engine)
     free(engine);
 }
 
-/* errs: the log says why. */
+/* errs: TEFF_E_INVALID: the log says why. */
 static teff_err take_engine_options(teff_engine_options *to, const teff_engine_options *from)
 {
     char text[TEFF_TEXT_MAX];
@@ -258,7 +260,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 
 /* ---- components ---- */
 
-/* A run function without a stack of its own keeps the thread that runs it. */
+/* A run function without a fiber occupies the thread that runs it until the component ends. */
 static bool holds_its_thread(const teff_component_type *type)
 {
     return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
@@ -271,7 +273,7 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-/* out: NULL: out of memory. */
+/* The process operations of a component type, made at its first use. out: NULL: out of memory. */
 static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_component_type *type)
 {
     pthread_mutex_lock(&engine->lock);
@@ -367,8 +369,8 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
         teffi_processes_print(engine->schedulers[i].system, to);
 }
 
-/* Cancel the components of all schedulers before any is stopped, since a component may wait for one
- * of another scheduler. */
+/* Cancels the components of all schedulers. Called before any is stopped, since a component may
+ * wait for one of another scheduler. out: how many were cancelled. */
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;
@@ -421,6 +423,7 @@ teff_err teff_engine_stop(teff_engine *engine, uint32_t timeout_ms, teff_stop_re
         teff_stop_report one;
         uint64_t now = teffi_now(platform);
         uint32_t left_ms = now < until ? (uint32_t)((until - now) / 1000000) : 0;
+        /* at least 1, since 0 stands for the default */
         (void)teff_process_system_stop(engine->schedulers[i].system, left_ms ? left_ms : 1, &one);
         add_report(&sum, &one);
     }

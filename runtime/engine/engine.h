@@ -168,7 +168,8 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
  * poke. */
 bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task);
 
-/* teffi_task_over - call the task's over. runs: also where the component has ended. */
+/* teffi_task_over - call the task's over, and poke the components that wait for a condition.
+ * runs: also where the component has ended. */
 void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran);
 
 /* teffi_component_unlock_all - release all data that the component has locked by itself. */

@@ -1,7 +1,7 @@
 /* life.c - the process of a component: set-up, run, take-down.
  * States:  teffi_phase: own data, group, share, set-up -> run -> take-down -> gone
- * Threads: the component's turn. A phase that has to wait returns false, and is called again after
- *          a poke: by run_component, or without fiber and run function by the next step. */
+ * Threads: the component's turn. A phase that has to wait returns false and is called again after a
+ *          poke: by run_component(), or by the next call of step_component(). */
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static void call_hook(teff_component *w, hook *fn, teffi_instance *instance)
 
 /* ---- set-up ---- */
 
-/* Create and initialise all data of a kind. If the scheduler has another owner of a type, or memory
- * is out, end the component. */
+/* Creates and initialises all data of a kind. Ends the component if its scheduler has another owner
+ * of a type, or if there is no memory. */
 static void make_data(teff_component *w, teff_data_kind kind)
 {
     for (size_t i = 0; i < w->type->n_data && !w->ending; i++) {
@@ -37,6 +37,7 @@ static void make_data(teff_component *w, teff_data_kind kind)
     }
 }
 
+/* Data is published only after all hooks, because other components may bind it from then on. */
 static void set_up_owned(teff_component *w)
 {
     make_data(w, TEFF_DATA_OWNER);
@@ -48,7 +49,8 @@ static void set_up_owned(teff_component *w)
             teffi_instance_publish(w->engine, w->data[i]);
 }
 
-/* out: false: some data is not published yet. */
+/* Binds all data of a kind, from w->at on. out: false: some is not published yet; call again after
+ * a poke. */
 static bool bind_all(teff_component *w, teff_data_kind kind)
 {
     for (; w->at < w->type->n_data; w->at++) {
@@ -64,7 +66,8 @@ static bool bind_all(teff_component *w, teff_data_kind kind)
     return true;
 }
 
-/* Claim one instance for writing, then call fn. out: false: the claim waits. */
+/* Claims one instance for writing, then calls fn; the caller ends the claim. A claim that fails ends
+ * the component. out: false: the claim waits; call again after a poke. */
 static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *instance)
 {
     if (!w->claim.component)
@@ -79,7 +82,7 @@ static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *inst
     return true;
 }
 
-/* Set up the component's data, from w->at on.
+/* Sets up the component's data, from w->at on.
  * out:  false: a claim waits; call again after a poke. */
 static bool set_up_data(teff_component *w)
 {
@@ -119,7 +122,7 @@ static bool set_up_component(teff_component *w)
 
 /* ---- take-down ---- */
 
-/* fini for local data, unbind for bound data. */
+/* Calls fini of local data, unbind of bound data, and drops the component's references. */
 static void drop_all(teff_component *w, teff_data_kind kind)
 {
     for (size_t i = w->type->n_data; i-- > 0;)
@@ -130,7 +133,7 @@ static void drop_all(teff_component *w, teff_data_kind kind)
         }
 }
 
-/* End the component's waits, claims and locks, and drop all its data except owned data. */
+/* Ends the component's waits, claims and locks, and drops all its data except owned data. */
 static void release_all_but_owned(teff_component *w)
 {
     teffi_sleepers_remove(w);
@@ -141,8 +144,8 @@ static void release_all_but_owned(teff_component *w)
     drop_all(w, TEFF_DATA_LOCAL);
 }
 
-/* Claim the data for writing, so that no task uses it, and retire it before the release, so that no
- * task gets it afterwards. out: false: a claim waits. */
+/* Ends owned data. It is claimed for writing, so that no task uses it, and retired before the claim
+ * ends, so that no task gets it afterwards. out: false: a claim waits; call again after a poke. */
 static bool fini_owned(teff_component *w)
 {
     for (size_t i = w->type->n_data; i-- > 0;) {
@@ -167,7 +170,7 @@ static void unlist_component(teff_component *w)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Unlist the component first, so that no more tasks arrive, then discard its queued tasks. */
+/* Unlists the component first, so that no more tasks arrive, then discards its queued tasks. */
 static void clear_queue(teff_component *w)
 {
     teffi_event *event;
@@ -191,8 +194,8 @@ static bool take_down_component(teff_component *w)
     return true;
 }
 
-/* Take-down of a component that is forced to end: do not wait. Data that others hold gets no fini;
- * the last reference frees it. Tasks in the queue end with the process (end_copy). */
+/* The take-down of a component that is forced to end: it does not wait. Data that others hold gets
+ * no fini; the last reference frees it. Tasks in the queue end with the process (end_copy). */
 static void abandon_data(teff_component *w)
 {
     release_all_but_owned(w);
@@ -218,8 +221,8 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
     return TEFF_OK;
 }
 
-/* For components without fiber and run function. If it has to wait, the step is retried, with the
- * same task or, in set-up and take-down, none. step_max is 1. */
+/* The step of a component without a run function and a fiber. If it has to wait, it is called again
+ * after a poke, with the same task if it had one, or with a cancel. step_max is 1. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_component *w = self;
@@ -262,6 +265,7 @@ static teff_err run_component(void *self, teff_process *me)
     return TEFF_OK;
 }
 
+/* Called last for each component, also for one that was forced to end or never began. */
 static void close_component(void *self)
 {
     teff_component *w = self;

@@ -23,6 +23,7 @@ void *teff_component_data(teff_component *w, const teff_data_type *type)
     return instance ? instance->bytes : NULL;
 }
 
+/* Has the component been ended or cancelled? */
 static bool component_is_ending(teff_component *w)
 {
     (void)teffi_process_take_items(w->me); /* a cancel may be queued */
@@ -30,8 +31,8 @@ static bool component_is_ending(teff_component *w)
     return w->ending;
 }
 
-/* Add the data to the claim, unless it is local. out: false: there are too many, or the component
- * does not use one of the types. */
+/* Adds the data of each need to the claim, unless it is local. out: false: there are too many, or
+ * the component does not use one of the types. */
 static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *needs, size_t n)
 {
     if (n > TEFF_NEEDS_MAX)
@@ -55,7 +56,7 @@ static void unlock_newest(teff_component *w)
     free(lock);
 }
 
-/* Locks that the task has not released end with it. */
+/* in: the data of the task's needs is held. Locks that the task does not release end with it. */
 static void run_task(teff_component *w, const teff_task_type *type, void *task)
 {
     void *data[TEFF_NEEDS_MAX];
@@ -98,6 +99,7 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
 
 /* ---- waiting inside a task or a run function ---- */
 
+/* in: waiting->arg: the component, if its end also ends the wait; else NULL. */
 static bool was_poked(teff_process *p, teffi_waiting *waiting)
 {
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
@@ -111,7 +113,7 @@ bool teffi_component_wait_for_poke(teff_component *w, bool or_end)
     return !err && !(or_end && component_is_ending(w));
 }
 
-/* Is each need of the task local data, held already, or in lock? */
+/* Is each need of the task local data, held already, or one of the n needs in lock? */
 static bool needs_are_covered(teff_component *w, const teff_task_type *type, const teff_need *lock,
                               size_t n)
 {
@@ -128,6 +130,7 @@ static bool needs_are_covered(teff_component *w, const teff_task_type *type, con
     return true;
 }
 
+/* out: on an error, too, the caller ends the claim. */
 static teff_err claim_and_wait(teff_component *w, teffi_claim *claim)
 {
     teffi_claim_state state;
@@ -200,6 +203,7 @@ typedef struct condition {
     teffi_timer_event *timer; /* NULL: checked on teff_engine_notify only */
 } condition;
 
+/* Without poll_ms, or memory for a timer, the condition is checked on notifications only. */
 static void set_poll_timer(condition *c)
 {
     uint32_t ms = c->component->engine->opt.poll_ms;
@@ -256,7 +260,7 @@ teff_err teff_component_yield(teff_component *w)
     return err || component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
-/* Run one queued task, unless the component ends first. */
+/* Runs one queued task, after waiting for its data; if the component ends first, discards it. */
 static void run_task_event(teff_component *w, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */
