@@ -66,8 +66,8 @@ static bool bind_all(teff_component *w, teff_data_kind kind)
     return true;
 }
 
-/* Claims one instance for writing, then calls fn; the caller ends the claim. A claim that fails ends
- * the component. out: false: the claim waits; call again after a poke. */
+/* Claims one instance for writing, then calls fn; the caller ends the claim. A claim that fails
+ * ends the component. out: false: the claim waits; call again after a poke. */
 static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *instance)
 {
     if (!w->claim.component)
