@@ -16,6 +16,7 @@ typedef struct parameters {
     bool emit_lock;
 } parameters;
 
+/* in: word, between two commas; it lives as long as the model. */
 static void parse_parameter(teffi_model *model, char *word, parameters *p)
 {
     if (strncmp(word, "lock=", 5) == 0 && word[5] && !p->lock) {
@@ -41,7 +42,7 @@ static parameters parse_parameters(teffi_model *model, const char *parameter)
     return p;
 }
 
-/* ---- methods, sorted; the list of published ones ---- */
+/* ---- the lock: a list of the methods once published ---- */
 
 typedef struct method_list {
     teffi_method **methods;
@@ -60,7 +61,7 @@ static int compare_full_names(const void *a, const void *b)
     return strcmp((*(const teffi_method *const *)a)->full, (*(const teffi_method *const *)b)->full);
 }
 
-/* out: the methods of those services that are grains, and NULL behind them. */
+/* out: the methods of those services that are grains, sorted, and NULL after the last. */
 static method_list sort_methods(teffi_pool *pool, const teffi_service *services, size_t n,
                                 int (*compare)(const void *a, const void *b))
 {
@@ -76,6 +77,7 @@ static method_list sort_methods(teffi_pool *pool, const teffi_service *services,
     return list;
 }
 
+/* in: list, sorted by full name. out: NULL: there is none. */
 static const teffi_method *find_method(const method_list *list, const char *full)
 {
     const teffi_method key = {.full = full};
@@ -85,8 +87,8 @@ static const teffi_method *find_method(const method_list *list, const char *full
     return found ? *found : NULL;
 }
 
-/* Cuts "name 0x1234abcd" behind the name. out: the id; 0: the line is malformed. */
-static uint32_t parse_line(char *line)
+/* Cuts "name 0x1234abcd" after the name. out: the id; 0: the line is malformed. */
+static uint32_t parse_lock_line(char *line)
 {
     char *space = strchr(line, ' ');
     if (!space || space == line || strncmp(space, " 0x", 3) != 0 || strlen(space) != 11 ||
@@ -96,10 +98,11 @@ static uint32_t parse_line(char *line)
     return (uint32_t)strtoul(space + 3, NULL, 16);
 }
 
-static void check_line(teffi_model *model, const teffi_file *file, const method_list *list,
-                       char *line, const char *where)
+/* Compares a line of the lock with the method that it names. in: where, "FILE:number". */
+static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
+                            char *line, const char *where)
 {
-    uint32_t id = parse_line(line);
+    uint32_t id = parse_lock_line(line);
     const teffi_method *m = find_method(list, line);
     if (id == 0) {
         teffi_problem_at(model, where,
@@ -115,8 +118,8 @@ static void check_line(teffi_model *model, const teffi_file *file, const method_
     }
 }
 
-/* Compare the file's methods with the lock file at path, which lists the methods published earlier:
- * each must still exist and have the same id. */
+/* Compares the file's methods with the lock file at path, which lists the methods published
+ * earlier: each must still exist and have the same id. */
 static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
                        const Protoc__Request *request)
 {
@@ -135,8 +138,8 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
         sort_methods(model->pool, file->services, file->n_services, compare_full_names);
     for (int number = 1; (line = strsep(&rest, "\n")) != NULL; number++) {
         if (*line != '\0' && *line != '#') {
-            check_line(model, file, &list, line,
-                       teffi_pool_printf(model->pool, "%s:%d", path, number));
+            check_lock_line(model, file, &list, line,
+                            teffi_pool_printf(model->pool, "%s:%d", path, number));
         }
     }
 }
@@ -157,7 +160,8 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
 
 /* ---- what protobuf-c's generator must not see ---- */
 
-/* A list of indices into the imports: removes index gone, decrements the larger ones. */
+/* in: list, of n indices of imports. Removes index gone and decrements the larger ones, because the
+ * import is removed. */
 static void drop_index(int32_t *list, size_t *n, size_t gone)
 {
     size_t kept = 0;
@@ -167,7 +171,8 @@ static void drop_index(int32_t *list, size_t *n, size_t gone)
     *n = kept;
 }
 
-static void drop_imports(Protoc__File *file)
+/* Removes the imports of options files, which protobuf-c's generator does not get. */
+static void drop_options_imports(Protoc__File *file)
 {
     size_t kept = 0;
     for (size_t i = 0; i < file->n_dependency; i++) {
@@ -195,6 +200,7 @@ static void drop_services(Protoc__File *file)
         info->n_location = kept;
 }
 
+/* Sets protobuf-c's option that makes string members const char *. */
 static void ask_const_strings(teffi_pool *pool, Protoc__File *file)
 {
     Protoc__NamesOptions *names = teffi_pool_alloc(pool, sizeof *names);
@@ -214,8 +220,8 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
     return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
 }
 
-/* Packs the request without teff's options file, its imports, grains and parameter. Strings of the
- * files to generate become const char *. The model must not be used for another one afterwards. */
+/* Packs the request without options files, their imports, services and the parameter. Strings of
+ * the files to generate become const char *. Changes the files, so it comes after all checks. */
 static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *request)
 {
     size_t kept = 0;
@@ -225,7 +231,7 @@ static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *requ
             continue;
         const teffi_file *known = teffi_map_get(&model->by_name, file->name);
         request->proto_file[kept++] = file;
-        drop_imports(file);
+        drop_options_imports(file);
         drop_services(file);
         if (known->generate)
             ask_const_strings(model->pool, file);
@@ -237,7 +243,7 @@ static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *requ
 
 /* ---- the response ---- */
 
-/* The files that are made of one, emit_lock()'s last. */
+/* The files that are generated for one .proto file; the lock is last, as it is optional. */
 static const struct {
     const char *end;
     void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
@@ -246,6 +252,7 @@ static const struct {
 
 enum { OUTPUTS = sizeof outputs / sizeof *outputs };
 
+/* Generates the files of one .proto file; first sorts the methods of each service by id. */
 static void emit_file(Protoc__Response *response, const teffi_model *model, teffi_file *file,
                       const parameters *p)
 {
@@ -267,7 +274,8 @@ static void emit_file(Protoc__Response *response, const teffi_model *model, teff
     }
 }
 
-/* Adds the output of protobuf-c's generator for the same files, before our own. */
+/* Adds the output of protobuf-c's generator for the same files, before our own.
+ * out: NULL, or what went wrong. */
 static const char *emit_messages(Protoc__Response *response, const teffi_model *model,
                                  const teffi_codegen_env *env, Protoc__Request *request)
 {
@@ -305,8 +313,9 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
             emit_file(response, model, &model->files[i], p);
 }
 
-static void check_request(teffi_model *model, const teffi_codegen_env *env,
-                          const Protoc__Request *request, parameters *p)
+/* Reads the parameters, loads and checks the files; each step only if there is no problem yet. */
+static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
+                           const Protoc__Request *request, parameters *p)
 {
     *p = parse_parameters(model, request->parameter);
     if (model->n_problems == 0)
@@ -319,6 +328,7 @@ static void check_request(teffi_model *model, const teffi_codegen_env *env,
         check_lock(model, env, p->lock, request);
 }
 
+/* out: the text of all problems; those over TEFFI_PROBLEMS_MAX are counted only. */
 static char *finish_problems(teffi_model *model)
 {
     if (model->n_problems > TEFFI_PROBLEMS_MAX) {
@@ -343,7 +353,7 @@ const char *teffi_codegen(teffi_pool *pool, const teffi_codegen_env *env, teffi_
         return "the request has no file to generate, expected to be run by protoc";
     out.has_supported_features = 1;
     out.supported_features = FEATURE_PROTO3_OPTIONAL;
-    check_request(&model, env, r, &p);
+    load_and_check(&model, env, r, &p);
     if (model.n_problems == 0)
         emit_all(&out, &model, env, r, &p);
     else

@@ -11,10 +11,10 @@
 
 /* Functions of the process that codegen runs in. */
 typedef struct teffi_codegen_env {
-    /* The text of a file, in the pool, to be changed; NULL when it cannot be read. */
+    /* out: the text of a file, in the pool, may be changed; NULL: it cannot be read. */
     char *(*read)(teffi_pool *pool, const char *path);
-    /* Run protobuf-c's generator on a request; NULL, or what went wrong. A NULL slot leaves its
-     * files out of the response. */
+    /* Run protobuf-c's generator on a request. out: NULL, or what went wrong. Without this function
+     * the response lacks that generator's files. */
     const char *(*messages)(teffi_pool *pool, teffi_bytes request, teffi_bytes *response);
 } teffi_codegen_env;
 

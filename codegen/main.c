@@ -59,6 +59,7 @@ static char *read_file(teffi_pool *pool, const char *path)
     return ok ? (char *)(uintptr_t)bytes.data : NULL; /* a teffi_text ends with 0 */
 }
 
+/* out: 0, or an errno. */
 static int spawn_generator(FILE *in, FILE *out, pid_t *pid)
 {
     char name[] = "protoc-gen-c";
@@ -74,6 +75,7 @@ static int spawn_generator(FILE *in, FILE *out, pid_t *pid)
     return err;
 }
 
+/* in: in, the request; out, empty. out: NULL and *response, or what went wrong. */
 static const char *run_generator(teffi_pool *pool, FILE *in, FILE *out, teffi_bytes *response)
 {
     int status = -1;
@@ -94,7 +96,8 @@ static const char *run_generator(teffi_pool *pool, FILE *in, FILE *out, teffi_by
     return NULL;
 }
 
-/* Memory files, since pipes would need a thread that fills the one while the other is read. */
+/* Requests and responses are passed in memory files, because pipes would need a thread that fills
+ * one while this thread reads the other. */
 static FILE *open_memory_file(const char *name)
 {
     int fd = memfd_create(name, MFD_CLOEXEC);

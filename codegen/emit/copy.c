@@ -5,7 +5,7 @@
 
 #include "model/names.h"
 
-/* Is the field an optional one of proto2, whose default is read while it is absent? */
+/* Is the field an optional one of proto2, so that it reads as its default while it is absent? */
 static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
@@ -64,7 +64,7 @@ static const char forget_member[] = " else {\n"
                                     "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                     "        }\n";
 
-/* The values of teffi_field_values(), $n, the indentation, and $k, the runtime's function. */
+/* out: the values of teffi_field_values(), $n: the indentation, and $k: the runtime's function. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};
@@ -75,14 +75,15 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     return v;
 }
 
-static bool field_points(const Protoc__Field *f)
+/* Is the field a pointer, which a bitwise copy must replace? */
+static bool field_is_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
            f->type == PROTOC__FIELD__TYPE__MESSAGE;
 }
 
-/* The statement that copies one field; nothing for a number. A oneof whose message is NULL becomes
- * a oneof without a set member, as on the wire. */
+/* Writes the statement that copies one field; nothing for a number. A oneof whose message is NULL
+ * becomes a oneof without a set member, as on the wire. */
 static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_values *v)
 {
     bool required = f->label == PROTOC__FIELD__LABEL__REQUIRED;
@@ -92,7 +93,7 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
         teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
 }
 
-/* proto2: an absent field reads as its default. */
+/* Writes the copy of an optional field of proto2: an absent one reads as its default. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";
@@ -103,7 +104,7 @@ static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values 
                             "    }"
                           : "    if (!src->has_$f) {\n        dst->$f = initial.$f;\n    }",
                       v);
-    if (field_points(f)) {
+    if (field_is_pointer(f)) {
         teffi_text_printf(out, " else {\n");
         emit_singular(out, f, v);
         teffi_text_printf(out, "    }");
@@ -111,13 +112,14 @@ static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values 
     teffi_text_printf(out, "\n");
 }
 
+/* Writes a switch that copies the set member of a oneof, if one of its members is a pointer. */
 static void emit_oneof(teffi_text *out, const teffi_model *model, const teffi_message *m,
                        int32_t index)
 {
     bool open = false;
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
-        if (!f->has_oneof_index || f->oneof_index != index || !field_points(f))
+        if (!f->has_oneof_index || f->oneof_index != index || !field_is_pointer(f))
             continue;
         teffi_values v = copy_values(model, f);
         v.values['o'] = teffi_pbc_lower(model->pool, m->desc->oneof_decl[index]->name);
@@ -213,7 +215,8 @@ static const char end_copy[] =
     "\n"
     "const teff_message_ops $M_ops = {&$d__descriptor, teffi_$M_copy};\n";
 
-/* Copies the struct, with room for its texts, then each field. */
+/* Writes the copy functions of a message: they copy the struct, with room for its texts, then each
+ * field. */
 static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = teffi_message_values(m);
@@ -234,6 +237,7 @@ static void emit_copy(teffi_text *out, const teffi_model *model, const teffi_mes
     teffi_text_expand(out, end_copy, &v);
 }
 
+/* Does a copy use memset()? See forget_member. */
 static bool needs_memset(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

@@ -54,6 +54,7 @@ static const char call[] =
 static const char one_way_call[] =
     "TEFF_MUST_USE teff_err $S_$m(teff_ctx *ctx, $K$I); /* one way */\n";
 
+/* Writes a grain's struct, its slots for methods, and its functions. */
 static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand(out, "\n/* ---- $N ---- */\n\n", v);
@@ -69,6 +70,7 @@ static void declare_grain(teffi_text *out, const teffi_service *s, teffi_values 
         teffi_text_expand(out, state, v);
 }
 
+/* Writes the declarations of the functions that call a grain. */
 static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods > 0)

@@ -129,6 +129,7 @@ static const char *print_presence(teffi_pool *pool, const teffi_message *m, cons
     return "";
 }
 
+/* Writes the builder name_with of one message. */
 static void emit_with(teffi_text *out, const teffi_model *model, const teffi_message *m)
 {
     teffi_values v = teffi_message_values(m);

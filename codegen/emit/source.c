@@ -78,6 +78,7 @@ static const char state_side[] = "\n"
                                  "    return teff_state_clear(self->ctx);\n"
                                  "}\n";
 
+/* out: a method's flags as a C expression. */
 static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
 {
     const char *all =
@@ -98,6 +99,7 @@ static const char *name_ops(teffi_pool *pool, const teffi_message *m)
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
 }
 
+/* Writes the thunks that call a grain's slots. */
 static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     teffi_text_expand(out, grain_side, v);
@@ -147,7 +149,7 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
         teffi_text_expand(out, state_side, v);
 }
 
-/* Ask and await end in the same way, see set_response_values. */
+/* ask and await end in the same way, see set_response_values(). */
 static const char ask[] = "\n"
                           "teff_err $S_$m(teff_ctx *ctx, $K$I$O)\n"
                           "{\n"
@@ -183,8 +185,8 @@ static const char cast_reply[] = "\n"
                                  "    }\n"
                                  "    return err;\n";
 
-/* What a function that waits says around the call: $u before it, $p the same behind a declaration,
- * $g at its begin, $l the argument for the response, $q after it: the cast to the type. */
+/* Sets the code around the call in a function that waits: $u before it, $p the same after a
+ * declaration, $g its begin, $l the argument for the response, $q the cast after it. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
@@ -212,7 +214,7 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-/* protobuf-c marks deprecated members, and a copy must use them. */
+/* If so, the warning must be off: protobuf-c marks deprecated members, and a copy uses them. */
 static bool uses_deprecated_fields(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

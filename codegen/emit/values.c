@@ -24,7 +24,7 @@ static const char *const elements[] = {
     [PROTOC__FIELD__TYPE__BOOL] = "protobuf_c_boolean",
 };
 
-/* out: before, the C type of m, behind; "" if m is NULL. */
+/* out: the C type of m with the texts before and behind; "" if m is NULL. */
 static const char *print_type(teffi_pool *pool, const teffi_message *m, const char *before,
                               const char *behind)
 {

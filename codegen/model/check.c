@@ -15,7 +15,8 @@ typedef struct symbol {
     const teffi_path *path;
 } symbol;
 
-/* Registers a key for an owner; a second owner of it is a problem, of which wrong says the rest. */
+/* Registers a key for an owner; a second owner is a problem: "A and B (file:line) wrong".
+ * out: false: the key has an owner already. */
 static bool claim_key(teffi_model *model, const char *key, symbol owner, const char *wrong)
 {
     symbol *kept = teffi_pool_alloc(model->pool, sizeof *kept);
@@ -28,7 +29,7 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     return !first;
 }
 
-/* Claims a name in a scope ("" = the whole program). */
+/* Claims a name in a scope ("" = the whole program). out: as claim_key(). */
 static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
     teffi_pool *pool = model->pool;
@@ -37,7 +38,7 @@ static bool claim_name(teffi_model *model, const char *scope, const char *name, 
         teffi_pool_printf(pool, "both become %s in C, expected names that stay different", name));
 }
 
-/* in: expected, what must be another one. */
+/* Claims an id in a scope. in: expected, what the user should change. */
 static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol owner,
                      const char *expected)
 {
@@ -47,7 +48,7 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
-/* Is the name reserved in C, in every scope? */
+/* Is the name reserved in C, in every scope? If so, notes a problem. */
 static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
@@ -58,6 +59,7 @@ static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
     return true;
 }
 
+/* Claims a name at file scope in C, unless it is reserved there, which is a problem. */
 static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
     if (name_is_reserved(model, name, owner))
@@ -73,7 +75,7 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
     claim_name(model, "", name, owner);
 }
 
-/* in: ends, up to NULL. */
+/* Claims stem with each of the ends, a list with NULL after the last. */
 static void claim_globals(teffi_model *model, const char *stem, const char *const *ends,
                           symbol owner)
 {
@@ -105,7 +107,8 @@ static void check_enums(teffi_model *model, const teffi_file *file, const char *
         check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* protobuf-c's generator crashes on groups; protoc-gen-teff must not let them through. */
+/* Is the field one that can be generated? If not, notes a problem. Groups would crash protobuf-c's
+ * generator. */
 static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                        const teffi_path *path)
 {
@@ -133,15 +136,16 @@ static void check_extensions(teffi_model *model, const teffi_file *file, Protoc_
         check_type(model, file, list[i], &(teffi_path){up, field, (int32_t)i});
 }
 
-/* The member that protobuf-c adds for a field: has_ or n_; NULL: none. */
+/* out: the prefix of the member that protobuf-c adds for a field: has_ or n_; NULL: none. */
 static const char *name_companion(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_is_repeated(f) ? "n_" : teffi_has_flag(m, f) ? "has_" : NULL;
 }
 
-/* Refuses what protobuf-c accepts in a .proto file but writes as C that does not compile. */
-static bool check_written(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
-                          const char *name, const teffi_path *path)
+/* Refuses what protobuf-c accepts in a .proto file but writes as C that does not compile.
+ * in: name, the field's in C. out: false: refused. */
+static bool check_compiles(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
+                           const char *name, const teffi_path *path)
 {
     bool real = f->type == PROTOC__FIELD__TYPE__DOUBLE || f->type == PROTOC__FIELD__TYPE__FLOAT;
     const char *initial = real && f->default_value ? f->default_value : "";
@@ -177,7 +181,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
     const char *name = teffi_pbc_field(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_written(model, m, f, name, path) && !name_is_reserved(model, name, owner) &&
+    if (check_compiles(model, m, f, name, path) && !name_is_reserved(model, name, owner) &&
         claim_name(model, m->full, name, owner)) {
         if (name_companion(m, f))
             claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
@@ -187,7 +191,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
 }
 
-/* Checks the enum constants for the set member of a oneof. */
+/* Claims the enum constants that name the set member of a oneof. in: oneof, its owner. */
 static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
     teffi_pool *pool = model->pool;
@@ -232,6 +236,7 @@ static void check_members(teffi_model *model, const teffi_message *m)
         check_oneof(model, m, i, teffi_path_new(pool, &m->path, MESSAGE_ONEOFS, i));
 }
 
+/* Claims the names of a message at file scope; checks its members if it is generated. */
 static void check_message(teffi_model *model, const teffi_message *m)
 {
     static const char *const ends[] = {"", "_copy", "_copy_levels", "_ops", "_keep", "_with", NULL};

@@ -17,7 +17,7 @@ uint32_t teffi_fnv32(const char *s)
     return h != 0 ? h : 1;
 }
 
-/* out: the link to the name's entry; without one, the link where it belongs, which is NULL. */
+/* out: the link to the name's entry; if there is none, the NULL link where it is to be added. */
 static entry **find_link(entry **link, const char *name)
 {
     for (uint32_t hash = teffi_fnv32(name); *link && strcmp((*link)->name, name) != 0; hash <<= 2)

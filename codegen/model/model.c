@@ -36,13 +36,14 @@ bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
            f->type != PROTOC__FIELD__TYPE__MESSAGE && f->type != PROTOC__FIELD__TYPE__STRING;
 }
 
-/* Deprecated fields get no function: it would warn in every file that includes the header. */
+/* Deprecated fields get none: it would cause a warning in every file that includes the header. */
 bool teffi_appends(const Protoc__Field *f)
 {
     return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
 }
 
-/* Names of files end up in #include lines and comments, and where outputs are written.
+/* Checks a file's name, because it is written into #include lines and comments, and is the path of
+ * the output.
  * out:  what is wrong; NULL: nothing. */
 static const char *file_name_problem(const char *name)
 {
@@ -65,7 +66,7 @@ static const char *file_name_problem(const char *name)
     return NULL;
 }
 
-/* The name, cut to 200 bytes, with control characters replaced by '?'. */
+/* out: the name, cut to 200 bytes, with control characters replaced by '?'. */
 static const char *make_printable(teffi_pool *pool, const char *name)
 {
     char *line = teffi_pool_printf(pool, "%.200s", name);
@@ -118,6 +119,8 @@ static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *
     return list;
 }
 
+/* Adds the messages of a list, and those nested in them, to the file and to the map.
+ * in: scope, the name of the package or outer message; place, the path of the list. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
@@ -183,15 +186,15 @@ static void load_services(teffi_model *model, teffi_file *file)
     }
 }
 
-/* Add the files that import exports to set. They come at or before import, because imported files
- * come first. */
+/* Adds the files that import exports to set. They are at or before import in model->files, because
+ * imported files come first. */
 static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
 {
     for (const teffi_file *other = model->files; other <= import; other++)
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Public imports are transitive. */
+/* Sets imports, sees and exports. An import also gives the file what that one imports publicly. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
@@ -219,6 +222,7 @@ static void load_imports(teffi_model *model, teffi_file *file)
     }
 }
 
+/* out: false: the rest of the request cannot be read; a problem is noted. */
 static bool load_file(teffi_model *model, const Protoc__File *desc)
 {
     teffi_file *file = &model->files[model->n_files];
@@ -242,7 +246,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
         teffi_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
                       "syntax \"%s\", expected proto2 or proto3", desc->syntax);
     }
-    load_imports(model, file); /* before the file is known: it cannot import itself */
+    load_imports(model, file); /* before it is in by_name, as it cannot import itself */
     if (teffi_map_put(&model->by_name, file->name, file)) {
         teffi_problem(model, file, NULL, "malformed request: the file is listed twice");
         return false;
@@ -255,6 +259,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     return true;
 }
 
+/* Marks a file that protoc wants generated. */
 static void mark_output(teffi_model *model, const char *name)
 {
     teffi_file *file = teffi_map_get(&model->by_name, name);

@@ -28,7 +28,7 @@ typedef struct teffi_file {
     teffi_map places; /* path -> Protoc__SourceInfo__Location */
     struct teffi_service *services;
     size_t n_services;
-    struct teffi_message *messages; /* a list; nested ones behind the one they are in */
+    struct teffi_message *messages; /* a list; nested ones after the one they are in */
     struct teffi_message **end;     /* of the list */
     struct teffi_file **imports;    /* without the options' file */
     size_t n_imports;
@@ -122,11 +122,11 @@ const char *teffi_comment(const teffi_file *file, const teffi_path *path);
 void teffi_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
                    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* teffi_problem_at - the same for what is no .proto file: "where: what, what was expected". */
+/* teffi_problem_at - the same for a place in no .proto file: "where: what, what was expected". */
 void teffi_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_name_is_valid - could protoc have passed this name on? Otherwise notes a problem. */
+/* teffi_name_is_valid - is the name one that protoc accepts? If not, notes a problem. */
 bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi_path *path,
                          const char *name);
 
@@ -142,8 +142,8 @@ bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_fi
  * those of protobuf-c are refused where they are used. Neither becomes C. */
 bool teffi_is_options_file(const char *name);
 
-/* teffi_is_repeated, teffi_has_flag - is the field a list? Is it an optional field of proto2 with a
- * has_ member? A text has none. */
+/* teffi_is_repeated - is the field a list?
+ * teffi_has_flag - is it an optional field of proto2 with a has_ member, so no text or message? */
 bool teffi_is_repeated(const Protoc__Field *f);
 bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f);
 

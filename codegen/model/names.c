@@ -10,7 +10,7 @@
 
 /* Each list is sorted by strcmp. */
 /* clang-format off */
-/* Without those of pbc_keywords. */
+/* Without those that pbc_keywords has. */
 static const char *const keywords[] = {
     "BUFSIZ", "CHAR_BIT", "CHAR_MAX", "CHAR_MIN", "EDOM", "EILSEQ", "EOF", "ERANGE", "FILENAME_MAX",
     "FOPEN_MAX", "INT_MAX", "INT_MIN", "LONG_MAX", "LONG_MIN", "NAN", "NDEBUG", "NULL", "PATH_MAX",
@@ -72,7 +72,7 @@ static int compare_to_entry(const void *name, const void *at)
 #define LIST_HAS(list, name)                                                                       \
     (bsearch(name, list, sizeof(list) / sizeof *(list), sizeof *(list), compare_to_entry) != NULL)
 
-/* EIO, SIGINT, UINT8_MAX: what <errno.h>, <signal.h> and <stdint.h> keep for themselves. */
+/* Is it like EIO, SIGINT or UINT8_MAX, which <errno.h>, <signal.h> and <stdint.h> reserve? */
 static bool is_reserved_family(const char *name)
 {
     size_t n = strlen(name);
@@ -106,7 +106,7 @@ bool teffi_is_taken(const char *name)
 
 /* ---- names in C ---- */
 
-/* Does a word begin at s[i]? "getURL", "HTTPReply", "Add2Numbers". */
+/* Does a word begin at s[i], as at U in "getURL", R in "HTTPReply", N in "Add2Numbers"? */
 static bool word_begins(const unsigned char *s, size_t i)
 {
     if (i == 0 || !isupper(s[i]))

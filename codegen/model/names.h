@@ -36,6 +36,6 @@ bool teffi_is_keyword(const char *name);
 /* teffi_is_pbc_type - is it a type that the structs of protobuf-c use? */
 bool teffi_is_pbc_type(const char *name);
 
-/* teffi_is_taken - is a name at file scope one of the C library, of the runtime, or one that
- * generated functions use inside? */
+/* teffi_is_taken - is a name reserved at file scope: one of the C library, of the runtime, or
+ * one that generated functions use inside? */
 bool teffi_is_taken(const char *name);

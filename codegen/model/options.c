@@ -10,7 +10,7 @@
 
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
-/* The place of one option at a service or method; name NULL: of all of them. */
+/* out: the place of one option of a service or method; with name NULL, of all its options. */
 static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
 {
     bool service = !owner->up->up; /* else a method of one */
@@ -25,6 +25,7 @@ static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, 
     return teffi_path_new(pool, teff, (int32_t)field->id, -1);
 }
 
+/* out: 0: not a unit. */
 static uint64_t find_unit_ms(const char *unit)
 {
     static const struct {
@@ -43,7 +44,7 @@ static const char *parse_time(const char *s, uint32_t *ms)
 {
     size_t digits = strspn(s, "0123456789");
     uint64_t unit = find_unit_ms(s + digits);
-    uint64_t value = strtoull(s, NULL, 10); /* at most the type's largest number */
+    uint64_t value = strtoull(s, NULL, 10); /* the largest number if it is out of range */
     if (digits == 0 || unit == 0)
         return "is not a time";
     if (value > UINT32_MAX / unit)
@@ -64,8 +65,10 @@ static void read_time(teffi_model *model, const teffi_file *file, const teffi_pa
     }
 }
 
-static void refuse_unknown(teffi_model *model, const teffi_file *file, const teffi_path *owner,
-                           const char *option, const ProtobufCMessage *message)
+/* Refuses fields of an option that a newer teff/grain.proto has. */
+static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
+                                  const teffi_path *owner, const char *option,
+                                  const ProtobufCMessage *message)
 {
     for (unsigned i = 0; i < message->n_unknown_fields; i++) {
         teffi_problem(model, file, find_option(model->pool, owner, NULL),
@@ -111,6 +114,7 @@ static void check_key(teffi_model *model, const teffi_service *s)
     }
 }
 
+/* in: whose, a text about max for the problem; may be "". */
 static void check_limit(teffi_model *model, const teffi_service *s, const char *option,
                         uint32_t value, uint32_t max, const char *whose)
 {
@@ -123,7 +127,7 @@ static void check_limit(teffi_model *model, const teffi_service *s, const char *
 static void read_grain(teffi_model *model, teffi_service *s)
 {
     const Protoc__GrainOptions *o = s->grain;
-    refuse_unknown(model, s->file, &s->path, "teff.grain", &o->base);
+    refuse_unknown_fields(model, s->file, &s->path, "teff.grain", &o->base);
     check_key(model, s);
     if (o->has_queue_max)
         check_limit(model, s, "queue_max", o->queue_max, QUEUE_MAX, "");
@@ -171,7 +175,7 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
 static void read_method(teffi_model *model, const teffi_service *s, teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
-    refuse_unknown(model, s->file, &m->path, "teff.method", &o->base);
+    refuse_unknown_fields(model, s->file, &m->path, "teff.method", &o->base);
     m->id = o->has_id ? o->id : teffi_fnv32(m->full);
     if (m->id == 0) {
         teffi_problem(model, s->file, find_option(model->pool, &m->path, "id"),
@@ -182,6 +186,7 @@ static void read_method(teffi_model *model, const teffi_service *s, teffi_method
     check_conflicts(model, s, m);
 }
 
+/* out: the message of a request or response; NULL: teff.Void, or a problem was noted. */
 static const teffi_message *read_type(teffi_model *model, const teffi_service *s,
                                       const teffi_method *m, const char *type)
 {

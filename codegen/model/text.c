@@ -59,8 +59,8 @@ void teffi_text_wrap(teffi_text *text)
     *text = out;
 }
 
-/* The length of a UTF-8 sequence that may stand in a C comment; 0 for stray bytes and for the
- * marks that change the direction of text, which compilers warn of. */
+/* out: the length of a UTF-8 sequence that may stand in a C comment; 0 for stray bytes, and for
+ * marks that change the direction of text, because compilers warn of them. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : 2;
@@ -122,7 +122,7 @@ void teffi_text_comment(teffi_text *text, const char *indent, const char *commen
         line += n;
     }
     if (opening[0] == ' ') {
-        text->len--; /* the mark stands on the last line */
+        text->len--; /* so that the closing mark is on the last line */
         teffi_text_add(text, " */\n", 4);
     }
 }

@@ -6,7 +6,7 @@
 
 typedef struct teffi_text {
     teffi_pool *pool;
-    char *data; /* with a zero byte behind len; NULL while empty */
+    char *data; /* with a zero byte after len bytes; NULL while empty */
     size_t len;
     size_t size;
 } teffi_text;
@@ -16,7 +16,7 @@ typedef struct teffi_values {
     const char *values[128];
 } teffi_values;
 
-/* teffi_text_printf, teffi_text_add - append formatted text, n bytes. */
+/* teffi_text_printf - append formatted text. teffi_text_add - append n bytes. */
 void teffi_text_printf(teffi_text *text, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void teffi_text_add(teffi_text *text, const char *s, size_t n);
@@ -25,8 +25,8 @@ void teffi_text_add(teffi_text *text, const char *s, size_t n);
  * must be set. */
 void teffi_text_expand(teffi_text *text, const char *template, const teffi_values *v);
 
-/* teffi_text_wrap - break lines of code that are longer than 100 columns behind a comma; comments
- * and macros stay. in: text, whose last line ends. */
+/* teffi_text_wrap - break lines of code that are longer than 100 columns after a comma; comments
+ * and macros stay. in: text, ending with a newline. */
 void teffi_text_wrap(teffi_text *text);
 
 /* teffi_text_comment - append a defused comment as an indented C comment; nothing for NULL or
