@@ -22,7 +22,7 @@ TEFF_API void *teff_arena_take(teff_arena *arena, size_t n);
 
 /* teff_arena_copy - a copy of n bytes of src, followed by a zero byte (so strings stay strings).
  * in:   src, borrowed, may be NULL when n is 0.
- * out:  NULL when memory is out.
+ * out:  NULL: as teff_arena_alloc.
  * runs: as teff_arena_alloc. */
 TEFF_API void *teff_arena_copy(teff_arena *arena, const void *src, size_t n);
 

@@ -10,7 +10,7 @@
 
 TEFF_BEGIN_C
 
-/* Each replaces the pointer or list in place with a copy in the arena.
+/* Each function but teff_copy_check replaces the pointer or list in place with a copy in the arena.
  * teff_copy_check - record in the arena if n bytes of text are not UTF-8: a message with such a
  * text is not sent.
  * in:   arena; text, n bytes; copy, a shallow copy whose pointers still point to the source.
@@ -23,7 +23,8 @@ TEFF_API int teff_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes);
 TEFF_API int teff_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list);
 TEFF_API int teff_copy_unknown(teff_arena *arena, ProtobufCMessage *copy);
 
-/* The size of text including its zero byte, after teff_copy_check. Fast path: short ASCII texts. */
+/* out: the size of text including its zero byte. Also calls teff_copy_check, except for short ASCII
+ * texts. */
 static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
 {
     size_t n = text != NULL ? strlen(text) : 0;

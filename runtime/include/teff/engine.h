@@ -9,9 +9,9 @@
  * added to a scheduler. A task is broadcast: each scheduler gets a copy and queues it at those of
  * its components that list the task's type, or drops it if none does. So components need not know
  * one another. Threads park when nothing is READY and are unparked by new work; only the conditions
- * of teff_component_wait may be polled, see poll_ms. No function updates a scheduler, dequeues its
- * tasks or resumes a component, since its threads do so when there is work; a component asks for it
- * by teff_component_yield and _drain, another thread by teff_engine_notify. */
+ * of teff_component_wait may be polled, see poll_ms. There is no function that updates a
+ * scheduler, dequeues its tasks or resumes a component: its threads do so when there is work. A
+ * component asks for that by teff_component_yield and _drain, a thread by teff_engine_notify. */
 
 TEFF_BEGIN_C
 

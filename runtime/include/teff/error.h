@@ -24,7 +24,7 @@ TEFF_BEGIN_C
 typedef enum teff_err {
     TEFF_OK = 0,
     TEFF_E_INVALID = 1,     /* an argument, option or input is not what the docstring asks for */
-    TEFF_E_NOMEM = 2,       /* memory is out, or the part's own budget is */
+    TEFF_E_NOMEM = 2,       /* out of memory, or over the part's own budget */
     TEFF_E_TIMEOUT = 3,     /* no response before the deadline; the call may have run */
     TEFF_E_UNREACHABLE = 4, /* the link to the silo broke; the call may have run */
     TEFF_E_UNKNOWN = 5,     /* a store operation may or may not have happened; read again */

@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <teff/error.h>
 
-/* e(); fork f; g(); join:
+/* After e(), f(&arg) runs in parallel with g():
  *
+ *     e();
  *     teff_join join = {0};
  *     teff_fork(&join, TEFF_STEAL_CONTINUATION, f, &arg);
  *     g();
@@ -35,12 +36,12 @@ typedef struct teff_join { /* zeroed = nothing forked */
  * in:   join and arg, borrowed until teff_join_wait has returned.
  * runs: in a turn with a fiber (see teff_yield), and in a forked part. A part has the priority and
  *       the level of its turn, and its run time is charged to the turn at the join. Elsewhere, and
- *       when memory is out, fn is called directly. The turn may continue on another thread. fn may
+ *       without memory, fn is called directly. The turn may continue on another thread. fn may
  *       call the functions of teff/sched.h and of this header. Reports name it as its turn.
- *       It is not a turn: of the functions with a context it may call only teff_ctx_check, with its
- *       turn's: deadline and cancellation. If it calls or awaits a grain or PID through that
- *       context, the process aborts with a line that names the turn. fn runs once in any case, also
- *       if the turn's call was cancelled before; a long fn asks teff_ctx_check. */
+ *       A part is not a turn: of the functions with a context it may call only teff_ctx_check, on
+ *       its turn's context, for deadline and cancellation. If it calls or awaits a grain or PID
+ *       through that context, the process aborts with a line that names the turn. fn runs once in
+ *       any case, also if the turn's call was cancelled before; a long fn asks teff_ctx_check. */
 TEFF_API void teff_fork(teff_join *join, teff_steal how, void (*fn)(void *arg), void *arg);
 
 /* teff_join_wait - wait until all parts forked on join have returned; their writes are visible

@@ -103,7 +103,7 @@ typedef struct teff_type_info {
 /* teff_grain_type_new - bind an implementation to a type.
  * in:   info, constant; methods, the type's generated struct of slots, and user: both borrowed
  *       for as long as a silo hosts the type.
- * out:  owned by the caller until a silo takes it. Never NULL: when memory is out, a type that
+ * out:  owned by the caller until a silo takes it. Never NULL: without memory it is a type that
  *       every silo refuses with TEFF_E_NOMEM.
  * runs: any thread.
  * from: called by the generated <package>_<service>_type(). */

@@ -195,7 +195,7 @@ TEFF_API teff_cancel *teff_cancel_new(void);
  * not started does not run, whether it waits for the grain, for its activation or to be located. A
  * running turn sees the cancel by teff_ctx_check; it is not stopped, nor are its own calls
  * cancelled, and its response is dropped. A cancel may come too late, or get lost as any message:
- * then the request runs. A request to a process (teff_pid_ask_async) reaches it all the same.
+ * then the request runs. A cancel does not stop a request to a process (teff_pid_ask_async).
  * in:   cancel. The silos and clients of its calls must not have been freed.
  * runs: any thread, also a turn's. Does not wait. */
 TEFF_API void teff_cancel_fire(teff_cancel *cancel);

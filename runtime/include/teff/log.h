@@ -25,9 +25,10 @@ typedef struct teff_log_handler {
 } teff_log_handler;
 
 /* teff_log_to - pass each log line of this process's silos, clients and process systems to a
- * handler instead of standard error. Always written to standard error or output instead: the
- * message of an abort (a bug of teff, a broken rule of these headers, a stack overflow), and the
- * messages of teff_silo_main to its user (usage, ready, why it cannot start, SIGUSR1).
+ * handler instead of standard error. These are always written to standard error or output
+ * instead: the message of an abort (a bug of teff, a broken rule of these headers, a stack
+ * overflow), and the messages of teff_silo_main to its user (usage, ready, why it cannot start,
+ * SIGUSR1).
  * in:   handler, borrowed until the process ends, since a concurrent line may still go to the
  *       previous handler; NULL: standard error again, each line with time and level.
  * runs: any thread, at any time; before the first silo or client, to get all lines.

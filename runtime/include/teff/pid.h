@@ -10,7 +10,8 @@
 TEFF_BEGIN_C
 
 /* A PID in a message: a field of type teff.ProcessId (teff/process.proto).
- * teff_pid_of_message - the PID in it; zeroed if message is NULL. in: message, evaluated often.
+ * teff_pid_of_message - the PID in it; zeroed if message is NULL. in: message, evaluated more
+ * than once.
  * teff_pid_fields - for a new message:
  *     out->worker = teff_process_id_keep(ctx, teff_process_id(teff_pid_fields(pid))); */
 #define teff_pid_of_message(message)                                                               \

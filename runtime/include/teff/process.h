@@ -313,8 +313,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_send(teff_process_system *system, t
 TEFF_API teff_err teff_process_cancel(teff_process_system *system, teff_pid pid);
 
 /* teff_pid_respond - respond to a request, once; a second response, or one after the deadline, is
- * dropped. A request that its process does not respond to ends at its deadline, also one among the
- * events of the step that ends the process; one that is still queued then, as TEFF_E_CLOSED.
+ * dropped. A request that its process does not respond to ends at its deadline, even if the process
+ * ends in the step that got it. One that is still queued at that end gets TEFF_E_CLOSED.
  * in:   system, of the process. request, its from and call: a copy may be kept. err, TEFF_OK or the
  *       request's error; data, copied: the response's, or with err its text (UTF-8, cut at 511
  *       bytes).

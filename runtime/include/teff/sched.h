@@ -59,7 +59,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     uint32_t threads_max;
     /* Maximum number of stacks of turns and processes that run or wait: 64 to 1,000,000; 0 =
      * 32,768. Each takes stack_bytes of address space and as much memory as its turn has touched.
-     * Over it calls fail with TEFF_E_OVERLOADED. The tasks of a silo's cluster have others. */
+     * Over it calls fail with TEFF_E_OVERLOADED. The tasks that keep a silo in its cluster have
+     * stacks of their own. */
     uint32_t stacks_max;
     /* Maximum number of workers after a change at run time: up to 1,024; 0 = the number at the
      * start. */
@@ -83,8 +84,8 @@ typedef struct teff_sched_options { /* zeroed, except size = all defaults */
     /* After this run time a turn yields at its next call of teff, if other groups are READY: 1 to
      * 1,000 ms, rounded up to 2.5 ms; 0 = 10. */
     uint32_t slice_ms;
-    /* A group that becomes READY while it runs is run again in place so many times, then it goes
-     * behind the others: up to 1,000; 0 = 5. */
+    /* How many times a group that becomes READY while it runs is run again in place, before it is
+     * queued behind the others: up to 1,000; 0 = 5. */
     uint32_t repolls_max;
     /* Size of each of these stacks: 64 KiB to 8 MiB; 0 = 64 KiB. */
     size_t stack_bytes;
@@ -113,7 +114,8 @@ typedef struct teff_sched_metrics {
 } teff_sched_metrics;
 
 /* teff_yield - for long computations: yield if this turn's slice is over (slice_ms) and other
- * groups are READY. Every other call of teff in a turn (calls of grains, send, receive) does so.
+ * groups are READY. Every other call of teff in a turn (calls of grains, send, receive) does
+ * the same.
  * out:  true: other groups ran before it returned. Takes 2 ns if there is nothing to do.
  * runs: anywhere. Only a turn with a fiber can yield: every turn of a grain, and of a process with
  *       TEFF_PROCESS_FIBER. Elsewhere it returns false, and another thread runs the other groups.

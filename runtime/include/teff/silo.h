@@ -45,13 +45,13 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     teff_transport transport;
     int insecure; /* allow listening beyond loopback without TLS */
     int silent;   /* log warnings and errors only */
-    /* A silo serves for so long after its last heartbeat in the store, 500 .. 600,000; 0 = 10,000.
-     * After half as much again the others declare it dead and activate its grains. Shorter: they
-     * do so sooner, but shorter pauses and outages of the store end a silo. */
+    /* How long a silo serves after its last heartbeat in the store, 500 .. 600,000; 0 = 10,000.
+     * After half as much again the others declare it dead and activate its grains. With a shorter
+     * lease they do so sooner, but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
-    /* The silo has lost its lease: it could not reach its store for too long, or the cluster has
-     * declared it dead. It answers and saves nothing any more; silos and clients lose their
-     * connections. Called once, on a thread of the silo; must not block or call the silo. The
+    /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach its
+     * store for too long, or the cluster has declared it dead. It answers and saves nothing any
+     * more; silos and clients lose their connections. lost must not block or call the silo. The
      * program then calls teff_silo_stop (which in this case does not leave the cluster), frees its
      * contexts, and may call teff_silo_start to come back as a new incarnation. NULL: none.
      * teff_silo_main and teff_silo_run do all this by themselves. */
@@ -84,14 +84,14 @@ TEFF_API TEFF_MUST_USE teff_err teff_silo_host(teff_silo *silo, teff_grain_type 
  *       address as a new incarnation. text, as in teff_silo_new.
  * runs: a thread outside.
  * errs: TEFF_E_IO (address in use, store), TEFF_E_REFUSED, TEFF_E_TIMEOUT; it may be tried again.
- *       text says why. */
+ *       TEFF_E_INVALID (it runs already), TEFF_E_NOMEM. text says why. */
 TEFF_API TEFF_MUST_USE teff_err teff_silo_start(teff_silo *silo, char *text);
 
 /* teff_silo_stop - leave the cluster cleanly: grains move to other silos, pending calls end, then
  * the silo closes. A second stop does nothing.
  * in:   timeout_ms, after which calls and grains that are left are dropped; 0 = 30 s.
  * runs: a thread outside; blocks it. Called in a turn of the same silo it aborts the process.
- * errs: only TEFF_E_TIMEOUT: something was dropped, as it is without a lease. */
+ * errs: only TEFF_E_TIMEOUT: calls or grains were dropped; always if the lease is lost. */
 TEFF_API teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms);
 
 /* teff_silo_free - free a silo; stop it first if it runs.
@@ -107,7 +107,7 @@ TEFF_API const char *teff_silo_address(const teff_silo *silo);
 
 /* teff_silo_ctx - a context for the calling thread; teff_ctx_free frees it.
  * in:   silo, serving; it must outlive the context.
- * out:  NULL: out of memory.
+ * out:  NULL: it does not serve, or out of memory.
  * runs: any thread; the context is for one thread at a time. */
 TEFF_API teff_ctx *teff_silo_ctx(teff_silo *silo);
 
