@@ -49,7 +49,7 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * After half as much again the others declare it dead and activate its grains. With a shorter
      * lease they do so sooner, but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
-    /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach its
+    /* Called once, on a thread of the silo, when that has lost its lease: it could not reach its
      * store for too long, or the cluster has declared it dead. It answers and saves nothing any
      * more; silos and clients lose their connections. lost must not block or call the silo. The
      * program then calls teff_silo_stop (which in this case does not leave the cluster), frees its
