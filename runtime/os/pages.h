@@ -31,8 +31,8 @@ bool teffi_pages_decommit(void *from, size_t bytes);
 void teffi_pages_release(void *reserved, size_t bytes);
 
 /* Before kernel 6.13 each guard is a separate mapping and splits the one around it. A process may
- * have 65,530 mappings (vm.max_map_count), so guards get about half of them. Some are reserved for
- * stacks that must be available when all others are in use. */
+ * have 65,530 mappings (vm.max_map_count), of which these guards take about half. The reserved ones
+ * come on top, for stacks that must be available when all others are in use. */
 enum { TEFFI_GUARDS_MAX = 16000, TEFFI_GUARDS_RESERVED = 4000 };
 
 /* teffi_guard_install - make these whole pages, a part of a mapping, fault when touched.
