@@ -30,7 +30,7 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.listen = ""}, "listen", "");
     refused((teff_silo_options){.listen = "127.0.0.1:70000"}, "listen", "70000");
     refused((teff_silo_options){.advertise = "x"}, "advertise", "x");
-    refused((teff_silo_options){.store = "postgres:x"}, "store", "postgres:x");
+    refused((teff_silo_options){.store = "postgre:x"}, "store", "postgre:x");
     refused((teff_silo_options){.store = ""}, "store", "");
     refused((teff_silo_options){.seeds = {"127.0.0.1:1", "bad"}}, "seed", "bad");
     refused((teff_silo_options){.seeds = {"[fe80::1%2]:1"}}, "seed", "[fe80::1%2]:1");
