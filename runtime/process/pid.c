@@ -64,10 +64,10 @@ static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *s
 teff_err teffi_slot_take(teff_process_system *system, _Atomic uint64_t *spawned,
                          teff_process **process)
 {
-    /* While the slab has no more slots than processes_max, the lock is not needed: the limit is
-     * exceeded at most by spawns that find no free slot now and make a new block. relaxed: the
-     * seq_cst ends of this spawn and of its process come later */
-    if (teffi_slab_blocks(&system->slab) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
+    /* While the slab with one more block would have no more slots than processes_max, the lock is
+     * not needed, even if this spawn and others make that block. relaxed: the seq_cst ends of this
+     * spawn and of its process come later */
+    if ((teffi_slab_blocks(&system->slab) + 1) * TEFFI_SLAB_BLOCK <= system->opt.processes_max)
         atomic_fetch_add_explicit(spawned, TEFFI_SPAWNED, memory_order_relaxed);
     else if (!count_spawn_if_room(system, spawned))
         return TEFF_E_OVERLOADED;

@@ -179,6 +179,8 @@ static void upgrade_process(teff_process *p, const teff_step *out)
     const teff_process_ops *old = atomic_load_explicit(&p->ops, memory_order_relaxed);
     if (old->close)
         old->close(p->self);
+    if (p->held) /* by receive or ask in the step */
+        teffi_event_free(p, p->held);
     p->self = out->upgrade_self;
     p->held = out->upgrade_start;
     atomic_store_explicit(&p->ops, out->upgrade, memory_order_relaxed);
@@ -192,10 +194,12 @@ static void apply_decision(teff_process *p, teff_step *out, teff_err err)
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
     if (!out->decided)
         out->status = out->first ? TEFFI_STATUS_BLOCK : TEFFI_STATUS_IDLE;
-    if (out->status == TEFFI_STATUS_BLOCK && !p->n_commands && LIST_EMPTY(&p->timers))
+    bool waits_for_none =
+        out->status == TEFFI_STATUS_BLOCK && !p->n_commands && LIST_EMPTY(&p->timers);
+    if (waits_for_none || p->over) /* an upgrade is not applied if the process is over */
         out->status = TEFFI_STATUS_IDLE;
     p->status = out->status;
-    if (!p->over && out->status == TEFFI_STATUS_START)
+    if (out->status == TEFFI_STATUS_START)
         upgrade_process(p, out);
     else
         teffi_start_free(out->upgrade_start);

@@ -52,7 +52,7 @@ static void run_unit(teff_process *p)
         end_with(p, TEFF_E_CANCELLED);
         return;
     }
-    if (p->status == TEFFI_STATUS_START)
+    if (p->status == TEFFI_STATUS_START && !p->over)
         run_init(p);
     if (p->over)
         return;

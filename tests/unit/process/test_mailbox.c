@@ -1,6 +1,7 @@
 /* test_mailbox.c - the queue of a process: many senders, limits in count and bytes, routing by PID,
  * statistics and listing. */
 #include "processes.h"
+#include "memory/slab.h"
 
 enum { SENDERS = 4, EACH = 5000, LATER = 1 };
 
@@ -191,15 +192,15 @@ static void test_unknown_closed_and_foreign_pids_are_told_apart(void **state)
     teff_process_system_free(system);
 }
 
-static void test_a_limit_on_processes(void **state)
+static void check_limit_on_processes(unsigned max)
 {
     memset(&ends, 0, sizeof ends);
     teff_process_system *system = system_of((teff_process_options){
-        .workers = 2, .processes_max = 300, .ended = count_end, .arg = &ends});
+        .workers = 2, .processes_max = max, .ended = count_end, .arg = &ends});
     static mailbox m[300];
     memset(m, 0, sizeof m);
     teff_pid pids[300];
-    for (unsigned i = 0; i < 300; i++)
+    for (unsigned i = 0; i < max; i++)
         pids[i] = spawn(system, &taker, &m[i]);
     teff_pid pid;
     assert_int_equal(teff_process_spawn(system, &taker, &m[0], NULL, NULL, 0, &pid),
@@ -211,6 +212,12 @@ static void test_a_limit_on_processes(void **state)
     assert_int_equal(send_tag(system, pid, 0), TEFF_OK);
     latch_wait(&m[7].got, 1);
     teff_process_system_free(system);
+}
+
+static void test_a_limit_on_processes(void **state)
+{
+    check_limit_on_processes(300);
+    check_limit_on_processes(4 * TEFFI_SLAB_BLOCK);
 }
 
 static void test_a_spawn_without_step_and_run_is_invalid(void **state)

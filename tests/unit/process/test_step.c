@@ -19,7 +19,8 @@ static struct {
     teff_completion yields[8]; /* of commands not completed yet */
     uint64_t command_tags[8];
     char command_data[8][16];
-    unsigned script; /* what step is to do: the test's number */
+    unsigned script;  /* what step is to do: the test's number */
+    uint64_t mailbox; /* its load when a step decided */
     teff_process_state state_while_running;
     teff_process_system *system;
 } t;
@@ -435,6 +436,52 @@ static void test_upgrade_in_place(void **state)
     assert_int_equal(atomic_load(&t.ended.count), 1);
 }
 
+/* It receives an event itself, which it holds when it becomes another, or fails instead. */
+static teff_err step_holds(void *self, const teff_event *events, size_t n, teff_step *out)
+{
+    teff_event event;
+    latch_hit(&t.stepped);
+    if (n == 0)
+        return teff_step_idle(out);
+    teff_err err = teff_process_receive(teff_step_process(out), &event);
+    if (!err)
+        err = teff_step_upgrade(out, &idler, NULL, "second", "in", 3);
+    if (!err && event.tag == 2)
+        t.mailbox = teffi_mailbox_load(teff_step_process(out));
+    return !err && event.tag == 3 ? TEFF_E_USER(1) : err;
+}
+
+static const teff_process_ops holder = {.name = "holder", .step = step_holds, .close = close_it};
+
+static void test_upgrade_with_an_event_that_was_received(void **state)
+{
+    teff_pid pid = spawn(*state, &holder, NULL);
+    latch_wait(&t.stepped, 1);
+    assert_int_equal(send_tag(*state, pid, 1), TEFF_OK);
+    latch_wait(&t.stepped, 2);
+    assert_int_equal(send_tag(*state, pid, 2), TEFF_OK);
+    latch_wait(&t.stepped, 3); /* of the new one */
+    assert_string_equal(t.method, "second");
+    assert_true(t.mailbox > 0);
+    assert_int_equal(teffi_mailbox_load(teffi_process_find(*state, pid)), 0);
+    assert_int_equal(send_tag(*state, pid, 99), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.err, TEFF_OK);
+}
+
+static void test_an_upgrade_that_fails_with_an_event_that_was_received(void **state)
+{
+    teff_pid pid = spawn(*state, &holder, NULL);
+    latch_wait(&t.stepped, 1);
+    assert_int_equal(send_tag(*state, pid, 1), TEFF_OK);
+    latch_wait(&t.stepped, 2);
+    assert_int_equal(send_tag(*state, pid, 3), TEFF_OK);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.err, TEFF_E_USER(1));
+    assert_int_equal(t.inits, 0);
+    assert_int_equal(t.closes, 1);
+}
+
 /* ---- a step that is tried again ---- */
 
 static struct {
@@ -500,6 +547,8 @@ int main(void)
         T(test_continue_steps_again_without_events),
         T(test_a_timer_is_an_event_and_those_left_end_with_the_process),
         T(test_upgrade_in_place),
+        T(test_upgrade_with_an_event_that_was_received),
+        T(test_an_upgrade_that_fails_with_an_event_that_was_received),
         T(test_a_message_of_a_retried_step_stays_before_later_ones),
         T(test_a_handler_has_a_number_in_range_and_a_function),
     };

@@ -304,6 +304,47 @@ static void test_others_run_on_the_stack_of_one_that_yields_without_a_fiber(void
     }
 }
 
+/* ---- no stack for a fiber ---- */
+
+static teff_err count_init(void *self, teff_process *me, const char *method, const void *input,
+                           size_t len)
+{
+    t.events++;
+    return TEFF_E_USER(1);
+}
+
+static teff_err wait_for_event(void *self, teff_process *me)
+{
+    teff_event event;
+    return teff_process_receive(me, &event);
+}
+
+static void note_first_error(void *arg, teff_pid pid, teff_err err)
+{
+    t.err = t.err ? t.err : err;
+    latch_hit(&t.ended);
+}
+
+/* It ends with NOMEM, and init is not called. */
+static void test_a_process_without_a_stack(void **state)
+{
+    enum { STACKS = 64 };
+    static const teff_process_ops waits = {
+        .name = "waits", .flags = TEFF_PROCESS_FIBER, .run = wait_for_event};
+    static const teff_process_ops fails = {
+        .name = "fails", .flags = TEFF_PROCESS_FIBER, .init = count_init, .run = wait_for_event};
+    const teff_sched_options sched = {.size = sizeof sched, .stacks_max = STACKS};
+    teff_process_system *system =
+        system_of((teff_process_options){.workers = 1, .sched = &sched, .ended = note_first_error});
+    for (unsigned i = 0; i < STACKS; i++)
+        (void)spawn(system, &waits, NULL);
+    (void)spawn(system, &fails, NULL);
+    latch_wait(&t.ended, 1);
+    assert_int_equal(t.err, TEFF_E_NOMEM);
+    assert_int_equal(t.events, 0);
+    teff_process_system_free(system);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +358,7 @@ int main(void)
         T(test_a_cancel_ends_a_sleep),
         T(test_upgrade_changes_the_way),
         T(test_others_run_on_the_stack_of_one_that_yields_without_a_fiber),
+        T(test_a_process_without_a_stack),
     };
     return cmocka_run_group_tests_name("process/ways", tests, NULL, NULL);
 }
