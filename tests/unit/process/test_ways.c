@@ -316,6 +316,7 @@ static teff_err count_init(void *self, teff_process *me, const char *method, con
 static teff_err wait_for_event(void *self, teff_process *me)
 {
     teff_event event;
+    latch_hit(&t.waiting);
     return teff_process_receive(me, &event);
 }
 
@@ -338,6 +339,7 @@ static void test_a_process_without_a_stack(void **state)
         system_of((teff_process_options){.workers = 1, .sched = &sched, .ended = note_first_error});
     for (unsigned i = 0; i < STACKS; i++)
         (void)spawn(system, &waits, NULL);
+    latch_wait(&t.waiting, STACKS);
     (void)spawn(system, &fails, NULL);
     latch_wait(&t.ended, 1);
     assert_int_equal(t.err, TEFF_E_NOMEM);
