@@ -157,17 +157,15 @@ static void recover_task(teff_ctx *ctx, void *arg)
 {
     teffi_grains *grains = arg;
     recovery r = {0};
-    for (;;) {
+    bool wanted;
+    do {
         r.view = teffi_view_get(grains->node);
-        if (recovery_is_wanted(grains, r.set))
+        wanted = recovery_is_wanted(grains, r.set);
+        if (wanted)
             recover_round(ctx, &r);
-        else
-            grains->shards->recovering = false;
-        bool again = grains->shards->recovering;
         teffi_view_unref(r.view);
-        if (!again)
-            break;
-    }
+    } while (wanted);
+    grains->shards->recovering = false;
     /* A view adopted after the last teffi_partitions_locked() may have locked more. */
     if (recovery_is_wanted(grains, NULL))
         teffi_recover_start(grains);
@@ -201,7 +199,7 @@ static bool list_activation(void *arg, teffi_activation *act)
     teffi_ident ident = teffi_activation_ident(act);
     Teff__Cluster__Recovered__Entry *e = teff_arena_alloc(&l->msg->arena, sizeof *e);
     uint8_t *key = teff_arena_copy(&l->msg->arena, ident.key, ident.key_len);
-    if (!e || !key || l->n >= RESPONSE_ENTRIES * 2) {
+    if (!e || !key) {
         l->failed = true;
         return false;
     }
@@ -225,7 +223,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond_with(grains->node, msg, &response.base);
         return;
     }
-    l.entries = teff_arena_alloc(&msg->arena, 2 * RESPONSE_ENTRIES * sizeof *l.entries);
+    l.entries = teff_arena_alloc(&msg->arena, RESPONSE_ENTRIES * sizeof *l.entries);
     if (!l.entries || ask->partitions.len != TEFFI_PARTITION_SET_BYTES) {
         teffi_node_respond(grains->node, msg, TEFF_E_INVALID,
                            "directory: not a set of 256 partitions, or memory is out");

@@ -135,31 +135,45 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 
 /* ---- making, pushing, removing ---- */
 
+static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
+                                const teffi_ident *ident, teffi_activation **out)
+{
+    teffi_activation *act = teffi_slab_take(&grains->shards->memory);
+    if (!act)
+        return TEFF_E_NOMEM;
+    teff_err err = teffi_index_reserve(&teffi_shard_of(grains, ident->hash)->index)
+                       ? teffi_activation_born(act, type, ident)
+                       : TEFF_E_NOMEM;
+    if (err)
+        teffi_slab_put(&grains->shards->memory, act);
+    else
+        *out = act;
+    return err;
+}
+
 teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool registered,
                             bool *claimed, teffi_activation **out)
 {
-    teffi_shards *shards = grains->shards;
-    teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
-    if (!type || !grains->accepting)
+    if (!type)
         return TEFF_E_NOT_FOUND;
-    teffi_activation *act = teffi_slab_take(&shards->memory);
-    if (!act)
-        return TEFF_E_NOMEM;
-    teff_err err =
-        teffi_index_reserve(&shard->index) ? teffi_activation_born(act, type, ident) : TEFF_E_NOMEM;
+    /* seq_cst: counted before accepting is read. A leaving silo clears accepting, then reads the
+     * number: so it sees this activation, or none is made. */
+    atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
+    teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
+                       ? make_activation(grains, type, ident, out)
+                       : TEFF_E_NOT_FOUND;
     if (err) {
-        teffi_slab_put(&shards->memory, act);
+        atomic_fetch_sub_explicit(&grains->shards->activations, 1, memory_order_release);
         return err;
     }
+    teffi_activation *act = *out;
     act->registered = registered;
     if (claimed && (*claimed = teffi_group_claim(&act->group)))
         act->phase = TEFFI_VALID;
-    bool added = teffi_index_add(&shard->index, ident->hash, act->slot);
+    bool added =
+        teffi_index_add(&teffi_shard_of(grains, ident->hash)->index, ident->hash, act->slot);
     teffi_bug_if(!added);
-    /* relaxed: a leaving silo clears accepting, then polls this until it is 0 */
-    atomic_fetch_add_explicit(&shards->activations, 1, memory_order_relaxed);
-    *out = act;
     return TEFF_OK;
 }
 

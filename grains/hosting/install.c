@@ -192,8 +192,8 @@ void teffi_grains_start(teffi_node *node)
 
 static uint64_t count_activations(const teffi_grains *grains)
 {
-    /* acquire: pairs with teffi_shard_reclaim() */
-    return atomic_load_explicit(&grains->shards->activations, memory_order_acquire);
+    /* seq_cst: pairs with teffi_shard_create(); acquire: with teffi_shard_reclaim() */
+    return atomic_load_explicit(&grains->shards->activations, memory_order_seq_cst);
 }
 
 /* ROUND_ENDS: asked in one round; millions at once would delay the silo's system messages. */
@@ -211,7 +211,7 @@ teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
     uint64_t cursor = 0;
-    grains->accepting = false;
+    atomic_store_explicit(&grains->accepting, false, memory_order_seq_cst);
     while (count_activations(grains) > 0) {
         unsigned asked = 0;
         if (teffi_lease_is_over(&ctx->home->lease))
