@@ -52,10 +52,14 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
+/* An orphan wait frees itself; one of a turn lies in its memory. */
 static void discard_item(teffi_item *item)
 {
+    teffi_wait *wait = teffi_container(item, teffi_wait, item);
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_drop(item);
+    if (item->kind == TEFFI_ITEM_WAIT && wait->orphan)
+        wait->arrive(wait);
     if (item->kind == TEFFI_MSG_REQUEST || item->kind == TEFFI_MSG_ONEWAY)
         teffi_msg_free(teffi_container(item, teffi_msg, item));
 }
