@@ -4,6 +4,7 @@
  *          calls wait, until their deadline. */
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/error.h"
 #include "base/options.h"
 #include "cluster/membership.h"
 #include "call/calls.h"
@@ -261,10 +262,11 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
 {
     teff_client_options taken, *opt = &taken;
     *out = NULL;
+    text[0] = '\0';
     teff_err err = take_client_options(opt, given, text);
     teff_client *client = err ? NULL : calloc(1, sizeof *client);
     if (!client)
-        return err ? err : TEFF_E_NOMEM;
+        return err ? err : teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     client->platform = *platform;
     err = copy_gateways(client, opt);
     if (!err)
@@ -274,10 +276,12 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
         teffi_budget_init(client->node.budget, opt->message_bytes_max);
     if (!err)
         err = open_client_net(client, opt, text);
-    if (err)
-        teff_client_free(client);
-    else
+    if (!err)
         *out = client;
+    else
+        teff_client_free(client);
+    if (err && !text[0])
+        (void)teffi_fail(text, err, err == TEFF_E_NOMEM ? "out of memory" : "no thread for calls");
     return err;
 }
 

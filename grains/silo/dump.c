@@ -113,14 +113,6 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
 
 /* ---- all of it ---- */
 
-static bool silo_is_serving(teff_silo *silo)
-{
-    pthread_mutex_lock(&silo->lock);
-    bool yes = silo->phase == TEFFI_SILO_SERVING;
-    pthread_mutex_unlock(&silo->lock);
-    return yes;
-}
-
 void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
 {
     teffi_node *node = &silo->node;
@@ -130,7 +122,7 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
         return;
     }
     /* After teffi_home_enter(): a silo that serves now is not closed before teffi_home_exit(). */
-    if (silo_is_serving(silo)) {
+    if (silo->phase == TEFFI_SILO_SERVING) {
         print_silo(silo, &to);
         if (node->home.exec->ops->dump)
             node->home.exec->ops->dump(node->home.exec, fn, arg);

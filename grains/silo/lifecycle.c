@@ -295,9 +295,7 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
     err = teffi_membership_join(ctx);
     if (err)
         return abort_join(ctx, silo, err);
-    pthread_mutex_lock(&silo->lock);
     silo->phase = TEFFI_SILO_SERVING;
-    pthread_mutex_unlock(&silo->lock);
     teffi_logf(&silo->platform.log, TEFF_LOG_INFO, "silo %s serves cluster %s, %zu grain types",
                node->address, node->cluster, silo->n_types);
     return TEFF_OK;
@@ -383,9 +381,7 @@ teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms)
 {
     teffi_node *node = &silo->node;
     teff_err err = TEFF_OK;
-    pthread_mutex_lock(&silo->lock);
     silo->phase = TEFFI_SILO_STOPPED;
-    pthread_mutex_unlock(&silo->lock);
     if (!node->home.exec)
         return TEFF_OK;
     if (node->membership)

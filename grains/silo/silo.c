@@ -188,7 +188,7 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
 {
     teff_ctx *ctx = teffi_ctx_new(&silo->node.home);
     if (!ctx)
-        return TEFF_E_NOMEM;
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     teff_err err = teffi_silo_join(ctx, silo);
     if (err)
         (void)teffi_fail(text, err, "%s", teff_error(ctx));

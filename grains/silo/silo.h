@@ -34,9 +34,9 @@ struct teff_silo {
     teff_process_system *processes;    /* written under lock; NULL: none */
     struct teff_engine *engines;       /* guarded by lock; through engine->next */
     char bound[TEFFI_ADDRESS_MAX + 1]; /* address that it listens on */
-    pthread_mutex_t lock;              /* guards phase and clients */
-    teffi_silo_phase phase;
-    teffi_node_id *clients; /* connected clients */
+    pthread_mutex_t lock;              /* guards clients */
+    _Atomic teffi_silo_phase phase;    /* written by the thread that starts or stops the silo */
+    teffi_node_id *clients;            /* connected clients */
     size_t n_clients, clients_max;
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
