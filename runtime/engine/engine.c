@@ -253,8 +253,10 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 {
     const teffi_process_calls none = {0};
     teff_err err = teffi_engine_on(NULL, &none, opt, engine);
-    if (err && *engine)
+    if (err && *engine) {
         teffi_engine_drop(*engine);
+        *engine = NULL;
+    }
     return err;
 }
 

@@ -195,7 +195,7 @@ typedef struct teff_engine_options { /* zeroed, except size = all defaults */
 
 /* teff_engine_new - start an engine without components; it runs until it is stopped.
  * in:   opt and opt->sched, borrowed, copied; NULL = all defaults.
- * out:  *engine, owned.
+ * out:  *engine, owned; NULL on an error.
  * runs: a thread outside.
  * errs: as teff_process_system_new. */
 TEFF_API TEFF_MUST_USE teff_err teff_engine_new(const teff_engine_options *opt,
