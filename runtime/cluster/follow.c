@@ -87,11 +87,12 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
 }
 
-/* The number of unreadable rows is logged when it changes. */
+/* The number of unreadable rows is logged when it changes, unless there are none any more. */
 teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 {
     teff_err err = teffi_rows_read(ctx, rows);
-    if (err || atomic_exchange(&ctx->node->membership->follow.junk, rows->junk) == rows->junk)
+    if (err || atomic_exchange(&ctx->node->membership->follow.junk, rows->junk) == rows->junk ||
+        rows->junk == 0)
         return err;
     teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
                "membership: %zu rows of cluster %s are no member's and are skipped", rows->junk,

@@ -165,7 +165,7 @@ static void run_heartbeat(teff_ctx *ctx, void *arg)
         err = teffi_membership_refresh(ctx, 0);
     }
     teffi_membership_drop_departed(m);
-    if (err)
+    if (err && err != TEFF_E_CONFLICT) /* that one has no text, and is logged with the lease */
         teffi_logf(&m->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
     set_beat(m, err ? lease_ns / RETRIES : next_ns);
 }

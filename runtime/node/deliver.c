@@ -80,11 +80,13 @@ static const char *get_process_error_text(teff_err err)
 /* Refuses a client's message, and one that names another node. */
 static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 {
+    bool is_here = teffi_node_is(msg->to.node, node->id);
     teff_err err = TEFF_E_REFUSED;
-    if (!(msg->src.silo & TEFFI_CLIENT_BIT) && teffi_node_is(msg->to.node, node->id))
+    if (!(msg->src.silo & TEFFI_CLIENT_BIT) && is_here)
         err = teffi_pid_deliver(node, msg);
     if (err)
-        teffi_node_respond(node, msg, err, get_process_error_text(err));
+        teffi_node_respond(node, msg, err,
+                           is_here ? get_process_error_text(err) : "it is in another node");
     else
         teffi_msg_free(msg); /* the process responds, if it is a request */
 }

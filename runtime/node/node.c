@@ -11,6 +11,7 @@
 #include "call/wait.h"
 #include "node/deliver.h"
 #include "group/closure.h"
+#include "os/thread.h"
 
 /* Gives system groups a thread of their own, if possible. On an error the executor is freed. */
 static teff_err start_system(teffi_node *node)
@@ -71,9 +72,12 @@ static void close_to_users(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home); /* before `closed`: it enters the node */
     atomic_store(&node->home.closed, true);
-    while (ctx && atomic_load(&node->home.users) > 0) {
+    while (atomic_load(&node->home.users) > 0) {
         cancel_calls(node);
-        teffi_ctx_sleep(ctx, 1);
+        if (ctx)
+            teffi_ctx_sleep(ctx, 1);
+        else /* out of memory */
+            teffi_thread_yield();
     }
     teff_ctx_free(ctx);
 }

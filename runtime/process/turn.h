@@ -43,7 +43,7 @@ void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_er
  * For processes with step_max 1. */
 teff_err teffi_step_retry(teff_step *out);
 
-/* teffi_process_has_work - is there an event or another reason for a step? */
+/* teffi_process_has_other_work - is there an event or another reason for a step? */
 bool teffi_process_has_other_work(const teff_process *p);
 static inline bool teffi_process_has_work(const teff_process *p)
 {

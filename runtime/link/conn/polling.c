@@ -177,8 +177,8 @@ bool teffi_polling_check(teffi_conns *conns)
     uint32_t claims = atomic_load_explicit(&p->poller->claims, memory_order_relaxed);
     bool changed = claims != p->claims_before;
     p->claims_before = claims;
-    /* seq_cst: after the store of asked_soon; a thread that leaves releases its claim, then loads
-     * asked_soon */
+    /* seq_cst: after the store of asked_soon. A thread that leaves releases its claim, takes the
+     * lock in wake_waiter(), which orders the two, then loads asked_soon. */
     if (atomic_load_explicit(&p->poller->claimed, memory_order_seq_cst))
         return false;
     if (!changed)

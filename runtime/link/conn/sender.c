@@ -289,6 +289,7 @@ void teffi_sender_finish(teffi_conn *conn, uint8_t kind)
         append_control(s, kind, NULL, 0);
     else
         s->goodbyes |= 1u << kind;
+    update_budget(conn);
     s->finished = true;
     bool put = !s->coalesced;
     s->coalesced = true;

@@ -224,6 +224,7 @@ static void a_process_is_refused_to_clients_and_found_on_its_own_silo_only(void 
     msg->to.node.incarnation++;
     teffi_node_deliver(&node, msg);
     assert_int_equal(sent.err, TEFF_E_REFUSED);
+    assert_string_equal(sent.text, "it is in another node");
     teffi_node_deliver(&node, message(TEFFI_MSG_REQUEST, TEFFI_PROCESS_BIT | 3));
     assert_int_equal(sent.err, TEFF_E_UNAVAILABLE);
     assert_string_equal(sent.text, "its silo has no processes");
