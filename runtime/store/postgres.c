@@ -681,14 +681,16 @@ static bool reconnect_session(session *s, char *text)
     return connected;
 }
 
-/* While writes are in doubt, it does not wait for operations but connects, so that they end. */
+/* While writes are in doubt, it does not wait for operations but connects, so that they end. When
+ * the store is closed it tries that once more. */
 static void run_session(void *arg)
 {
     session *s = arg;
     char text[TEFF_TEXT_MAX];
     for (;;) {
         size_t n = teffi_lane_take(&s->lane, s->group, s->in_doubt.head ? 0 : UINT64_MAX);
-        if (n == 0 && teffi_lane_is_closed(&s->lane))
+        bool last = n == 0 && teffi_lane_is_closed(&s->lane);
+        if (last && (s->conn || !s->in_doubt.head || !reconnect_session(s, text)))
             break;
         if (s->conn || reconnect_session(s, text))
             run_group(s, s->group, n);

@@ -188,6 +188,26 @@ static void a_stopped_session(void **state)
     teffi_arena_drop(&arena);
 }
 
+/* Without a server nobody can end the old session: close does not wait for that. */
+static void a_write_in_doubt_when_the_store_closes(void **state)
+{
+    env *e = *state;
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("1")};
+    ask_op a = {.op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1}};
+    end_sessions(e); /* so that only the session for states comes back */
+    uint64_t etag = 0;
+    while (ask_put(e->store, "words", ask_str("b"), ask_str("1"), &etag) != TEFF_OK)
+        usleep(10 * 1000);
+    kill(pg_server_session(e->address), SIGSTOP);
+    ask_start(e->store, &a);
+    usleep(200 * 1000); /* it is sent */
+    pg_server_kill();
+    teffi_store_close(e->store);
+    e->store = NULL;
+    assert_int_equal(ask_wait(&a), TEFF_E_UNKNOWN);
+    pg_server_start();
+}
+
 /* ---- refused ---- */
 
 static void set_trigger(env *e, const char *body)
@@ -430,6 +450,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sessions_that_end, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_server_that_is_killed, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_stopped_session, open_fresh, close_store),
+        cmocka_unit_test_setup_teardown(a_write_in_doubt_when_the_store_closes, open_fresh,
+                                        close_store),
         cmocka_unit_test_setup_teardown(only_the_refused_write_fails, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_deadlock_is_tried_again, open_fresh, close_store),
         cmocka_unit_test_setup_teardown(a_deadlock_without_end, open_fresh, close_store),
