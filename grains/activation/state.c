@@ -62,7 +62,7 @@ static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
     teff_err err = teffi_ctx_store(ctx, &op);
     if (err == TEFF_E_CONFLICT && ctx->node->membership)
-        teffi_membership_look(ctx->node->membership);
+        teffi_membership_refresh_soon(ctx->node->membership);
     row->etag = rows[0].etag;
     return err;
 }

@@ -64,7 +64,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
     if (err) { /* the owner may have died */
-        teffi_membership_look(ctx->node->membership);
+        teffi_membership_refresh_soon(ctx->node->membership);
         return TEFF_E_UNAVAILABLE;
     }
     if (response->result == TEFF__CLUSTER__DIRECTORY_RESPONSE__RESULT__REFRESH) {

@@ -188,7 +188,7 @@ static void look_as_task(teff_ctx *ctx, void *arg)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-void teffi_membership_look(teffi_membership *m)
+void teffi_membership_refresh_soon(teffi_membership *m)
 {
     if (!atomic_exchange(&m->follow.looking, true) &&
         teffi_task_start(&m->node->home, look_as_task, m, "membership: look at the table", true))

@@ -82,9 +82,9 @@ void teffi_membership_free(teffi_membership *membership);
  * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet. */
 TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version);
 
-/* teffi_membership_look - refresh the view soon, in a task, because a silo could not be reached.
+/* teffi_membership_refresh_soon - refresh the view in a task, because a silo could not be reached.
  * One refresh serves all calls within 100 ms. Does not wait. */
-void teffi_membership_look(teffi_membership *membership);
+void teffi_membership_refresh_soon(teffi_membership *membership);
 
 /* Changes are: a view is adopted, a silo is connected, a part of the directory is served, this silo
  * closes.

@@ -6,7 +6,7 @@
 static void end_failed_dial(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool late = conn->liveness.given_up;
-    teffi_conn_because(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
+    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, late ? "no response in time" : result->text);
     if (result->end != TEFFI_STREAM_CLOSED) /* closed by this side is not a failure */
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.256s: %s",
                             conn->target, conn->ending.why_text);

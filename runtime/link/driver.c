@@ -211,8 +211,8 @@ static void on_received(void *arg, const teffi_stream_result *result)
     conn->liveness.receiving_since_ns = 0;
     if (result->end) {
         if (conn->state != CONN_UP)
-            teffi_handshake_broke(conn, result);
-        teffi_conn_because(conn, TEFF_E_UNREACHABLE, result->text);
+            teffi_handshake_report_break(conn, result);
+        teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, result->text);
         teffi_driver_end(conn);
         return;
     }

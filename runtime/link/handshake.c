@@ -44,7 +44,7 @@ void teffi_handshake_begin(teffi_conn *conn)
 static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
 {
     teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
-    teffi_conn_because(conn, TEFF_E_REFUSED, text);
+    teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
     if (conn->dialled)
         return false;
     uint8_t payload[TEFFI_HELLO_MAX];
@@ -269,7 +269,7 @@ static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
     char text[TEFF_TEXT_MAX];
     if (teffi_refuse_unpack(payload, len, text))
         return teffi_receiver_malformed(conn, "bad refusal");
-    teffi_conn_because(conn, TEFF_E_REFUSED, text);
+    teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
     teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
                         conn->target, text);
     return false;
@@ -316,7 +316,7 @@ static const char *handshake_break_text(const teffi_conn *conn, const teffi_stre
 }
 
 /* A peer that connects and closes without sending anything, as health checks do, is not logged. */
-void teffi_handshake_broke(teffi_conn *conn, const teffi_stream_result *result)
+void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
     bool ours = result->end == TEFFI_STREAM_CLOSED; /* logged when it was killed */
@@ -326,5 +326,5 @@ void teffi_handshake_broke(teffi_conn *conn, const teffi_stream_result *result)
                             conn->target, why);
     else if (!conn->dialled && tls)
         teffi_counters_note(&conn->conns->counters, LINK_REFUSED_TLS, "%s: %s", conn->target, why);
-    teffi_conn_because(conn, TEFF_E_UNREACHABLE, why);
+    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, why);
 }

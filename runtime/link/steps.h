@@ -54,8 +54,8 @@ void teffi_handshake_begin(teffi_conn *conn);
  * ends. */
 bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
 
-/* teffi_handshake_broke - count and log that the stream ended before UP. */
-void teffi_handshake_broke(teffi_conn *conn, const teffi_stream_result *result);
+/* teffi_handshake_report_break - count and log that the stream ended before UP. */
+void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result);
 
 /* ---- goodbye.c ---- */
 

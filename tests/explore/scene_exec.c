@@ -39,7 +39,7 @@ typedef struct token {
     place *next; /* where its timer, or deferred work, will push it */
 } token;
 
-typedef struct cabin { /* a group for one visit, freed when it has ended; maybe on a stack */
+typedef struct cabin { /* a group that is run once and freed when it has ended; maybe on a stack */
     teffi_group group;
     token *guest;
     teff_join join;

@@ -1,5 +1,5 @@
 /* stress_exec.c - tokens wander over groups, by push, claim, timer, blocking region and groups of
- * one visit, on more workers than cores; each hop counts once, no group runs twice at a time,
+ * one run, on more workers than cores; each hop counts once, no group runs twice at a time,
  * nobody hangs.
  * With `scale` the number of workers in use changes all the while; `multilevel` and `priority` are
  * policies of the run queue, the last with places evicted (and every item kept).
@@ -31,7 +31,7 @@ struct token {
     place *next; /* where its timer will push it */
 };
 
-/* A group for one visit: completes in it and is freed when it has ended. */
+/* A group that is run once: it completes in that run and is freed when it has ended. */
 typedef struct cabin {
     teffi_group group;
     token *guest;

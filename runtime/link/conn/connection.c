@@ -121,7 +121,7 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
         stream->ops->close(stream);
 }
 
-void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text)
+void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text)
 {
     conn_ending *ending = &conn->ending;
     if (ending->why)

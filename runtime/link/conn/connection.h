@@ -188,9 +188,9 @@ void teffi_conn_kill(teffi_conn *conn);
  * runs: the callback of its dial or accept. */
 void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
 
-/* teffi_conn_because - record why the connection will end; the first reason stays.
+/* teffi_conn_note_cause - record why the connection will end; the first reason stays.
  * runs: the reader, or the connection's callbacks. */
-void teffi_conn_because(teffi_conn *conn, teff_err err, const char *text);
+void teffi_conn_note_cause(teffi_conn *conn, teff_err err, const char *text);
 
 /* teffi_conn_free - free a connection of the list `dead`, after its sender and its receiver.
  * runs: not in a callback of such a connection. */

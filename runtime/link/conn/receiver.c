@@ -109,7 +109,7 @@ bool teffi_receiver_malformed(teffi_conn *conn, const char *what)
 {
     link_counter which = conn->state == CONN_UP ? LINK_MALFORMED : LINK_GARBAGE;
     teffi_counters_note(&conn->conns->counters, which, "%s: %s, closed", conn->target, what);
-    teffi_conn_because(conn, TEFF_E_UNREACHABLE, what);
+    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, what);
     return false;
 }
 
@@ -207,7 +207,7 @@ static bool report_bad_length(teffi_conn *conn, teff_err err)
         return teffi_receiver_malformed(conn, "bad frame length");
     teffi_counters_note(&conn->conns->counters, LINK_OVERSIZE, "%s: frame over %u bytes, closed",
                         conn->target, conn->conns->frame_max_bytes);
-    teffi_conn_because(conn, TEFF_E_UNREACHABLE, "frame over the limit");
+    teffi_conn_note_cause(conn, TEFF_E_UNREACHABLE, "frame over the limit");
     return false;
 }
 

@@ -150,7 +150,7 @@ static void a_look_finds_a_change(void **state)
         lab_ok(ctx, teffi_rows_read(ctx, &rows));
         teffi_member_row other = {.member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, TEFFI_LEASE_MS}};
         lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
-        teffi_membership_look(m);
+        teffi_membership_refresh_soon(m);
         lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
         assert_true(m->follow.looked_ns >= before_ns + APART_MS * 1000000u);
     }

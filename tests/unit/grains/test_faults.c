@@ -186,7 +186,7 @@ static teff_err look(void)
     node.store = &refusing;
     m->follow.looked_ns = 0; /* not too soon */
     bare_busy = NULL;
-    teffi_membership_look(m);
+    teffi_membership_refresh_soon(m);
     teff_err err = run_task();
     assert_false(m->follow.looking);
     assert_int_equal(m->follow.looked_ns, err ? 0 : bare_now_ns);

@@ -60,7 +60,7 @@ static void close_exec(void)
     exec->ops->free(exec);
 }
 
-static unsigned told(const char *one, const char *two)
+static unsigned count_lines_with(const char *one, const char *two)
 {
     return lines_with(&w.log, one, two);
 }
@@ -78,9 +78,9 @@ static void spin(job *j)
 static void pass_until_told(const char *one, const char *two)
 {
     time_t since = 0;
-    while (!told(one, two) && pause_a_little(&since))
+    while (!count_lines_with(one, two) && pause_a_little(&since))
         world_pass_ms(&w, 50);
-    if (!told(one, two))
+    if (!count_lines_with(one, two))
         fail_msg("nobody said: %s ... %s", one, two);
 }
 
@@ -115,9 +115,9 @@ static void a_long_turn_is_logged_again_when_its_length_has_doubled(void **state
     push(&j);
     until(atomic_load(&j.inside));
     uint64_t from_ns = atomic_load(&w.now_ns);
-    while (told("a turn of job of the test", "runs for") < 4 && pause_a_little(&since))
+    while (count_lines_with("a turn of job of the test", "runs for") < 4 && pause_a_little(&since))
         world_pass_ms(&w, 50);
-    assert_int_equal(told("a turn of job of the test", "runs for"), 4);
+    assert_int_equal(count_lines_with("a turn of job of the test", "runs for"), 4);
     uint64_t passed_ns = atomic_load(&w.now_ns) - from_ns;
     assert_true(passed_ns >= 4000000000u);
     named_lengths_are_from_to(500, passed_ns / 1000000);
@@ -169,7 +169,7 @@ static void many_short_turns_are_not_long(void **state)
     push(&j);
     until(atomic_load(&j.runs) > 300);
     close_exec();
-    assert_int_equal(told("runs for", ""), 0);
+    assert_int_equal(count_lines_with("runs for", ""), 0);
 }
 
 /* Until the monitor has looked at what runs, and at nearly the time that it is now. */
@@ -200,7 +200,7 @@ static void a_declared_blocking_call_is_no_long_turn(void **state)
     atomic_store(&j.stop, true);
     until(atomic_load(&j.runs) == 1);
     close_exec();
-    assert_int_equal(told("runs for", ""), 0);
+    assert_int_equal(count_lines_with("runs for", ""), 0);
 }
 
 /* ---- late items ---- */
@@ -236,13 +236,14 @@ static void let_an_item_wait(uint32_t delay_warn_ms)
 static void an_item_that_waited_long_is_told_of(void **state)
 {
     let_an_item_wait(2000);
-    assert_int_equal(told("a work item of job of the test waited 5000 ms", "limit 2000"), 1);
+    assert_int_equal(
+        count_lines_with("a work item of job of the test waited 5000 ms", "limit 2000"), 1);
 }
 
 static void an_item_within_the_limit_is_not(void **state)
 {
     let_an_item_wait(6000);
-    assert_int_equal(told("waited", ""), 0);
+    assert_int_equal(count_lines_with("waited", ""), 0);
 }
 
 /* Not only the clock stands: so it does before the monitor's first look, too. */
@@ -268,7 +269,7 @@ static void an_hour_of_sleep_is_no_delay(void **state)
         until(atomic_load(&j.runs) == i);
     }
     close_exec();
-    assert_int_equal(told("waited", ""), 0);
+    assert_int_equal(count_lines_with("waited", ""), 0);
 }
 
 /* ---- long queues ---- */
@@ -300,13 +301,13 @@ static void fill_queue(unsigned n)
 static void a_long_queue_is_told_of(void **state)
 {
     fill_queue(250);
-    assert_int_equal(told("work items wait at job of the test", "limit 100"), 1);
+    assert_int_equal(count_lines_with("work items wait at job of the test", "limit 100"), 1);
 }
 
 static void a_queue_within_the_limit_is_not(void **state)
 {
     fill_queue(100);
-    assert_int_equal(told("work items wait", ""), 0);
+    assert_int_equal(count_lines_with("work items wait", ""), 0);
 }
 
 /* ---- how often ---- */
@@ -318,15 +319,15 @@ static void one_line_of_a_kind_a_second(void **state)
     job_init(&j, nothing);
     for (unsigned i = 0; i < 100; i++)
         teffi_warn_long_queue(&j.group, 1000 + i);
-    assert_int_equal(told("work items wait", ""), 1);
+    assert_int_equal(count_lines_with("work items wait", ""), 1);
     teffi_warn_late_item(&j.group, 20000); /* another kind */
-    assert_int_equal(told("waited 20000 ms", ""), 1);
+    assert_int_equal(count_lines_with("waited 20000 ms", ""), 1);
     world_pass_ms(&w, 1500);
     teffi_warn_long_queue(&j.group, 7);
-    assert_int_equal(told("7 work items wait", "99 more like it before"), 1);
+    assert_int_equal(count_lines_with("7 work items wait", "99 more like it before"), 1);
     world_pass_ms(&w, 1500);
     teffi_warn_long_queue(&j.group, 8);
-    assert_int_equal(told("8 work items wait", "more like it"), 0);
+    assert_int_equal(count_lines_with("8 work items wait", "more like it"), 0);
     close_exec();
 }
 
@@ -368,9 +369,9 @@ static void processes_are_named(void **state)
     pass_until_told("a turn of process spinner", "runs for");
     for (unsigned i = 0; i < 10; i++)
         assert_int_equal(teff_process_send(system, pid, &(teff_event){.tag = i}), TEFF_OK);
-    assert_int_equal(told("work items wait", ""), 0);
+    assert_int_equal(count_lines_with("work items wait", ""), 0);
     assert_int_equal(teff_process_send(system, pid, &(teff_event){.tag = 10}), TEFF_OK);
-    assert_int_equal(told("11 work items wait at process spinner", "limit 10"), 1);
+    assert_int_equal(count_lines_with("11 work items wait at process spinner", "limit 10"), 1);
     atomic_store(&step_stop, true);
     assert_int_equal(teff_process_system_stop(system, 0, NULL), TEFF_OK);
     close_exec();
