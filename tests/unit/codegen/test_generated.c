@@ -442,6 +442,11 @@ static void tables(void **state)
     }
     assert_int_equal(word->n_methods, 4);
     assert_int_equal(method(word, "words.Word.Get")->flags, TEFF_METHOD_READ_ONLY);
+    /* users' programs have these numbers */
+    assert_int_equal(TEFF_METHOD_READ_ONLY, 1);
+    assert_int_equal(TEFF_METHOD_ALWAYS_INTERLEAVE, 2);
+    assert_int_equal(TEFF_METHOD_ONE_WAY, 4);
+    assert_int_equal(TEFF_METHOD_IDEMPOTENT, 8);
     assert_null(method(word, "words.Word.Get")->in);
     assert_ptr_equal(method(word, "words.Word.Get")->out, &words_total_ops);
     assert_int_equal(method(word, "words.Word.Nop")->timeout_ms, 120000);
