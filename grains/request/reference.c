@@ -236,9 +236,10 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
     return err || !call.impl ? err : await_response(ask, call.impl, out);
 }
 
-/* Retry an idempotent call that ended with TEFF_E_UNREACHABLE. All tries share one deadline; if
- * that has passed already, ask_once() fails with the text. */
-__attribute__((noinline)) static teff_err ask_again(teffi_ask *ask, ProtobufCMessage **out)
+/* Ask, and retry while the call ends with TEFF_E_UNREACHABLE; for idempotent methods. All tries
+ * share one deadline. It is 0 if it has passed already: then ask_once() fails with
+ * TEFF_E_TIMEOUT. */
+__attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, ProtobufCMessage **out)
 {
     const uint64_t pause_ns = CLIENT_RETRY_MS * 1000000ull;
     teff_ctx *ctx = ask->ctx;
@@ -264,7 +265,8 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
         return err;
-    return method->flags & TEFF_METHOD_IDEMPOTENT ? ask_again(&this, out) : ask_once(&this, out);
+    return method->flags & TEFF_METHOD_IDEMPOTENT ? ask_with_retries(&this, out)
+                                                  : ask_once(&this, out);
 }
 
 __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)

@@ -68,14 +68,14 @@ static void end_ctx(teff_ctx *ctx)
     free(teffi_container(ctx, process_ctx, ctx));
 }
 
-/* An item of the process's group that is no event: a closure, or a wait's signal. */
+/* Handles an item of the process's group that is no event: a closure, or a wait's signal. */
 static void take_item(teffi_item *item)
 {
     teff_ctx *ctx;
     if (item->kind == TEFFI_ITEM_CLOSURE)
         teffi_closure_arrived(item);
     else
-        (void)teffi_wait_arrived(item, &ctx);
+        (void)teffi_wait_arrived(item, &ctx); /* false: a process is resumed by its own turn */
 }
 
 teffi_process_calls teffi_process_calls_of(teffi_home *home)

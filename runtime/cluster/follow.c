@@ -137,8 +137,8 @@ static void read_as_task(teff_ctx *ctx, void *arg)
 }
 
 /* Waits until a view of at least version is adopted, or one whole read has taken place. One read
- * serves all waiting turns. A turn that arrives during a read may need rows that it misses, so it
- * waits for the end of the next read. */
+ * serves all waiting turns. A turn that arrives during a read may need rows that this read
+ * misses, so it waits for the end of the next one. */
 static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 {
     teffi_membership *m = ctx->node->membership;

@@ -44,7 +44,7 @@ static void assign_partitions(teffi_view *view, const point *points, size_t n)
     }
 }
 
-static bool make_ring(teffi_view *view)
+static bool assign_owners(teffi_view *view)
 {
     point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
     size_t n = 0;
@@ -88,7 +88,7 @@ teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t
         return NULL;
     atomic_init(&view->refs, 1);
     view->version = version;
-    if (!copy_members(view, members, n) || !make_ring(view)) {
+    if (!copy_members(view, members, n) || !assign_owners(view)) {
         teffi_view_unref(view);
         return NULL;
     }

@@ -68,7 +68,7 @@ static void say_or_remember_goodbye(link_peer *peer)
     teffi_goodbye_say(peer);
 }
 
-void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
+void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
 {
     teffi_link *link = (teffi_link *)net;
     bool gone = false;
@@ -82,7 +82,7 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
             say_or_remember_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
-                peer->goodbye = GOODBYE_NOT_SAID; /* it no longer counts */
+                peer->goodbye = GOODBYE_NOT_SAID; /* not said again; a late BYE_ACK is ignored */
             kill_pair(peer);
         }
         gone = teffi_peer_settle(peer);
@@ -95,7 +95,7 @@ void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean)
 
 /* peer_left is set under the connection's lock. So the requests that send accepted before are
  * written before all messages that it accepts after. */
-void teffi_goodbye_left(teffi_net *net, teffi_node_id id)
+void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
 {
     teffi_link *link = (teffi_link *)net;
     pthread_mutex_lock(&link->conns.lock);

@@ -44,7 +44,7 @@ static inline teffi_link *teffi_link_of(const teffi_conn *conn)
     return teffi_container(conn->conns, teffi_link, conns);
 }
 
-/* The ops of teffi_net; each file has those of its name, net.c the rest. */
+/* The ops of teffi_net, documented in net.h. The prefix names the file; net.c has the rest. */
 teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text);
 void teffi_accept_begin(teffi_net *net);
 void teffi_dial_address(teffi_net *net, const char *address,
@@ -53,8 +53,8 @@ void teffi_dial_address(teffi_net *net, const char *address,
                         void *arg);
 teff_err teffi_next_hop_send(teffi_net *net, teffi_node_id to, teffi_msg *msg);
 bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *tokens);
-void teffi_goodbye_remove(teffi_net *net, teffi_node_id id, bool clean);
-void teffi_goodbye_left(teffi_net *net, teffi_node_id id);
+void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean);
+void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* teffi_accept_done - callback of the transport.

@@ -132,8 +132,9 @@ teff_preemptible teff_preemptible_begin(void)
     return (teff_preemptible){fiber};
 }
 
-/* The fiber comes from region: the turn may have moved since, and a cached thread-local would be
- * the old thread's. */
+/* Takes the fiber from region: until the region has ended, the thread may change at any
+ * instruction, so a function that reads a thread-local could return the old thread's value.
+ * teffi_worker_self() is safe after that. */
 void teff_preemptible_end(teff_preemptible region)
 {
     if (region.turn) {

@@ -163,13 +163,13 @@ static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
 
 enum { ONE_ITEM = 1 << 1 }; /* as teffi_group_run_counted returns it */
 
-/* After a run that handled no item or several, or left the group READY: count the items, and
- * requeue the group. in: ran, from teffi_group_run_counted. out: the group to be run next; NULL:
- * none. */
+/* Called unless the run handled exactly one item and left the group not READY. Counts the items;
+ * requeues the group if it is READY. in: ran, from teffi_group_run_counted. out: the group to run
+ * next; NULL: none. */
 static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w, teffi_group *group,
                                                                 unsigned ran)
 {
-    if (ran / 2 > 1 && w->processor) /* the first item of each run is counted by runs */
+    if (ran / 2 > 1 && w->processor) /* the counter `runs` has the first item of each run */
         teffi_counter_add(&w->processor->items, ran / 2 - 1);
     return ran & 1 ? requeue_or_fork(w, group) : NULL;
 }

@@ -57,8 +57,8 @@ void teffi_scale_leave(teffi_worker *w)
         teffi_scale_clear(sched, p);
 }
 
-/* Take the processor from an idle worker; a running one leaves it in teffi_scale_leave. idle_lock
- * held. */
+/* Take the processor of a worker that is parked or in a blocking region; a running one gives it up
+ * in teffi_scale_leave(). idle_lock held. */
 static void vacate_processor(teffi_processor *p)
 {
     teffi_worker *w = p->worker;
