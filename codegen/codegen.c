@@ -24,10 +24,11 @@ static void parse_parameter(teffi_model *model, char *word, parameters *p)
     } else if (strcmp(word, "emit_lock") == 0 && !p->emit_lock) {
         p->emit_lock = true;
     } else {
-        teffi_problem_at(model, "parameter",
-                         "\"%.200s\" is unknown or given twice, expected lock=FILE or emit_lock, "
-                         "each once",
-                         word);
+        teffi_add_problem_at(
+            model, "parameter",
+            "\"%.200s\" is unknown or given twice, expected lock=FILE or emit_lock, "
+            "each once",
+            word);
     }
 }
 
@@ -105,16 +106,16 @@ static void check_lock_line(teffi_model *model, const teffi_file *file, const me
     uint32_t id = parse_lock_line(line);
     const teffi_method *m = find_method(list, line);
     if (id == 0) {
-        teffi_problem_at(model, where,
-                         "not a line of a lock, expected as in: words.Word.Add 0x1234abcd");
+        teffi_add_problem_at(model, where,
+                             "not a line of a lock, expected as in: words.Word.Add 0x1234abcd");
     } else if (!m) {
-        teffi_problem_at(model, where,
-                         "method %s is not in %s any more, expected every method once published",
-                         line, file->name);
+        teffi_add_problem_at(
+            model, where, "method %s is not in %s any more, expected every method once published",
+            line, file->name);
     } else if (m->id != id) {
-        teffi_problem(model, file, &m->path,
-                      "%s has the id 0x%08" PRIx32 ", expected 0x%08" PRIx32 " as in %s", m->full,
-                      m->id, id, where);
+        teffi_add_problem(model, file, &m->path,
+                          "%s has the id 0x%08" PRIx32 ", expected 0x%08" PRIx32 " as in %s",
+                          m->full, m->id, id, where);
     }
 }
 
@@ -125,12 +126,12 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
 {
     char *line, *rest = env->read ? env->read(model->pool, path) : NULL;
     if (request->n_file_to_generate != 1) {
-        teffi_problem_at(model, "parameter",
-                         "lock=FILE is for one file, expected one file to generate");
+        teffi_add_problem_at(model, "parameter",
+                             "lock=FILE is for one file, expected one file to generate");
         return;
     }
     if (!rest) {
-        teffi_problem_at(model, "parameter", "lock=%.200s cannot be read", path);
+        teffi_add_problem_at(model, "parameter", "lock=%.200s cannot be read", path);
         return;
     }
     const teffi_file *file = teffi_map_get(&model->by_name, request->file_to_generate[0]);

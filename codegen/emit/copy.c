@@ -64,7 +64,8 @@ static const char forget_member[] = " else {\n"
                                     "            memset(&dst->$o_case, 0, sizeof dst->$o_case);\n"
                                     "        }\n";
 
-/* out: the values of teffi_field_values(), $n: the indentation, and $k: the runtime's function. */
+/* out: the values of teffi_field_values(), with two more. $n: the indentation. $k: the end of the
+ * name of the runtime's function, teff_copy_$k; "" for types that have none. */
 static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f)
 {
     teffi_values v = {{NULL}};

@@ -23,8 +23,9 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     *kept = owner;
     const symbol *first = teffi_map_put(&model->claims, key, kept);
     if (first && (owner.file->generate || first->file->generate)) {
-        teffi_problem(model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
-                      first->owner, first->file->name, teffi_line(first->file, first->path), wrong);
+        teffi_add_problem(model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
+                          first->owner, first->file->name, teffi_line(first->file, first->path),
+                          wrong);
     }
     return !first;
 }
@@ -53,9 +54,9 @@ static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
         return false;
-    teffi_problem(model, owner.file, owner.path,
-                  "%s becomes %s, a keyword or macro of C or C++, expected another name",
-                  owner.owner, name);
+    teffi_add_problem(model, owner.file, owner.path,
+                      "%s becomes %s, a keyword or macro of C or C++, expected another name",
+                      owner.owner, name);
     return true;
 }
 
@@ -66,10 +67,11 @@ static void claim_global(teffi_model *model, const char *name, symbol owner)
         return;
     bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0; /* teff's names are its own */
     if (owner.file->generate && !is_own && teffi_is_taken(name)) {
-        teffi_problem(model, owner.file, owner.path,
-                      "%s becomes %s, a name of the C library or of teff, expected another name "
-                      "or a package",
-                      owner.owner, name);
+        teffi_add_problem(
+            model, owner.file, owner.path,
+            "%s becomes %s, a name of the C library or of teff, expected another name "
+            "or a package",
+            owner.owner, name);
         return;
     }
     claim_name(model, "", name, owner);
@@ -114,15 +116,15 @@ static bool check_type(teffi_model *model, const teffi_file *file, const Protoc_
 {
     bool typed = f->type == PROTOC__FIELD__TYPE__MESSAGE || f->type == PROTOC__FIELD__TYPE__ENUM;
     if (f->type == PROTOC__FIELD__TYPE__GROUP) {
-        teffi_problem(model, file, path, "groups are not supported, expected a message field");
+        teffi_add_problem(model, file, path, "groups are not supported, expected a message field");
     } else if (teffi_is_void(f->type_name)) {
-        teffi_problem(model, file, path,
-                      TEFFI_VOID " is for requests and responses, expected another type");
+        teffi_add_problem(model, file, path,
+                          TEFFI_VOID " is for requests and responses, expected another type");
     } else if (f->type < PROTOC__FIELD__TYPE__DOUBLE || f->type > PROTOC__FIELD__TYPE__SINT64 ||
                !teffi_is_identifier(f->name) || typed != (f->type_name != NULL) ||
                (f->type == PROTOC__FIELD__TYPE__MESSAGE &&
                 teffi_find_message(model, "", f->type_name) == NULL)) {
-        teffi_problem(model, file, path, "malformed request: an invalid field");
+        teffi_add_problem(model, file, path, "malformed request: an invalid field");
     } else {
         return true;
     }
@@ -150,7 +152,7 @@ static bool check_compiles(teffi_model *model, const teffi_message *m, const Pro
     bool real = f->type == PROTOC__FIELD__TYPE__DOUBLE || f->type == PROTOC__FIELD__TYPE__FLOAT;
     const char *initial = real && f->default_value ? f->default_value : "";
     if (teffi_is_pbc_type(name)) {
-        teffi_problem(
+        teffi_add_problem(
             model, m->file, path,
             "%s.%s becomes %s, a type that protobuf-c's structs use, expected another name",
             m->full, f->name, name);
@@ -158,8 +160,8 @@ static bool check_compiles(teffi_model *model, const teffi_message *m, const Pro
     }
     if (strcmp(initial, "inf") == 0 || strcmp(initial, "-inf") == 0 ||
         strcmp(initial, "nan") == 0) {
-        teffi_problem(model, m->file, path,
-                      "protobuf-c cannot write the default %s, expected a number", initial);
+        teffi_add_problem(model, m->file, path,
+                          "protobuf-c cannot write the default %s, expected a number", initial);
         return false;
     }
     return true;
@@ -174,10 +176,11 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
         return;
     if (f->has_oneof_index &&
         (f->oneof_index < 0 || (size_t)f->oneof_index >= m->desc->n_oneof_decl))
-        teffi_problem(model, m->file, path, "malformed request: an invalid oneof");
+        teffi_add_problem(model, m->file, path, "malformed request: an invalid oneof");
     if (f->options && f->options->has_pb_c_field) {
-        teffi_problem(model, m->file, path,
-                      "option (pb_c_field) changes what teff relies on, expected no such option");
+        teffi_add_problem(
+            model, m->file, path,
+            "option (pb_c_field) changes what teff relies on, expected no such option");
     }
     const char *name = teffi_pbc_field(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
@@ -250,8 +253,8 @@ static void check_message(teffi_model *model, const teffi_message *m)
     if (!m->file->generate)
         return;
     if (m->desc->options && m->desc->options->has_pb_c_msg) {
-        teffi_problem(model, m->file, &m->path,
-                      "option (pb_c_msg) changes what teff relies on, expected no such option");
+        teffi_add_problem(model, m->file, &m->path,
+                          "option (pb_c_msg) changes what teff relies on, expected no such option");
     }
     check_extensions(model, m->file, m->desc->extension, m->desc->n_extension, &m->path,
                      MESSAGE_EXTENSIONS);
@@ -266,8 +269,8 @@ static void check_method(teffi_model *model, const teffi_service *s, const teffi
     if (!claim_name(model, s->full, m->slot, owner))
         return;
     if (s->file->generate && m->slot[0] == '_') {
-        teffi_problem(model, s->file, &m->path, "%s begins with an underscore, expected a letter",
-                      m->full);
+        teffi_add_problem(model, s->file, &m->path,
+                          "%s begins with an underscore, expected a letter", m->full);
         return;
     }
     claim_globals(model, teffi_pool_printf(pool, "%s_%s", s->c, m->slot), ends, owner);
@@ -299,8 +302,9 @@ static void check_file(teffi_model *model, const teffi_file *file)
     if (!file->generate)
         return;
     if (desc->options && desc->options->pb_c_file) {
-        teffi_problem(model, file, &(teffi_path){&file->path, FILE_OPTIONS, -1},
-                      "option (pb_c_file) changes what teff relies on, expected no such option");
+        teffi_add_problem(
+            model, file, &(teffi_path){&file->path, FILE_OPTIONS, -1},
+            "option (pb_c_file) changes what teff relies on, expected no such option");
     }
     check_extensions(model, file, desc->extension, desc->n_extension, &file->path, FILE_EXTENSIONS);
 }

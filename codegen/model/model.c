@@ -96,7 +96,7 @@ bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi
 {
     bool valid = teffi_is_identifier(name);
     if (!valid)
-        teffi_problem(model, file, path, "malformed request: an invalid name");
+        teffi_add_problem(model, file, path, "malformed request: an invalid name");
     return valid;
 }
 
@@ -139,11 +139,11 @@ static void load_messages(teffi_model *model, teffi_file *file, const char *scop
         *file->end = m;
         file->end = &m->next;
         if (teffi_map_put(&model->messages, m->full, m))
-            teffi_problem(model, file, &m->path, "message %s is defined twice", m->full);
+            teffi_add_problem(model, file, &m->path, "message %s is defined twice", m->full);
         if (strcmp(m->full, TEFFI_VOID) == 0) {
-            teffi_problem(model, file, &m->path,
-                          "these are teff's options, expected to be imported as "
-                          "\"" TEFFI_OPTIONS_FILE "\"");
+            teffi_add_problem(model, file, &m->path,
+                              "these are teff's options, expected to be imported as "
+                              "\"" TEFFI_OPTIONS_FILE "\"");
         }
         load_messages(model, file, m->full, unpack_nested(model->pool, list[i], levels - 1),
                       list[i]->n_nested_type, (teffi_path){&m->path, MESSAGE_NESTED, 0},
@@ -208,8 +208,9 @@ static void load_imports(teffi_model *model, teffi_file *file)
             file->imports[file->n_imports++] = import;
             add_exports(model, file->sees, import);
         } else if (!teffi_is_options_file(desc->dependency[i])) {
-            teffi_problem(model, file, NULL, "the import %s is missing or stands behind this file",
-                          desc->dependency[i]);
+            teffi_add_problem(model, file, NULL,
+                              "the import %s is missing or stands behind this file",
+                              desc->dependency[i]);
         }
     }
     for (size_t i = 0; i < desc->n_public_dependency; i++) {
@@ -230,7 +231,7 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     *file = (teffi_file){.desc = desc, .places = {.pool = model->pool}};
     if (!desc->name || wrong) {
         file->name = desc->name ? make_printable(model->pool, desc->name) : "<request>";
-        teffi_problem(model, file, NULL, "%s", wrong);
+        teffi_add_problem(model, file, NULL, "%s", wrong);
         return false;
     }
     file->name = desc->name;
@@ -238,17 +239,17 @@ static bool load_file(teffi_model *model, const Protoc__File *desc)
     file->package = desc->package ? desc->package : "";
     file->proto2 = !desc->syntax || strcmp(desc->syntax, "proto2") == 0;
     if (!package_is_valid(file->package)) {
-        teffi_problem(model, file, NULL, "malformed request: an invalid package name");
+        teffi_add_problem(model, file, NULL, "malformed request: an invalid package name");
         return false;
     }
     teffi_places_load(file);
     if (!file->proto2 && strcmp(desc->syntax, "proto3") != 0) {
-        teffi_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
-                      "syntax \"%s\", expected proto2 or proto3", desc->syntax);
+        teffi_add_problem(model, file, &(teffi_path){&file->path, FILE_SYNTAX, -1},
+                          "syntax \"%s\", expected proto2 or proto3", desc->syntax);
     }
     load_imports(model, file); /* before it is in by_name, as it cannot import itself */
     if (teffi_map_put(&model->by_name, file->name, file)) {
-        teffi_problem(model, file, NULL, "malformed request: the file is listed twice");
+        teffi_add_problem(model, file, NULL, "malformed request: the file is listed twice");
         return false;
     }
     model->n_files++;
@@ -266,10 +267,11 @@ static void mark_output(teffi_model *model, const char *name)
     if (file) {
         file->generate = true;
     } else if (teffi_is_options_file(name)) {
-        teffi_problem_at(model, teffi_pool_printf(model->pool, "%s:1", name),
-                         "options are not generated, expected a file that imports them");
+        teffi_add_problem_at(model, teffi_pool_printf(model->pool, "%s:1", name),
+                             "options are not generated, expected a file that imports them");
     } else {
-        teffi_problem_at(model, "<request>:1", "malformed request: a file to generate is missing");
+        teffi_add_problem_at(model, "<request>:1",
+                             "malformed request: a file to generate is missing");
     }
 }
 

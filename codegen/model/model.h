@@ -117,13 +117,14 @@ int teffi_line(const teffi_file *file, const teffi_path *path);
 /* teffi_comment - the defused comment before an element, else the one after it; NULL: none. */
 const char *teffi_comment(const teffi_file *file, const teffi_path *path);
 
-/* teffi_problem - note that a file cannot be used: "file:line: what, what was expected".
+/* teffi_add_problem - note that a file cannot be used: "file:line: what, what was expected".
  * in:   path, or NULL for the file as a whole. */
-void teffi_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
-                   const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                       const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* teffi_problem_at - the same for a place in no .proto file: "where: what, what was expected". */
-void teffi_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
+/* teffi_add_problem_at - the same for a place in no .proto file: "where: what, what was expected".
+ */
+void teffi_add_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* teffi_name_is_valid - is the name one that protoc accepts? If not, notes a problem. */

@@ -58,10 +58,10 @@ static void read_time(teffi_model *model, const teffi_file *file, const teffi_pa
 {
     const char *wrong = parse_time(s, ms);
     if (wrong) {
-        teffi_problem(model, file, find_option(model->pool, owner, option),
-                      "%s: \"%s\" %s, expected a whole number above 0 with ms, s, m or h, "
-                      "at most 49 days, as in \"60s\"",
-                      option, s, wrong);
+        teffi_add_problem(model, file, find_option(model->pool, owner, option),
+                          "%s: \"%s\" %s, expected a whole number above 0 with ms, s, m or h, "
+                          "at most 49 days, as in \"60s\"",
+                          option, s, wrong);
     }
 }
 
@@ -71,10 +71,10 @@ static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
                                   const ProtobufCMessage *message)
 {
     for (unsigned i = 0; i < message->n_unknown_fields; i++) {
-        teffi_problem(model, file, find_option(model->pool, owner, NULL),
-                      "option (%s) has a field %u that this protoc-gen-teff does not know, "
-                      "expected its own teff/grain.proto",
-                      option, (unsigned)message->unknown_fields[i].tag);
+        teffi_add_problem(model, file, find_option(model->pool, owner, NULL),
+                          "option (%s) has a field %u that this protoc-gen-teff does not know, "
+                          "expected its own teff/grain.proto",
+                          option, (unsigned)message->unknown_fields[i].tag);
     }
 }
 
@@ -88,12 +88,13 @@ static void read_state(teffi_model *model, teffi_service *s, const char *name)
     const teffi_path *path = find_option(model->pool, &s->path, "state");
     const teffi_message *m = teffi_find_message(model, s->file->package, name);
     if (!m || is_map_entry(m)) {
-        teffi_problem(model, s->file, path,
-                      "state: there is no message \"%s\", expected one of this file or its imports",
-                      name);
+        teffi_add_problem(
+            model, s->file, path,
+            "state: there is no message \"%s\", expected one of this file or its imports", name);
     } else if (!teffi_sees(model, s->file, m->file)) {
-        teffi_problem(model, s->file, path, "state: %s is in %s, expected an import of that file",
-                      m->full, m->file->name);
+        teffi_add_problem(model, s->file, path,
+                          "state: %s is in %s, expected an import of that file", m->full,
+                          m->file->name);
     } else {
         s->state = m;
     }
@@ -102,15 +103,16 @@ static void read_state(teffi_model *model, teffi_service *s, const char *name)
 static void check_key(teffi_model *model, const teffi_service *s)
 {
     if (!s->grain->has_key) {
-        teffi_problem(model, s->file, find_option(model->pool, &s->path, NULL),
-                      "grain %s has no key, expected key: STRING, INT64, UUID, INT64_STRING or "
-                      "UUID_STRING",
-                      s->full);
+        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, NULL),
+                          "grain %s has no key, expected key: STRING, INT64, UUID, INT64_STRING or "
+                          "UUID_STRING",
+                          s->full);
     } else if (s->grain->key < KEY_STRING || s->grain->key > KEY_UUID_STRING) {
-        teffi_problem(model, s->file, find_option(model->pool, &s->path, "key"),
-                      "key: %d is no kind of key, expected STRING, INT64, UUID, INT64_STRING or "
-                      "UUID_STRING",
-                      s->grain->key);
+        teffi_add_problem(
+            model, s->file, find_option(model->pool, &s->path, "key"),
+            "key: %d is no kind of key, expected STRING, INT64, UUID, INT64_STRING or "
+            "UUID_STRING",
+            s->grain->key);
     }
 }
 
@@ -119,8 +121,8 @@ static void check_limit(teffi_model *model, const teffi_service *s, const char *
                         uint32_t value, uint32_t max, const char *whose)
 {
     if (value == 0 || value > max) {
-        teffi_problem(model, s->file, find_option(model->pool, &s->path, option),
-                      "%s: %u, expected 1 to %u%s", option, value, max, whose);
+        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, option),
+                          "%s: %u, expected 1 to %u%s", option, value, max, whose);
     }
 }
 
@@ -140,9 +142,9 @@ static void read_grain(teffi_model *model, teffi_service *s)
     if (o->idle)
         read_time(model, s->file, &s->path, "idle", o->idle, &s->idle_ms);
     if (o->placement < PLACE_RANDOM || o->placement > PLACE_HASH) {
-        teffi_problem(model, s->file, find_option(model->pool, &s->path, "placement"),
-                      "placement: %d is not one, expected RANDOM, PREFER_LOCAL or HASH",
-                      o->placement);
+        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, "placement"),
+                          "placement: %d is not one, expected RANDOM, PREFER_LOCAL or HASH",
+                          o->placement);
     }
 }
 
@@ -165,9 +167,10 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
     };
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++) {
         if (conflicts[i].wrong) {
-            teffi_problem(model, s->file, find_option(model->pool, &m->path, conflicts[i].option),
-                          "%s: %s%s%s", conflicts[i].option, conflicts[i].before, m->full,
-                          conflicts[i].behind);
+            teffi_add_problem(model, s->file,
+                              find_option(model->pool, &m->path, conflicts[i].option), "%s: %s%s%s",
+                              conflicts[i].option, conflicts[i].before, m->full,
+                              conflicts[i].behind);
         }
     }
 }
@@ -178,8 +181,8 @@ static void read_method(teffi_model *model, const teffi_service *s, teffi_method
     refuse_unknown_fields(model, s->file, &m->path, "teff.method", &o->base);
     m->id = o->has_id ? o->id : teffi_fnv32(m->full);
     if (m->id == 0) {
-        teffi_problem(model, s->file, find_option(model->pool, &m->path, "id"),
-                      "id: 0, expected 1 to 4294967295");
+        teffi_add_problem(model, s->file, find_option(model->pool, &m->path, "id"),
+                          "id: 0, expected 1 to 4294967295");
     }
     if (o->timeout)
         read_time(model, s->file, &m->path, "timeout", o->timeout, &m->timeout_ms);
@@ -196,8 +199,8 @@ static const teffi_message *read_type(teffi_model *model, const teffi_service *s
     if (type && type[0] == '.')
         found = teffi_find_message(model, "", type);
     if (!found || is_map_entry(found) || !teffi_sees(model, s->file, found->file)) {
-        teffi_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
-                      m->full);
+        teffi_add_problem(model, s->file, &m->path, "malformed request: %s has an unknown type",
+                          m->full);
         return NULL;
     }
     return found;
@@ -211,10 +214,10 @@ static void read_methods(teffi_model *model, teffi_service *s)
         m->in = read_type(model, s, m, m->desc->input_type);
         m->out = read_type(model, s, m, m->desc->output_type);
         if (m->desc->client_streaming || m->desc->server_streaming) {
-            teffi_problem(model, s->file, &m->path,
-                          "%s: streams of messages are not supported, expected one request and "
-                          "one response",
-                          m->full);
+            teffi_add_problem(model, s->file, &m->path,
+                              "%s: streams of messages are not supported, expected one request and "
+                              "one response",
+                              m->full);
         }
         if (!m->options)
             m->options = &none;
@@ -228,15 +231,15 @@ static void check_plain_methods(teffi_model *model, const teffi_service *s)
     for (size_t i = 0; i < s->n_methods; i++) {
         const teffi_method *m = &s->methods[i];
         if (m->options) {
-            teffi_problem(
+            teffi_add_problem(
                 model, s->file, find_option(model->pool, &m->path, NULL),
                 "option (teff.method): %s is no grain, expected option (teff.grain) there",
                 s->full);
         }
         if (teffi_is_void(m->desc->input_type) || teffi_is_void(m->desc->output_type)) {
-            teffi_problem(model, s->file, &m->path,
-                          TEFFI_VOID ": %s is no grain, expected option (teff.grain) there",
-                          s->full);
+            teffi_add_problem(model, s->file, &m->path,
+                              TEFFI_VOID ": %s is no grain, expected option (teff.grain) there",
+                              s->full);
         }
     }
 }

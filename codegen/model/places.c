@@ -56,7 +56,7 @@ const char *teffi_comment(const teffi_file *file, const teffi_path *path)
     return l->leading_comments ? l->leading_comments : l->trailing_comments;
 }
 
-void teffi_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
+void teffi_add_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -69,13 +69,13 @@ void teffi_problem_at(teffi_model *model, const char *where, const char *fmt, ..
     }
 }
 
-void teffi_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
-                   const char *fmt, ...)
+void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                       const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
     const char *what = teffi_pool_vprintf(model->pool, fmt, args);
     const char *where = teffi_pool_printf(model->pool, "%s:%d", file->name, teffi_line(file, path));
     va_end(args);
-    teffi_problem_at(model, where, "%s", what);
+    teffi_add_problem_at(model, where, "%s", what);
 }

@@ -52,7 +52,8 @@ static inline void turn_fini(teffi_turn *turn)
         teffi_msg_free(turn->request);
 }
 
-/* An orphan wait frees itself; one of a turn lies in its memory. */
+/* Frees an item that no turn will handle. arrive() frees an orphan wait; any other wait is part of
+ * its turn's memory. */
 static void discard_item(teffi_item *item)
 {
     teffi_wait *wait = teffi_container(item, teffi_wait, item);

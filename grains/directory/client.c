@@ -90,8 +90,8 @@ static void find_owner(teffi_node *node, ask *a)
 }
 
 /* One try. While it waits for the response it holds no reference to a view: if the silo closes
- * meanwhile, this turn does not go on and could not give it back. errs: TEFF_E_UNAVAILABLE: try
- * again after a change. */
+ * meanwhile, this turn is never resumed and would leak it. errs: TEFF_E_UNAVAILABLE: try again when
+ * the view has changed. */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;

@@ -71,7 +71,8 @@ void teffi_shard_reclaim(teffi_activation *act)
 {
     teffi_shards *shards = act->grains->shards;
     teffi_slab_put(&shards->memory, act); /* may be reused for another grain from here on */
-    /* release: pairs with count_activations(): a leaving silo sees the last requests re-routed */
+    /* release: pairs with count_activations(). When that returns 0, the requests that were left
+     * have been routed again, and the leaving silo sees it. */
     atomic_fetch_sub_explicit(&shards->activations, 1, memory_order_release);
 }
 

@@ -67,7 +67,8 @@ static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t h
  * its group COMPLETE. */
 bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains);
 
-/* teffi_activation_at - the activation of a slot that the slab has set. */
+/* teffi_activation_at - the activation whose act->slot is slot: the slab's number of the entry plus
+ * TEFFI_SLOT_SYSTEM_END, since lower slots are those of system targets. */
 static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t slot)
 {
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);

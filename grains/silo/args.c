@@ -42,7 +42,7 @@ static const silo_option options[] = {
      AT(silo.cluster), 0, 0},
     {"lease-ms", "N",
      "how long it serves after its last heartbeat (10000); the others\n"
-     "                         declare it dead after half as much again",
+     "                         declare it dead after 1.5 times N (1.05 if its connection broke)",
      NUMBER, AT(silo.lease_ms), TEFFI_LEASE_MIN_MS, TEFFI_LEASE_MAX_MS},
     {"workers", "N", "worker threads (one a core that affinity and CPU quota leave)", NUMBER,
      AT(silo.workers), 0, 1024},

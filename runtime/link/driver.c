@@ -216,7 +216,7 @@ static void on_received(void *arg, const teffi_stream_result *result)
         teffi_driver_end(conn);
         return;
     }
-    teffi_receiver_came(conn, result->bytes);
+    teffi_receiver_add_bytes(conn, result->bytes);
     if (conn->state != CONN_UP || !teffi_receiver_has_frame(conn))
         teffi_driver_read(conn); /* no message, so no need to choose a thread */
     else if (!teffi_client_reader_give(conn))

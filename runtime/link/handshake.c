@@ -234,7 +234,7 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
         up = become_outgoing(conn, peer);
         if (up)
             come_up(conn, peer);
-        else
+        else /* so that its end is reported after the events of the connection that is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
     }

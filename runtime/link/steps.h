@@ -76,8 +76,8 @@ void teffi_goodbye_acknowledged(teffi_conn *conn);
  *       the write in flight calls again (teffi_sender_complete). */
 bool teffi_ending_begin(teffi_conn *conn);
 
-/* teffi_ending_report_dial - report the end of a dial to an address, if it is one that has not come
- * up. */
+/* teffi_ending_report_dial - call the done function of a dial to an address; a dial for a peer has
+ * none. in: conn has ended and was never UP. */
 void teffi_ending_report_dial(const teffi_conn *conn);
 
 /* teffi_ending_break - conns.lock held; kill the connection because the other one of its pair

@@ -31,7 +31,7 @@ static inline void teffi_process_count(teff_process *p, uint64_t turns, uint64_t
     teffi_count_add(&p->events, events);
     if (run_ns)
         teffi_count_add(&p->run_ns, run_ns);
-    if (own == 0) {
+    if (own == 0) { /* shared by all threads that are no workers */
         atomic_fetch_add_explicit(&cell->turns, turns, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->events, events, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->run_ns, run_ns, memory_order_relaxed);

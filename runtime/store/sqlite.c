@@ -281,7 +281,8 @@ static bool take_submitted(engine *e)
 }
 
 /* Runs all reads of the cluster's own tables, and at most GROUP_MAX others, so that reads delay a
- * write about as long as a transaction does; then the reads whose writes before them have ended. */
+ * write about as long as a transaction does. Then runs the reads at the heads of the write queues:
+ * all writes before them have ended. */
 static void run_reads(engine *e)
 {
     teffi_store_op *op;

@@ -152,12 +152,13 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
-/* in: the poller, claimed; the kept events were handled, so none is of a source that is freed. */
+/* in: the poller, claimed. All events of the last wait were handled, so none of them points to a
+ * source that free_dead() frees. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
     free_dead(r);
-    /* seq_cst: before the load of due */
+    /* seq_cst: before the load of due; pairs with push_due(), and the load of asleep after it */
     atomic_store_explicit(&r->asleep, true, memory_order_seq_cst);
     if (atomic_load_explicit(&r->due, memory_order_seq_cst))
         timeout_ns = 0;

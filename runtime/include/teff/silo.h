@@ -46,8 +46,9 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     int insecure; /* allow listening beyond loopback without TLS */
     int silent;   /* log warnings and errors only */
     /* How long a silo serves after its last heartbeat in the store, 500 .. 600,000; 0 = 10,000.
-     * After half as much again the others declare it dead and activate its grains. With a shorter
-     * lease they do so sooner, but shorter pauses and outages of the store end a silo. */
+     * The others declare it dead, and activate its grains, when its heartbeat has stood still for
+     * 1.5 times that (1.05 times if its connection broke). With a shorter lease they do so sooner,
+     * but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
     /* Called once, on a thread of the silo, when that has lost its lease: it could not reach its
      * store for too long, or the cluster has declared it dead. It answers and saves nothing any

@@ -27,7 +27,7 @@ static uint8_t *offer_room(conn_receiver *r)
     return at;
 }
 
-void teffi_receiver_came(teffi_conn *conn, size_t n)
+void teffi_receiver_add_bytes(teffi_conn *conn, size_t n)
 {
     conn_receiver *r = &conn->receiver;
     r->got = n;
@@ -42,7 +42,7 @@ static bool read_at_once(teffi_conn *conn)
     uint8_t *at = offer_room(&conn->receiver);
     size_t n = conn->stream->ops->receive_now(conn->stream, at, conn->receiver.offered);
     if (n)
-        teffi_receiver_came(conn, n);
+        teffi_receiver_add_bytes(conn, n);
     return n != 0;
 }
 

@@ -57,8 +57,9 @@ typedef struct conn_receiver {
 
 void teffi_receiver_fini(teffi_conn *conn);
 
-/* teffi_receiver_came - a receive has ended with n bytes. */
-void teffi_receiver_came(teffi_conn *conn, size_t n);
+/* teffi_receiver_add_bytes - n bytes were read into the room that was offered: add them to the
+ * buffer, count them, and note whether they filled the room. */
+void teffi_receiver_add_bytes(teffi_conn *conn, size_t n);
 
 /* teffi_receiver_has_frame - is there a complete frame, or an invalid one? */
 bool teffi_receiver_has_frame(teffi_conn *conn);
