@@ -28,7 +28,7 @@ def main(root, list_all):
           (len(one_word), len(shared)))
     for what, found, most in (("one word", one_word, ONE_WORD_MAX),
                               ("also elsewhere", shared, SHARED_MAX)):
-        for name in sorted(found) if list_all else []:
+        for name in sorted(found) if list_all or len(found) > most else []:
             for path, line in homes[name]:
                 print("%s:%d: %s(): %s" % (path, line, name, what))
         if len(found) > most:
