@@ -18,8 +18,8 @@ static teffi_worker *find_own_worker(teffi_exec *exec)
     return w && &w->sched->exec == exec ? w : NULL;
 }
 
-/* Offer the processor to others: a waiting worker gets it, else w keeps it as BLOCKED until it is
- * needed. runs: using the processor. */
+/* Offer w's processor to others: a waiting worker gets it, else w becomes BLOCKED and keeps it
+ * until another worker needs it. runs: using the processor. */
 static void block_worker(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -68,8 +68,9 @@ static bool take_processor(teffi_worker *w)
     return p;
 }
 
-/* End w's blocking state, or wait until a processor is assigned. out: false: no processor is free,
- * and the turn must yield. */
+/* Get w a processor: its own if w still has it, else a free one or that of an idle worker. If there
+ * is none and the turn cannot yield, wait for one. out: false: there is none, and the caller yields
+ * the turn. */
 static bool unblock_worker(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;

@@ -28,7 +28,8 @@ void teffi_borrow_init(teffi_sched *sched)
 
 /* ---- the processor ---- */
 
-/* out: false: no worker is parked, another thread borrows, or the scheduler stops. */
+/* Assign the processor of a parked worker to w, the borrower. out: false: no worker is parked,
+ * another thread borrows, or the scheduler stops. */
 static bool borrow_processor(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -44,8 +45,9 @@ static bool borrow_processor(teffi_worker *w)
     return may;
 }
 
-/* Give p to another worker. idle_lock held. out: the worker to be woken; NULL: none. *parked: true:
- * the worker that has p now is PARKED; the caller looks at the queues. */
+/* Give p to a waiting worker, else to a spare one, which becomes PARKED with it if p has no work,
+ * else to a new one. idle_lock held. out: the worker that the caller wakes; NULL: none. *parked:
+ * true: a worker became PARKED; the caller looks at the queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
     teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);
@@ -58,7 +60,8 @@ static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool
         return w;
     *parked = true;
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
-    /* Load after idle_add: a timer that is set later pokes the parked worker. */
+    /* Wake w if a timer is due before its sleep ends. Load after idle_add: a timer that is set
+     * later pokes the parked worker. */
     return teffi_wheel_next(&p->wheel) < w->sleeps_until_ns ? w : NULL;
 }
 
@@ -100,8 +103,8 @@ static bool borrower_may_run(const teffi_worker *w)
            !atomic_load_explicit(&w->sched->attention, memory_order_relaxed);
 }
 
-/* Run groups until there is none, or until the borrower must return. Deferred work runs at the end
- * at the latest. */
+/* Run groups until none is READY and no work is deferred, or until borrower_may_run() is false;
+ * then run the work that is still deferred. */
 static void run_ready_groups(teffi_worker *w)
 {
     while (borrower_may_run(w)) {
@@ -128,7 +131,7 @@ static void run_as_worker(teffi_worker *w, void (*fn)(void *arg), void *arg)
     (void)teffi_processor_use_begin_after_retake(w);
     run_ready_groups(w);
     teffi_thread_hook(w, w->sched->hooks.end);
-    teffi_fiber_thread_leave(); /* before the fibers may be freed */
+    teffi_fiber_thread_leave(); /* before return_processor: afterwards the fibers may be freed */
     teffi_worker_become(NULL);
     return_processor(w);
 }
@@ -168,7 +171,8 @@ static void run_inbound_batch(void *arg)
     batch->run(batch);
 }
 
-/* Run the batch on this thread; on a worker, the groups that become READY are its local batch. */
+/* Run the batch on this thread. On a worker, the groups that become READY are the worker's local
+ * batch. */
 static void run_inbound_here(teffi_exec *exec, teffi_inbound *batch)
 {
     teffi_batch_run(exec, run_inbound_batch, batch);

@@ -12,7 +12,8 @@ void teffi_borrow_inbound(teffi_exec *exec, teffi_inbound *batch);
 
 /* teffi_borrow_run - on a thread that is no worker: borrow the processor of a parked worker, call
  * fn(arg), and run the groups that it made READY.
- * out:  false: fn was not called: no worker is parked, or another thread is the borrower. */
+ * out:  false: fn was not called: no worker is parked, another thread is the borrower, this thread
+ *       is a worker, or the scheduler stops. */
 bool teffi_borrow_run(teffi_exec *exec, void (*fn)(void *arg), void *arg);
 
 /* teffi_borrow_init - before the first batch. teffi_borrow_stop - after stopping was set: wait

@@ -7,8 +7,8 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* Policy priority: does a group wait that is more urgent than this turn's? It goes first, so the
- * turn's call is queued. */
+/* Policy priority: does a group wait that is more urgent than this turn's? The waiting group goes
+ * first, so the turn's call is queued. */
 __attribute__((noinline)) static bool others_are_urgent(const teffi_worker *w)
 {
     const teffi_group *turn = teffi_worker_group(w);
@@ -40,8 +40,9 @@ static bool budget_is_used(teffi_worker *w)
     return budget->count == TEFFI_DIRECT_MAX;
 }
 
-/* Yield, then begin a new budget. out: the worker on which the turn has resumed; NULL: the turn may
- * not run another one in place. */
+/* Queue the turn's group behind all others, so that they run; when the turn resumes, a new run with
+ * a new budget has begun. out: the worker on which the turn has resumed; NULL: the turn may not run
+ * another one in place. */
 __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 {
     if (!teffi_turn_yield(w, false))
@@ -50,8 +51,8 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
     return may_run_in_place(w) && !budget_is_used(w) ? w : NULL;
 }
 
-/* This function and those below are called through pointers only, never inlined, so they may read
- * the thread-local teffi_own_worker: see worker.h. */
+/* teffi_direct_may. This function and those below are called through pointers only, never inlined,
+ * so they may read the thread-local teffi_own_worker: see worker.h. */
 static bool direct_may(teffi_exec *exec, bool beside)
 {
     teffi_worker *w = teffi_own_worker;
@@ -96,8 +97,8 @@ static void direct_leave_hooked(teffi_exec *exec, teffi_group *outer)
     direct_leave(exec, outer);
 }
 
-/* A turn in place has yielded and its fiber is suspended: queue its group, unless the turn waits
- * for a join. If it has forked, the part is queued as well. */
+/* Queue the group of a turn in place that has yielded and whose fiber is suspended, unless the turn
+ * waits for a join. If the turn has forked, queue the part as well. */
 static void direct_yielded(teffi_exec *exec, teffi_group *group)
 {
     teffi_worker *w = teffi_worker_self();

@@ -27,9 +27,10 @@ static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
                               timer);
 }
 
-/* exec op worker. It may read the thread-local teffi_own_worker, since it is called through a
- * pointer, never inlined, and does not suspend. relaxed: a processor that is retaken at this moment
- * may still count as held. */
+/* exec op worker. out: the number of this thread's processor, from 1; 0: it has none, or is in a
+ * blocking region. The function may read the thread-local teffi_own_worker, since it is called
+ * through a pointer, never inlined, and does not suspend. relaxed: a processor that is retaken at
+ * this moment may still count as held. */
 static unsigned processor_number(teffi_exec *exec)
 {
     const teffi_worker *w = teffi_own_worker;
@@ -86,7 +87,7 @@ static void stop_scheduler(teffi_exec *exec)
     if (teffi_sched_has_system(sched))
         teffi_thread_join(&sched->system.thread);
     teffi_borrow_stop(sched);
-    /* No worker is left: run here what they did not come to. */
+    /* No worker is left to run the deferred work that is still in the lists. */
     for (unsigned i = 0; i < sched->n_processors; i++)
         (void)teffi_deferral_run(&sched->processors[i].deferral);
     teffi_inbound_queue_stop(&sched->inbound);
@@ -152,15 +153,17 @@ static bool init_policy(teffi_sched *sched, const teff_sched_options *opt)
     return true;
 }
 
-/* out: the ticks at which the same run is seen when its slice is over: those in the slice and one
- * more, since a run may begin between two ticks. */
+/* Convert slice_ms (0: SLICE_MS) to ticks of the monitor. out: a run's slice is over when that many
+ * ticks in a row have seen the run: the ticks of a slice, rounded up, and one more, since a run may
+ * begin between two ticks. */
 static uint32_t count_slice_ticks(uint32_t slice_ms)
 {
     return ((slice_ms ? slice_ms : SLICE_MS) * 1000000u + TEFFI_MONITOR_NS - 1) / TEFFI_MONITOR_NS +
            1;
 }
 
-/* in: n processors, of which active are in use. out: NULL: memory is out. */
+/* Make a scheduler without threads. in: n processors, of which active are in use. out: NULL: memory
+ * is out. */
 static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, unsigned active,
                                   const teff_sched_options *opt)
 {
@@ -196,6 +199,8 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     return NULL;
 }
 
+/* Start a worker for each active processor. out: false: a thread could not start; the caller stops
+ * the others. */
 static bool start_workers(teffi_sched *sched, unsigned active)
 {
     bool ok = true;
@@ -213,6 +218,7 @@ static unsigned count_active(unsigned workers)
     return n < TEFFI_PROCESSORS_MAX ? n : TEFFI_PROCESSORS_MAX;
 }
 
+/* out: the processors in use at first, and those that teffi_scale may add later. */
 static unsigned count_processors(const teff_sched_options *opt, unsigned workers)
 {
     return opt->workers_max ? opt->workers_max : count_active(workers);
@@ -222,6 +228,7 @@ enum { LEVEL_US_MAX = 1000000, STACKS_LEAST = 64, STACKS_MOST = 1000000 };
 enum { SLICE_MS_MAX = 1000, REPOLLS_MOST = 1000 };
 enum { STACK_BYTES_MIN = 64 * 1024, STACK_BYTES_MAX = 8 * 1024 * 1024 };
 
+/* out: as teffi_sched_check. */
 static const char *check_levels(const teff_sched_options *opt)
 {
     if (teffi_level_us(opt, 2) > LEVEL_US_MAX || teffi_level_us(opt, 1) >= teffi_level_us(opt, 2))
@@ -231,7 +238,7 @@ static const char *check_levels(const teff_sched_options *opt)
     return NULL;
 }
 
-/* An option that the chosen policy does not use must be 0. */
+/* Check the policy's options; those of other policies must be 0. out: as teffi_sched_check. */
 static const char *check_policy(const teff_sched_options *opt)
 {
     if ((unsigned)opt->policy > TEFF_SCHED_PRIORITY)
@@ -244,6 +251,7 @@ static const char *check_policy(const teff_sched_options *opt)
     return opt->policy == TEFF_SCHED_MULTILEVEL ? check_levels(opt) : NULL;
 }
 
+/* out: as teffi_sched_check. */
 static const char *check_stacks(const teff_sched_options *opt)
 {
     if (opt->stacks_max && (opt->stacks_max < STACKS_LEAST || opt->stacks_max > STACKS_MOST))
@@ -294,7 +302,8 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_check(opt, workers))
         return TEFF_E_INVALID;
-    unsigned active = count_active(workers); /* called once: the CPU quota may change */
+    /* Both counts come from one reading, since the CPU quota may change between two. */
+    unsigned active = count_active(workers);
     teffi_sched *sched = scheduler_new(platform, count_processors(opt, active), active, opt);
     if (!sched)
         return TEFF_E_NOMEM;

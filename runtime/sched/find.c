@@ -27,6 +27,7 @@ static teffi_group *count_local_pick(teffi_processor *p, teffi_group *group)
     return group;
 }
 
+/* Take the oldest group from the own deque, at the end where thieves steal. out: NULL: none. */
 static teffi_group *pop_oldest(teffi_processor *p)
 {
     void *group;
@@ -42,7 +43,8 @@ static teffi_group *pop_global(teffi_worker *w)
     return group;
 }
 
-/* Push batch[1..n) to the deque, so that batch[1] will be popped first. out: batch[0]. */
+/* Push batch[1..n) to the deque, so that batch[1] will be popped first, and let others steal from
+ * it. out: batch[0]. */
 static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
 {
     teffi_processor *p = w->processor;
@@ -55,7 +57,8 @@ static teffi_group *queue_rest_locally(teffi_worker *w, unsigned n)
     return w->batch[0];
 }
 
-/* Pop one group to run and, into the deque, this processor's share of the others. */
+/* Pop groups from the global queue: one to run, and this processor's share of the others, which go
+ * to its deque. out: the group to run; NULL: the queue is empty. */
 static teffi_group *pop_global_batch(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -70,7 +73,8 @@ static teffi_group *pop_global_batch(teffi_worker *w)
     return queue_rest_locally(w, n);
 }
 
-/* Pick the oldest work, alternately from the global queue and from the deque. */
+/* Pick the oldest group of the global queue or of the deque. They take turns in being tried first.
+ * out: NULL: both are empty. */
 static teffi_group *pick_fair(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -114,8 +118,9 @@ static inline teffi_group *pick_lifo(teffi_worker *w, bool *fair)
     return group;
 }
 
-/* Pick after pick_lifo has picked none. A fair pick tries the oldest work first, then the LIFO
- * slot, which pick_lifo has left alone. */
+/* Do the rest of a pick, if pick_lifo has picked no group: pop the newest group of the deque. A
+ * fair pick (fair, or every 61st) tries the oldest work first, then the LIFO slot, which pick_lifo
+ * has left alone, then the deque. out: NULL: none. */
 static teffi_group *pick_queued(teffi_worker *w, bool fair)
 {
     teffi_processor *p = w->processor;
@@ -127,6 +132,8 @@ static teffi_group *pick_queued(teffi_worker *w, bool fair)
     return group ? group : count_local_pick(p, teffi_deque_pop(&p->deque));
 }
 
+/* Pick from this processor's own queues; a fair pick also from the global queue. out: NULL:
+ * none. */
 static teffi_group *pick_local(teffi_worker *w)
 {
     bool fair;
@@ -145,8 +152,8 @@ static uint64_t items_handled(const teffi_processor *p)
            atomic_load_explicit(&p->items, memory_order_relaxed);
 }
 
-/* Steal half of a deque. out: the group to run; the others are in this processor's deque. NULL:
- * none. */
+/* Steal half of the victim's deque, and move all but one of the groups to this processor's deque.
+ * out: the one to run; NULL: the deque is empty, or another thread was faster. */
 static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
 {
     void *out[TEFFI_STEAL_MAX] __attribute__((uninitialized));
@@ -238,7 +245,8 @@ __attribute__((noinline)) static teffi_group *pick_longer(teffi_worker *w)
     return group;
 }
 
-/* End the local batch, if there is one: the deque is empty, so all of its groups were picked. */
+/* End the local batch, if there is one: the deque is empty, so all of its groups were picked, and
+ * no worker need be woken to steal them. */
 static void end_local_batch(teffi_processor *p)
 {
     if (!p->batch.exists)
@@ -247,7 +255,8 @@ static void end_local_batch(teffi_processor *p)
     (void)teffi_processor_allow_stealing(p);
 }
 
-/* Called when this processor's own queues are empty. */
+/* Find a group if this processor's own queues are empty: in the global queue; if work is deferred,
+ * also by one steal, then by running that work, which may make groups READY. out: NULL: none. */
 static teffi_group *find_elsewhere(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
@@ -269,12 +278,13 @@ static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
     teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
     if (group)
         return group;
-    if (teffi_deferral_exists(&p->deferral)) /* the turns of the queued groups may take long */
+    if (teffi_deferral_exists(&p->deferral)) /* run old work first: the next turn may take long */
         teffi_deferral_run_if_ticked(&p->deferral, teffi_coarse_ms(&w->sched->exec));
     group = pick_local(w);
     return group ? group : find_elsewhere(w);
 }
 
+/* Do the rest of teffi_find_near if pick_lifo has picked no group. */
 static __attribute__((noinline)) teffi_group *find_queued(teffi_worker *w, bool fair)
 {
     teffi_group *group = pick_queued(w, fair);
@@ -294,7 +304,7 @@ teffi_group *teffi_find_near(teffi_worker *w)
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient)
 {
     if (teffi_deferral_exists(&w->processor->deferral))
-        return NULL; /* work was deferred again while deferred work ran */
+        return NULL; /* deferred work was deferred again; run it before a search that takes long */
     if (patient)
         back_off(w);
     return teffi_search_begin(w) ? search_all(w) : NULL;

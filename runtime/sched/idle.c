@@ -10,7 +10,7 @@ void teffi_monitor_wake(teffi_sched *sched)
 {
     if (!sched->monitor_asleep)
         return;
-    sched->monitor_asleep = false;
+    sched->monitor_asleep = false; /* the coarse clock was 0 while it slept */
     teffi_coarse_ms_set(&sched->exec, (uint32_t)(teffi_now(sched->exec.platform) / MS_NS));
     teffi_parker_wake(&sched->monitor.parker);
 }
@@ -57,6 +57,7 @@ teffi_processor *teffi_idle_lend(teffi_worker *w)
 
 /* ---- waking ---- */
 
+/* Is a worker searching already, or is no worker idle? in: word, of idle_word. */
 static bool none_needs_waking(uint32_t word)
 {
     return (word & TEFFI_SEARCHING_MASK) != 0 || word < TEFFI_IDLE;
@@ -69,7 +70,8 @@ static void unpark_worker(teffi_worker *w, bool searching)
     teffi_counter_add(&w->processor->counters.unparks, 1);
 }
 
-/* Takes idle_lock and checks again, because teffi_wake_one() checked without the lock. */
+/* Wake a parked worker, or hand the processor of a blocked one to another worker. Checks idle_word
+ * again, because teffi_wake_one() checked it without the lock. */
 static void lock_and_wake_one(teffi_sched *sched)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -131,7 +133,8 @@ void teffi_search_end(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     w->searching = false;
-    /* seq_cst: a pusher that saw this searcher made its work visible before this step */
+    /* seq_cst: a pusher that saw this searcher, and so woke no worker, made its work visible before
+     * this step. The last searcher looks for that work. */
     uint32_t word =
         atomic_fetch_sub_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if ((word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&
@@ -149,8 +152,8 @@ static bool has_surplus_threads(const teffi_sched *sched)
            atomic_load_explicit(&sched->n_active, memory_order_relaxed);
 }
 
-/* If w was spare for SPARE_NS and there are surplus threads, end its thread. idle_lock held. out:
- * true: it ends. */
+/* If w was spare for SPARE_NS and there are surplus threads, let its thread end. idle_lock held.
+ * out: true: w is ENDED now. */
 static bool retire_spare(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
@@ -164,7 +167,7 @@ static bool retire_spare(teffi_worker *w)
 }
 
 /* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
-static uint64_t spare_timeout_ns(teffi_worker *w)
+static uint64_t set_spare_timeout(teffi_worker *w)
 {
     bool is_limited = w->state == TEFFI_WORKER_SPARE && has_surplus_threads(w->sched);
     w->sleeps_until_ns = is_limited ? teffi_now(w->sched->exec.platform) + SPARE_NS : UINT64_MAX;
@@ -175,7 +178,7 @@ static uint64_t spare_timeout_ns(teffi_worker *w)
 static void wait_for_processor_locked(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
-    uint64_t timeout_ns = spare_timeout_ns(w);
+    uint64_t timeout_ns = set_spare_timeout(w);
     while (w->state != TEFFI_WORKER_RUNNING && !sched->stopping) {
         if (w->state == TEFFI_WORKER_PARKED) { /* a borrower has given w its processor */
             teffi_idle_remove(w, TEFFI_WORKER_RUNNING, false);
@@ -186,7 +189,7 @@ static void wait_for_processor_locked(teffi_worker *w)
         pthread_mutex_lock(&sched->idle_lock);
         if (retire_spare(w))
             break;
-        timeout_ns = spare_timeout_ns(w);
+        timeout_ns = set_spare_timeout(w);
     }
 }
 
@@ -249,7 +252,8 @@ void teffi_back_off(teffi_worker *w, uint64_t ns, uint64_t now)
 
 void teffi_back_off_end(teffi_sched *sched)
 {
-    /* seq_cst: after the work was made visible for which back-off is ended */
+    /* seq_cst: after the caller made its work visible, or set attention, which teffi_back_off loads
+     * after it has counted itself */
     if (!atomic_load_explicit(&sched->n_backing_off, memory_order_seq_cst))
         return;
     pthread_mutex_lock(&sched->idle_lock);

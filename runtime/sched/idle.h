@@ -20,14 +20,16 @@ void teffi_wake_one(teffi_sched *sched);
  * out:  false: none is parked. */
 bool teffi_wake_parked(teffi_sched *sched);
 
-/* teffi_none_idle - does no worker sleep or search? A hint: relaxed. */
+/* teffi_none_idle - does no worker count as idle or searching? A hint: relaxed. */
 bool teffi_none_idle(teffi_sched *sched);
 
 /* teffi_others_are_idle - is every active processor but one idle? A hint, as teffi_none_idle. */
 bool teffi_others_are_idle(teffi_sched *sched);
 
-/* teffi_search_begin - count this worker as searching. out: false: as many as half of the active
- * processors search. teffi_search_end - it has found work, or gives up. */
+/* teffi_search_begin - count this worker as searching, unless half of the active processors'
+ * workers search already. out: true: it counts as searching.
+ * teffi_search_end - after it has found work, or given up: count it no more. If it was the last
+ * searcher and there is more work, wake another worker. */
 bool teffi_search_begin(teffi_worker *w);
 void teffi_search_end(teffi_worker *w);
 
@@ -39,7 +41,8 @@ void teffi_wait_for_processor(teffi_worker *w);
  * for another as teffi_wait_for_processor does. */
 void teffi_give_processor_to_waiter(teffi_worker *w);
 
-/* teffi_regain_processor - take a free processor or wait for one; w has none, between two turns. */
+/* teffi_regain_processor - for a worker that has no processor, between two turns: take a free one,
+ * or wait as teffi_wait_for_processor does. */
 void teffi_regain_processor(teffi_worker *w);
 
 /* teffi_back_off - sleep for up to ns, because stealing did not pay. in: now, the clock. The worker

@@ -23,8 +23,8 @@ enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims 
 
 /* ---- retake a processor, or its LIFO slot, from a turn that takes too long ---- */
 
-/* Do so many turns run without a processor that no other may lose one? Turns in blocking regions
- * need no core and do not count. idle_lock held. */
+/* Do so many turns run without a processor that no other turn may lose its own? Turns in blocking
+ * regions need no core and do not count. idle_lock held. */
 static bool too_many_are_lost(teffi_sched *sched)
 {
     uint32_t n = 0, max = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
@@ -34,9 +34,10 @@ static bool too_many_are_lost(teffi_sched *sched)
     return n >= (max > LOST_MIN ? max : LOST_MIN);
 }
 
-/* Set w->retaken; the caller clears it unless it takes the processor. idle_lock held. out: true: w
- * is in that run, and does not use its processor until retaken is cleared. */
-static bool retake_from(teffi_worker *w, uint64_t run)
+/* Set w->retaken. The caller clears it, unless the processor goes to another worker. idle_lock
+ * is held.
+ * out:  true: w is still in that run, and does not use its processor until retaken is cleared. */
+static bool begin_retake(teffi_worker *w, uint64_t run)
 {
     /* seq_cst: then the barrier, then the load of using_processor */
     atomic_store_explicit(&w->retaken, 1, memory_order_seq_cst);
@@ -60,7 +61,7 @@ bool teffi_retake_processor(teffi_sched *sched, teffi_processor *p, uint64_t run
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = running_worker(sched, p);
     if (w && !too_many_are_lost(sched)) {
-        if (retake_from(w, run)) {
+        if (begin_retake(w, run)) {
             /* Let others steal from p: the next worker may run a long turn as well. */
             (void)teffi_processor_allow_stealing(p);
             next = teffi_workers_in(sched, TEFFI_WORKER_WAITING)
@@ -90,7 +91,7 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
     pthread_mutex_lock(&sched->idle_lock);
     teffi_worker *w = running_worker(sched, p);
     if (w) {
-        if (retake_from(w, run))
+        if (begin_retake(w, run))
             group = teffi_processor_take_lifo(p);
         /* release: the emptied slot; pairs with teffi_processor_get_usable */
         atomic_store_explicit(&w->retaken, 0, memory_order_release);
@@ -103,8 +104,9 @@ static bool retake_lifo(teffi_sched *sched, teffi_processor *p, uint64_t run)
 
 /* ---- the tick ---- */
 
-/* If the worker is in the same run as at the last tick, let others take its LIFO slot and its local
- * batch. out: true: they could not before; the caller calls teffi_wake_one. */
+/* Count the ticks that have seen p's present run. From the second one on, let other workers take
+ * the group in p's LIFO slot and steal its local batch. out: true: they can take a group now that
+ * they could not take before; the caller calls teffi_wake_one. */
 static bool allow_stealing_if_long_run(teffi_sched *sched, teffi_processor *p)
 {
     uint64_t run = atomic_load_explicit(&p->runs, memory_order_relaxed);
@@ -216,8 +218,8 @@ static bool all_is_quiet(const teffi_sched *sched)
            (!teffi_poll_has(sched) || atomic_load_explicit(&sched->polling, memory_order_relaxed));
 }
 
-/* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS. *quiet
- * counts the ticks. out: true: it does; the next worker that is woken wakes the monitor. */
+/* Announce that the monitor sleeps without a timeout, if all has been quiet for QUIET_TICKS; *quiet
+ * counts them. out: true: the monitor shall sleep; the next worker that is woken wakes it. */
 static bool announce_sleep_if_quiet(teffi_sched *sched, unsigned *quiet)
 {
     pthread_mutex_lock(&sched->idle_lock);

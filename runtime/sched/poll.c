@@ -48,9 +48,9 @@ static bool handle_events(teffi_sched *sched, teffi_poller *poller)
     return e.found;
 }
 
-/* Set when this processor's worker looks next: when the coarse clock has advanced, or after
- * LOOK_EVERY picks if there were events. */
-static void note_look(teffi_worker *w, bool found)
+/* Schedule the next look at the poller by this processor's worker: when the coarse clock has
+ * advanced, or after LOOK_EVERY picks if this look has found events. */
+static void schedule_look(teffi_worker *w, bool found)
 {
     teffi_processor *p = w->processor;
     p->looked_ms = teffi_coarse_ms(&w->sched->exec);
@@ -60,7 +60,7 @@ static void note_look(teffi_worker *w, bool found)
 /* ---- parking ---- */
 
 /* Set sleeps_until_ns. idle_lock held. out: the longest time to sleep. */
-static uint64_t park_timeout_ns(teffi_worker *w)
+static uint64_t set_park_timeout(teffi_worker *w)
 {
     uint64_t due = teffi_wheel_next(&w->processor->wheel);
     w->sleeps_until_ns = due;
@@ -83,22 +83,22 @@ static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
     return state;
 }
 
-/* out: NULL: there is no poller, or another thread polls. */
+/* Claim the poller, to wait in it. out: NULL: there is no poller, or another thread polls. */
 static teffi_poller *claim_poller(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     teffi_poller *poller = get_poller(sched);
     if (!poller || !teffi_poller_claim(poller))
         return NULL;
-    /* relaxed: idle_lock orders them for the monitor */
+    /* relaxed: the monitor stays awake until it sees polling, and waits is a hint */
     atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
     atomic_fetch_add_explicit(&sched->waits, 1, memory_order_relaxed);
     return poller;
 }
 
-/* After the wait and leave_parked: handle the events and release the poller. A worker that has lost
- * its processor may be assigned another one at any time, under idle_lock, and must not use it here:
- * the groups that become READY go to the global queue. */
+/* Handle the events that the wait has found, and release the poller; called after leave_parked. A
+ * worker that has lost its processor may be assigned another one at any time, under idle_lock, and
+ * must not use it here: the groups that become READY go to the global queue. */
 static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_processor)
 {
     teffi_sched *sched = w->sched;
@@ -108,7 +108,7 @@ static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_process
     atomic_store_explicit(&sched->polling, NULL, memory_order_relaxed);
     teffi_poller_release(poller);
     if (has_processor)
-        note_look(w, found);
+        schedule_look(w, found);
     else
         (void)teffi_wake_parked(sched);
 }
@@ -117,7 +117,7 @@ static void leave_poller(teffi_worker *w, teffi_poller *poller, bool has_process
 static bool sleep_parked(teffi_worker *w, uint64_t timeout_ns)
 {
     teffi_poller *poller = claim_poller(w);
-    (void)teffi_parker_poll(&w->parker, poller, timeout_ns);
+    (void)teffi_parker_poll(&w->parker, poller, timeout_ns); /* w->state tells what has happened */
     bool has_processor = leave_parked(w, false) == TEFFI_WORKER_RUNNING;
     if (poller)
         leave_poller(w, poller, has_processor);
@@ -138,7 +138,7 @@ void teffi_park(teffi_worker *w)
     teffi_idle_add(w, TEFFI_WORKER_PARKED);
     teffi_counter_add(&w->processor->counters.parks, 1);
     /* Load the next timer after idle_add: a timer that is set later pokes w. */
-    uint64_t timeout_ns = park_timeout_ns(w);
+    uint64_t timeout_ns = set_park_timeout(w);
     pthread_mutex_unlock(&sched->idle_lock);
     bool found = teffi_processors_have_work(sched);
     bool has_processor =
@@ -172,7 +172,7 @@ void teffi_poll_look_if_due(teffi_worker *w)
     if (!poller || w->searching)
         return;
     if (teffi_coarse_ms(&w->sched->exec) != p->looked_ms || (int32_t)(p->tick - p->look_at) >= 0)
-        note_look(w, look_now(w->sched, poller));
+        schedule_look(w, look_now(w->sched, poller));
 }
 
 /* ---- the monitor ---- */

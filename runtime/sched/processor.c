@@ -66,7 +66,7 @@ void teffi_processor_assign(teffi_processor *p, teffi_worker *w)
     teffi_worker_set_state(w, TEFFI_WORKER_RUNNING);
     teffi_worker_hold(w, p);
     p->worker = w;
-    /* relaxed: w's thread is parked, or is the caller */
+    /* relaxed: idle_lock orders it. w's thread waits for a processor, or is the caller. */
     atomic_store_explicit(&w->retaken, 0, memory_order_relaxed);
 }
 

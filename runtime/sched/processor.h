@@ -115,8 +115,8 @@ bool teffi_processors_have_work(teffi_sched *sched);
 /* teffi_processor_fire_timers - read the clock and fire due timers. runs: the owner, using it. */
 void teffi_processor_fire_timers(teffi_processor *p, const teffi_platform *platform);
 
-/* teffi_processor_poke - its wheel has a new earliest timer: wake its worker if it sleeps. Takes
- * idle_lock. */
+/* teffi_processor_poke - wake p's worker if it is parked or backs off, since p's wheel has a new
+ * earliest timer. Takes idle_lock. */
 void teffi_processor_poke(teffi_sched *sched, teffi_processor *p);
 
 /* teffi_processor_assign - give p to w, which is RUNNING from now on.

@@ -127,6 +127,8 @@ static void add_worker(snapshot *shot, worker_copy s)
         shot->workers[shot->n++] = s;
 }
 
+/* Copy the state of all workers. Without memory for them, shot->room is 0 and they are counted
+ * only. */
 static void take_snapshot(teffi_sched *sched, snapshot *shot)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -170,7 +172,7 @@ static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no
         return;
     }
     teffi_running_describe(seen->running, text);
-    /* a lower bound; since_ns may be later than now_ns, by the monitor's clock */
+    /* a lower bound; the monitor may have set since_ns after now_ns was read */
     uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
     if (is_same_run(seen))
         teffi_line(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no, held,
@@ -226,9 +228,9 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
 
 /* ---- long turns ---- */
 
-/* Is this worker in the same run as at the last check, and for so long that it is logged, or logged
- * again? Sets *out if it is in the same run, else begins to watch its run. idle_lock held. */
-static bool turn_is_due(teffi_worker *w, uint64_t now_ns, seen_run *out)
+/* Begin to watch the worker's run if it is a new one or blocks. out: true: the run has taken so
+ * long that it is to be logged, or logged again; *out is the run. idle_lock held. */
+static bool watch_run(teffi_worker *w, uint64_t now_ns, seen_run *out)
 {
     seen_run now = load_run(w, now_ns);
     bool blocked = atomic_load_explicit(&w->blocked, memory_order_relaxed);
@@ -251,16 +253,17 @@ static unsigned find_long_turns(teffi_sched *sched, uint64_t now_ns, seen_run ou
     unsigned n = 0;
     pthread_mutex_lock(&sched->idle_lock);
     for (unsigned i = 0; i < sched->n_workers && n < REPORTS_MAX; i++)
-        n += turn_is_due(sched->workers[i], now_ns, &out[n]);
+        n += watch_run(sched->workers[i], now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += turn_is_due(&sched->borrow.worker, now_ns, &out[n]);
+        n += watch_run(&sched->borrow.worker, now_ns, &out[n]);
     if (n < REPORTS_MAX)
-        n += turn_is_due(&sched->system, now_ns, &out[n]);
+        n += watch_run(&sched->system, now_ns, &out[n]);
     pthread_mutex_unlock(&sched->idle_lock);
     return n;
 }
 
-/* turn->worker is valid, since no worker is freed while the monitor runs. */
+/* Log a long turn, unless it has ended meanwhile or a line was logged within the last second.
+ * turn->worker is valid, since no worker is freed while the monitor runs. */
 static void log_long_turn(const seen_run *turn, uint64_t now_ns)
 {
     teffi_exec *exec = &turn->worker->sched->exec;

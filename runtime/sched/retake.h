@@ -39,7 +39,7 @@ static inline uint32_t teffi_processor_use_begin(teffi_worker *w)
 /* teffi_processor_use_end - restore using_processor. in: was, from use_begin. */
 static inline void teffi_processor_use_end(teffi_worker *w, uint32_t was)
 {
-    /* release: what w did with the processor; pairs with retake_from() in monitor.c */
+    /* release: what w did with the processor; pairs with begin_retake() in monitor.c */
     atomic_store_explicit(&w->using_processor, was, memory_order_release);
 }
 

@@ -26,7 +26,8 @@ typedef struct teffi_timed_run {
     uint64_t from_ns, nested_ns, all_ns;
 } teffi_timed_run;
 
-/* Charge the group for the time since from_ns. Nested runs' time is charged to their own groups. */
+/* Charge the group for the time since from_ns, and begin to measure anew. The time of nested runs
+ * is charged to their own groups. */
 static void charge_run(teffi_meter *meter, teffi_group *group)
 {
     teffi_timed_run *t = teffi_container(meter, teffi_timed_run, meter);
@@ -52,8 +53,8 @@ static void adjust_levels(teffi_sched *sched)
     teffi_levels_adjust(sched->levels, ns[0], ns[0] + ns[1] + ns[2]);
 }
 
-/* Count a run's time to the level that its group had before. If the worker has lost its processor,
- * the time is counted in lost_ns. */
+/* Add a run's time to the counter of the level that its group had before the run, or to lost_ns if
+ * the worker has lost its processor. Calls adjust_levels after each ADJUST_EVERY_NS. */
 static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
 {
     teffi_sched *sched = w->sched;
@@ -71,7 +72,8 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
     adjust_levels(sched);
 }
 
-/* out: true: the group is still READY. */
+/* Run the group and charge the run time to the group and its level. out: true: the group is still
+ * READY. */
 static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     unsigned level = teffi_level_of_group(w->sched->levels, group);
@@ -88,7 +90,8 @@ static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 
 /* ---- a run ---- */
 
-/* out: true: the group is still READY. */
+/* Run the group; with policy multilevel, measure the time; with policy priority, offer the items of
+ * an evicted group to ops->evict. out: true: the group is still READY. */
 static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     if (w->sched->levels)
@@ -98,8 +101,8 @@ static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
     return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run the group with hooks, by a policy, or both. out: 1: the group is still READY, as
- * teffi_group_run_counted(); items are not counted. */
+/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_counted(), but without
+ * the number of items: 1: the group is still READY; 0: it is not. */
 static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
                                                        uint64_t until_ns)
 {
@@ -109,8 +112,8 @@ static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_gr
     return again;
 }
 
-/* This worker requeued a group without a wake-up. If the global queue is not empty, wake a
- * worker. */
+/* Make up for the wake-up that requeue_group has left out: if the global queue is not empty, this
+ * worker has not taken the group back, so wake another one. */
 static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
 {
     w->processor->unannounced = false;
@@ -118,8 +121,9 @@ static __attribute__((noinline)) void announce_requeued(teffi_worker *w)
         teffi_wake_one(w->sched);
 }
 
-/* Read the clock if it has advanced by a millisecond since now_ns. Else now_ns is read every 16
- * picks only; after long runs, a quantum that began there would be over at once. */
+/* Set now_ns to the clock if the coarse clock has advanced since now_ns, or is not known. Apart
+ * from this function, now_ns is set every 16 picks only. After long runs it would be so old that a
+ * quantum that began there would be over at once. */
 static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
 {
     uint32_t read_ms = (uint32_t)(p->now_ns / MS_NS), coarse_ms = teffi_coarse_ms(exec);
@@ -127,8 +131,8 @@ static void read_clock_if_late(teffi_processor *p, const teffi_exec *exec)
         p->now_ns = teffi_now(exec->platform);
 }
 
-/* Queue a group that used its quantum behind all others. If it is the only one, wake no worker:
- * this one takes it back at once. */
+/* Append a group that is still READY after its run to the global queue. If no other group is
+ * queued, wake no worker: this worker takes the group back at once. */
 static void requeue_group(teffi_worker *w, teffi_group *group)
 {
     teffi_processor *p = w->processor;
@@ -143,8 +147,8 @@ static void requeue_group(teffi_worker *w, teffi_group *group)
         teffi_wake_one(w->sched);
 }
 
-/* Requeue a group that is still READY; if its turn forked with continuation stealing, push it to
- * the deque. out: the forked part, to be run next; NULL: none. */
+/* Requeue a group that is still READY. If its turn has forked with continuation stealing, push the
+ * group to the deque instead. out: the forked part, which the caller runs next; NULL: none. */
 static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
 {
     teffi_group *first = w->run_first;
@@ -156,16 +160,16 @@ static teffi_group *requeue_or_fork(teffi_worker *w, teffi_group *group)
     teffi_submit_stealable(w, group);
     if (w->processor)
         return first;
-    /* The turn has lost this worker's processor: it must not run another group now. */
+    /* The worker has lost its processor during the turn, so it must not run another group. */
     teffi_submit_stealable(w, first);
     return NULL;
 }
 
 enum { ONE_ITEM = 1 << 1 }; /* as teffi_group_run_counted returns it */
 
-/* Called unless the run handled exactly one item and left the group not READY. Counts the items;
- * requeues the group if it is READY. in: ran, from teffi_group_run_counted. out: the group to run
- * next; NULL: none. */
+/* Count the items of a run, and requeue the group if it is still READY. Not called after the most
+ * frequent result, ONE_ITEM, which needs neither. in: ran, from teffi_group_run_counted. out: the
+ * group to run next; NULL: none. */
 static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w, teffi_group *group,
                                                                 unsigned ran)
 {
@@ -174,6 +178,7 @@ static __attribute__((noinline)) teffi_group *count_and_requeue(teffi_worker *w,
     return ran & 1 ? requeue_or_fork(w, group) : NULL;
 }
 
+/* Call the function that the turn has set before it yielded: its fiber is suspended now. */
 static __attribute__((noinline)) void call_after_yield(teffi_worker *w)
 {
     void (*after)(void *arg) = w->after_yield;
@@ -223,9 +228,9 @@ __attribute__((noinline)) static void run_with_own_exceptions(teffi_worker *w, t
         teffi_exceptions_leave(own, &before, &none);
 }
 
-/* Run one group, nested in the turn that waits on this stack. The worker does not back off, which
- * would delay that turn. out: false: there is no group. */
-static bool find_and_run(teffi_worker *w)
+/* Find and run one group, nested in the turn that waits on this stack. The worker does not back
+ * off, which would delay that turn. out: false: there is no group. */
+static bool run_one_nested(teffi_worker *w)
 {
     teffi_processor_fire_timers(w->processor, w->sched->exec.platform);
     teffi_group *group = teffi_find(w, false);
@@ -262,7 +267,7 @@ bool teffi_run_nested(teffi_exec *exec)
         uint64_t run = atomic_load_explicit(&w->run, memory_order_relaxed);
         bool adds_to_batch = w->adds_to_batch;
         w->adds_to_batch = false;
-        ran = find_and_run(w);
+        ran = run_one_nested(w);
         w->adds_to_batch = adds_to_batch;
         atomic_store_explicit(&w->run, run, memory_order_relaxed);
         /* release: pairs with load_run() in report.c */

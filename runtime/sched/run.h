@@ -24,7 +24,8 @@ extern const teffi_direct_ops teffi_direct_by_worker;
 /* teffi_direct_hooked - the same, with the hooks before and after around each. */
 extern const teffi_direct_ops teffi_direct_hooked;
 
-/* teffi_hooks_before, teffi_hooks_after - around each run of a group, and each turn in place. */
+/* teffi_hooks_before, teffi_hooks_after - call the hook before or after, if there is one. runs:
+ * around each run of a group, and each turn in place. */
 static inline void teffi_hooks_before(const teffi_worker *w, const teffi_group *group)
 {
     const teff_sched_hooks *hooks = &w->sched->hooks;
@@ -39,7 +40,7 @@ static inline void teffi_hooks_after(const teffi_worker *w, const teffi_group *g
         hooks->after(hooks->arg, w->number, group);
 }
 
-/* teffi_thread_hook - call start, end, park or unpark; NULL: there is none. */
+/* teffi_thread_hook - call a hook of a thread: start, end, park or unpark. in: hook; NULL: none. */
 static inline void teffi_thread_hook(const teffi_worker *w,
                                      void (*hook)(void *arg, uint32_t thread))
 {
@@ -52,16 +53,16 @@ static inline void teffi_thread_hook(const teffi_worker *w,
  * out:  NULL: none. */
 teffi_group *teffi_find_near(teffi_worker *w);
 
-/* teffi_find_by_search - after teffi_find_near found none: look for a while in the global queue and
- * in the deques of other processors.
+/* teffi_find_by_search - after teffi_find_near has found no group: look for a while in the global
+ * queue and in the deques of other processors.
  * in:   patient: the worker may back off before it searches.
  * out:  NULL: none; the worker may still count as searching. */
 teffi_group *teffi_find_by_search(teffi_worker *w, bool patient);
 
 /* teffi_find - the next group for this worker. A searching worker that finds one stops searching.
  * in:   patient, as above.
- * out:  NULL: none; the worker may still count as searching. It parks, unless work was deferred
- *       again. */
+ * out:  NULL: none; the worker may still count as searching. Parking ends that; a caller that does
+ *       not park calls teffi_search_end. */
 static inline teffi_group *teffi_find(teffi_worker *w, bool patient)
 {
     teffi_group *group = teffi_find_near(w);

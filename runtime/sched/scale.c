@@ -19,8 +19,8 @@ void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p)
     }
 }
 
-/* Move the deque's groups to the global queue, by stealing, which is safe if the processor is
- * active again. Its worker, if it still has one, empties the LIFO slot in teffi_scale_leave. */
+/* Move the deque's groups to the global queue, by stealing, which is safe even if the processor has
+ * become active again. Its worker, if any, empties the LIFO slot in teffi_scale_leave. */
 static void move_deque(teffi_sched *sched, teffi_processor *p)
 {
     void *out[TEFFI_STEAL_MAX];
@@ -66,8 +66,8 @@ static void vacate_processor(teffi_processor *p)
         (void)teffi_idle_lend(w);
 }
 
-/* Vacate and clear the processor, unless another thread has activated it meanwhile. It is cleared
- * now, since its worker may be in a long turn. */
+/* Vacate and clear the processor, unless another thread has activated it meanwhile. A worker in a
+ * long turn keeps it, but its groups and timers are moved now. */
 static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
 {
     pthread_mutex_lock(&sched->idle_lock);
@@ -79,13 +79,14 @@ static void deactivate_processor(teffi_sched *sched, teffi_processor *p)
         teffi_scale_clear(sched, p);
 }
 
-/* out: false: no thread could be started for it. */
+/* Give the processor a worker if it has none. out: false: no thread could be started for it. */
 static bool activate_processor(teffi_sched *sched, teffi_processor *p)
 {
     teffi_worker *w = NULL;
     pthread_mutex_lock(&sched->idle_lock);
     bool wanted = !sched->stopping && teffi_processor_is_active(sched, p);
     if (wanted && !p->worker) { /* else its worker has not left it yet, and keeps it */
+        /* as teffi_idle_remove would: a worker will run */
         teffi_monitor_wake(sched);
         w = teffi_processor_staff(sched, p);
     }

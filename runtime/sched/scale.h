@@ -14,10 +14,11 @@ teff_err teffi_scale(teffi_exec *exec, unsigned n);
  * wheel's lock makes its store of n_active visible to that thread. */
 void teffi_scale_move_timers(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_clear - of a processor that is not active, move the groups to the global queue and
- * the timers to an active processor. Any thread, no lock held. */
+/* teffi_scale_clear - move the groups in the deque of a processor that is not active to the global
+ * queue, and its timers to an active processor. Any thread, no lock held. */
 void teffi_scale_clear(teffi_sched *sched, teffi_processor *p);
 
-/* teffi_scale_leave - leave the worker's processor and clear it, unless it is active again. The
- * worker's loop then regains one; it may be a free one, for which no thread could be started. */
+/* teffi_scale_leave - take w's processor from it, and clear the processor, unless it is active
+ * again. The worker's loop then takes a free processor, for which no thread could be started, or
+ * waits. */
 void teffi_scale_leave(teffi_worker *w);

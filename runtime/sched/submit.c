@@ -7,7 +7,7 @@
 
 /* out: this thread's worker, if it is one of this scheduler's and not in a blocking region. For
  * functions that are called through pointers (never inlined) and do not suspend. */
-static teffi_worker *own_free_worker(teffi_sched *sched)
+static teffi_worker *own_unblocked_worker(teffi_sched *sched)
 {
     teffi_worker *w = teffi_own_worker;
     return w && w->sched == sched && !w->blocking ? w : NULL;
@@ -15,8 +15,8 @@ static teffi_worker *own_free_worker(teffi_sched *sched)
 
 /* ---- groups ---- */
 
-/* Push the group that was in the LIFO slot to the deque: as a part of the local batch, or open to
- * thieves. */
+/* Push to the deque a group that a newer one has displaced from the LIFO slot: as a part of the
+ * local batch, or open to thieves. Wake a worker unless the batch stays local. */
 static void push_displaced(teffi_worker *w, teffi_processor *p, teffi_group *group)
 {
     bool pushed = teffi_deque_push(&p->deque, group);
@@ -46,6 +46,7 @@ static __attribute__((noinline)) void displace_and_end(teffi_worker *w, teffi_pr
     teffi_processor_use_end(w, was);
 }
 
+/* Push to the global queue; wake an idle worker, and all that back off. */
 static __attribute__((noinline)) void submit_global(teffi_sched *sched, teffi_group *group)
 {
     teffi_runqueue_push(&sched->queue, group);
@@ -74,7 +75,7 @@ static void submit_here(teffi_worker *w, teffi_group *group)
 
 static inline void submit_to_workers(teffi_sched *sched, teffi_group *group)
 {
-    teffi_worker *w = own_free_worker(sched);
+    teffi_worker *w = own_unblocked_worker(sched);
     if (w)
         submit_here(w, group);
     else
@@ -159,7 +160,8 @@ void teffi_batch_run(teffi_exec *exec, void (*fn)(void *arg), void *arg)
 
 /* ---- timers ---- */
 
-/* out: the processor whose wheel has the timer; NULL: w may not use its processor. */
+/* Set a timer on w's processor. w is not poked: it looks at the wheel before it sleeps. out: the
+ * processor; NULL: the timer was not set, since w has none that it may use. */
 static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint64_t due_ns)
 {
     uint32_t was = teffi_processor_use_begin(w);
@@ -170,6 +172,7 @@ static teffi_processor *set_timer_here(teffi_worker *w, teffi_timer *timer, uint
     return p;
 }
 
+/* Set a timer on the next active processor in turn. out: that processor. */
 static teffi_processor *set_timer_elsewhere(teffi_sched *sched, teffi_timer *timer, uint64_t due_ns)
 {
     uint32_t i = atomic_fetch_add_explicit(&sched->next_wheel, 1, memory_order_relaxed);
@@ -183,7 +186,7 @@ static teffi_processor *set_timer_elsewhere(teffi_sched *sched, teffi_timer *tim
 void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_sched *sched = teffi_sched_of(exec);
-    teffi_worker *w = own_free_worker(sched);
+    teffi_worker *w = own_unblocked_worker(sched);
     teffi_processor *p = w ? set_timer_here(w, timer, due_ns) : NULL;
     if (!p)
         p = set_timer_elsewhere(sched, timer, due_ns);
@@ -195,7 +198,7 @@ void teffi_submit_timer(teffi_exec *exec, teffi_timer *timer, uint64_t due_ns)
 
 bool teffi_submit_defer(teffi_exec *exec, teffi_deferred *work)
 {
-    teffi_worker *w = own_free_worker(teffi_sched_of(exec));
+    teffi_worker *w = own_unblocked_worker(teffi_sched_of(exec));
     if (!w || w->refuses_deferred)
         return false;
     uint32_t was = teffi_processor_use_begin(w);

@@ -28,7 +28,8 @@ void teffi_submit_run_deferred(teffi_worker *w);
  * runs: on w's thread. */
 void teffi_submit_stealable(teffi_worker *w, teffi_group *group);
 
-/* teffi_submit_last - queue a group that used up its quantum behind all others.
+/* teffi_submit_last - after a turn has yielded: push its group to the global queue, behind all
+ * others.
  * runs: on w's thread. */
 void teffi_submit_last(teffi_worker *w, teffi_group *group);
 

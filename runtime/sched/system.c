@@ -14,7 +14,7 @@ bool teffi_system_submit(teffi_sched *sched, teffi_group *group)
     if (!teffi_sched_has_system(sched))
         return false;
     teffi_runqueue_push(&sched->system_queue, group);
-    if (teffi_worker_self() != &sched->system) /* that one checks the queue before it sleeps */
+    if (teffi_worker_self() != &sched->system) /* the system thread looks before it sleeps */
         teffi_worker_wake(&sched->system);
     return true;
 }

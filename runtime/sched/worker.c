@@ -82,8 +82,8 @@ void teffi_worker_init(teffi_worker *w, teffi_sched *sched, uint32_t number)
     TAILQ_INSERT_HEAD(&sched->in_state[w->state], w, link);
 }
 
-/* Make a worker without a thread. It is freed with the scheduler, not earlier, since workers are
- * read without a lock. */
+/* Make a worker without a thread and add it to sched->workers. Workers are freed with the
+ * scheduler, not earlier, since they are read without a lock. out: NULL: memory is out. */
 static teffi_worker *worker_new(teffi_sched *sched)
 {
     teffi_worker *w = make_room_for_worker(sched) ? calloc(1, sizeof *w) : NULL;
@@ -94,8 +94,8 @@ static teffi_worker *worker_new(teffi_sched *sched)
     return w;
 }
 
-/* Note for teffi_refusal_log why the first thread was refused. out: NULL, for
- * teffi_worker_start. */
+/* Record why the first refused thread was refused, for teffi_refusal_log. out: NULL, which
+ * teffi_worker_start returns. */
 static teffi_worker *refuse_thread(teffi_sched *sched, const char *why)
 {
     if (!sched->refused_once) /* relaxed: a constant text */
@@ -114,7 +114,7 @@ teffi_worker *teffi_worker_start(teffi_sched *sched, teffi_processor *p, bool se
         return refuse_thread(sched, "memory is out");
     char name[32];
     snprintf(name, sizeof name, "teff-w%u", w->number);
-    w->searching = searching;
+    w->searching = searching; /* before the start: the thread reads these fields */
     teffi_worker_hold(w, p);
     p->worker = w;
     if (teffi_thread_start(&w->thread, name, sched->worker_main, w)) {
@@ -133,7 +133,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
     pthread_mutex_lock(&sched->idle_lock);
     for (teffi_worker *w; (w = teffi_workers_in(sched, TEFFI_WORKER_ENDED));) {
         pthread_mutex_unlock(&sched->idle_lock);
-        teffi_thread_join(&w->thread); /* unlocked: a user's hook in it may need the lock */
+        teffi_thread_join(&w->thread); /* unlocked: its last hook, a user's, may need the lock */
         pthread_mutex_lock(&sched->idle_lock);
         teffi_worker_set_state(w, TEFFI_WORKER_VACANT);
     }
@@ -142,7 +142,7 @@ void teffi_workers_join_ended(teffi_sched *sched)
 
 void teffi_workers_join_all(teffi_sched *sched)
 {
-    /* n_workers does not change any more; a vacant one has no thread. */
+    /* n_workers does not change any more, since stopping is set. */
     for (unsigned i = 0; i < sched->n_workers; i++) {
         teffi_worker *w = sched->workers[i];
         pthread_mutex_lock(&sched->idle_lock);

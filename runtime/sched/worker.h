@@ -74,7 +74,7 @@ struct teffi_worker {
     uint64_t preemptions;       /* of the thread by the OS; see teffi_local_batch_check */
     teffi_direct_budget direct;
     teffi_group *run_first;         /* fork: to run before the turn that yields */
-    void (*after_yield)(void *arg); /* to call once the turn's fiber was left */
+    void (*after_yield)(void *arg); /* to call once the yielding turn's fiber is suspended */
     void *after_yield_arg;
     struct teffi_timed_run *timed;       /* run.c: the run under way, with policy multilevel */
     uint64_t timed_ns;                   /* run time since the last adjust_levels */
@@ -125,7 +125,7 @@ static inline void teffi_turn_check_blocking(const teffi_worker *w)
 teffi_worker *teffi_worker_self(void);
 TEFFI_LOCAL_EXTERN teffi_worker *teffi_own_worker;
 
-/* teffi_worker_become - set this thread's worker; NULL: it is none any more. */
+/* teffi_worker_become - set this thread's worker; NULL: the thread is no worker any more. */
 void teffi_worker_become(teffi_worker *w);
 
 /* ---- lists; idle_lock held ---- */
@@ -138,8 +138,8 @@ void teffi_worker_set_state(teffi_worker *w, teffi_worker_state state);
 /* teffi_worker_wake - wake its thread. in: w, may be NULL. runs: with or without idle_lock. */
 void teffi_worker_wake(teffi_worker *w);
 
-/* teffi_workers_in - of the workers in a state, the one that entered it last; NULL: there are none.
- * teffi_workers_longest - the one that entered it first. */
+/* teffi_workers_in - the worker that entered this state last; NULL: no worker is in the state.
+ * teffi_workers_longest - the worker that has been in this state longest; NULL: as above. */
 teffi_worker *teffi_workers_in(const teffi_sched *sched, teffi_worker_state state);
 teffi_worker *teffi_workers_longest(const teffi_sched *sched, teffi_worker_state state);
 

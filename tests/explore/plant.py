@@ -114,7 +114,7 @@ PLANTS = {
                        "            (void)group;\n"),
     # The LIFO slot is emptied while its worker may be using it.
     "grabbed-lifo": ("sched/monitor.c",
-                     "        if (retake_from(w, run))\n"
+                     "        if (begin_retake(w, run))\n"
                      "            group = teffi_processor_take_lifo(p);",
                      "        (void)run;\n        group = teffi_processor_take_lifo(p);"),
     # A thief whose stealing did not pay never looks again.
@@ -194,7 +194,7 @@ PLANTS = {
     # A system group is queued, and its thread sleeps on.
     "system-asleep": ("sched/system.c",
                       "    if (teffi_worker_self() != &sched->system) "
-                      "/* it checks the queue before it sleeps */\n"
+                      "/* the system thread looks before it sleeps */\n"
                       "        teffi_worker_wake(&sched->system);\n", ""),
     # A system group that has used up its share is left to nobody.
     "system-dropped": ("sched/system.c",

@@ -37,7 +37,7 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
     b->since_ns = 0;
     if (n * WORTH_IT_NS < ns || (is_known && rate_of(n, ns) * 8 > b->alone_rate * 9))
         b->sleep_ns = 0;
-    else if (!b->sleep_ns || !is_known)
+    else if (!b->sleep_ns || !is_known) /* the sleep also measures the victim's rate alone */
         b->sleep_ns = SLEEP_MIN_NS;
     else if (b->sleep_ns < SLEEP_MAX_NS)
         b->sleep_ns *= 2;
@@ -47,7 +47,7 @@ uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now)
 void teffi_backoff_slept(teffi_backoff *b, uint64_t items, uint64_t from, uint64_t now)
 {
     if (now - from < PERIOD_NS)
-        return;
+        return; /* woken too early for a measurement */
     b->alone_rate = rate_of(items, now - from);
     b->alone_at_ns = now;
 }

@@ -29,7 +29,7 @@ void teffi_backoff_measure(teffi_backoff *b, struct teffi_processor *victim, uin
 
 /* teffi_backoff_judge - the thief has no work: end the measurement, if it took 50 us.
  * in:   items, handled by both so far.
- * out:  for how long to sleep; 0: stealing paid, or the measurement goes on. */
+ * out:  for how long to sleep, in ns; 0: stealing paid, or the measurement goes on. */
 uint64_t teffi_backoff_judge(teffi_backoff *b, uint64_t items, uint64_t now);
 
 /* teffi_backoff_slept - record the victim's rate. in: items that it handled in from .. now. */

@@ -1,4 +1,5 @@
-/* deferral.h - deferred work of one processor: it runs when its worker finds no group, or is old.
+/* deferral.h - deferred work of one processor: run when its worker finds no group, or when the work
+ * is old.
  * Way:     submit (defer) -> [deferral] -> find, before it finds nothing -> work->run
  * Threads: filled by the owner; run by the owner while it uses its processor, by the monitor during
  *          a long turn, or when no worker runs any more. run makes groups READY and may defer the
@@ -31,16 +32,17 @@ static inline bool teffi_deferral_run(teffi_deferral *d)
     return exists;
 }
 
-/* teffi_deferral_run_if_ticked - run the deferred work if the coarse clock has advanced since it
- * was added. in: now_ms, the coarse clock. */
+/* teffi_deferral_run_if_ticked - run the deferred work if the coarse clock has advanced since the
+ * oldest work was added. in: now_ms, the coarse clock. */
 static inline void teffi_deferral_run_if_ticked(teffi_deferral *d, uint32_t now_ms)
 {
     if (d->from_ms != now_ms)
         teffi_deferred_run_all(&d->list);
 }
 
-/* teffi_deferral_run_if_old - run work that is older than 50 us, while the worker always finds
- * another group. runs: whenever the owner has read the clock. */
+/* teffi_deferral_run_if_old - run the deferred work if an earlier call saw some over 50 us ago.
+ * Needed while the worker always finds another group. runs: whenever the owner has read the
+ * clock. */
 static inline void teffi_deferral_run_if_old(teffi_deferral *d, uint64_t now_ns)
 {
     enum { AGE_MAX_NS = 50000 };

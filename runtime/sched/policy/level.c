@@ -122,6 +122,7 @@ void teffi_levels_init(teffi_levels *levels, const teffi_platform *platform,
 
 /* ---- the chance of level 0 ---- */
 
+/* out: chance, moved by a step if level 0's share is off the target. All in thousandths. */
 static uint32_t adjusted_chance(uint32_t chance, uint32_t share, uint32_t target)
 {
     if (share + SHARE_OFF < target)
@@ -135,7 +136,7 @@ void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_
 {
     /* acquire: last_level0_ns and last_ns; pairs with the release below */
     if (atomic_exchange_explicit(&levels->adjusting, true, memory_order_acquire))
-        return;
+        return; /* another thread adjusts now */
     /* all_ns may be less than last_ns: another thread may have read the sums later but got here
      * first. */
     uint64_t all = all_ns > levels->last_ns ? all_ns - levels->last_ns : 0;

@@ -51,8 +51,8 @@ uint32_t teffi_used_add(uint32_t used, uint64_t now_ns, uint64_t ns);
  * the nanoseconds that these calls have added. */
 uint64_t teffi_used_since(uint32_t from, uint32_t to);
 
-/* teffi_level_of - 0 .. 2. in: used, run time as packed by teffi_used_add().
- * teffi_level_of_group - in: group, which the caller owns.
+/* teffi_level_of - the level, 0 to 2, of this run time. in: used, as packed by teffi_used_add().
+ * teffi_level_of_group - the level of a group that the caller owns.
  * teffi_levels_charge - add ns to the run time of a group that the caller owns, or of its account;
  * with an account, any thread may charge at the same time. */
 unsigned teffi_level_of(const teffi_levels *levels, uint32_t used);
@@ -62,6 +62,6 @@ void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_
 /* teffi_levels_pop_longer - a pop for teffi_runqueue_pop_by: one group, of level 1 or 2. */
 unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned n);
 
-/* teffi_levels_adjust - once for each second of run time: adjust the chance. Any thread.
- * in:   run time so far, of level 0 and of all levels. */
+/* teffi_levels_adjust - adjust the chance if a second of run time has passed since it was last
+ * adjusted. Any thread. in: run time so far, of level 0 and of all levels. */
 void teffi_levels_adjust(teffi_levels *levels, uint64_t level0_ns, uint64_t all_ns);

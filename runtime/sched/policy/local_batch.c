@@ -23,8 +23,8 @@ bool teffi_local_batch_add(teffi_local_batch *batch, bool shared)
     return !batch->shared && !shared;
 }
 
-/* Has the OS preempted this thread since *preemptions was read? Reads it again. */
-static bool was_preempted(uint64_t *preemptions)
+/* Read how often the OS has preempted this thread. out: true: more often than *preemptions said. */
+static bool update_preemptions(uint64_t *preemptions)
 {
     uint64_t before = *preemptions;
     *preemptions = teffi_thread_preempted();
@@ -40,7 +40,7 @@ static bool batch_is_slow(teffi_local_batch *batch, uint32_t turns, uint64_t ns,
         batch->slow = 0;
         return false;
     }
-    return ++batch->slow >= SLOW_MAX || (ns > SURE_NS && !was_preempted(preemptions));
+    return ++batch->slow >= SLOW_MAX || (ns > SURE_NS && !update_preemptions(preemptions));
 }
 
 teffi_batch_verdict teffi_local_batch_check(teffi_local_batch *batch,

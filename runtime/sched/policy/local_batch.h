@@ -20,7 +20,9 @@ typedef struct teffi_local_batch {
     uint64_t sampled_ns;
 } teffi_local_batch;
 
-/* teffi_local_batch_add - a group was added. in: shared: thieves may already take from the deque.
+/* teffi_local_batch_add - record that a group was pushed to the deque; the first one begins a
+ * batch.
+ * in:   shared: thieves may already take from the deque.
  * out:  true: keep it local (no_steal); false: wake another worker. */
 bool teffi_local_batch_add(teffi_local_batch *batch, bool shared);
 

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+/* out: the link of a node between a and b; in: a link and one neighbour: the other neighbour. */
 static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
 {
     return (teffi_qnode *)((uintptr_t)a ^ (uintptr_t)b);
@@ -44,7 +45,8 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_mark(ranks, at);
 }
 
-/* Remove the group at one end of a rank. in: end, other: its head and tail, or reverse. */
+/* Remove the group at one end of a rank. in: end, other: the rank's head and tail, to remove the
+ * oldest group; its tail and head, to remove the newest. */
 static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
                               teffi_qnode **other)
 {

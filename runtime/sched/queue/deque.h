@@ -18,7 +18,8 @@ enum { TEFFI_STEAL_MAX = 32 };
  *  - Else the owner replaces {t, tag} by {t, tag + 1}. If a thief was faster, that fails, and the
  *    owner tries again. Otherwise every claim from the old top fails, and later thieves see the
  *    lowered bottom.
- * A claim goes wrong only if a thief is preempted while exactly 2^32 tags pass at one index. */
+ * A claim goes wrong only if top has changed and returned to exactly the same {index, tag} while
+ * the thief was preempted; each of the two has 32 bits. */
 typedef struct teffi_ring teffi_ring;
 
 typedef struct teffi_deque {

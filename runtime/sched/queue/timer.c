@@ -33,7 +33,7 @@ static unsigned bucket_at(uint64_t tick, unsigned level)
 
 static uint64_t due_tick(uint64_t due_ns)
 {
-    return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* never early */
+    return due_ns / TEFFI_TICK_NS + (due_ns % TEFFI_TICK_NS != 0); /* rounded up: never early */
 }
 
 /* A past tick becomes now. A tick beyond one round of the top level is put into that level's
@@ -79,6 +79,7 @@ static void wheel_count_add(teffi_wheel *wheel, uint32_t change)
     atomic_store_explicit(&wheel->count, n + change, memory_order_relaxed);
 }
 
+/* Rotate right. A shift by 64 would be undefined. */
 static uint64_t rotate_bits(uint64_t bits, unsigned by)
 {
     return by ? bits >> by | bits << (64 - by) : bits;
@@ -108,7 +109,8 @@ static void wheel_publish(teffi_wheel *wheel, uint64_t tick)
     atomic_store_explicit(&wheel->next_due_ns, due, memory_order_seq_cst);
 }
 
-/* A timer was inserted, and its bucket begins at tick. out: true: that is the wheel's earliest. */
+/* Publish tick, at which the bucket of an inserted timer begins, if no other is earlier. out: true:
+ * it was published. */
 static bool wheel_note_earliest(teffi_wheel *wheel, uint64_t tick)
 {
     uint64_t before = atomic_load_explicit(&wheel->next_due_ns, memory_order_relaxed);
@@ -132,7 +134,8 @@ bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns)
     return earlier;
 }
 
-/* Both locks are held. out: true: to has a new earliest timer. */
+/* Move a bucket's timers to another wheel. Both locks held; the caller updates both counts and the
+ * old wheel's filled. out: true: to has a new earliest timer. */
 static bool move_bucket(teffi_timers *bucket, teffi_wheel *to)
 {
     bool earlier = false;
@@ -187,8 +190,8 @@ bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer)
     }
 }
 
-/* wheel->tick has advanced: of each higher level, move the timers of the bucket that begins at this
- * tick to lower levels. */
+/* After wheel->tick has advanced: move the timers of each bucket of a higher level that begins at
+ * this tick to lower levels. The caller publishes the next tick. */
 static void wheel_cascade(teffi_wheel *wheel)
 {
     for (unsigned level = TEFFI_WHEEL_LEVELS - 1; level > 0; level--) {

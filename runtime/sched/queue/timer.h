@@ -33,8 +33,9 @@ void teffi_wheel_init(teffi_wheel *wheel, uint32_t id, uint64_t now_ns);
  * out:  true: it is now the wheel's earliest: a thread that sleeps until next_due_ns must wake. */
 bool teffi_wheel_set(teffi_wheel *wheel, teffi_timer *timer, uint64_t due_ns);
 
-/* teffi_wheel_cancel - as exec's timer_cancel. in: wheels, the array that ids index, of stride
- * bytes each. */
+/* teffi_wheel_cancel - cancel a timer, whichever wheel of the array holds it. in: wheels, the array
+ * that ids index, of stride bytes each.
+ * out:  false: it is not set, or fire has run or is running. */
 bool teffi_wheel_cancel(teffi_wheel *wheels, size_t stride, teffi_timer *timer);
 
 /* teffi_wheel_fire - fire due timers one by one, at most 1024, without the lock held. */
