@@ -14,8 +14,9 @@ enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_arrived */
  * errs: TEFF_E_NOMEM; TEFF_E_CLOSED: the group is COMPLETE. */
 TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
 
-/* teffi_closure_arrived - from a group's handler: run the closure and free it.
- * teffi_closure_drop - free it without running it: for an item left when the executor stopped. */
+/* teffi_closure_arrived - run a closure and free it. runs: in a group's handler.
+ * teffi_closure_drop - free a closure without running it. For items that are left when the executor
+ * has stopped. */
 void teffi_closure_arrived(teffi_item *item);
 void teffi_closure_drop(teffi_item *item);
 

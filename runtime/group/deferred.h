@@ -20,7 +20,8 @@ static inline bool teffi_deferred_push(teffi_deferred *_Atomic *list, teffi_defe
     teffi_deferred *head = atomic_load_explicit(list, memory_order_relaxed);
     do
         work->next = head;
-    /* release: work->next, pairs with run_all. seq_cst: before the caller's next load. */
+    /* release: work->next; pairs with teffi_deferred_run_all. seq_cst: before the caller's next
+     * load. */
     while (!atomic_compare_exchange_weak_explicit(list, &head, work, memory_order_seq_cst,
                                                   memory_order_relaxed));
     return !head;

@@ -39,8 +39,8 @@ typedef struct teffi_direct_ops {
     void (*yielded)(teffi_exec *exec, teffi_group *group);
 } teffi_direct_ops;
 
-/* teffi_direct_may - may the turn that runs here run another one in place? It may yield first, and
- * resume on another thread.
+/* teffi_direct_may - may the turn that runs here run another one in place? The turn may
+ * yield in this call, and resume on another thread.
  * in:   beside: the outer turn does not wait for the result. Then the answer is false after
  *       TEFFI_DIRECT_BESIDE_MS of a run, so that long work is spread over the workers. */
 static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
@@ -55,15 +55,16 @@ static inline teffi_group *teffi_direct_enter(teffi_exec *exec, teffi_group *gro
     return exec->ops->direct->enter(exec, group);
 }
 
-/* teffi_direct_leave - the turn has suspended, yielded or ended: outer is the current group
- * again. */
+/* teffi_direct_leave - make outer the current group again, after the inner turn has suspended,
+ * yielded or ended. */
 static inline void teffi_direct_leave(teffi_exec *exec, teffi_group *outer)
 {
     exec->ops->direct->leave(exec, outer);
 }
 
-/* teffi_direct_done - end the claim. The group is queued if items were pushed meanwhile, or behind
- * all others if its turn yielded. Another worker may own it when this returns. */
+/* teffi_direct_done - end the claim. If items were pushed meanwhile, the group is queued; if its
+ * turn has yielded, it is queued behind all others, or waits for teffi_group_go_on. Another worker
+ * may own the group when this returns. */
 static inline void teffi_direct_done(teffi_exec *exec, teffi_group *group)
 {
     if (teffi_group_yielded(group))

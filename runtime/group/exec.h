@@ -52,8 +52,8 @@ typedef struct teffi_exec_ops {
      * processor. */
     void (*blocking_begin)(teffi_exec *exec);
     void (*blocking_end)(teffi_exec *exec);
-    /* A thread that is no worker calls it again and again until its wait is over. The simulator,
-     * which has no other thread, runs a step in it. NULL: the thread sleeps instead. */
+    /* Called again and again by a thread that is no worker, until its wait is over. The simulator,
+     * which has no other thread, runs a step. NULL: the thread sleeps instead. */
     void (*park)(teffi_exec *exec);
     /* From a turn that waits on a worker's own stack: run one other READY group, nested.
      * out: false: there is none, or the turn may not, or runs are nested too deep. May be NULL. */
@@ -73,16 +73,16 @@ typedef struct teffi_exec_ops {
     teffi_group *(*current)(teffi_exec *exec);
     /* Turns in place (direct.h). NULL: never. */
     const struct teffi_direct_ops *direct;
-    /* System groups have a thread and stacks of their own from now on. Before the first of them is
-     * pushed to; once. errs: TEFF_E_NOMEM, TEFF_E_IO (the thread did not start). NULL: they run as
+    /* Give system groups a thread and stacks of their own. Once, before an item is pushed to one of
+     * them. errs: TEFF_E_NOMEM, TEFF_E_IO (the thread did not start). NULL: system groups run as
      * all others do. */
     teff_err (*system)(teffi_exec *exec);
-    /* Lines about workers, processors and queues, to fn(arg). From any thread. May be NULL. */
+    /* Report workers, processors and queues as lines, to fn(arg). Any thread. May be NULL. */
     void (*dump)(teffi_exec *exec, teff_line_fn *fn, void *arg);
-    /* Stops and joins all workers: no group runs and no timer fires any more, while queues and
-     * stacks keep their memory until free. Not from a worker. NULL: nothing runs by itself. */
+    /* Stop and join all workers: no group runs and no timer fires any more. Queues and stacks keep
+     * their memory until free. Not from a worker. NULL: nothing runs by itself. */
     void (*stop)(teffi_exec *exec);
-    /* Stops, if that has not been done, and frees exec. Not from a worker. */
+    /* Call stop if that has not been done, and free exec. Not from a worker. */
     void (*free)(teffi_exec *exec);
 } teffi_exec_ops;
 
@@ -113,8 +113,8 @@ static inline void teffi_coarse_ms_set(teffi_exec *exec, uint32_t ms)
     atomic_store_explicit(&exec->coarse_ms, ms, memory_order_relaxed);
 }
 
-/* teffi_exec_check_delay - before item is handled: log if it waited too long. The difference is
- * signed, so that a clock that is 0, or less than at_ms, causes no warning. */
+/* teffi_exec_check_delay - log if item, which is about to be handled, waited too long. The
+ * difference is signed, so that a clock that is 0, or less than at_ms, causes no warning. */
 static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *item)
 {
     teffi_exec *exec = group->exec;
@@ -127,9 +127,9 @@ static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *
  * end of all turns, so the turn would wait for itself. runs: at the beginning of function. */
 void teffi_exec_must_be_outside(teffi_exec *exec, const char *function);
 
-/* teffi_exec_scale - call ops->scale. errs: its own; TEFF_E_INVALID if there is none. */
+/* teffi_exec_scale - call ops->scale. errs: as ops->scale; TEFF_E_INVALID: ops->scale is NULL. */
 teff_err teffi_exec_scale(teffi_exec *exec, uint32_t n);
 
-/* teffi_exec_metrics - call ops->metrics. If there is none, *all is zeroed and the result is 0. */
+/* teffi_exec_metrics - call ops->metrics. out: as ops->metrics; if that is NULL: 0, *all zeroed. */
 size_t teffi_exec_metrics(teffi_exec *exec, teff_sched_metrics *all, teff_sched_worker *workers,
                           size_t max);

@@ -31,7 +31,7 @@ static teffi_item *word_items(uintptr_t word)
     return (teffi_item *)(word & ~(uintptr_t)STATE_MASK);
 }
 
-/* A resting group holds no items. */
+/* Is the group IDLE or BLOCKED? Then the word holds no items. */
 static bool word_rests(uintptr_t word)
 {
     return word == IDLE || word == BLOCKED;
@@ -50,10 +50,11 @@ void teffi_group_init(teffi_group *group, struct teffi_exec *exec, const teffi_g
     atomic_init(&group->running, false);
 }
 
-/* A push's step. out: false: the word has changed; *word is the new one. release: the item's
- * content; pairs with group_take_all. acquire: a pusher that takes the group out of rest owns head;
- * pairs with group_rest. seq_cst: the pusher may then load whether a handler sleeps in its turn,
- * and the handler stores that before teffi_group_take_item loads the word. */
+/* Try once to replace *word by want; for teffi_group_push. out: false: the caller tries again with
+ * *word, which is the present word now. release: the item's content; pairs with group_take_all.
+ * acquire: a pusher that takes the group out of rest owns head; pairs with group_rest. seq_cst: the
+ * pusher may then load whether a handler sleeps in its turn, and the handler stores that before
+ * teffi_group_take_item loads the word. */
 static inline bool replace_word(teffi_group *group, uintptr_t *word, uintptr_t want)
 {
     return atomic_compare_exchange_weak_explicit(&group->word, word, want, memory_order_seq_cst,
@@ -95,8 +96,9 @@ void teffi_group_init_complete(teffi_group *group)
     atomic_store_explicit(&group->word, COMPLETE, memory_order_relaxed);
 }
 
-/* Replace the word by one without items. out: the items, oldest first. acquire: pairs with push and
- * with the release of the run before; release: this run's effects, for readers of the new state. */
+/* Replace the word by one without items. out: the items, oldest first. acquire: pairs with
+ * replace_word and with the release of the run before; release: this run's effects, for readers of
+ * the new state. */
 static inline teffi_item *group_take_all(teffi_group *group, unsigned new_state)
 {
     uintptr_t word =
@@ -121,19 +123,21 @@ static inline void set_running(teffi_group *group, bool running)
     atomic_store_explicit(&group->running, running, memory_order_relaxed);
 }
 
+/* Not inlined, since head has an item at the start of most runs. */
 static __attribute__((noinline)) void take_first_batch(teffi_group *group)
 {
     group->head = group_take_all(group, READY);
 }
 
-/* Begin a run. out: false: there is nothing to handle. A COMPLETE group may still have items. */
+/* Begin a run, by the group's only owner. out: false: there is nothing to handle. A COMPLETE group
+ * may still have items. */
 static inline bool group_start(teffi_group *group)
 {
     uintptr_t word = atomic_load_explicit(&group->word, memory_order_acquire);
     if (word_state(word) != READY)
         return word_state(word) == COMPLETE && group->head;
-    /* The caller is the only owner. head has the item that made the group READY, or the rest of the
-     * last batch: those come first. */
+    /* If head is not empty, it has the item that made the group READY, or the rest of the last
+     * batch. They come before the items of the word. */
     set_running(group, true);
     if (!group->head)
         take_first_batch(group);
@@ -154,19 +158,20 @@ static void call_ended(teffi_group *group)
         group->ops->ended(group);
 }
 
-/* RUNNING -> READY. out: true, for a run that ends so: the group is still READY. */
+/* RUNNING -> READY. out: always true: the result of a run that leaves the group READY. */
 static inline bool group_stop_running(teffi_group *group)
 {
     set_running(group, false);
     return true;
 }
 
-/* RUNNING -> IDLE or BLOCKED. out: false: an item was pushed, the group is still RUNNING. */
+/* RUNNING -> IDLE or BLOCKED. out: false: the group is still RUNNING, since an item was pushed, or
+ * it is COMPLETE. */
 static inline bool group_rest(teffi_group *group)
 {
     uintptr_t word = READY;
     uintptr_t rest = group->blocked ? BLOCKED : IDLE;
-    set_running(group, false); /* now: after the step another thread may own the group */
+    set_running(group, false); /* first: after the CAS another thread may own the group */
     /* release: this run's effects, pairs with the acquire of the next push or claim */
     if (atomic_compare_exchange_strong_explicit(&group->word, &word, rest, memory_order_release,
                                                 memory_order_relaxed))
@@ -184,10 +189,10 @@ static inline bool is_complete(const teffi_group *group)
 typedef struct group_run {
     unsigned items_max;
     uint64_t until_ns;
-    unsigned done;    /* items that it handled */
-    unsigned repolls; /* batches taken since it began */
-    unsigned look;    /* items at the next look at the coarse clock */
-    uint32_t coarse;  /* as of the last look */
+    unsigned done;    /* items handled */
+    unsigned repolls; /* batches taken from the word since the run began */
+    unsigned look;    /* the value of done at the next look at the coarse clock */
+    uint32_t coarse;  /* the coarse clock at the last look */
     bool again;       /* the group is still READY */
     teffi_meter *meter;
     bool evicted;
@@ -199,7 +204,8 @@ static inline void group_charge(teffi_group *group, const group_run *run)
         run->meter->charge(run->meter, group);
 }
 
-/* group_rest has failed: take the next batch, or end the run. out: true: there is a batch. */
+/* Take the next batch, after group_rest has failed. out: false: the run ends, since the group is
+ * COMPLETE and all items were handled, or the run has taken enough batches. */
 static inline bool group_take_more(teffi_group *group, group_run *run)
 {
     if (is_complete(group)) {
@@ -215,7 +221,8 @@ static inline bool group_take_more(teffi_group *group, group_run *run)
     return true;
 }
 
-/* head is empty: take the next batch, or end the run. out: true: there is a batch. */
+/* With head empty: let the group rest, or take the batch that was pushed meanwhile. out: false: the
+ * run ends. */
 static inline bool group_refill(teffi_group *group, group_run *run)
 {
     group_charge(group, run);
@@ -246,13 +253,14 @@ void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn)
     group->head = &turn->item;
 }
 
-/* Resume the turn that has yielded. */
+/* Resume the turn that has yielded: it is the first item. */
 static inline void group_resume(teffi_group *group)
 {
     group->ops->resume(group, teffi_container(group_pop(group), teffi_yielded_turn, item)->fiber);
 }
 
-/* out: true: the group is READY; false: it stays RUNNING until teffi_group_go_on. */
+/* End a run or claim whose turn has yielded. out: true: the group is READY; false: it stays RUNNING
+ * until teffi_group_go_on. */
 static inline bool end_yielded_run(teffi_group *group)
 {
     return !teffi_container(group->head, teffi_yielded_turn, item)->stays &&
@@ -261,7 +269,7 @@ static inline bool end_yielded_run(teffi_group *group)
 
 void teffi_group_go_on(teffi_group *group)
 {
-    (void)group_stop_running(group);
+    (void)group_stop_running(group); /* always true */
     group->exec->ops->ready(group->exec, group);
 }
 
@@ -271,7 +279,8 @@ static inline void group_handle(teffi_group *group, teffi_item *item)
     group->ops->handle(group, item);
 }
 
-/* Always inlined, as its callers, so that a plain run has no code for meter and evicted. */
+/* Handle the next item, or let ops->evict drop it. This function and group_drain_run are always
+ * inlined, so that run_more, which sets neither meter nor evicted, has no code for them. */
 static inline __attribute__((always_inline)) void group_handle_next(teffi_group *group,
                                                                     group_run *run)
 {
@@ -281,7 +290,8 @@ static inline __attribute__((always_inline)) void group_handle_next(teffi_group 
     run->done++;
 }
 
-/* out: as teffi_group_run_counted. */
+/* Handle items until the group rests, the budget is used, or a turn yields. out: as
+ * teffi_group_run_counted. */
 static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_group *group,
                                                                       group_run *run)
 {
@@ -299,7 +309,7 @@ static inline __attribute__((always_inline)) unsigned group_drain_run(teffi_grou
     }
 }
 
-/* A whole run; it resumes a turn that has yielded first. out: as teffi_group_run_counted. */
+/* Do a whole run. If a turn has yielded, resume that first. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned
 run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *meter, bool evicted)
 {
@@ -316,8 +326,8 @@ run_all(teffi_group *group, unsigned items_max, uint64_t until_ns, teffi_meter *
     return group_drain_run(group, &run);
 }
 
-/* The rest of a plain run, after its first item. If head is empty, group_rest has failed. out: as
- * teffi_group_run_counted. */
+/* Do the rest of a run without meter and eviction, after its first item. If head is empty, the
+ * caller's group_rest has failed. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned run_more(teffi_group *group, unsigned items_max,
                                                    uint64_t until_ns)
 {
@@ -393,7 +403,7 @@ void teffi_group_complete(teffi_group *group)
 
 teffi_item *teffi_group_take_item(teffi_group *group)
 {
-    if (teffi_group_yielded(group)) /* a turn that will not resume any more */
+    if (teffi_group_yielded(group)) /* drop it: the turn will not resume any more */
         (void)group_pop(group);
     if (!group->head) {
         /* seq_cst: see replace_word. The state cannot change: the caller owns the group. */
@@ -408,7 +418,7 @@ teffi_item *teffi_group_take_item(teffi_group *group)
 void teffi_group_reuse(teffi_group *group)
 {
     set_running(group, false);
-    /* release: all of this life, for the pusher that begins to use the next one */
+    /* release: all that was done before reuse; pairs with the acquire of the first push or claim */
     atomic_store_explicit(&group->word, IDLE, memory_order_release);
 }
 

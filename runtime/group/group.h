@@ -74,8 +74,8 @@ struct teffi_group {
     _Atomic bool running;    /* written by the owner; for teffi_group_state_of */
 };
 
-/* charge: charge the group for the run time since the last call. Called while the run still owns
- * the group. */
+/* charge: charge the group for the run time since charge was last called, or since the run began.
+ * Called while the run still owns the group. */
 typedef struct teffi_meter {
     void (*charge)(struct teffi_meter *meter, teffi_group *group);
 } teffi_meter;
@@ -134,8 +134,8 @@ typedef struct teffi_yielded_turn {
 
 #define TEFFI_ITEM_YIELDED UINT32_MAX
 
-/* teffi_group_yield - make turn the group's first item, which resumes the fiber. runs: in handle or
- * resume, on the fiber, just before it is suspended. */
+/* teffi_group_yield - make turn the group's first item. The next run of the group then resumes the
+ * fiber. runs: in handle or resume, on the fiber, just before the fiber is suspended. */
 void teffi_group_yield(teffi_group *group, teffi_yielded_turn *turn);
 
 /* teffi_group_yielded - has the group's turn yielded, and not resumed yet? runs: the owner. */
@@ -149,14 +149,17 @@ static inline bool teffi_group_yielded(const teffi_group *group)
 void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
- * out:  true: the caller's worker owns the group and must teffi_group_release it. */
+ * out:  true: the caller's worker owns the group until it calls teffi_group_release or, if the turn
+ *       has yielded, teffi_group_left. false: the group is not IDLE. */
 bool teffi_group_claim(teffi_group *group);
 
-/* teffi_group_release - after a claim: READY if items were pushed meanwhile, else IDLE. */
+/* teffi_group_release - end a claim: RUNNING -> READY, and queue it, if items were pushed
+ * meanwhile; else IDLE or BLOCKED; or call ops->ended if the group is COMPLETE and has no items. */
 void teffi_group_release(teffi_group *group);
 
-/* teffi_group_left - end a claim, in place of teffi_group_release, if its turn has yielded.
- * out:  true: READY, the caller queues it; false: it stays RUNNING until teffi_group_go_on. */
+/* teffi_group_left - end a claim whose turn has yielded, in place of teffi_group_release.
+ * out:  true: the group is READY and the caller queues it; false: it stays RUNNING until
+ *       teffi_group_go_on. */
 bool teffi_group_left(teffi_group *group);
 
 /* teffi_group_complete - in handle or a claim: refuse pushes from now on. Queued items are still
@@ -174,5 +177,5 @@ teffi_item *teffi_group_take_item(teffi_group *group);
 /* teffi_group_state_name - "IDLE" and so on. */
 const char *teffi_group_state_name(teffi_group_state state);
 
-/* teffi_group_state_of - the state at some moment of the call. acquire: pairs with its change. */
+/* teffi_group_state_of - the group's state at some moment of the call. Any thread. */
 teffi_group_state teffi_group_state_of(teffi_group *group);

@@ -8,10 +8,10 @@
 
 enum {
     OVERDUE_NS = 50000000,    /* a longer wait means that all workers are in long turns */
-    UNQUEUED_NS = 1000000000, /* so long put refuses then: the batch may hold system messages */
+    UNQUEUED_NS = 1000000000, /* not queued for so long then: it may hold system messages */
 };
 
-/* If the batch waited too long, do not queue it again for a while. */
+/* A batch leaves the queue: if it waited too long, forbid to queue it again for UNQUEUED_NS. */
 static void note_wait(teffi_inbound *batch, uint64_t now_ns)
 {
     if (now_ns > batch->queued_ns && now_ns - batch->queued_ns > OVERDUE_NS)
@@ -83,7 +83,7 @@ void teffi_inbound_queue_stop(teffi_inbound_queue *queue)
     for (unsigned i = 0; i < TEFFI_INBOUND_GROUPS; i++) {
         teffi_inbound_group *own = &queue->groups[i];
         if (!teffi_group_push(&own->group, &own->stop))
-            continue;
+            continue;                                       /* it was stopped before */
         while (teffi_group_run(&own->group, UINT32_MAX, 0)) /* until the group is COMPLETE */
             ;
     }

@@ -45,7 +45,8 @@ typedef struct teffi_inbound_queue {
     _Atomic uint32_t next; /* round robin: the group of the next new batch */
 } teffi_inbound_queue;
 
-/* teffi_inbound_queue_init - in: run, called on a worker for each batch, calls batch->run. */
+/* teffi_inbound_queue_init - in: run, which a worker calls for each batch, and which calls
+ * batch->run. */
 void teffi_inbound_queue_init(teffi_inbound_queue *queue, struct teffi_exec *exec,
                               void (*run)(struct teffi_exec *exec, teffi_inbound *batch));
 
@@ -58,7 +59,7 @@ bool teffi_inbound_queue_put(teffi_inbound_queue *queue, teffi_inbound *batch);
  * runs: after the workers have ended. */
 void teffi_inbound_queue_stop(teffi_inbound_queue *queue);
 
-/* teffi_inbound_is_overdue - has it been queued for more than 50 ms? Any thread. */
+/* teffi_inbound_is_overdue - has the batch been QUEUED for more than 50 ms? Any thread. */
 bool teffi_inbound_is_overdue(const teffi_inbound *batch, uint64_t now_ns);
 
 /* teffi_inbound_take_back - take a QUEUED batch back from the workers. Any thread. out: true: no

@@ -19,7 +19,7 @@ void teffi_group_describe(teffi_group *group, char *text)
 
 void teffi_running_describe(uintptr_t running, char *text)
 {
-    if (running & 1)
+    if (running & 1) /* else the group's memory may have been freed: do not read it */
         teffi_group_describe(teffi_running_group(running), text);
     else
         snprintf(text, TEFFI_DESCRIBE_MAX, "a forked part");
@@ -40,6 +40,7 @@ bool teffi_warn_may_log(teffi_exec *exec, teffi_warn_limiter *limiter, char more
     if (now < next ||
         !atomic_compare_exchange_strong_explicit(&limiter->next_ns, &next, now + LINE_EVERY_NS,
                                                  memory_order_relaxed, memory_order_relaxed)) {
+        /* too early, or another thread writes this second's line */
         atomic_fetch_add_explicit(&limiter->skipped, 1, memory_order_relaxed);
         return false;
     }

@@ -32,16 +32,16 @@ void teffi_warn_init(teffi_warn *warn, const teff_sched_options *opt);
 void teffi_warn_late_item(teffi_group *group, uint32_t waited_ms);
 void teffi_warn_long_queue(teffi_group *group, uint32_t items);
 
-/* teffi_warn_may_log - may a line of this kind be written now? If not, it counts as skipped.
- * out:  true: the caller writes it, ending in more: how many lines were skipped before. */
+/* teffi_warn_may_log - may a line of this kind be written now? If not, the line counts as skipped.
+ * out:  true: the caller writes the line, and ends it with more: how many were skipped before. */
 bool teffi_warn_may_log(struct teffi_exec *exec, teffi_warn_limiter *limiter, char more[48]);
 
 /* ---- descriptions ---- */
 
 enum { TEFFI_DESCRIBE_MAX = 160 }; /* bytes of a description */
 
-/* teffi_group_describe - in: text of TEFFI_DESCRIBE_MAX bytes. runs: in a turn of the group, or
- * while its memory cannot be freed. */
+/* teffi_group_describe - describe the group in words. in: text, of TEFFI_DESCRIBE_MAX bytes. runs:
+ * in a turn of the group, or while its memory cannot be freed. */
 void teffi_group_describe(teffi_group *group, char *text);
 
 /* teffi_running_of - a running group as one word that any thread may read: its address, and the low
