@@ -11,9 +11,9 @@
 #include "sched/scheduler.h"
 #include "sched/submit.h"
 
-/* count: one for each part that has not ended, plus one while the turn does not wait. A turn that
- * waits yields first; then its worker, on its own stack, takes the turn's one off. So the thread
- * that brings the count to zero finds the turn's fiber suspended. */
+/* count: one for each part that has not ended, plus one for the turn while it does not wait. To
+ * wait, the turn yields; then its worker, on the worker's own stack, subtracts the turn's one. So
+ * the thread that brings the count to zero finds the turn's fiber suspended. */
 typedef struct join {
     _Atomic uint32_t count;  /* see above; 0 before the first fork */
     uint32_t forked;         /* the turn's: not 0 after the first fork */
@@ -41,43 +41,45 @@ static join *join_of(teff_join *j)
     return (join *)(void *)j;
 }
 
-/* Take one off the count. out: true: it is zero now. acq_rel: the stores of all parts, for the
- * thread that brings it to zero. */
+/* Subtract one from the count. out: true: the count is zero now. acq_rel: the stores of all parts,
+ * for the thread that brings the count to zero. */
 static bool count_down(join *j)
 {
     return atomic_fetch_sub_explicit(&j->count, 1, memory_order_acq_rel) == 1;
 }
 
-static void part_main(void *arg)
+static void run_part(void *arg)
 {
     part *p = arg;
     p->fn(p->arg);
 }
 
-static void part_resume(teffi_group *group, teffi_fiber *fiber)
+/* Start or resume the part's fiber; complete the group if the part has ended. */
+static void resume_part(teffi_group *group, teffi_fiber *fiber)
 {
     if (teffi_fiber_resume(fiber))
         teffi_group_complete(group);
 }
 
 /* Start the part on a fiber of its own; without one, run it to its end on this stack. */
-static void part_handle(teffi_group *group, teffi_item *item)
+static void start_part(teffi_group *group, teffi_item *item)
 {
     part *p = teffi_container(group, part, group);
-    teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, part_main, p);
+    teffi_fiber *fiber = teffi_fiber_new(group->exec->fibers, run_part, p);
     (void)item;
     if (fiber) {
         teffi_fiber_label(fiber, p->doing);
-        part_resume(group, fiber);
+        resume_part(group, fiber);
         return;
     }
-    part_main(p); /* no fiber is free; on this stack the part cannot yield */
+    run_part(p); /* no fiber is free; on this stack the part cannot yield */
     teffi_group_complete(group);
 }
 
-/* Add the part's run time to the join's, then count down. group.c has charged the last run to
- * group->used before. relaxed: count_down orders it. */
-static void part_ended(teffi_group *group)
+/* Add the part's run time to the join's, free the part, and count down. After that the join may be
+ * gone, unless the count is zero. group.c has charged the last run to group->used before. relaxed:
+ * count_down orders it. */
+static void finish_part(teffi_group *group)
 {
     part *p = teffi_container(group, part, group);
     join *j = p->join;
@@ -99,13 +101,13 @@ static bool refuse_nothing(teffi_group *group, teffi_item *item)
 }
 
 static const teffi_group_ops part_ops = {
-    .handle = part_handle,
-    .ended = part_ended,
-    .resume = part_resume,
+    .handle = start_part,
+    .ended = finish_part,
+    .resume = resume_part,
     .evict = refuse_nothing, /* not NULL, so that parts have a priority: see policy/priority.h */
 };
 
-/* Begin a join at its first fork; it becomes the turn's innermost open join. */
+/* Begin a join at its first fork: it becomes the turn's innermost open join. */
 static void open_join(join *j)
 {
     void **open = teffi_fiber_joins();
@@ -162,11 +164,12 @@ void teff_fork(teff_join *public, teff_steal how, void (*fn)(void *arg), void *a
         teffi_submit_stealable(w, &p->group);
         return;
     }
-    w->run_first = &p->group; /* the worker runs it when this turn has yielded */
-    (void)teffi_turn_yield(w, false);
+    w->run_first = &p->group;         /* the worker runs it when this turn has yielded */
+    (void)teffi_turn_yield(w, false); /* true, as teffi_turn_may_yield was */
 }
 
-/* worker.after_yield: the turn's fiber is suspended, so take the turn's one off the count. */
+/* The worker calls it by after_yield, when the turn's fiber is suspended: subtract the turn's one
+ * from the count. */
 static void release_turn(void *arg)
 {
     join *j = arg;
@@ -174,7 +177,7 @@ static void release_turn(void *arg)
         teffi_group_go_on(j->turn);
 }
 
-/* Charge the turn for the run time of its parts, once they have ended. */
+/* Charge the turn for the run time of its parts, which have ended. */
 static void charge_turn(join *j)
 {
     uint64_t ns = atomic_load_explicit(&j->ran_ns, memory_order_relaxed);
@@ -198,7 +201,7 @@ void teff_join_wait(teff_join *public)
         j->turn = teffi_worker_group(w);
         w->after_yield = release_turn;
         w->after_yield_arg = j;
-        (void)teffi_turn_yield(w, true);
+        (void)teffi_turn_yield(w, true); /* until the count is zero: teffi_group_go_on */
     }
     charge_turn(j);
     close_join(j);
