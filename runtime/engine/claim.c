@@ -40,8 +40,8 @@ void teffi_sleepers_remove(teff_component *w)
 
 void teff_engine_notify(teff_engine *engine)
 {
-    /* Under the lock: a sleeper is listed before it checks its condition. So either it is listed
-     * here, or its check comes after the caller's change. */
+    /* Under the lock, as teffi_sleepers_add: a component is listed before it checks its condition.
+     * So either this call finds the component listed, or the check sees the caller's change. */
     pthread_mutex_lock(&engine->lock);
     teffi_sleepers_poke(engine);
     pthread_mutex_unlock(&engine->lock);
@@ -86,7 +86,9 @@ static bool claims_conflict(const teffi_claim *a, const teffi_claim *b)
     return false;
 }
 
-/* in: claim, in engine->waiters or new. A component that holds data already may overtake. */
+/* May the claim have its data: no other component holds it, and no older claim waits for it? The
+ * claim of a component that holds data already may overtake older ones. in: claim, in
+ * engine->waiters or new. */
 static bool may_grant(teff_engine *engine, const teffi_claim *claim)
 {
     if (is_held_by_other(claim))
@@ -111,6 +113,7 @@ static void grant_claim(teffi_claim *claim)
     }
 }
 
+/* Release the claim's data. The caller calls grant_waiters. */
 static void release_claim(teffi_claim *claim)
 {
     claim->component->n_granted--;
@@ -139,8 +142,8 @@ static bool has_retired_data(const teffi_claim *claim)
     return false;
 }
 
-/* Would this claim wait, directly or through other claims, for target? Only components that hold
- * data are followed; `search` marks those that were visited. */
+/* Would this claim wait, directly or through other claims, for data that target holds? `search`
+ * marks the components that were visited. */
 static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
                                 const teff_component *target)
 {
@@ -161,7 +164,8 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
     return false;
 }
 
-/* Only the claim of a component that holds data already can close a cycle of claims. */
+/* Grant the claim, append it to the waiters, or refuse it. Only the claim of a component that holds
+ * data already can close a cycle of claims. */
 static void start_claim(teffi_claim *claim, teff_component *w)
 {
     teff_engine *engine = w->engine;
@@ -187,7 +191,7 @@ teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w)
     return state;
 }
 
-/* Grants the waiting claims that may be granted now, the oldest first. */
+/* Grant the waiting claims that may be granted now, the oldest first. */
 static void grant_waiters(teff_engine *engine)
 {
     teffi_claim *next;

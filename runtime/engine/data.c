@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* in: any: of any scheduler, not only w's; ready: only published ones. out: NULL: none. */
+/* Find an instance of the type that is not retired. in: any: of any scheduler, not only w's; ready:
+ * only a published one. out: NULL: there is none. */
 static teffi_instance *find_instance(teff_component *w, const teff_data_type *type, bool any,
                                      bool ready)
 {
@@ -28,7 +29,7 @@ teffi_instance *teffi_instance_new(teff_component *w, const teff_data_type *type
     if (!owned)
         return instance;
     pthread_mutex_lock(&engine->lock);
-    /* also by an owner that has not published it yet */
+    /* ready is false: an instance that is not published yet counts, too */
     bool taken = find_instance(w, type, false, false) != NULL;
     instance->listed = !taken;
     if (!taken)

@@ -26,8 +26,9 @@ static void count_one(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* The process system's response to a copy whose component was evicted, or ended, before it took the
- * copy: a copy is sent as a request, so that there is one. */
+/* Called by the process system for a copy that its component has not taken, because the component
+ * was evicted from the run queue (waiting_max) or has ended. Copies are sent as requests, since the
+ * system responds only to requests. */
 static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const void *text,
                          size_t len)
 {
@@ -40,6 +41,7 @@ static teff_err end_copy(void *arg, const teff_event *copy, teff_err err, const 
     return TEFF_OK;
 }
 
+/* Send a copy of the task to each component that lists it, and count what becomes of the copies. */
 static void send_to_components(teffi_scheduler *s, const teff_event *event)
 {
     const teffi_task_msg *task = event->data;
@@ -60,7 +62,7 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
 }
 
 /* The dispatcher's step. A cancel comes before the tasks that are queued, so the dispatcher ends
- * only when none is left. */
+ * only when a step has no event, because no task is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -89,8 +91,8 @@ static bool all_have_room(const target *to, size_t len)
     return true;
 }
 
-/* broadcast_lock held. Tasks are sent to dispatchers only here, so that the room which was found in
- * all queues stays, and all schedulers get the task or none. */
+/* Send a task to all of the schedulers or to none. broadcast_lock held: since tasks are sent to
+ * dispatchers only here, the room that was found in all queues stays. */
 static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
     if (teff_engine_is_ending(engine))
@@ -108,7 +110,7 @@ static teff_err send_task(teff_engine *engine, const target *to, const teff_task
                           const void *task)
 {
     size_t len = sizeof(teffi_task_msg) + type->size;
-    (void)teff_yield(); /* here, since it may not be called under the lock */
+    (void)teff_yield(); /* here, since a turn must not yield under broadcast_lock */
     teffi_task_msg *msg = malloc(len);
     if (!msg)
         return TEFF_E_NOMEM;
@@ -141,8 +143,9 @@ teff_err teff_engine_send(teff_engine *engine, uint32_t scheduler, const teff_ta
 
 /* ---- schedulers ---- */
 
-/* Called by the process system after a component's process has ended. */
-static void process_ended(void *arg, teff_pid pid, teff_err err)
+/* Tell the engine's user that a component has ended. Called by the process system, also for the
+ * dispatcher, which is no component. */
+static void report_component_end(void *arg, teff_pid pid, teff_err err)
 {
     teffi_scheduler *s = arg;
     (void)err;
@@ -159,7 +162,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
                                 .workers = engine->opt.threads,
                                 .sched = engine->opt.sched,
                                 .mailbox_max = engine->opt.queue_max,
-                                .ended = process_ended,
+                                .ended = report_component_end,
                                 .arg = s};
     s->engine = engine;
     s->index = index;
@@ -199,7 +202,7 @@ void teffi_engine_drop(teff_engine *engine)
     free(engine);
 }
 
-/* errs: TEFF_E_INVALID: the log says why. */
+/* Copy the options, checking their size. errs: TEFF_E_INVALID: the log says why. */
 static teff_err take_engine_options(teff_engine_options *to, const teff_engine_options *from)
 {
     char text[TEFF_TEXT_MAX];
@@ -262,7 +265,7 @@ teff_err teff_engine_new(const teff_engine_options *opt, teff_engine **engine)
 
 /* ---- components ---- */
 
-/* A run function without a fiber occupies the thread that runs it until the component ends. */
+/* Does a component of this type occupy its thread until it ends? */
 static bool holds_its_thread(const teff_component_type *type)
 {
     return type->run && !(type->flags & TEFF_COMPONENT_FIBER);
@@ -275,8 +278,9 @@ static bool may_join_scheduler(const teffi_scheduler *s, const teff_component_ty
     return !first || (!holds_its_thread(type) && !holds_its_thread(first->type));
 }
 
-/* The process operations of a component type, made at its first use. out: NULL: out of memory. */
-static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_component_type *type)
+/* Find the process operations of a component type; make them at its first use. out: NULL: memory is
+ * out. */
+static const teff_process_ops *get_or_make_ops(teff_engine *engine, const teff_component_type *type)
 {
     pthread_mutex_lock(&engine->lock);
     teffi_component_ops *found = engine->ops;
@@ -294,8 +298,8 @@ static const teff_process_ops *ops_for_type(teff_engine *engine, const teff_comp
     return found ? &found->ops : NULL;
 }
 
-/* The component is started and listed under one lock, so that it does not end or miss a task in
- * between. */
+/* Start the component's process and list the component, both under the scheduler's lock, so that it
+ * does not end or miss a task in between. errs: TEFF_E_INVALID: see may_join_scheduler. */
 static teff_err start_component(teff_component *w, const teff_process_ops *ops,
                                 teff_component_id *id)
 {
@@ -322,7 +326,7 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
         return TEFF_E_INVALID;
     if (teff_engine_is_ending(engine))
         return TEFF_E_CLOSED;
-    const teff_process_ops *ops = ops_for_type(engine, type);
+    const teff_process_ops *ops = get_or_make_ops(engine, type);
     teff_component *w =
         ops ? calloc(1, sizeof *w + type->n_data * (sizeof w->data[0] + sizeof *w->bound)) : NULL;
     if (!w)
@@ -371,8 +375,8 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
         teffi_processes_print(engine->schedulers[i].system, to);
 }
 
-/* Cancels the components of all schedulers. Called before any is stopped, since a component may
- * wait for one of another scheduler. out: how many were cancelled. */
+/* Cancel the components of all schedulers. Called before the first scheduler is stopped, since a
+ * component may wait for one of another scheduler. out: how many were cancelled. */
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;
@@ -387,7 +391,8 @@ static uint32_t cancel_components(teff_engine *engine)
     return n;
 }
 
-/* Under the lock, so that each task is refused, or comes before the dispatchers' cancel. */
+/* Refuse tasks from now on. Under the lock, so that each task is refused, or was sent before the
+ * dispatchers are cancelled. */
 static void refuse_tasks(teff_engine *engine)
 {
     pthread_mutex_lock(&engine->broadcast_lock);

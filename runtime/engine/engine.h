@@ -209,7 +209,8 @@ void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access a
  * poked when a waiting claim's state changes. out: the state now. */
 teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w);
 
-/* teffi_claim_end - release the claim's data, or stop waiting, and empty the claim. */
+/* teffi_claim_end - if the claim was started, release its data or stop waiting, and empty the
+ * claim. */
 void teffi_claim_end(teffi_claim *claim);
 
 /* teffi_claims_close - close the claims that wait for the instance. engine.lock held. */

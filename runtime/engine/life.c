@@ -22,8 +22,8 @@ static void call_hook(teff_component *w, hook *fn, teffi_instance *instance)
 
 /* ---- set-up ---- */
 
-/* Creates and initialises all data of a kind. Ends the component if its scheduler has another owner
- * of a type, or if there is no memory. */
+/* Create and initialise all data of a kind. If the scheduler has another owner of a type, or memory
+ * is out, the component is ending. */
 static void make_data(teff_component *w, teff_data_kind kind)
 {
     for (size_t i = 0; i < w->type->n_data && !w->ending; i++) {
@@ -37,7 +37,8 @@ static void make_data(teff_component *w, teff_data_kind kind)
     }
 }
 
-/* Data is published only after all hooks, because other components may bind it from then on. */
+/* Create and publish the component's owned data. It is published only after all hooks, because
+ * other components may bind it from then on. */
 static void set_up_owned(teff_component *w)
 {
     make_data(w, TEFF_DATA_OWNER);
@@ -49,8 +50,8 @@ static void set_up_owned(teff_component *w)
             teffi_instance_publish(w->engine, w->data[i]);
 }
 
-/* Binds all data of a kind, from w->at on. out: false: some is not published yet; call again after
- * a poke. */
+/* Bind all data of a kind, from w->at on. out: false: an instance is not published yet; call again
+ * after a poke. */
 static bool bind_all(teff_component *w, teff_data_kind kind)
 {
     for (; w->at < w->type->n_data; w->at++) {
@@ -66,8 +67,8 @@ static bool bind_all(teff_component *w, teff_data_kind kind)
     return true;
 }
 
-/* Claims one instance for writing, then calls fn; the caller ends the claim. A claim that fails
- * ends the component. out: false: the claim waits; call again after a poke. */
+/* Claim one instance for writing, then call fn; the caller ends the claim. If the claim fails, the
+ * component is ending. out: false: the claim waits; call again after a poke. */
 static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *instance)
 {
     if (!w->claim.component)
@@ -82,7 +83,7 @@ static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *inst
     return true;
 }
 
-/* Sets up the component's data, from w->at on.
+/* Call the hook setup for the component's data, from w->at on. Unless it is local, claim it.
  * out:  false: a claim waits; call again after a poke. */
 static bool set_up_data(teff_component *w)
 {
@@ -97,7 +98,7 @@ static bool set_up_data(teff_component *w)
     return true;
 }
 
-/* out: false: call again after a poke. */
+/* Do the component's present phase of set-up. out: false: call again after a poke. */
 static bool run_set_up_phase(teff_component *w)
 {
     if (w->phase == TEFFI_PHASE_GROUP)
@@ -111,7 +112,8 @@ static bool run_set_up_phase(teff_component *w)
     return true;
 }
 
-/* out: false: call again after a poke. */
+/* Do all phases of set-up that are left. out: true: done, or the component is ending; false: call
+ * again after a poke. */
 static bool set_up_component(teff_component *w)
 {
     for (; w->phase < TEFFI_PHASE_RUN && !w->ending; w->phase++, w->at = 0)
@@ -122,7 +124,7 @@ static bool set_up_component(teff_component *w)
 
 /* ---- take-down ---- */
 
-/* Calls fini of local data, unbind of bound data, and drops the component's references. */
+/* For all data of a kind: call fini if it is local, else unbind, and drop the reference. */
 static void drop_all(teff_component *w, teff_data_kind kind)
 {
     for (size_t i = w->type->n_data; i-- > 0;)
@@ -133,7 +135,7 @@ static void drop_all(teff_component *w, teff_data_kind kind)
         }
 }
 
-/* Ends the component's waits, claims and locks, and drops all its data except owned data. */
+/* End the component's waits, claims and locks, and drop all its data except owned data. */
 static void release_all_but_owned(teff_component *w)
 {
     teffi_sleepers_remove(w);
@@ -144,8 +146,9 @@ static void release_all_but_owned(teff_component *w)
     drop_all(w, TEFF_DATA_LOCAL);
 }
 
-/* Ends owned data. It is claimed for writing, so that no task uses it, and retired before the claim
- * ends, so that no task gets it afterwards. out: false: a claim waits; call again after a poke. */
+/* Call fini of owned data, retire and drop it. The data is claimed for writing, so that no task
+ * uses it, and retired before the claim ends, so that no task gets it afterwards. out: false: a
+ * claim waits; call again after a poke. */
 static bool fini_owned(teff_component *w)
 {
     for (size_t i = w->type->n_data; i-- > 0;) {
@@ -170,7 +173,7 @@ static void unlist_component(teff_component *w)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Unlists the component first, so that no more tasks arrive, then discards its queued tasks. */
+/* Unlist the component first, so that no more tasks arrive, then discard its queued tasks. */
 static void clear_queue(teff_component *w)
 {
     teffi_event *event;
@@ -181,7 +184,7 @@ static void clear_queue(teff_component *w)
     }
 }
 
-/* out: false: call again after a poke. */
+/* Drop the component's data and discard its tasks. out: false: call again after a poke. */
 static bool take_down_component(teff_component *w)
 {
     if (w->phase <= TEFFI_PHASE_RUN)
@@ -194,8 +197,8 @@ static bool take_down_component(teff_component *w)
     return true;
 }
 
-/* The take-down of a component that is forced to end: it does not wait. Data that others hold gets
- * no fini; the last reference frees it. Tasks in the queue end with the process (end_copy). */
+/* Take down a component that is forced to end, without waiting. Owned data that other components
+ * hold gets no fini; the last reference frees it. Queued tasks end with the process (end_copy). */
 static void abandon_data(teff_component *w)
 {
     release_all_but_owned(w);
@@ -221,8 +224,9 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
     return TEFF_OK;
 }
 
-/* The step of a component without a run function and a fiber. If it has to wait, it is called again
- * after a poke, with the same task if it had one, or with a cancel. step_max is 1. */
+/* The step of a component without a run function and a fiber. step_max is 1. A step that returns
+ * teffi_step_retry waits: the next step comes after a poke, with the same event, if any, or with a
+ * cancel. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teff_component *w = self;
@@ -247,6 +251,8 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
     return teff_step_done(out);
 }
 
+/* The whole life of a component with a run function or a fiber. out: TEFF_E_CANCELLED: it was
+ * forced to end. */
 static teff_err run_component(void *self, teff_process *me)
 {
     teff_component *w = self;
@@ -265,7 +271,8 @@ static teff_err run_component(void *self, teff_process *me)
     return TEFF_OK;
 }
 
-/* Called last for each component, also for one that was forced to end or never began. */
+/* Free the component, taking it down first if that was not done: it was forced to end. The last
+ * call for each component, also for one whose process never began (me is NULL). */
 static void close_component(void *self)
 {
     teff_component *w = self;

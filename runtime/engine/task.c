@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "process/turn.h"
 
-/* out: w's instance of the type, *kind: how w uses it; NULL: it does not. */
+/* out: w's instance of the type, and in *kind how w uses the type; NULL: w does not use it. */
 static teffi_instance *find_data(teff_component *w, const teff_data_type *type,
                                  teff_data_kind *kind)
 {
@@ -23,7 +23,7 @@ void *teff_component_data(teff_component *w, const teff_data_type *type)
     return instance ? instance->bytes : NULL;
 }
 
-/* Has the component been ended or cancelled? */
+/* Has the component been ended or cancelled? Takes queued items first. */
 static bool component_is_ending(teff_component *w)
 {
     (void)teffi_process_take_items(w->me); /* a cancel may be queued */
@@ -31,8 +31,8 @@ static bool component_is_ending(teff_component *w)
     return w->ending;
 }
 
-/* Adds the data of each need to the claim, unless it is local. out: false: there are too many, or
- * the component does not use one of the types. */
+/* Add the data of each need to the claim, unless it is local. out: false: there are too many needs,
+ * or the component does not use one of the types. */
 static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *needs, size_t n)
 {
     if (n > TEFF_NEEDS_MAX)
@@ -56,7 +56,7 @@ static void unlock_newest(teff_component *w)
     free(lock);
 }
 
-/* in: the data of the task's needs is held. Locks that the task does not release end with it. */
+/* Run a task whose data is held. Locks that the task has taken and not released end with it. */
 static void run_task(teff_component *w, const teff_task_type *type, void *task)
 {
     void *data[TEFF_NEEDS_MAX];
@@ -99,7 +99,8 @@ bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
 
 /* ---- waiting inside a task or a run function ---- */
 
-/* in: waiting->arg: the component, if its end also ends the wait; else NULL. */
+/* Was the process poked, or does its wait end for another reason? in: waiting->arg: the component,
+ * if its end also ends the wait; else NULL. */
 static bool was_poked(teff_process *p, teffi_waiting *waiting)
 {
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
@@ -113,7 +114,8 @@ bool teffi_component_wait_for_poke(teff_component *w, bool or_end)
     return !err && !(or_end && component_is_ending(w));
 }
 
-/* Is each need of the task local data, held already, or one of the n needs in lock? */
+/* Is each need of the task covered: local data, data held already, or one of the n needs in
+ * lock? */
 static bool needs_are_covered(teff_component *w, const teff_task_type *type, const teff_need *lock,
                               size_t n)
 {
@@ -130,7 +132,8 @@ static bool needs_are_covered(teff_component *w, const teff_task_type *type, con
     return true;
 }
 
-/* out: on an error, too, the caller ends the claim. */
+/* Start the claim and wait until it is granted. The caller ends the claim, also on an error. errs:
+ * TEFF_E_CLOSED, TEFF_E_DEADLOCK, TEFF_E_CANCELLED: the component is ending. */
 static teff_err claim_and_wait(teff_component *w, teffi_claim *claim)
 {
     teffi_claim_state state;
@@ -149,7 +152,7 @@ teff_err teff_component_run(teff_component *w, const teff_task_type *type, void 
                             const teff_need *lock, size_t n)
 {
     teffi_claim claim = {0};
-    if (!lock && n) {
+    if (!lock && n) { /* SIZE_MAX: lock all */
         lock = type->needs;
         n = type->n_needs;
     }
@@ -203,7 +206,8 @@ typedef struct condition {
     teffi_timer_event *timer; /* NULL: checked on teff_engine_notify only */
 } condition;
 
-/* Without poll_ms, or memory for a timer, the condition is checked on notifications only. */
+/* Set the timer for the next check of the condition. Without poll_ms, or memory for a timer, the
+ * condition is checked on notifications only. */
 static void set_poll_timer(condition *c)
 {
     uint32_t ms = c->component->engine->opt.poll_ms;
@@ -211,8 +215,8 @@ static void set_poll_timer(condition *c)
     c->waiting.awaits = c->timer ? &c->timer->e : NULL;
 }
 
-/* Called after each item. If it was the poll timer's event, sets the timer again. out: true: the
- * wait ends: the condition is true, or the component ends. */
+/* Check the condition, after each item of the process. If the item was the poll timer's event, set
+ * the timer again. out: true: the wait ends: the condition is true, or the component is ending. */
 static bool check_condition(teff_process *p, teffi_waiting *waiting)
 {
     condition *c = (condition *)waiting; /* its first member */
@@ -260,7 +264,8 @@ teff_err teff_component_yield(teff_component *w)
     return err || component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
-/* Runs one queued task, after waiting for its data; if the component ends first, discards it. */
+/* Wait for the data of one queued task, then run it; discard the task if the component ends
+ * first. */
 static void run_task_event(teff_component *w, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */
