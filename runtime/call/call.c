@@ -28,7 +28,7 @@ static bool take_word(teffi_call *call, uint64_t *word)
 {
     uint64_t taken = *word >> TEFFI_CALL_GENERATION << TEFFI_CALL_GENERATION;
     /* acquire: pairs with the store of a pending word; the taker reads what the caller wrote before
-     * it. seq_cst: teffi_cancel_call loads sent_to afterwards */
+     * that store. seq_cst: teffi_cancel_call loads sent_to afterwards, see teffi_call.sent_to */
     return atomic_compare_exchange_weak_explicit(&call->word, word, taken, memory_order_seq_cst,
                                                  memory_order_acquire);
 }
@@ -51,8 +51,8 @@ static teffi_call *call_at(teffi_home *home, uint32_t slot)
     return teffi_slab_at(&home->calls.slab, slot);
 }
 
-/* The slab's begin(). A late reader may load the word meanwhile: it finds 0 or this value, and
- * neither is pending. */
+/* The slab's begin(): makes a free entry whose last use has this generation. A late reader may load
+ * the word meanwhile: it finds 0 or this value, and neither is pending. */
 static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teffi_call *call = entry;
@@ -63,6 +63,7 @@ static void begin_entry(void *entry, uint32_t slot, uint32_t generation, void *o
                           memory_order_relaxed);
 }
 
+/* The slab's last_use(). in: entry, not pending. */
 static teffi_slab_use last_use_of(const void *entry)
 {
     const teffi_call *call = entry;
@@ -91,8 +92,8 @@ teffi_call_match teffi_call_match_sent(teffi_node_id to)
                               TEFFI_CALL_PENDING | sent_bits_of(to), 0, UINT64_MAX};
 }
 
-/* The deadline and origin that are loaded may belong to the entry's next use. Then the word has
- * changed, too, so the caller's exchange of it fails. */
+/* Does the call match? in: word, the call's, just read. The deadline and origin that are loaded may
+ * belong to the entry's next use. Then the word has changed, too, so take_word(word) fails. */
 static bool word_matches(const teffi_call *call, uint64_t word, const teffi_call_match *match)
 {
     if (((uint32_t)word & match->mask) != match->bits)
@@ -134,15 +135,16 @@ void teffi_call_release_relay(teffi_call *call)
     teffi_call_free_relay(call);
 }
 
-/* Adds the relay to *relays, whose outcomes the caller sends on. A kept cancel has no outcome, and
- * a timeout is not sent on, since the origin has its own deadline: both are released here. */
+/* Adds the relay to *relays, whose outcomes the caller sends on. Two are released here instead: a
+ * kept cancel, which has no outcome, and a relay that ended at its own deadline, since the origin
+ * has that deadline, too. A timeout in a response is sent on. */
 static void end_relay(teffi_call *call, teffi_call **relays)
 {
     if (call->is_cancel || (call->err == TEFF_E_TIMEOUT && !call->response)) {
         teffi_call_release_relay(call);
         return;
     }
-    teffi_bug_if(!relays); /* callers without a list end relays by their deadline only */
+    teffi_bug_if(!relays); /* callers without a list end relays with TEFF_E_TIMEOUT only */
     call->wait.item.next = *relays ? &(*relays)->wait.item : NULL;
     *relays = call;
 }
@@ -154,7 +156,8 @@ static bool is_relay(const teffi_call *call)
     return !call->wait.group && !call->wait.ctx;
 }
 
-/* in: a call that this thread has taken. response, owned, or NULL. relays, as teffi_call_end_if. */
+/* Sets the outcome of a call that this thread has taken, and signals the context that waits for it.
+ * in: response, owned, or NULL. relays, as teffi_call_end_if; a relay has no context. */
 static void end_call(teffi_call *call, teff_err err, const char *text, teffi_msg *response,
                      teffi_call **relays)
 {
@@ -235,9 +238,9 @@ static const ProtobufCMessageDescriptor *expected_of(const teffi_call *call)
     return (const ProtobufCMessageDescriptor *)(uintptr_t)(out & ~(uint64_t)TEFFI_CALL_HAS_ASKED);
 }
 
-/* wait.arrive of a call: unpacks the response's body, on the stack of the worker or thread, since a
- * fiber's is too small. */
-static void reply_arrived(teffi_wait *wait)
+/* wait.arrive of a call: releases an orphan; otherwise unpacks the response's body. It runs on the
+ * stack of the worker or thread, since a fiber's stack is too small for unpacking. */
+static void receive_reply(teffi_wait *wait)
 {
     teffi_call *call = teffi_container(wait, teffi_call, wait);
     if (wait->orphan) {
@@ -275,7 +278,7 @@ teffi_call *teffi_call_new(teffi_home *home, teff_ctx *ctx, uint64_t deadline_ns
     teffi_call *call = teffi_call_take_entry(home, deadline_ns);
     if (!call)
         return NULL;
-    teffi_wait_init(&call->wait, ctx, reply_arrived);
+    teffi_wait_init(&call->wait, ctx, receive_reply);
     teffi_call_expect(call, NULL, 0);
     /* seq_cst: pairs with take_word, and with the sweep, see deadline.h */
     atomic_store_explicit(&call->word, teffi_word_pending(call->generation, 0),
@@ -312,7 +315,7 @@ void teffi_call_release(teffi_call *call)
     teffi_slab_put(&call->home->calls.slab, call);
 }
 
-/* Has the context received the signal? A thread's call_arrive clears wait->arrive. */
+/* Has the context received the signal? On a thread, call_arrive has then cleared wait->arrive. */
 static bool end_was_seen(const teffi_wait *wait)
 {
     return wait->group ? wait->done : !wait->arrive;

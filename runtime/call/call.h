@@ -43,10 +43,10 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     uint32_t slot;
     uint32_t generation; /* written by the caller's thread only */
     /* atomic. Stored pending with seq_cst after the fields that the taker reads (wait), and before
-     * teffi_deadline_watch; take_word exchanges it with acquire, at least */
+     * teffi_deadline_watch; pairs with the exchange in take_word */
     _Atomic uint64_t word;
-    /* atomic, relaxed: the sweep may read the deadline of the entry's next use; its exchange of the
-     * older word then fails. UINT64_MAX: none */
+    /* atomic, relaxed: the sweep may read the deadline of the entry's next use; then its exchange
+     * of word, which it read before, fails. UINT64_MAX: none */
     _Atomic uint64_t deadline_ns;
     /* written by the taker before it signals wait, read by the caller after that */
     union {
@@ -76,8 +76,8 @@ struct teffi_call {   /* two cache lines; most calls do not touch the third, ask
     };
     /* The node that the request was sent to, or is about to be sent to; 0: none yet. Only of relays
      * and of calls with TEFFI_CALL_HAS_ASKED. seq_cst: teffi_cancel_sign stores it, then loads
-     * word; teffi_cancel_call takes word, then loads it. A store of a late teffi_cancel_sign may
-     * hit the entry's next use; then a cancel goes to a node that does not know the call. */
+     * word; teffi_cancel_call takes word, then loads sent_to. A store of a late teffi_cancel_sign
+     * may hit the entry's next use; then a cancel goes to a node that does not know the call. */
     _Atomic uint64_t sent_to;
 };
 
@@ -120,8 +120,8 @@ teffi_call *teffi_call_new(teffi_home *home, struct teff_ctx *ctx, uint64_t dead
  * in:   generation: an entry of another generation is left unchanged. */
 void teffi_call_sent_to(teffi_home *home, uint32_t slot, uint32_t generation, teffi_node_id to);
 
-/* teffi_call_sign - set the cookie of a request, which its response must carry. To a grain: see
- * teffi_cancel_sign. */
+/* teffi_call_sign - set the cookie of a request, which its response must carry. For a request to a
+ * grain, call teffi_cancel_sign instead. */
 void teffi_call_sign(teffi_home *home, teffi_msg *request);
 
 /* teffi_call_cookie - the cookie of the call {slot, generation}. */
@@ -139,7 +139,7 @@ bool teffi_call_is_response(teffi_home *home, const teffi_msg *response, teffi_n
  * out:  the relay that the response belongs to, as teffi_call_end_if's *relays; NULL: no relay. */
 TEFF_MUST_USE teffi_call *teffi_call_end_by_response(teffi_home *home, teffi_msg *response);
 
-/* teffi_call_fail - end a call of this node with err. text is static or NULL.
+/* teffi_call_fail - end a call that is no relay with err. text is static or NULL.
  * out:  false: the call had ended already. */
 bool teffi_call_fail(teffi_call *call, teff_err err, const char *text);
 
@@ -189,7 +189,8 @@ void teffi_call_end(teffi_call *call, teff_err err, const char *text);
 
 /* teffi_call_release_relay - release a relay or kept cancel that has ended. A relay is released
  *       after its outcome was sent on, since teffi_calls_relays counts it until then.
- * teffi_call_free_relay - release one that was never added to the table of origins. */
+ * teffi_call_free_relay - release a relay or kept cancel that was never added to the table of
+ *       origins. */
 void teffi_call_release_relay(teffi_call *call);
 void teffi_call_free_relay(teffi_call *call);
 
@@ -197,7 +198,8 @@ enum { TEFFI_CALL_GENERATION = 32 }; /* where the word's generation begins */
 
 static inline uint64_t teffi_call_word(const teffi_call *call)
 {
-    /* seq_cst: the sweep needs it, see deadline.h; other callers need acquire */
+    /* seq_cst: the sweep (see deadline.h) and teffi_cancel_sign need it; other callers need
+     * acquire */
     return atomic_load_explicit(&call->word, memory_order_seq_cst);
 }
 

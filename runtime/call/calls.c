@@ -25,13 +25,14 @@ static uint64_t sweep_entries(teffi_call *calls, uint64_t now_ns)
         uint64_t deadline_ns = teffi_call_due_ns(&calls[i]);
         if (deadline_ns > now_ns)
             least = deadline_ns < least ? deadline_ns : least;
-        else
+        else /* false: another thread has ended the call meanwhile */
             (void)teffi_call_end_if(&calls[i], &late, TEFF_E_TIMEOUT, teffi_call_late_text, NULL);
     }
     return least;
 }
 
-/* The same, and sets the block's mark to that deadline. */
+/* Ends the block's calls whose deadline has passed, and sets the block's mark to the earliest
+ * deadline of the others. out: that deadline; calls begun meanwhile are not included. */
 static uint64_t sweep_block(teffi_slab *slab, uint32_t block, uint64_t now_ns)
 {
     _Atomic uint64_t *mark = teffi_slab_mark(slab, block);
@@ -65,6 +66,7 @@ static bool sweep_slice(teffi_home *home)
     return true;
 }
 
+/* The timer's callback: begins or continues a sweep with one slice. */
 static void fire_sweep(teffi_timer *timer)
 {
     teffi_home *home = teffi_container(timer, teffi_home, calls.deadlines.timer);
@@ -76,7 +78,8 @@ static void fire_sweep(teffi_timer *timer)
 
 void teffi_calls_init(teffi_home *home)
 {
-    (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0); /* no image */
+    /* without an image it cannot fail */
+    (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0);
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
     teffi_origins_init(home);
 }
@@ -114,6 +117,7 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
 
 uint64_t teffi_calls_pending(teffi_home *home)
 {
+    /* CANCEL must be 0: kept cancels are not counted */
     const teffi_call_match calls = {TEFFI_CALL_PENDING | TEFFI_CALL_CANCEL, TEFFI_CALL_PENDING, 0,
                                     UINT64_MAX};
     return visit_matching(home, &calls, NULL, UINT64_MAX);
@@ -131,7 +135,7 @@ bool teffi_calls_sent_to(teffi_home *home, teffi_node_id to)
     return visit_matching(home, &match, NULL, 1) > 0;
 }
 
-/* out: relays, as teffi_call_end_if's *relays. */
+/* Ends the calls that match, at most max. out: relays, as teffi_call_end_if's *relays. */
 static teffi_call *end_matching(teffi_home *home, teffi_call_match match, teff_err err,
                                 const char *text, uint64_t max)
 {
@@ -156,10 +160,11 @@ void teffi_calls_forget_relays(teffi_home *home, teffi_node_id origin_node)
 {
     uint64_t origin = teffi_node_word(origin_node);
     uint32_t bits = TEFFI_CALL_PENDING | TEFFI_CALL_RELAY;
-    uint32_t cancels = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
+    /* this bit must be 0 in a word that matches, so a silo's kept cancels do not match */
+    uint32_t keeps = origin_node.silo & TEFFI_CLIENT_BIT ? 0 : TEFFI_CALL_CANCEL;
     /* relaxed: a relay that begins meanwhile is missed and ends at its deadline */
     uint32_t most = atomic_load_explicit(teffi_relays_of(home, origin), memory_order_relaxed);
-    if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on */
-        (void)end_matching(home, (teffi_call_match){bits | cancels, bits, origin, UINT64_MAX},
+    if (most) /* with TEFF_E_TIMEOUT, so that nothing is sent on and no relay is returned */
+        (void)end_matching(home, (teffi_call_match){bits | keeps, bits, origin, UINT64_MAX},
                            TEFF_E_TIMEOUT, NULL, most);
 }

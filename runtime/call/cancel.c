@@ -77,11 +77,11 @@ void teffi_cancel_add(teff_cancel *cancel, teffi_call *call)
         err = TEFF_E_NOMEM;
     else
         cancel->calls[cancel->n++] = (watched){call->home, call->slot, call->generation};
-    pthread_mutex_unlock(&cancel->lock);
+    pthread_mutex_unlock(&cancel->lock); /* first: teffi_cancel_call runs without a lock */
     if (err == TEFF_E_CANCELLED)
         teffi_cancel_call(call->home, call->slot, call->generation);
     else if (err)
-        (void)teffi_call_fail(call, err, "it could not be cancelled later; it may have run");
+        (void)teffi_call_fail(call, err, "out of memory to make it cancellable; it may have run");
 }
 
 void teff_cancel_fire(teff_cancel *cancel)

@@ -53,7 +53,7 @@ teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
     return ctx->text_err;
 }
 
-/* Aborts the OS process, with what the context runs and its error text. */
+/* Aborts the OS process, with the label of the context's fiber and the context's error text. */
 static _Noreturn void stop_process(const teff_ctx *ctx)
 {
     const char *doing = ctx->fiber ? teffi_fiber_doing(ctx->fiber) : "a thread's context";
@@ -72,9 +72,10 @@ void teffi_ctx_exit(teff_ctx *ctx, teff_err err)
 {
     if (!ctx->owner || teffi_fiber_current() != ctx->fiber)
         stop_process(ctx);
+    /* what the method has left open: blocking regions, and joins, whose parts use this stack */
     teffi_blocking_end_all();
     teffi_joins_wait();
-    ctx->home->turn_exits(ctx, err);
+    ctx->home->exit_turn(ctx, err);
     teffi_fiber_exit();
 }
 

@@ -81,12 +81,14 @@ static inline bool teffi_is_late(teffi_exec *exec, uint64_t deadline_ns)
 /* teffi_ctx_deadline - the deadline of a call of ctx: its timeout from now, or the deadline of the
  * turn's own caller if that is earlier.
  * in:   ms; 0: teff_ctx_timeout's, else TEFFI_TIMEOUT_DEFAULT_MS.
- * out:  monotonic nanoseconds; 0: the caller's has passed, see teffi_ctx_late_text. */
+ * out:  monotonic nanoseconds; 0: the caller's deadline has passed: fail with
+ *       teffi_ctx_late_text. */
 enum { TEFFI_TIMEOUT_DEFAULT_MS = 30000 };
 uint64_t teffi_ctx_deadline(const teff_ctx *ctx, uint32_t ms);
 extern const char teffi_ctx_late_text[];
 
-/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked. */
+/* teffi_ctx_check_fiber - abort if this is not the turn's own fiber, but a part that it forked.
+ * teffi_ctx_refuse_part - abort, with the text of that error. */
 _Noreturn void teffi_ctx_refuse_part(void);
 static inline void teffi_ctx_check_fiber(const teff_ctx *ctx)
 {

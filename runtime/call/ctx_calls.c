@@ -14,7 +14,7 @@ teffi_call *teffi_ctx_call(teff_ctx *ctx, uint64_t deadline_ns)
     return call;
 }
 
-/* Not inlined: most calls have ended by the time that they are awaited. */
+/* Waits until the call has ended. Not inlined, since most awaited calls have ended already. */
 __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call)
 {
     teffi_wait *wait = &call->wait;
@@ -36,8 +36,9 @@ teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage 
 
 /* ---- drop ---- */
 
-/* If another thread has taken the call, its signal is on the way: a turn's call is then freed when
- * the signal arrives; a thread waits for the signal. */
+/* Abandons and releases a call that is in no list. If another thread has taken the call, its signal
+ * is on the way: a turn's call is then released when the signal arrives, a thread's after this
+ * function has waited for the signal. */
 static void drop_call(teff_ctx *ctx, teffi_call *call)
 {
     if (teffi_call_abandon(call)) {
@@ -51,7 +52,7 @@ static void drop_call(teff_ctx *ctx, teffi_call *call)
     }
 }
 
-/* The list must not be empty. */
+/* Drops the newest call of the context's list, which must not be empty. */
 static void drop_newest(teff_ctx *ctx)
 {
     teffi_call *call = LIST_FIRST(&ctx->calls);
@@ -107,7 +108,7 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend)
+    if (!ctx->group || ctx->suspend) /* a thread's or a process's */
         teffi_ctx_fini(ctx);
 }
 

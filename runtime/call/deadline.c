@@ -13,8 +13,9 @@ static void set_sweep_timer(teffi_deadlines *deadlines, uint64_t due_ns)
     exec->ops->timer_set(exec, &deadlines->timer, due_ns);
 }
 
-/* Sets the timer to deadline_ns if it is due later. If it cannot be cancelled, it is firing: its
- * sweep visits every block after this thread releases the lock, so nothing is to be done. */
+/* Sets the timer to deadline_ns, or to not_before_ns if that is later, unless the timer is due
+ * earlier. A timer that cannot be cancelled is firing: its sweep visits every block after this
+ * thread releases the lock, so it need not be set. */
 static void set_sweep_earlier(teffi_deadlines *deadlines, uint64_t deadline_ns)
 {
     teffi_exec *exec = deadlines->home->exec;

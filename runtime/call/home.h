@@ -44,7 +44,7 @@ typedef struct teffi_home {
     teffi_net *net;
     /* Ends a turn inside its method as if the method had returned err, with the text in ctx. Runs
      * on the turn's fiber, which exits afterwards. Installed by grains/hosting/install.c. */
-    void (*turn_exits)(struct teff_ctx *ctx, teff_err err);
+    void (*exit_turn)(struct teff_ctx *ctx, teff_err err);
     teffi_lease lease; /* silos; atomic */
     /* these have their own locks */
     teffi_calls calls;

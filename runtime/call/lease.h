@@ -32,8 +32,9 @@ static inline uint64_t teffi_lease_length_ns(const teffi_lease *lease)
     return lease->length_ms * UINT64_C(1000000);
 }
 
-/* teffi_lease_begin - the silo has joined; teffi_lease_renew - a heartbeat of it was written. One
- * that was sent after the lease had run out does not renew it.
+/* teffi_lease_begin - set the lease of a silo that has joined.
+ * teffi_lease_renew - extend it after a heartbeat was written. A lease that is over, or had run out
+ *       when the heartbeat was sent, is not extended.
  * in:   since_ns, the platform clock's time before the write was sent to the store. */
 static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 {

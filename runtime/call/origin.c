@@ -36,6 +36,7 @@ static pthread_mutex_t *lock_of(teffi_home *home, uint32_t bucket)
     return &home->calls.locks[bucket % TEFFI_ORIGIN_LOCKS];
 }
 
+/* Is the call an entry for the call k of another node? */
 static bool is_of_origin(const teffi_call *call, const key *k)
 {
     const key own = key_of(call);
@@ -43,13 +44,14 @@ static bool is_of_origin(const teffi_call *call, const key *k)
            own.origin.cookie == k->origin.cookie && own.node == k->node;
 }
 
-/* The bucket's lock is held. in: bits, which its word must have. */
+/* Finds an entry of the call k. The bucket's lock is held. in: bits that are set in the entry's
+ * word. */
 static bool find_entry(teffi_home *home, uint32_t bucket, const key *k, uint32_t bits,
                        teffi_slab_use *found)
 {
     const teffi_call *call;
     LIST_FOREACH (call, &home->calls.buckets[bucket], in_bucket) {
-        /* acquire: as every reader of word */
+        /* acquire: as in take_word */
         uint64_t word = atomic_load_explicit(&call->word, memory_order_acquire);
         if (!is_of_origin(call, k) || (word & bits) != bits)
             continue;
@@ -70,10 +72,10 @@ bool teffi_origin_find(teffi_home *home, uint64_t node, teffi_origin origin, uin
     return there;
 }
 
-/* The lock is held. Is call a second cancel for one request, or a relay whose request was cancelled
- * before it came? A cancel is counted before it is added (relay.c), so with a count of 0 there is
- * none to find. */
-static bool is_cancelled_already(const teffi_call *call, const key *k, teffi_slab_use *found)
+/* Finds the entry that prevents the addition of call: for a cancel, any entry of its origin (its
+ * relay or an earlier cancel); for a relay, a pending cancel. The bucket's lock is held. A cancel
+ * is counted before it is added (relay.c), so with a count of 0 there is no cancel to find. */
+static bool find_conflicting_entry(const teffi_call *call, const key *k, teffi_slab_use *found)
 {
     if (call->is_cancel)
         return find_entry(call->home, call->bucket, k, 0, found);
@@ -88,14 +90,14 @@ bool teffi_origin_add(teffi_call *call, uint64_t pending, teffi_slab_use *found)
     call->bucket = bucket_of(home, &k);
     pthread_mutex_t *lock = lock_of(home, call->bucket);
     pthread_mutex_lock(lock);
-    bool adds = !is_cancelled_already(call, &k, found);
-    if (adds) {
+    bool added = !find_conflicting_entry(call, &k, found);
+    if (added) {
         LIST_INSERT_HEAD(&home->calls.buckets[call->bucket], call, in_bucket);
         /* seq_cst: see teffi_call.word */
         atomic_store_explicit(&call->word, pending, memory_order_seq_cst);
     }
     pthread_mutex_unlock(lock);
-    return adds;
+    return added;
 }
 
 void teffi_origin_remove(teffi_call *call)

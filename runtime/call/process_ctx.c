@@ -20,7 +20,8 @@ static bool is_done_waiting(teff_process *p, teffi_waiting *w)
     return ctx->waiting == 0;
 }
 
-/* Each end arrives as an item, as that of a response does. */
+/* Ends the context's pending calls as TEFF_E_CANCELLED. The signal of each end still has to arrive
+ * as an item. */
 static void fail_calls(teff_ctx *ctx)
 {
     for (teffi_call *call = LIST_FIRST(&ctx->calls); call; call = LIST_NEXT(call, in_ctx))
@@ -29,8 +30,9 @@ static void fail_calls(teff_ctx *ctx)
                                   "its process was ended by force; the call may have run");
 }
 
-/* Suspends until waiting is 0. A process that is forced to end is resumed at each item: its calls
- * are ended here, and it waits until their ends have arrived. */
+/* teff_ctx.suspend of a process: suspends it until waiting is 0. A process that is forced to end is
+ * resumed at each item; then this function ends the calls, and still waits until their signals have
+ * arrived. */
 static void suspend_process(teff_ctx *ctx)
 {
     teff_process *p = teffi_container(ctx, process_ctx, ctx)->process;
@@ -62,6 +64,7 @@ teff_ctx *teff_process_ctx(teff_process *me)
     return *local = &c->ctx;
 }
 
+/* teffi_process_calls.end_ctx */
 static void end_ctx(teff_ctx *ctx)
 {
     teffi_ctx_fini(ctx);

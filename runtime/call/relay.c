@@ -24,7 +24,8 @@ static bool has_share(const _Atomic uint32_t *share, const _Atomic uint32_t *cou
     return all < max && own < max - all;
 }
 
-/* Takes an entry and counts it, in all and for its node. out: as new_entry. */
+/* Takes an entry and counts it, in all and for its node. out: NULL: over the node's share, or no
+ * memory. */
 static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_cancel,
                                      uint64_t deadline_ns)
 {
@@ -42,7 +43,8 @@ static teffi_call *take_shared_entry(teffi_home *home, uint64_t node, bool is_ca
     return call;
 }
 
-/* out: an entry that is not in the table yet; NULL: over the node's share, or no memory. */
+/* Takes an entry and fills it in; it is not in the table of origins yet. out: NULL: over the node's
+ * share, or no memory. */
 static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origin, bool is_cancel,
                              uint64_t deadline_ns)
 {
@@ -56,7 +58,8 @@ static teffi_call *new_entry(teffi_home *home, uint64_t node, teffi_origin origi
     return call;
 }
 
-/* Owns call: frees it if it is not added. out: as teffi_origin_add. */
+/* Adds a new entry to the table of origins and watches its deadline. Owns call: frees it if it is
+ * not added. out: as teffi_origin_add. */
 static bool add_entry(teffi_call *call, uint64_t deadline_ns, teffi_slab_use *found)
 {
     teffi_home *home = call->home;
@@ -95,9 +98,9 @@ teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node, teffi_orig
 
 /* ---- kept cancels ---- */
 
-/* Without an entry to keep, the cancel still ends a relay that is here. */
-void teffi_cancel_come(teffi_home *home, teffi_node_id from, teffi_origin origin,
-                       uint64_t deadline_ns)
+/* If the cancel cannot be kept (share, memory), it still ends a relay that is here. */
+void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
+                        uint64_t deadline_ns)
 {
     uint64_t node = teffi_node_word(from);
     teffi_slab_use found;
@@ -164,7 +167,8 @@ static teffi_msg *new_cancel_msg(teffi_node_id to, const teffi_origin *origin, u
     return NULL;
 }
 
-/* The node may be closing: the thread that calls teff_cancel_fire need not be inside it. */
+/* Sends a cancel of the call origin; if that fails, the cancel is lost. Enters the node, since the
+ * thread that calls teff_cancel_fire need not be inside it. */
 static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *origin,
                         uint64_t deadline_ns)
 {
@@ -176,9 +180,9 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
     teffi_home_exit(home);
 }
 
-/* in: a call that was taken, and its word. out: the node that its request went to; none: it was not
- * sent, or a late teffi_cancel_sign of an earlier use has changed sent_to: then its hash is not the
- * word's. */
+/* in: a call that was taken, and its word before. out: the node that its request was sent to, or is
+ * about to be sent to; none: there is no such node, or a late teffi_cancel_sign of an earlier use
+ * has changed sent_to, so that the hash of sent_to is not the hash in the word. */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
     teffi_node_id to =
@@ -187,6 +191,8 @@ static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
     return !sent || sent == (teffi_call_match_sent(to).bits & TEFFI_CALL_SENT) ? to : here;
 }
 
+/* Ends a call that was taken because of a cancel. in: word, before it was taken; follows: send the
+ * cancel to where the request went. */
 static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, bool follows,
                           uint64_t deadline_ns)
 {
@@ -213,10 +219,10 @@ void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
     uint64_t deadline_ns = atomic_load_explicit(&call->deadline_ns, memory_order_relaxed);
     bool follows = cancel_follows(call, word), keeps = follows && !(word & TEFFI_CALL_SENT);
     if (keeps)
-        teffi_cancel_come(home, here, own, deadline_ns);
+        teffi_cancel_apply(home, here, own, deadline_ns);
     word = teffi_call_take(call, generation);
     if (word)
         end_cancelled(home, call, word, follows, deadline_ns);
-    else if (keeps)
+    else if (keeps) /* the call had ended meanwhile, so nothing is to be cancelled */
         (void)teffi_cancel_take(home, here, own);
 }

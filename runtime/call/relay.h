@@ -31,6 +31,7 @@ _Atomic uint32_t *teffi_relays_of(teffi_home *home, uint64_t origin_node);
 
 /* teffi_relay_new - begin a relay for the call origin of origin_node.
  * in:   deadline_ns, as for teffi_call_new.
+ * out:  *relay, on TEFF_OK only.
  * errs: TEFF_E_OVERLOADED: the origin node has used its share, or memory is out. TEFF_E_CANCELLED:
  *       the origin's cancel was kept here; this call has removed it. */
 TEFF_MUST_USE teff_err teffi_relay_new(teffi_home *home, teffi_node_id origin_node,
@@ -48,12 +49,12 @@ TEFF_MUST_USE bool teffi_cancel_sign(teffi_home *home, teffi_msg *request, teffi
 
 /* from, below: the node that sent the request; none: this node, and the origin's cookie is 0.
  *
- * teffi_cancel_come - a node has cancelled its call: cancel its relay or, if there is none, keep
- *       the cancel. It is not kept over the node's share, or without memory.
+ * teffi_cancel_apply - a node has cancelled its call: cancel the relay of the call or, if there is
+ *       none, keep the cancel. It is lost over the node's share, or without memory.
  * teffi_cancel_take - is a cancel of the call kept here? Removes it.
  * teffi_cancel_is_kept - the same question; the cancel stays. */
-void teffi_cancel_come(teffi_home *home, teffi_node_id from, teffi_origin origin,
-                       uint64_t deadline_ns);
+void teffi_cancel_apply(teffi_home *home, teffi_node_id from, teffi_origin origin,
+                        uint64_t deadline_ns);
 bool teffi_cancel_take(teffi_home *home, teffi_node_id from, teffi_origin origin);
 bool teffi_cancel_is_kept(teffi_home *home, teffi_node_id from, teffi_origin origin);
 

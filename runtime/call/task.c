@@ -82,6 +82,7 @@ static void describe_task(teffi_group *group, char *text, size_t size)
 static const teffi_group_ops task_ops = {
     .handle = handle_task_item, .resume = resume_task, .describe = describe_task};
 
+/* Takes a free task, or makes one. out: NULL: no memory. */
 static teffi_task *take_task(teffi_home *home, bool system)
 {
     teffi_tasks *tasks = &home->tasks;
@@ -124,7 +125,7 @@ teff_err teffi_task_start(teffi_home *home, void (*fn)(teff_ctx *ctx, void *arg)
     }
     t->running = true;
     atomic_fetch_add_explicit(&home->tasks.running, 1, memory_order_relaxed);
-    (void)teffi_group_push(&t->group, &t->start);
+    (void)teffi_group_push(&t->group, &t->start); /* a task's group never ends */
     return TEFF_OK;
 }
 

@@ -16,8 +16,8 @@ void teffi_wait_init(teffi_wait *wait, teff_ctx *ctx, void (*arrive)(teffi_wait 
     wait->arrive = arrive;
 }
 
-/* The group has ended, so the wait must be an orphan. teffi_group_state_of is called for its
- * acquire load: the turn's writes before its end (orphan) are visible after it. */
+/* Frees a wait whose group has ended, so that it must be an orphan. teffi_group_state_of is called
+ * for its acquire load: it makes the turn's writes before the group's end (orphan) visible. */
 static void free_orphan(teffi_wait *wait)
 {
     (void)teffi_group_state_of(wait->group);
@@ -25,7 +25,7 @@ static void free_orphan(teffi_wait *wait)
     wait->arrive(wait);
 }
 
-/* The context and the wait may be gone when this returns. */
+/* Signals a wait of a thread's context. The context and the wait may be gone when this returns. */
 static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
 {
     /* release: publishes the result to a waiter that finds WAIT_DONE and may free the wait;
@@ -38,8 +38,9 @@ static void signal_thread(teffi_wait *wait, teff_ctx *ctx)
         teffi_parker_leave(&ctx->parker.parker, TEFFI_TOKEN);
 }
 
-/* For a thread with its own event loop (teff_ctx_fd). The context may be gone after signal_thread,
- * so a reference to the notifier is taken first. */
+/* Signals a wait of a thread's context, and the context's notifier, for the thread's own event loop
+ * (teff_ctx_fd). The context may be gone after signal_thread, so a reference to the notifier is
+ * taken first. */
 __attribute__((noinline)) static void signal_notifier(teffi_wait *wait, teff_ctx *ctx,
                                                       teffi_notifier *notifier)
 {
@@ -86,13 +87,15 @@ bool teffi_wait_arrived(teffi_item *item, teff_ctx **ctx_out)
     return teffi_fiber_resume(ctx->fiber);
 }
 
-/* Called for a grain's turn; the silo's own tasks continue without a lease. */
+/* Ends a grain's turn, since the silo has lost its lease. */
 __attribute__((noinline)) static void exit_without_lease(teff_ctx *ctx)
 {
     (void)teff_fail(ctx, TEFF_E_UNREACHABLE, "%s", teffi_lease_over_text);
     teffi_ctx_exit(ctx, TEFF_E_UNREACHABLE);
 }
 
+/* Suspends the turn until waiting is 0. A turn that is doomed by then does not continue, nor does a
+ * grain's turn without a lease; the silo's own tasks, which have no owner, do. */
 static void suspend_turn(teff_ctx *ctx)
 {
     teffi_ctx_check_fiber(ctx);
@@ -106,7 +109,8 @@ static void suspend_turn(teff_ctx *ctx)
         exit_without_lease(ctx);
 }
 
-/* If all waits are done already, the turn is not suspended, but yields if its slice is over. */
+/* Suspends the turn until all waits are done; a wait may be listed twice. If all are done already,
+ * the turn is not suspended, but yields if its slice is over. */
 static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -122,8 +126,8 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     suspend_turn(ctx);
 }
 
-/* The first wait that is done resumes the turn. Of a grain's turn or a task, no other wait can
- * arrive before the last loop clears awaited, since the group runs one item at a time. For a
+/* Suspends the turn until one of the waits is done. Before the last loop clears awaited, no other
+ * wait of a grain's turn or a task can arrive, since the group runs one item at a time. For a
  * process see teffi_wait_arrived. */
 static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
@@ -135,9 +139,9 @@ static void await_any_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         waits[i]->awaited = false;
 }
 
-/* Flushes what this thread has sent, then parks. With the transport's own wait the thread stays
- * inside the node (teffi_home_enter) and may read sockets. Otherwise it parks outside, since the
- * closing node waits for threads inside. out: the tokens that unparked it. */
+/* Flushes what this thread has sent, then parks. In the transport's own wait the thread stays
+ * inside the node (teffi_home_enter) and may read sockets. Without such a wait it parks outside,
+ * since a closing node waits for the threads inside. out: the tokens that unparked the thread. */
 static uint32_t sleep_once(teff_ctx *ctx)
 {
     uint32_t tokens;
@@ -179,10 +183,10 @@ static size_t count_done(teffi_wait *const *waits, size_t n)
     return done;
 }
 
-/* out: false: the word is WAIT_DONE. */
+/* Changes the wait's word. out: false: unchanged, since the word is WAIT_DONE. */
 static bool change_word(teffi_wait *wait, uint32_t from, uint32_t to)
 {
-    /* acquire: pairs with signal_thread if it is WAIT_DONE by now; release: publishes asleep_for to
+    /* acquire: pairs with signal_thread, if the word is WAIT_DONE; release: publishes asleep_for to
      * the signal that finds WAIT_AWAITED */
     return atomic_compare_exchange_strong_explicit(&wait->word, &from, to, memory_order_acq_rel,
                                                    memory_order_acquire);
@@ -226,7 +230,8 @@ static void sleep_for_first(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         sleep_until_signalled(ctx);
 }
 
-/* Calls arrive() of the waits that are done; the turn's side is teffi_wait_arrived. */
+/* Calls arrive() of a thread's waits that are done, and clears it, which end_was_seen reads. For a
+ * turn, teffi_wait_arrived calls arrive(). */
 static void call_arrive(teffi_wait *const *waits, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -19,20 +19,20 @@ void teffi_node_drop(teffi_node *node, teffi_msg *msg)
 
 /* ---- cancels ---- */
 
-/* Owns msg, a one-way to TEFFI_SLOT_CANCEL. */
+/* Applies a cancel; one of a wrong length is ignored. Owns msg, a one-way to TEFFI_SLOT_CANCEL. */
 static void deliver_cancel(teffi_node *node, teffi_msg *msg)
 {
     teffi_origin origin;
     if (msg->raw_len == sizeof origin) {
         memcpy(&origin, msg->raw, sizeof origin);
-        teffi_cancel_come(&node->home, msg->src, origin,
-                          msg->deadline_ns ? msg->deadline_ns : UINT64_MAX);
+        teffi_cancel_apply(&node->home, msg->src, origin,
+                           msg->deadline_ns ? msg->deadline_ns : UINT64_MAX);
     }
     teffi_msg_free(msg);
 }
 
-/* Calls look_up (teffi_cancel_is_kept or _take) for a request. Cancels of this node's own requests
- * are kept without node and cookie. */
+/* Calls look_up (teffi_cancel_is_kept or _take) for a request, and returns its result. Cancels of
+ * this node's own requests are kept with node 0 and cookie 0. */
 static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
                            bool (*look_up)(teffi_home *home, teffi_node_id from,
                                            teffi_origin origin))
@@ -61,7 +61,7 @@ static void deliver_to_target(teffi_node *node, teffi_msg *msg)
 {
     teffi_target *target = &node->targets[msg->to.slot];
     msg->system = msg->to.slot != TEFFI_SLOT_STORE; /* the store decides by the request's row */
-    if (target->handle)
+    if (target->handle) /* the push cannot fail: a target's group never ends */
         (void)teffi_group_push(&target->group, &msg->item);
     else
         teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "no such system target");
@@ -77,7 +77,7 @@ static const char *get_process_error_text(teff_err err)
                                        : "it could not be delivered";
 }
 
-/* Refuses a client's message, and one that names another node. */
+/* Gives msg to its process; refuses a client's message and a message to another node's process. */
 static void deliver_to_process(teffi_node *node, teffi_msg *msg)
 {
     bool is_here = teffi_node_is(msg->to.node, node->id);
@@ -201,8 +201,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
     }
 }
 
-/* Sends the response, if there is one, and frees the request. A response that
- * is missing counts as dropped, that of a one-way only if lost is true. */
+/* Sends the response, if there is one, and frees the request. Without a response, a request counts
+ * as dropped, a one-way only if lost is true. */
 static void end_with_response(teffi_node *node, teffi_msg *request, teffi_msg *response, bool lost)
 {
     if (response)
@@ -254,14 +254,14 @@ teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg)
         teff_err err = teffi_relay_new(&node->home, msg->src, msg->call, deadline_ns, &call);
         if (err)
             return err;
-        msg->call.slot = call->slot;
+        msg->call.slot = call->slot; /* teffi_cancel_sign replaces the cookie */
         msg->call.generation = call->generation;
     }
     msg->src = node->id;
     return TEFF_OK;
 }
 
-/* Without a response, the outcome is the relay's err and text. */
+/* Sends the relay's outcome to its origin: the response or, if there is none, its err and text. */
 static void pass_relay(teffi_node *node, teffi_call *relay)
 {
     teffi_node_id to = teffi_node_of_word(atomic_load_explicit(&relay->out, memory_order_relaxed));

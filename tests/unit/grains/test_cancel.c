@@ -418,7 +418,7 @@ static void a_request_that_is_being_located_does_not_run(void **state)
         teffi_msg *msg = request_of_a_client();
         uint64_t dropped = node->dropped;
         if (!i)
-            teffi_cancel_come(&node->home, msg->src, (teffi_origin){5, 6, 7}, UINT64_MAX);
+            teffi_cancel_apply(&node->home, msg->src, (teffi_origin){5, 6, 7}, UINT64_MAX);
         teffi_route_unsent(node->grains, msg, (teffi_node_id){0});
         lab_until(!teffi_lookups_any(node->grains) && node->home.calls.cancels == 0);
         lab_until(node->dropped == dropped + (unsigned)i); /* the response to a client not there */

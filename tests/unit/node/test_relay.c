@@ -121,7 +121,7 @@ static void a_silo_that_goes_leaves_its_cancels(void **state)
     const teffi_origin origin = {5, 6, 7};
     for (int is_silo = 0; is_silo < 2; is_silo++) {
         teffi_msg_free(begin(nodes[is_silo], 0));
-        teffi_cancel_come(&node->home, nodes[is_silo], origin, UINT64_MAX);
+        teffi_cancel_apply(&node->home, nodes[is_silo], origin, UINT64_MAX);
         teffi_calls_forget_relays(&node->home, nodes[is_silo]);
         assert_int_equal(relays(), 0);
         assert_int_equal(teffi_cancel_take(&node->home, nodes[is_silo], origin), is_silo);
