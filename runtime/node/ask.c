@@ -27,13 +27,14 @@ teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
     return op->err;
 }
 
-/* A remote store's request is a system request only if a system task sent it: others are for users'
- * rows. */
+/* Is a request to this slot a system request? One to a remote store is only if a system task sends
+ * it: other store requests are for users' rows. */
 static bool is_system_request(const teff_ctx *ctx, unsigned slot)
 {
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);
 }
 
+/* out: a request with body packed; its call is not set. NULL: no memory. */
 static teffi_msg *new_rpc_msg(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                               const ProtobufCMessage *body)
 {

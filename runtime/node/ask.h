@@ -6,8 +6,9 @@
 #include "call/ctx.h"
 #include "node/node.h"
 
-/* teffi_ctx_store - run a store operation and wait for it. out: op->err; text in ctx, unless it is
- * TEFF_E_CONFLICT, which is an ordinary result. */
+/* teffi_ctx_store - run a store operation and wait for it. in: op, copied back at the end; its done
+ * is ignored. out: op->err, with its text in ctx; TEFF_E_CONFLICT, an ordinary result, sets no
+ * text. */
 TEFF_MUST_USE teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op);
 
 /* teffi_ctx_rpc - send a request to a system target of a silo (also this one), await the response.
@@ -19,7 +20,7 @@ TEFF_MUST_USE teff_err teffi_ctx_rpc(teff_ctx *ctx, teffi_node_id to, unsigned s
                                      uint32_t timeout_ms, const ProtobufCMessageDescriptor *desc,
                                      ProtobufCMessage **response);
 
-/* teffi_ctx_rpc_start - the same without waiting; the caller awaits it with teffi_ctx_await_call.
+/* teffi_ctx_rpc_start - start such a request; the caller awaits it with teffi_ctx_await_call.
  * out:  NULL: out of memory; else a call, which may have ended already. */
 teffi_call *teffi_ctx_rpc_start(teff_ctx *ctx, teffi_node_id to, unsigned slot, uint32_t method,
                                 const ProtobufCMessage *body, uint32_t timeout_ms,

@@ -9,14 +9,14 @@
 
 static const char still_starting[] = "this silo is starting";
 
-/* acquire: pairs with the release store of open, which follows the node's initialization */
 static bool node_is_open(const teffi_node *node)
 {
+    /* acquire: pairs with the release store of open, which follows the node's initialization */
     return atomic_load_explicit(&node->open, memory_order_acquire);
 }
 
-/* msg->src is always the connected peer, also for a forwarded request: its pending call is the
- * forwarder's relay. */
+/* Delivers a message of a peer. msg->src becomes the connected peer, also for a forwarded request,
+ * since the response must go to the forwarder's relay. */
 static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
 {
     teffi_node *node = arg;
@@ -39,7 +39,8 @@ static void end_greeting(teffi_node *node, const teffi_hello *peer)
         atomic_fetch_sub(&node->greeting, 1);
 }
 
-/* The transport has checked cluster, version, role and identity. A client is counted in greeting
+/* Refuses a peer while this node is starting, a client also while it is leaving. The transport has
+ * checked cluster, version, role and identity before. A client is counted in greeting
  * before `leaving` is read; a silo that leaves sets `leaving` before it reads greeting. So either
  * the client is refused, or the silo waits for it. */
 static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
@@ -47,7 +48,7 @@ static teff_err on_hello(void *arg, const teffi_hello *peer, char *text)
     teffi_node *node = arg;
     if (peer->role == TEFFI_ROLE_CLIENT)
         atomic_fetch_add(&node->greeting, 1);
-    bool seed = teffi_node_word(peer->node) == node->seed; /* the store's responses come from it */
+    bool seed = teffi_node_word(peer->node) == node->seed; /* this start needs its store */
     bool early = !node_is_open(node) && !seed;
     bool late = peer->role == TEFFI_ROLE_CLIENT && node->leaving;
     if (!early && !late)
@@ -69,12 +70,12 @@ static void on_up(void *arg, const teffi_hello *peer)
     teffi_node *node = arg;
     if (node->net_up)
         node->net_up(node, peer);
-    /* after net_up, which counts the client: so lifecycle.c always finds it in one of the counts */
+    /* after net_up, which counts the client, so that lifecycle.c finds it in one of both counts */
     end_greeting(node, peer);
 }
 
-/* Of a client only the relays end: no call is ever sent to a client. A client chooses its own id,
- * and could choose one with a silo's hash in the words of calls. */
+/* Ends the calls sent to the peer and the peer's relays. No call is sent to a client, and a client
+ * chooses its own id, perhaps with a silo's hash in the words of calls: only its relays end. */
 static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
 {
     teffi_node *node = arg;
@@ -85,16 +86,17 @@ static void on_peer_down(void *arg, const teffi_hello *peer, bool clean)
         node->net_down(node, peer, clean);
 }
 
-/* The node is recorded here, not by the sender before it sends: a down event between the two would
- * end the call, although the net then refuses the request and it is sent elsewhere. */
+/* Records the node in the request's call. The sender does not record it before it sends: then a
+ * down event in between would end the call, although the net refuses the request and the sender
+ * can send it elsewhere. */
 static void on_request_sent(void *arg, teffi_node_id to, const teffi_msg *request)
 {
     teffi_node *node = arg;
     teffi_call_sent_to(&node->home, request->call.slot, request->call.generation, to);
 }
 
-/* Only a message to a grain can be rerouted. A response is dropped: its call ends when the caller's
- * silo notices that the link broke. */
+/* Handles a message that did not reach the peer. Only a message to a grain is routed again. A
+ * response is dropped: its call ends when the caller's node notices that the link broke. */
 static void on_msg_unsent(void *arg, const teffi_hello *peer, teffi_msg *msg)
 {
     teffi_node *node = arg;

@@ -13,8 +13,9 @@
 #include "group/closure.h"
 #include "os/thread.h"
 
-/* Gives system groups a thread of their own, if possible. On an error the executor is freed. */
-static teff_err start_system(teffi_node *node)
+/* Gives system groups a thread of their own, if the executor can. On an error the executor is
+ * freed. */
+static teff_err start_system_thread(teffi_node *node)
 {
     teff_err err =
         node->home.exec->ops->system ? node->home.exec->ops->system(node->home.exec) : TEFF_OK;
@@ -45,7 +46,7 @@ teff_err teffi_node_init(teffi_node *node, const teffi_platform *platform, uint3
     teff_err err = node->budget ? platform->exec_new(platform, workers, sched, &node->home.exec)
                                 : TEFF_E_NOMEM;
     if (!err && role == TEFFI_ROLE_SILO)
-        err = start_system(node);
+        err = start_system_thread(node);
     if (err)
         teffi_node_fini(node);
     return err;
@@ -86,8 +87,8 @@ void teffi_node_stop(teffi_node *node)
 {
     close_to_users(node);
     cancel_calls(node);
-    /* Workers send and the transport pushes: stop the workers first, then the transport, and free
-     * memory after both. */
+    /* The workers stop first, since they send through the transport. Queued items are freed last,
+     * since the transport pushes them until it is freed. */
     if (node->home.exec->ops->stop)
         node->home.exec->ops->stop(node->home.exec);
     if (node->home.net)

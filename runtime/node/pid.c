@@ -11,6 +11,7 @@
 
 /* ---- send ---- */
 
+/* Sets the body of msg (pid.h). out: false: no memory. */
 static bool pack_event(teffi_msg *msg, const teff_event *event)
 {
     const teff_pid from = event->from;
@@ -41,13 +42,14 @@ static teffi_msg *new_event_msg(const teffi_node *node, uint32_t kind, teff_pid 
     return NULL;
 }
 
-/* Is it a PID of a silo's process? The PIDs of a system without a node have silo 0. */
+/* Does the PID name a process of a silo? The PIDs of a system without a node have silo 0. */
 static bool is_of_silo(teff_pid pid)
 {
     return pid.slot & TEFFI_PROCESS_BIT && pid.silo;
 }
 
-/* Owns msg. errs: TEFF_E_UNAVAILABLE: that node cannot be reached; msg was not sent. */
+/* Sends msg to msg->to.node. Owns msg. errs: as net.h's send, but TEFF_E_UNAVAILABLE: the node
+ * cannot be reached; msg was not sent. */
 static teff_err send_msg(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_node_send(node, msg->to.node, msg);
@@ -67,7 +69,7 @@ static teff_err send_event(void *arg, teff_pid to, const teff_event *event)
 
 /* ---- respond ---- */
 
-/* The data of an error is its text. out: false: no memory. */
+/* Sets err and data of a response; the data of an error is its text. out: false: no memory. */
 static bool fill_response(teffi_msg *msg, teff_err err, const void *data, size_t len)
 {
     msg->err = (uint16_t)err;
@@ -116,8 +118,8 @@ void teffi_pid_attach(teffi_node *node, teff_process_system *system)
 
 /* ---- requests ---- */
 
-/* Stored in the call's asked.key, for its error text and response. TEFFI_CALL_HAS_ASKED stays
- * clear: there is no method, and cancels do not follow a request to a process. */
+/* Stored in the call's asked.key, for the call's error text and response. TEFFI_CALL_HAS_ASKED
+ * stays clear: there is no method, and cancels do not follow a request to a process. */
 typedef struct asked_pid {
     teff_pid to;
     uint64_t tag;
@@ -194,7 +196,8 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
                                 : fail_closed_node(ctx);
 }
 
-/* A text of the runtime gets the process as prefix; a process's own text is left as it is. */
+/* Puts the process before an error text of the runtime; a process's own text is left as it is.
+ * out: err. */
 static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                              teff_err err)
 {
@@ -206,8 +209,8 @@ static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_
                      text[0] ? text : teff_err_name(err));
 }
 
-/* Copies the response's data into the context's arena: the copy is aligned, as the data of events
- * is, and outlives the call. */
+/* Makes an event of the response. Its data is a copy in the context's arena, which is aligned, as
+ * the data of events is, and outlives the call. */
 static teff_err take_response(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                               teff_event *response)
 {
