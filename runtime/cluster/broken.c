@@ -35,8 +35,8 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
     bool newly_broken = !up && at && teffi_node_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Begin the next heartbeat now, which looks at the silo's: the time for which that may stand
-     * still counts from the first look. */
+    /* Begin this silo's next heartbeat now, since it also looks at the heartbeat of the broken
+     * silo: the time for which that one may stand still counts from the first look. */
     if (newly_broken && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
         teffi_membership_set_timer(m, &m->beat.timer, 0);
     else if (newly_broken)

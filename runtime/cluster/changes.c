@@ -12,6 +12,7 @@ typedef struct teffi_change_waiter {
     teffi_timer timer;
 } waiter;
 
+/* The timer's callback: the waiter's back-off has passed. */
 static void wake_timed_out(teffi_timer *timer)
 {
     waiter *w = teffi_container(timer, waiter, timer);
@@ -42,7 +43,7 @@ void teffi_membership_changed(teffi_membership *m)
 }
 
 /* out: the back-off of a try; half of it is random. */
-static uint64_t pause_ns(const teffi_platform *platform, unsigned tries)
+static uint64_t draw_pause_ns(const teffi_platform *platform, unsigned tries)
 {
     unsigned doublings = tries < DOUBLINGS_MAX ? tries : DOUBLINGS_MAX;
     uint64_t half = ((uint64_t)PAUSE_FIRST_MS << doublings) * 500000u;
@@ -61,7 +62,7 @@ void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries)
     bool waits = changes->count == seen;
     if (waits) {
         LIST_INSERT_HEAD(&changes->waiters, &w, link);
-        exec->ops->timer_set(exec, &w.timer, teffi_now(platform) + pause_ns(platform, tries));
+        exec->ops->timer_set(exec, &w.timer, teffi_now(platform) + draw_pause_ns(platform, tries));
     }
     pthread_mutex_unlock(&changes->lock);
     if (waits)

@@ -6,7 +6,7 @@
 enum {
     DROP_MS = 10000,     /* time for a silo that left to forward requests and to say goodbye */
     LOOK_APART_MS = 100, /* between two refreshes for silos that were not reached */
-    READ_TRIES = 9       /* of teffi_membership_wait(), which returns when the running read ends */
+    READ_TRIES = 9       /* tries to pass to teffi_membership_wait(): the end of a read wakes it */
 };
 
 static void add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
@@ -58,7 +58,7 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* Ignores a view that is not newer. in: view, owned. */
+/* Adopts a view, unless it is no newer than the adopted one. in: view, owned. */
 static void adopt_view(teffi_membership *m, teffi_view *view)
 {
     teffi_node *node = m->node;
@@ -87,7 +87,7 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
 }
 
-/* The number of unreadable rows is logged when it changes, unless there are none any more. */
+/* Logs the number of unreadable rows when it changes, but not when it becomes 0. */
 teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 {
     teff_err err = teffi_rows_read(ctx, rows);
@@ -114,7 +114,8 @@ uint64_t teffi_membership_version(teffi_node *node)
     return node->membership->follow.adopted;
 }
 
-/* The caller has set `reading`. read_err is stored before `reads`: read_shared loads it after. */
+/* Reads the table, and adopts its view if it is newer. The caller has set `reading`. read_err is
+ * stored before `reads`; read_shared loads `reads` first. */
 static teff_err read_and_adopt(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
@@ -129,7 +130,8 @@ static teff_err read_and_adopt(teff_ctx *ctx)
     return err;
 }
 
-/* A system task reads for a user's turn, because only system turns may wait for the store here. */
+/* The task that reads for a user's turn: such a turn may be ended while it waits for the store, and
+ * `reading` would stay set. The error is in read_err. */
 static void read_as_task(teff_ctx *ctx, void *arg)
 {
     (void)arg;
@@ -174,8 +176,8 @@ teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
     return err;
 }
 
-/* `looking` becomes false before the refresh begins, so that a later caller gets a later
- * refresh. */
+/* The task of teffi_membership_refresh_soon. `looking` becomes false before the refresh begins, so
+ * that a later call starts another refresh. An error is ignored: the heartbeats refresh, too. */
 static void look_as_task(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;

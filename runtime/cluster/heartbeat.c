@@ -4,10 +4,11 @@
 
 #include "call/task.h"
 
-/* Times are parts of a lease: with the default of 10 s, a heartbeat each 2 s, 0.5 s after a failed
- * one. A silo is declared dead when its heartbeat has stood still for 15 s; for 10.5 s if its
- * connection broke: its lease is over by then, unless the clocks differ by 5 %. An interval between
- * two looks counts for 5 s at most: if it was longer, this process itself stood still. */
+/* Times are parts of a lease. With the default of 10 s, a heartbeat is written each 2 s, or 0.5 s
+ * after a failed one. A silo is declared dead when its heartbeat has stood still for 15 s; for
+ * 10.5 s if its connection broke: its lease is over by then, unless the clocks differ by 5 %. An
+ * interval between two looks counts for 5 s at most, since during a longer one this process itself
+ * stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
 static void beat_when_due(teffi_timer *timer);
@@ -18,8 +19,9 @@ static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
     return member->lease_ms * UINT64_C(10000) * percent;
 }
 
-/* Sets the timer of the next heartbeat; it is due at once if a connection has broken meanwhile. */
-static void set_beat(teffi_membership *m, uint64_t after_ns)
+/* Sets the timer of the next heartbeat, which is due after_ns from now, or at once if a connection
+ * has broken during the heartbeat that ends. */
+static void set_beat_timer(teffi_membership *m, uint64_t after_ns)
 {
     uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
     pthread_mutex_lock(&m->beat.lock);
@@ -32,9 +34,9 @@ static void set_beat(teffi_membership *m, uint64_t after_ns)
 
 /* ---- the other silos ---- */
 
-/* Each silo watches the NEXT silos after it in the view, so that every silo has equally many
- * watchers, and those whose connections broke. BURY: how many one change declares dead; their rows
- * fit into one batch of the store. */
+/* Each silo watches the silos whose connections broke, and the NEXT silos after it in the view, so
+ * that every silo has equally many watchers. BURY: how many silos one change may declare dead, so
+ * that their rows fit into one batch of the store. */
 enum { NEXT = 16, BURY = 64 };
 
 /* Silos whose heartbeats stood still, with the etags that they had. */
@@ -44,8 +46,8 @@ typedef struct silent_silos {
     size_t n;
 } silent_silos;
 
-/* Reads the heartbeat again: a silo that has written one meanwhile is not declared dead.
- * out: true: row was changed to dead. */
+/* Changes the row of a silent silo to dead. Reads the heartbeat again: a silo that has written one
+ * meanwhile is not declared dead. out: false: row was not changed. */
 static bool change_to_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
@@ -60,6 +62,7 @@ static bool change_to_dead(teff_ctx *ctx, const silent_silos *silent, teffi_memb
     return false;
 }
 
+/* A teffi_change_fn. in: arg, the silent silos. */
 static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                                   const void *arg)
 {
@@ -72,8 +75,8 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;
 }
 
-/* out: the node's entry. A node without one gets the entry with the oldest look. */
-static teffi_watched *watched_entry_of(teffi_membership *m, teffi_node_id node)
+/* out: the node's entry. A node without an entry takes the one with the oldest look. */
+static teffi_watched *take_watched_entry(teffi_membership *m, teffi_node_id node)
 {
     teffi_watched *oldest = &m->beat.watched[0];
     for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
@@ -86,8 +89,10 @@ static teffi_watched *watched_entry_of(teffi_membership *m, teffi_node_id node)
     return oldest;
 }
 
-/* The silence is measured by this silo's own clock, so that a wrong clock elsewhere has no effect.
- * out: for how much longer the other silo's heartbeat may stand still; 0: it is silent. */
+/* Reads the other silo's heartbeat, and measures by this silo's own clock for how long it has stood
+ * still, so that a wrong clock elsewhere has no effect.
+ * out: for how much longer it may stand still; 0: the silo is silent, and *etag is its heartbeat's.
+ * If the store cannot be read, the silo is not silent. */
 static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *etag)
 {
     teffi_membership *m = ctx->node->membership;
@@ -96,7 +101,7 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *e
     if (teffi_alive_read(ctx, other->node, etag))
         return limit_ns;
     uint64_t now = teffi_now(ctx->node->platform), most = get_part_ns(other, LOOK_PERCENT);
-    teffi_watched *w = watched_entry_of(m, other->node);
+    teffi_watched *w = take_watched_entry(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
     w->still_ns = w->etag == *etag ? w->still_ns + (between < most ? between : most) : 0;
     w->etag = *etag;
@@ -104,14 +109,14 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *e
     return w->still_ns > limit_ns ? 0 : limit_ns - w->still_ns + 1;
 }
 
-/* in: ahead, how many places the silo is after this one in the view. */
+/* Does this silo watch member `at` of the view, which is `ahead` places after it? */
 static bool is_watched(teffi_membership *m, const teffi_view *view, size_t ahead, size_t at)
 {
     return ahead <= NEXT || teffi_membership_is_broken(m, view->members[at].node);
 }
 
-/* Lists the silent ones among the watched silos. in: next_ns, until the next heartbeat.
- * out: next_ns, or the time after which a silo would be silent, if less. */
+/* Looks at the watched silos and lists the silent ones. in: next_ns, the time to the next
+ * heartbeat. out: next_ns, or less if a silo may be silent before that. */
 static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next_ns,
                             silent_silos *silent)
 {
@@ -132,8 +137,8 @@ static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next
     return next_ns;
 }
 
-/* Declares silent silos dead. out: as watch_silos(). */
-static uint64_t bury_silent(teff_ctx *ctx, uint64_t next_ns)
+/* Looks at the watched silos and declares the silent ones dead. out: as watch_silos(). */
+static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
     const teffi_view *view = teffi_view_get(ctx->node);
     silent_silos silent = {.n = 0};
@@ -152,6 +157,7 @@ static uint64_t bury_silent(teff_ctx *ctx, uint64_t next_ns)
 
 /* ---- beats ---- */
 
+/* The task of one heartbeat. */
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
@@ -161,15 +167,16 @@ static void run_heartbeat(teff_ctx *ctx, void *arg)
     if (err == TEFF_E_CONFLICT)
         teffi_membership_lose_lease(m, "the cluster has declared it dead, or it runs twice");
     if (!err) {
-        next_ns = bury_silent(ctx, next_ns);
+        next_ns = declare_silent_dead(ctx, next_ns);
         err = teffi_membership_refresh(ctx, 0);
     }
     teffi_membership_drop_departed(m);
-    if (err && err != TEFF_E_CONFLICT) /* that one has no text, and is logged with the lease */
+    if (err && err != TEFF_E_CONFLICT) /* a conflict has no text; the lost lease is logged */
         teffi_logf(&m->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
-    set_beat(m, err ? lease_ns / RETRIES : next_ns);
+    set_beat_timer(m, err ? lease_ns / RETRIES : next_ns);
 }
 
+/* The timer's callback: starts the task of the heartbeat. */
 static void beat_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.timer);
@@ -179,14 +186,14 @@ static void beat_when_due(teffi_timer *timer)
                   teffi_task_start(&m->node->home, run_heartbeat, m, "membership: heartbeat", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
-        set_beat(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);
+        set_beat_timer(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);
 }
 
 void teffi_heartbeat_stop(teffi_membership *m)
 {
     const teffi_exec_ops *ops = m->node->home.exec->ops;
     pthread_mutex_lock(&m->beat.lock);
-    m->beat.stopped = true;
+    m->beat.stopped = true; /* a timer that is firing, and cannot be cancelled, sees this */
     ops->timer_cancel(m->node->home.exec, &m->beat.timer);
     ops->timer_cancel(m->node->home.exec, &m->beat.expiry);
     pthread_mutex_unlock(&m->beat.lock);
@@ -196,5 +203,5 @@ void teffi_heartbeat_start(teffi_membership *m)
 {
     const teffi_lease *lease = &m->node->home.lease;
     teffi_membership_watch_lease(m);
-    set_beat(m, teffi_lease_length_ns(lease) / BEATS);
+    set_beat_timer(m, teffi_lease_length_ns(lease) / BEATS);
 }

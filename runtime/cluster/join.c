@@ -32,7 +32,7 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
 }
 
 /* May this silo replace `before`, the row with its id? Yes, if that is NULL, a dead silo's, or has
- * the same address. errs: TEFF_E_REFUSED, with text. */
+ * this silo's address. errs: TEFF_E_REFUSED, with text. */
 static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
 {
     char text[TEFF_TEXT_MAX];
@@ -43,7 +43,8 @@ static teff_err check_own_row(teff_ctx *ctx, const teffi_member_row *before)
     return teff_fail(ctx, TEFF_E_REFUSED, "%s", text);
 }
 
-/* The incarnation is derived from the clock; the table may raise it. */
+/* Sets the node's address, its silo id, a hash of the address, and an incarnation from the clock,
+ * which the caller raises if the table has had a higher one. */
 static void set_first_id(teff_ctx *ctx, const char *address)
 {
     teffi_node *node = ctx->node;
@@ -76,6 +77,7 @@ teff_err teffi_membership_identify(teff_ctx *ctx, const char *address)
 
 /* ---- rows ---- */
 
+/* A teffi_change_fn: this silo's row becomes ACTIVE. in: arg, not used. */
 static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                                   const void *arg)
 {
@@ -113,8 +115,8 @@ teff_err teffi_membership_join(teff_ctx *ctx)
     return TEFF_OK;
 }
 
-/* Changes the status in this silo's row; writes nothing if the table no longer lists it. in: arg:
- * NULL: to LEAVING; otherwise to dead, since the silo has left. */
+/* A teffi_change_fn: changes the status in this silo's row, unless the table no longer lists the
+ * silo. in: arg: NULL: to LEAVING; otherwise to dead, since the silo has left. */
 static size_t change_own_row(teff_ctx *ctx, const teffi_rows *rows, teffi_member_row *changed,
                              const void *arg)
 {
@@ -138,7 +140,7 @@ teff_err teffi_membership_leaving(teff_ctx *ctx)
 teff_err teffi_membership_left(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
-    m->left = true;
+    m->left = true; /* first, so that a view without this silo does not count as a lost lease */
     teff_err err = teffi_membership_change(ctx, change_own_row, m);
     if (err)
         return err;

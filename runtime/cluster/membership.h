@@ -79,7 +79,7 @@ teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, 
 void teffi_membership_free(teffi_membership *membership);
 
 /* teffi_membership_refresh - adopt the table's view, of at least this version; 0: its present one.
- * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet. */
+ * errs: the store's; TEFF_E_TIMEOUT: the table has no such version yet; TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version);
 
 /* teffi_membership_refresh_soon - refresh the view in a task, because a silo could not be reached.
@@ -88,10 +88,10 @@ void teffi_membership_refresh_soon(teffi_membership *membership);
 
 /* Changes are: a view is adopted, a silo is connected, a part of the directory is served, this silo
  * closes.
- * teffi_membership_changed - report one of these: wake all waiters. in: may be NULL.
- * teffi_membership_wait - wait until follow.changes.count differs from seen, which was read before
- * the try, or until this try's back-off has passed: 2 ms, doubled with each try up to 1 s, half of
- * it random. */
+ * teffi_membership_changed - report a change: wake all waiters. in: may be NULL.
+ * teffi_membership_wait - wait until follow.changes.count differs from seen, which the caller read
+ *       before its try, or until this try's back-off has passed: 2 ms, doubled with each try up to
+ *       1 s, half of it random. */
 void teffi_membership_changed(teffi_membership *membership);
 void teffi_membership_wait(teff_ctx *ctx, uint64_t seen, unsigned tries);
 
@@ -109,9 +109,9 @@ uint64_t teffi_membership_version(teffi_node *node);
  * it pushes its last view to that one, too. in: membership may be NULL. */
 void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id silo);
 
-/* teffi_membership_note_connection - a silo is connected (up), or its last connection has broken:
- * then its heartbeat is watched at once, and may stand still for a shorter time. in: membership may
- * be NULL. */
+/* teffi_membership_note_connection - a silo is connected (up), or its last connection has broken
+ * (!up): then its heartbeat is watched at once, and may stand still for a shorter time.
+ * in: membership may be NULL. */
 void teffi_membership_note_connection(teffi_membership *membership, teffi_node_id silo, bool up);
 
 /* teffi_membership_is_broken - did the silo's last connection break, with none since? */

@@ -16,7 +16,8 @@ static const char fence_table[] = TEFFI_TABLE_FENCE;
  * store. */
 enum { KEY_MAX = TEFFI_CLUSTER_MAX + 16, PAGE_ROWS = 200, READ_TRIES = 20 };
 
-/* "cluster\0v" is the version row, "cluster\0m01234567" a silo's, "cluster\1" after all of them. */
+/* The key "cluster\0v" is the version row's, "cluster\0m01234567" a silo's; "cluster\1" is after
+ * all keys of the cluster. in: mark, 0 or 1. */
 static teffi_bytes make_row_key(teff_ctx *ctx, char mark, const char *rest)
 {
     char *key = teff_alloc(ctx, KEY_MAX);
@@ -24,7 +25,7 @@ static teffi_bytes make_row_key(teff_ctx *ctx, char mark, const char *rest)
     return (teffi_bytes){key, (size_t)n};
 }
 
-static teffi_bytes silo_key(teff_ctx *ctx, uint32_t silo)
+static teffi_bytes make_silo_key(teff_ctx *ctx, uint32_t silo)
 {
     char rest[16];
     snprintf(rest, sizeof rest, "m%08x", silo);
@@ -37,8 +38,8 @@ static teff_err run_store_op(teff_ctx *ctx, teffi_store_kind kind, teffi_row *ro
     return teffi_ctx_store(ctx, &op);
 }
 
-/* out: false: the member is not valid. */
-static bool row_from_member(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
+/* Converts a member as it is stored. out: false: the member is not valid. */
+static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, teffi_member_row *row)
 {
     if (!from->node || (from->node->silo & TEFFI_CLIENT_BIT) || !from->node->incarnation ||
         strlen(from->address) > TEFFI_ADDRESS_MAX || !strchr(from->address, ':') ||
@@ -58,7 +59,8 @@ static bool row_from_member(const Teff__Cluster__Member *from, uint64_t etag, te
     return true;
 }
 
-/* out: the silo; 0: not a key of a silo in this cluster. */
+/* out: the silo that the row's key names; 0: it is not a silo's key. in: prefix, the length of the
+ * key before its 'm'. */
 static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
 {
     char rest[10] = "", expected[16];
@@ -70,8 +72,8 @@ static uint32_t parse_silo_key(const teffi_row *row, size_t prefix)
     return memcmp(rest, expected, 9) == 0 ? silo : 0;
 }
 
-/* out: false: the row is unreadable. Its content must match its key, or it would count as another
- * silo's. */
+/* Reads a silo's row. out: false: the row is unreadable. The content must name the key's silo, or
+ * the row would count as another silo's. */
 static bool read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo, teffi_member_row *out)
 {
     ProtobufCMessage *msg;
@@ -80,9 +82,10 @@ static bool read_member(teff_ctx *ctx, const teffi_row *row, uint32_t silo, teff
                      &ctx->arena, &msg))
         return false;
     const Teff__Cluster__Member *member = (Teff__Cluster__Member *)msg;
-    return member->node && member->node->silo == silo && row_from_member(member, row->etag, out);
+    return member->node && member->node->silo == silo && convert_member(member, row->etag, out);
 }
 
+/* Reads the version row. errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
 static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *rows)
 {
     ProtobufCMessage *msg;
@@ -105,6 +108,8 @@ static teff_err read_version(teff_ctx *ctx, const teffi_row *row, teffi_rows *ro
     return TEFF_OK;
 }
 
+/* Adds a row of the table to rows, which has room for one more. in: prefix, the length of
+ * "cluster\0". errs: as read_version; an unreadable row of a silo is no error. */
 static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, teffi_rows *rows)
 {
     uint32_t silo = parse_silo_key(row, prefix);
@@ -125,7 +130,7 @@ static teff_err read_row(teff_ctx *ctx, const teffi_row *row, size_t prefix, tef
     return TEFF_OK;
 }
 
-/* Makes room for one more page. */
+/* Makes room for one more page in rows->rows. in: *max, the present room; out: the new one. */
 static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
 {
     if (rows->n + PAGE_ROWS <= *max)
@@ -138,7 +143,7 @@ static void reserve_page(teff_ctx *ctx, teffi_rows *rows, size_t *max)
 }
 
 /* out: the row's key and a zero byte, which is the next key in order. */
-static teffi_bytes key_after(teff_ctx *ctx, const teffi_row *row)
+static teffi_bytes make_next_key(teff_ctx *ctx, const teffi_row *row)
 {
     char *key = teff_alloc(ctx, row->key.len + 1);
     memcpy(key, row->key.data, row->key.len);
@@ -146,7 +151,8 @@ static teffi_bytes key_after(teff_ctx *ctx, const teffi_row *row)
     return (teffi_bytes){key, row->key.len + 1};
 }
 
-/* out: *paged: more than one operation was needed. */
+/* Reads all rows of the cluster, page by page. out: *paged: more than one operation was needed, so
+ * the rows may be of different versions. */
 static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
 {
     size_t max = 0, found = PAGE_ROWS;
@@ -170,14 +176,15 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
             err = read_row(ctx, &op.rows[i], prefix, rows);
         found = op.n_found;
         if (found == PAGE_ROWS)
-            first.key = key_after(ctx, &op.rows[found - 1]);
+            first.key = make_next_key(ctx, &op.rows[found - 1]);
         *paged = pages > 0;
     }
     return err;
 }
 
-/* The version row is the last key. If the table takes several operations to read, it is read again
- * with the version before: if that is the same afterwards, nothing changed in between. */
+/* A table that takes several operations may change between them. So its version is read first, and
+ * again at the end of the scan, since the version row has the last key: if both are the same, all
+ * rows are of this version. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;
@@ -230,29 +237,30 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
     return pack_message(ctx, &msg.base);
 }
 
-/* A damaged row has no etag to compare; the etag of the version row in the same batch protects
- * it. */
-static teffi_row member_row(teff_ctx *ctx, const teffi_member_row *changed)
+/* Makes the row that writes or removes a member. A damaged row has no etag to compare; it is
+ * protected by the etag of the version row in the same batch. */
+static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed)
 {
     teffi_row row = {.table = members_table,
                      .etag = changed->etag,
                      .any = changed->damaged,
-                     .key = silo_key(ctx, changed->member.node.silo),
+                     .key = make_silo_key(ctx, changed->member.node.silo),
                      .remove = changed->forget};
     if (!changed->forget)
         row.value = pack_member(ctx, changed);
     return row;
 }
 
-/* A heartbeat or a fence: only its etag counts. It replaces what an earlier start has left. */
-static teffi_row marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
+/* Makes the row that writes a heartbeat or a fence: it has no value, only its etag counts. It
+ * replaces what an earlier start of the silo has left. */
+static teffi_row make_marker_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
-    return (teffi_row){.table = table, .key = silo_key(ctx, silo), .any = true};
+    return (teffi_row){.table = table, .key = make_silo_key(ctx, silo), .any = true};
 }
 
-static teffi_row removed_row(teff_ctx *ctx, const char *table, uint32_t silo)
+static teffi_row make_removal_row(teff_ctx *ctx, const char *table, uint32_t silo)
 {
-    teffi_row row = marker_row(ctx, table, silo);
+    teffi_row row = make_marker_row(ctx, table, silo);
     row.remove = true;
     return row;
 }
@@ -261,15 +269,15 @@ static teffi_row removed_row(teff_ctx *ctx, const char *table, uint32_t silo)
 static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, teffi_row *rows)
 {
     uint32_t silo = changed->member.node.silo;
-    rows[0] = member_row(ctx, changed);
+    rows[0] = make_member_row(ctx, changed);
     if (changed->joins) {
-        rows[1] = marker_row(ctx, alive_table, silo);
-        rows[2] = marker_row(ctx, fence_table, silo);
+        rows[1] = make_marker_row(ctx, alive_table, silo);
+        rows[2] = make_marker_row(ctx, fence_table, silo);
     } else if (changed->leaves || changed->dies) {
-        rows[1] = removed_row(ctx, alive_table, silo);
-        rows[1].any = changed->leaves;
+        rows[1] = make_removal_row(ctx, alive_table, silo);
+        rows[1].any = changed->leaves; /* one that dies: only with the etag that was seen */
         rows[1].etag = changed->alive_etag;
-        rows[2] = removed_row(ctx, fence_table, silo);
+        rows[2] = make_removal_row(ctx, fence_table, silo);
     }
     return changed->joins || changed->leaves || changed->dies ? 3 : 1;
 }
@@ -322,14 +330,14 @@ teffi_row teffi_rows_own_fence(teff_ctx *ctx)
 {
     uint64_t etag = atomic_load_explicit(&ctx->home->lease.fence, memory_order_relaxed);
     return (teffi_row){.table = fence_table,
-                       .key = silo_key(ctx, ctx->node->id.silo),
+                       .key = make_silo_key(ctx, ctx->node->id.silo),
                        .etag = etag,
                        .check = true};
 }
 
 teff_err teffi_alive_write(teff_ctx *ctx)
 {
-    teffi_row rows[] = {marker_row(ctx, alive_table, ctx->node->id.silo),
+    teffi_row rows[] = {make_marker_row(ctx, alive_table, ctx->node->id.silo),
                         teffi_rows_own_fence(ctx)};
     uint64_t since_ns = teffi_now(ctx->node->platform);
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, 2);
@@ -340,11 +348,11 @@ teff_err teffi_alive_write(teff_ctx *ctx)
 
 teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag)
 {
-    teffi_row row = {.table = alive_table, .key = silo_key(ctx, silo.silo)};
+    teffi_row row = {.table = alive_table, .key = make_silo_key(ctx, silo.silo)};
     *etag = 0;
     teff_err err = run_store_op(ctx, TEFFI_STORE_READ, &row, 1);
     if (err == TEFF_E_MALFORMED) {
-        row = removed_row(ctx, alive_table, silo.silo);
+        row = make_removal_row(ctx, alive_table, silo.silo);
         return run_store_op(ctx, TEFFI_STORE_WRITE, &row, 1);
     }
     *etag = err ? 0 : row.etag;

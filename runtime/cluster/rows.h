@@ -79,11 +79,11 @@ enum { TEFFI_CHANGE_REFUSED = UINT32_MAX >> 1 };
 TEFF_MUST_USE teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change,
                                                const void *arg);
 
-/* teffi_rows_find_silo - out: NULL: no row of this id. */
+/* teffi_rows_find_silo - find the row of a silo id. out: NULL: none. */
 const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t silo);
 
 /* teffi_rows_forget_oldest - mark the oldest tombstones beyond TEFFI_TOMBSTONES_MAX to be removed,
- * because silos on ephemeral ports never reuse their rows. It is safe: new incarnations are above
- * all removed ones, and a silo declared dead is not in the view.
+ * because silos on ephemeral ports never reuse their rows. This is safe, since new incarnations are
+ * above all removed ones, and a silo declared dead is not in the view.
  * in:   but, a silo that keeps its row. out: how many rows of changed are set. */
 size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_member_row *changed);

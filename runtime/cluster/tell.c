@@ -28,8 +28,8 @@ void teffi_membership_note_outsider(teffi_membership *m, teffi_node_id silo)
     pthread_mutex_unlock(&o->lock);
 }
 
-/* Lists silos that left and may still forward requests: also those that left before this silo
- * joined, which it knows by their connections only. out: how many. */
+/* Lists silos that left and may still forward requests: departed ones, and outsiders, since a silo
+ * that left before this silo joined is known by its connection only. out: how many. */
 static size_t list_departed(teffi_membership *m, const teffi_view *view, teffi_node_id *to)
 {
     size_t n = 0;
@@ -61,8 +61,8 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
 
 /* ---- tell ---- */
 
-/* Logs only silos that are connected and do not respond: one that is unreachable is leaving, or its
- * heartbeat will stop, which is watched at once. */
+/* Sends all requests before it waits for the responses. Logs only silos that do not respond in
+ * time: an unreachable silo is leaving, or its heartbeat, which is now watched, will stop. */
 void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
 {
     teffi_node *node = ctx->node;
@@ -91,6 +91,7 @@ void teffi_membership_push_view(teff_ctx *ctx, bool departed_too)
     teffi_view_unref(view);
 }
 
+/* The task of a VIEW_AT_LEAST request. */
 static void adopt_view_and_respond(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg; /* unpacked by teffi_membership_handle() */

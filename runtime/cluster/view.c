@@ -31,8 +31,8 @@ static int by_node(const void *a, const void *b)
            (x->node.incarnation < y->node.incarnation);
 }
 
-/* A partition is owned by the silo of the first point at or after its start; after the last point
- * comes the first. in: points, sorted. */
+/* Sets the owner of each partition: the silo of the first point at or after its start; after the
+ * last point comes the first. in: points, sorted. */
 static void assign_partitions(teffi_view *view, const point *points, size_t n)
 {
     size_t p = 0;
@@ -44,6 +44,7 @@ static void assign_partitions(teffi_view *view, const point *points, size_t n)
     }
 }
 
+/* out: false: no memory. */
 static bool assign_owners(teffi_view *view)
 {
     point *points = calloc(view->n_active * POINTS + 1, sizeof *points);
@@ -61,6 +62,7 @@ static bool assign_owners(teffi_view *view)
     return true;
 }
 
+/* out: false: no memory; teffi_view_unref frees what was copied. */
 static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
 {
     view->members = calloc(n + 1, sizeof *view->members);
@@ -70,7 +72,7 @@ static bool copy_members(teffi_view *view, const teffi_member *members, size_t n
         teffi_member *to = &view->members[i];
         *to = members[i];
         to->types = calloc(to->n_types + 1, sizeof *to->types);
-        view->n_members = i + 1; /* teffi_view_unref frees so many */
+        view->n_members = i + 1; /* before the check: teffi_view_unref frees this many */
         if (!to->types)
             return false;
         if (to->n_types)
