@@ -63,8 +63,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
     c->next = p->commands;
     p->commands = c;
     pthread_mutex_unlock(teffi_stripe(p));
-    /* From here on it may be completed. It is freed by the process's own turn only, so its data
-     * stays valid until fn returns. */
+    /* From here on any thread may complete the command. Only this turn, or a later one of the
+     * process, frees it, so its data stays valid until fn returns. */
     teff_command_fn *fn = kind < TEFF_COMMANDS_MAX ? p->system->handlers[kind].fn : NULL;
     if (fn)
         fn(p->system->handlers[kind].arg, &command);
@@ -72,8 +72,8 @@ void teffi_command_dispatch(teff_process *p, teffi_command *c)
         (void)teff_command_complete(command.completion, TEFF_E_UNIMPLEMENTED, NULL, 0);
 }
 
-/* Removes the command from the list. out: NULL: it was completed before (*err: TEFF_E_NOT_FOUND),
- * or the life that sent it has ended (TEFF_E_CLOSED). */
+/* Removes the command from the list of those in flight. out: NULL: it was completed before
+ * (*err: TEFF_E_NOT_FOUND), or the life that sent it has ended (TEFF_E_CLOSED). */
 static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff_err *err)
 {
     teffi_command *found = NULL;
@@ -92,7 +92,8 @@ static teffi_command *take_in_flight(teff_process *p, teff_completion name, teff
     return found;
 }
 
-/* Copies the result; without memory for it, the command completes as TEFF_E_NOMEM. */
+/* Sets the result of a command, with a copy of data. Without memory for the copy, the command
+ * completes as TEFF_E_NOMEM. */
 static void set_completion(teffi_command *c, teff_err err, const void *data, size_t len)
 {
     teff_event *event = &c->e.event;

@@ -12,9 +12,9 @@ static inline unsigned teffi_own_cell(const teff_process_system *system)
     return exec->ops->worker ? exec->ops->worker(exec) : 0;
 }
 
-/* teffi_count_add - add to a counter with one writer, which needs no atomic addition. If the
- * worker's processor is retaken here, there may be two writers for a moment, and a count may be
- * lost. */
+/* teffi_count_add - add to a counter that has one writer, and so needs no atomic addition. If the
+ * worker's processor is retaken between load and store, a second writer may run meanwhile, and its
+ * count may be lost. */
 static inline void teffi_count_add(_Atomic uint64_t *count, uint64_t n)
 {
     uint64_t now = atomic_load_explicit(count, memory_order_relaxed);

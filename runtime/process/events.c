@@ -19,6 +19,7 @@ void teffi_event_free(teff_process *p, teffi_event *event)
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
+/* Moves the signals to the turn's flags; CANCELLED stays for push_signal_locked. */
 static void take_signals(teff_process *p)
 {
     pthread_mutex_lock(teffi_stripe(p));
@@ -38,7 +39,8 @@ static void refuse_event(teff_process *p, teffi_event *event)
     teffi_event_free(p, event);
 }
 
-/* Puts the event into its list, unless it is muted or the one that the process awaits. */
+/* Puts an event of this life into its list. A muted timer's event is freed instead; the event that
+ * the process awaits becomes wait->arrived. */
 static void append_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE) {
@@ -101,8 +103,8 @@ void teffi_events_free(teff_process *p, teffi_events *list)
         teffi_event_free(p, event);
 }
 
-/* Commands are taken with the generation's change, so that each is either completed before, or
- * freed here. */
+/* The list of commands is taken under the lock under which the generation changes, so that each
+ * command is either completed before or freed here. */
 void teffi_process_end_life(teff_process *p)
 {
     teffi_event *event;

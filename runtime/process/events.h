@@ -45,7 +45,7 @@ static inline void teffi_events_push(teffi_events *list, teffi_event *event)
     list->tail = event;
 }
 
-/* teffi_events_pop - the first one; NULL when empty. */
+/* teffi_events_pop - remove the first event. out: the event; NULL: the list is empty. */
 static inline teffi_event *teffi_events_pop(teffi_events *list)
 {
     teffi_event *event = list->head;
@@ -57,14 +57,15 @@ static inline teffi_event *teffi_events_pop(teffi_events *list)
     return event;
 }
 
-/* teffi_process_take_item - put an item of the group into the lists and flags. */
+/* teffi_process_take_item - put an item of the group into the lists and flags. An event of an
+ * earlier life is freed and counted as dropped. */
 void teffi_process_take_item(teff_process *p, teffi_item *item);
 
-/* teffi_process_take_items - the same with all items of the group. runs: inside the process's own
- * functions. out: false: there were none. */
+/* teffi_process_take_items - do this with all items of the group. runs: inside the process's own
+ * functions. out: false: there were no items. */
 bool teffi_process_take_items(teff_process *p);
 
-/* teffi_process_take_mail - take the next message, from the list or the group; NULL: none. The
+/* teffi_process_take_mail - take the next message, from the list or the group. out: NULL: none; the
  * caller frees it with teffi_event_free. runs: inside the process's own functions. */
 teffi_event *teffi_process_take_mail(teff_process *p);
 
@@ -85,16 +86,17 @@ typedef struct teffi_command {
     _Alignas(16) unsigned char data[];
 } teffi_command;
 
-/* teffi_command_new - a command that is not in flight yet.
+/* teffi_command_new - make a command, counted in p->n_commands and not in flight yet.
  * errs: NULL with *err: TEFF_E_NOMEM, TEFF_E_OVERLOADED. */
 teffi_command *teffi_command_new(teff_process *p, uint32_t kind, uint64_t tag, const void *data,
                                  size_t len, teff_err *err);
 
-/* teffi_command_dispatch - give it to its handler, which may complete it before this returns. */
+/* teffi_command_dispatch - give a command to its handler, which may complete it before this
+ * returns. A command without a handler completes as TEFF_E_UNIMPLEMENTED. */
 void teffi_command_dispatch(teff_process *p, teffi_command *command);
 
-/* teffi_command_free - free a command and the data of its completion. p->n_commands is the
- * caller's. */
+/* teffi_command_free - free a command and the data of its completion. Does not change
+ * p->n_commands. */
 void teffi_command_free(teffi_command *command);
 
 typedef struct teffi_timer_event {
@@ -108,7 +110,8 @@ typedef struct teffi_timer_event {
 /* teffi_timer_event_set - start a timer. out: NULL when memory is out. */
 teffi_timer_event *teffi_timer_event_set(teff_process *p, uint64_t delay_ns, uint64_t tag);
 
-/* teffi_timer_event_cancel - the process will not get its event, even if it is firing. */
+/* teffi_timer_event_cancel - cancel a timer: even if it is firing, the process does not get its
+ * event. */
 void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *timer);
 
 /* teffi_timer_events_drop - cancel all timers of the process, at the end of its life. */

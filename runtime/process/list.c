@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "process/send.h"
 
-/* out: false: the process is not alive. */
+/* Reads the state and counters of a process. out: false: it is not alive. */
 static bool describe_life(teff_process *p, teff_process_info *info)
 {
     /* acquire: pairs with publish_process(); the rest may, for a moment, be a later life's */
@@ -89,7 +89,8 @@ typedef struct survey {
     teff_process_info top[TOP]; /* fullest mailboxes first, those that are idle last */
 } survey;
 
-/* 0: idle, and no message waits. */
+/* out: the place in a dump, higher first: by waiting messages, at equal numbers idle last. 0: idle
+ * without messages. */
 static uint64_t dump_rank(const teff_process_info *info)
 {
     return info->waiting * (uint64_t)2 + (info->state != TEFF_PROCESS_IDLE);

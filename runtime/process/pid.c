@@ -1,7 +1,7 @@
 /* pid.c - slots of processes: entries of a slab, which never move and are kept until the system is
- * freed. A slot's generation is odd while a process lives in it, even between two lives, and only
- * rises. So a PID with a smaller odd generation names a process that has ended, and any other PID
- * with a wrong generation was never given out. */
+ * freed. A slot's generation only rises; it is odd while a process lives in the slot, and even
+ * before and after. So a PID with a smaller odd generation names a process that has ended, and any
+ * other PID with a wrong generation was never given out. */
 #include "process/pid.h"
 
 pthread_mutex_t *teffi_stripe(const teff_process *p)
@@ -21,6 +21,7 @@ teff_err teffi_process_missing(teff_process_system *system, teff_pid pid)
 
 /* ---- slots ---- */
 
+/* The slab's begin(). */
 static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *owner)
 {
     teff_process *p = entry;
@@ -29,8 +30,9 @@ static void begin_slot(void *entry, uint32_t slot, uint32_t generation, void *ow
     p->slot = slot | TEFFI_PROCESS_BIT;
 }
 
-/* Slots are never decommitted: the generation of a free slot tells an ended process from an unknown
- * PID, and its group refuses late items. */
+/* The slab's last_use(). The slab does not use the generation: slots are never decommitted, since
+ * the generation of a free slot tells an ended process from an unknown PID, and its group refuses
+ * late items. */
 static teffi_slab_use get_slot_use(const void *entry)
 {
     const teff_process *p = entry;
@@ -49,8 +51,8 @@ bool teffi_slots_init(teff_process_system *system)
     return teffi_slab_init(&system->slab, &process_type, system, NULL, 0);
 }
 
-/* Takes the lock, so that of two spawns only one gets the last place. Processes that end meanwhile
- * do no harm. */
+/* Counts a spawn if there is room for one more process. Under the lock, so that only one of two
+ * spawns gets the last place; processes that end meanwhile only make more room. */
 static bool count_spawn_if_room(teff_process_system *system, _Atomic uint64_t *spawned)
 {
     pthread_mutex_lock(&system->lock);

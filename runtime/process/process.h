@@ -25,7 +25,8 @@ enum {
 };
 
 /* A bit of teff_process_ops.flags besides the public ones: the process is the runtime's own and is
- * never evicted. Its slot's group keeps this, so the process must end with its system. */
+ * never evicted. Later lives in its slot would not be evicted either, so such a process must live
+ * until its system ends. */
 enum { TEFFI_PROCESS_KEPT = 1 << 16 };
 
 /* What the process waits for before its next step. */
@@ -134,7 +135,7 @@ struct teff_process_system {
     teffi_slab slab; /* of teff_process; has locks of its own */
     /* atomic */
     _Atomic uint64_t refused, dropped, evicted;
-    /* seq_cst: a spawn counts itself, then loads; stop stores, then waits for spawns */
+    /* seq_cst: a spawn counts itself, then loads this; stop stores it, then waits for spawns */
     _Atomic bool stopping;
     pthread_mutex_t stripes[TEFFI_STRIPES]; /* by slot; taken before the executor's locks */
     pthread_mutex_t lock;                   /* guards stoppers, and spawns near processes_max */
@@ -154,8 +155,8 @@ static inline bool teffi_process_takes(const teff_process *p, const teffi_event 
            event->generation == atomic_load_explicit(&p->generation, memory_order_relaxed);
 }
 
-/* teffi_process_awaits_any - between two turns: is it idle, so that the next event starts a turn?
- * Its lists are empty then. runs: the turn. */
+/* teffi_process_awaits_any - between two turns: is the process idle, so that the next event starts
+ * a turn? Its lists are empty then. runs: the turn. */
 static inline bool teffi_process_awaits_any(const teff_process *p)
 {
     return p->status == TEFFI_STATUS_IDLE && !p->gathered && !p->again_queued && !p->cancel &&

@@ -31,12 +31,13 @@ uint64_t teffi_mailbox_load(const teff_process *p)
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-/* Undoes mailbox_reserve. */
+/* Undoes mailbox_reserve, also one that returned false. */
 static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
 }
 
+/* Undoes a mailbox_reserve that exceeded the limits, and counts the refusal. out: the error. */
 static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, size_t len)
 {
     mailbox_unreserve(p, len);
@@ -44,7 +45,8 @@ static __attribute__((noinline)) teff_err refuse_over_limit(teff_process *p, siz
     return TEFF_E_OVERLOADED;
 }
 
-/* Count a message with len bytes of data as waiting. out: false: the limits are exceeded. */
+/* Counts a message with len bytes of data as waiting. out: false: the limits are exceeded; then the
+ * caller undoes the count with mailbox_unreserve. */
 static inline bool mailbox_reserve(teff_process_system *system, teff_process *p, size_t len)
 {
     uint64_t charge = teffi_mailbox_charge(len);
@@ -61,7 +63,8 @@ static inline bool mailbox_reserve(teff_process_system *system, teff_process *p,
 
 /* ---- messages ---- */
 
-/* Always inlined, since a call costs each send 20 instructions. */
+/* Copies a message into a new event of kind. out: NULL: no memory. Always inlined, since a call
+ * costs each send 20 instructions. */
 static inline __attribute__((always_inline)) teffi_event *
 message_event_new(const teff_event *from, teff_event_kind kind, uint32_t generation)
 {
@@ -90,7 +93,8 @@ bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
            is_within_limits(system, teffi_mailbox_load(p) + teffi_mailbox_charge(len));
 }
 
-/* Undoes a send. in: event, refused by the group, which is COMPLETE; NULL: no memory for it. */
+/* Undoes a send after mailbox_reserve. in: event, refused by the group, which is COMPLETE; NULL:
+ * there was no memory for an event. out: the error of the send. */
 static __attribute__((noinline)) teff_err drop_unpushed(teff_process *p, teffi_event *event,
                                                         size_t len)
 {
@@ -99,7 +103,8 @@ static __attribute__((noinline)) teff_err drop_unpushed(teff_process *p, teffi_e
     return event ? TEFF_E_CLOSED : TEFF_E_NOMEM;
 }
 
-/* Always inlined, since a call costs each send 12 instructions. */
+/* Sends a message to a process of this system, as an event of kind. Always inlined, since a call
+ * costs each send 12 instructions. */
 static inline __attribute__((always_inline)) teff_err
 send_here(teff_process_system *system, teff_pid to, const teff_event *message, teff_event_kind kind)
 {
@@ -130,6 +135,7 @@ static bool is_own_pid(const teff_process_system *system, teff_pid pid)
     return pid.silo == system->route.silo && pid.incarnation == system->route.incarnation;
 }
 
+/* Sends a message to a process of another silo, as an event of kind. */
 static __attribute__((noinline)) teff_err send_by_route(teff_process_system *system, teff_pid to,
                                                         const teff_event *message,
                                                         teff_event_kind kind)
@@ -150,7 +156,8 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
-/* in: to, the message's sender; from, the process that was evicted. */
+/* Makes a returned message of a message's event. in: to, the message's sender; from, the process
+ * that was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -160,8 +167,8 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* A returned message does not count in the sender's mailbox: there are no more of them than
- * messages that the sender has sent. */
+/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox:
+ * there are no more returned messages than the sender has sent. in: event, owned on an error. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -173,7 +180,8 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
     return TEFF_OK;
 }
 
-/* To a sender in this silo the event itself is pushed, so that cannot fail for lack of memory. */
+/* For a sender in this silo the event itself is pushed, so no memory is needed; for another silo
+ * its contents are copied into a message. */
 void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
@@ -187,6 +195,7 @@ void teffi_process_return(teff_process_system *system, teffi_event *event, teff_
         teffi_pool_put(event, sizeof *event + event->event.len);
 }
 
+/* Gives a message that another silo has returned to its sender, a process of this system. */
 static teff_err deliver_returned(teff_process_system *system, teff_pid to,
                                  const teff_event *message)
 {
@@ -227,13 +236,14 @@ teff_err teff_pid_respond(teff_process_system *system, const teff_event *request
 void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err)
 {
     static const char why[] = "the process ended, or was evicted, before it took the request";
-    if (event->kind == TEFF_EVENT_REQUEST)
+    if (event->kind == TEFF_EVENT_REQUEST) /* if that fails, the call ends at its deadline */
         (void)system->route.respond(system->route.arg, event, err, why, sizeof why - 1);
 }
 
 /* ---- signals ---- */
 
-/* The stripe's lock is held, so that the life cannot end between the check and the push. Only the
+/* Sets signals, and pushes the signal item unless it is queued. The stripe's lock is held since the
+ * caller's check of the generation, so the life has not ended and the push cannot fail. Only the
  * first cancel of a life counts. */
 static void push_signal_locked(teff_process *p, uint32_t bits)
 {

@@ -46,11 +46,11 @@ TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_p
 /* teffi_process_refuse - a message will not be handled: if it is a request, respond with err. */
 void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err);
 
-/* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_find. */
+/* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_missing. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
 
 /* teffi_process_room - would a message of len bytes be taken now? */
 bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len);
 
-/* teffi_process_wake - after a push: wake its turn if it sleeps on its own stack. */
+/* teffi_process_wake - after a push: wake the process's turn if it sleeps on its worker's stack. */
 void teffi_process_wake(teff_process *p);

@@ -125,8 +125,8 @@ static void batch_append(batch *b, teffi_event *event)
     teffi_events_push(&b->given, event);
 }
 
-/* A cancel, completions and timers come before messages. A retried step gets the same events again,
- * or a cancel alone. */
+/* Takes the events of the next step: a cancel, completions and timers before messages. A retried
+ * step gets the same events again, or a cancel alone. */
 static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b)
 {
     teffi_event *event;
@@ -144,8 +144,8 @@ static void gather_events(teff_process *p, const teff_process_ops *ops, batch *b
         batch_append(b, event);
 }
 
-/* The event of a step to be retried, at most one since step_max is 1, becomes the first of its list
- * again. */
+/* Puts the event of a step that will be retried back as the first of its list. There is at most one
+ * event, since step_max is 1. */
 static void put_event_back(teff_process *p, teffi_events *given)
 {
     teffi_event *event = teffi_events_pop(given);
@@ -158,7 +158,7 @@ static void put_event_back(teff_process *p, teffi_events *given)
     list->tail = list->tail ? list->tail : event;
 }
 
-/* in: drop: the step has failed, so its commands are freed instead. */
+/* Dispatches the step's commands. in: drop: the step has failed, so they are freed instead. */
 static void dispatch_commands(teff_process *p, teff_step *out, bool drop)
 {
     teffi_command *command = out->first;
@@ -187,7 +187,8 @@ static void upgrade_process(teff_process *p, const teff_step *out)
     atomic_store_explicit(&p->group.priority, out->upgrade->priority, memory_order_relaxed);
 }
 
-/* A step that waits for completions and timers, but has none, becomes idle instead of hanging. */
+/* Applies the decision of a step, then dispatches the step's commands. A process that would wait
+ * for completions and timers, but has none in progress, becomes idle instead of hanging. */
 static void apply_decision(teff_process *p, teff_step *out, teff_err err)
 {
     p->over = err || out->done;

@@ -6,7 +6,7 @@
 
 enum { STOP_MS = 10000, FORCED_MS = 1000 };
 
-/* out: the number of processes that received the signal. */
+/* Sends signals to all processes. out: the number of processes that received them. */
 static uint32_t signal_all(teff_process_system *system, uint32_t bits)
 {
     uint32_t n = 0;
@@ -37,7 +37,7 @@ static void wait_for_end(teff_process_system *system, uint64_t until_ns)
     LIST_INSERT_HEAD(&system->stoppers, &stopper, link);
     pthread_mutex_unlock(&system->lock);
     while (teffi_processes_alive(system) && (now = teffi_now(exec->platform)) < until_ns) {
-        if (exec->ops->park)
+        if (exec->ops->park) /* a simulated executor: runs work */
             exec->ops->park(exec);
         else
             teffi_parker_wait(&stopper.parker, until_ns - now);
@@ -74,7 +74,7 @@ teff_err teff_process_system_stop(teff_process_system *system, uint32_t timeout_
         report = &own;
     *report = (teff_stop_report){0};
     uint64_t now = teffi_now(system->exec->platform);
-    /* Later spawns are refused; earlier ones are waited for, so that their processes get the
+    /* Later spawns are refused. Spawns in progress are waited for, so that their processes get the
      * cancel, too. */
     atomic_store_explicit(&system->stopping, true, memory_order_seq_cst);
     wait_for_spawns(system);

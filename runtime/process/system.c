@@ -46,6 +46,7 @@ static bool options_are_in_range(const teff_process_options *opt)
 
 static const teffi_process_words process_words = {"process", "processes", false};
 
+/* out: NULL: no memory. */
 static teff_process_system *system_new(teffi_exec *exec, const teff_process_options *opt)
 {
     teff_process_system *system = calloc(1, sizeof *system);
@@ -76,7 +77,7 @@ teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *o
     char text[TEFF_TEXT_MAX];
     if (!take_options(&filled, opt, text))
         return refuse_options(exec->platform, text);
-    filled.sched = NULL; /* used by make_executor() only; the caller keeps it */
+    filled.sched = NULL; /* the caller's memory; only make_executor() uses it */
     set_default_options(&filled);
     if (!options_are_in_range(&filled))
         return TEFF_E_INVALID;
@@ -140,8 +141,8 @@ void teff_process_system_free(teff_process_system *system)
     teffi_process_system_drop(system);
 }
 
-/* Sets the fields of a new life. Late senders may still use generation, mailbox and the group's
- * queue: these stay, and publish_process reopens the group. */
+/* Sets the fields of a new life, except those that late senders may still use: the mailbox stays,
+ * and publish_process changes the generation and reopens the group. */
 static void init_life(teff_process *p, const teff_process_ops *ops, void *self, teffi_start *start,
                       uint64_t account)
 {
@@ -172,11 +173,11 @@ static void init_life(teff_process *p, const teff_process_ops *ops, void *self, 
     p->cancel = p->poked = p->forced = p->over = p->gone = false;
 }
 
-/* Senders can find the process once the generation is stored, so all other fields are set before.
- * The again item starts the process. */
+/* Starts the new life: stores its generation, then pushes the again item. Senders can find the
+ * process once the generation is stored, so all other fields are set before. */
 static void publish_process(teff_process *p, teff_pid *pid)
 {
-    p->signals = 0; /* no other thread reads it before the generation is stored */
+    p->signals = 0; /* without the lock: no other thread uses it before the generation is stored */
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_relaxed) + 1;
     /* release: pairs with teffi_process_find */
     atomic_store_explicit(&p->generation, generation, memory_order_release);

@@ -6,6 +6,7 @@
 #include "memory/pool.h"
 #include "process/send.h"
 
+/* The timer's callback. */
 static void push_fired(teffi_timer *timer)
 {
     teffi_timer_event *t = teffi_container(timer, teffi_timer_event, timer);
@@ -43,7 +44,7 @@ void teffi_timer_event_cancel(teff_process *p, teffi_timer_event *t)
         LIST_REMOVE(t, link);
         teffi_pool_put(t, sizeof *t);
     } else {
-        t->muted = true; /* it is firing, or its event is queued */
+        t->muted = true; /* it is firing, or its event is queued: append_event will free it */
     }
 }
 

@@ -22,8 +22,8 @@ static const teff_process_ops *ops_of(const teff_process *p)
     return atomic_load_explicit(&p->ops, memory_order_relaxed);
 }
 
-/* The process ends after this turn. */
-static void end_with(teff_process *p, teff_err err)
+/* Makes the process end with err after this turn. */
+static void set_process_over(teff_process *p, teff_err err)
 {
     p->over = true;
     p->err = (uint16_t)(teffi_err_fits(err) ? err : TEFF_E_FAILED);
@@ -42,14 +42,15 @@ static void run_init(teff_process *p)
                     : ops->init(p->self, p, "", NULL, 0);
     teffi_start_free(start);
     if (err)
-        end_with(p, err);
+        set_process_over(p, err);
 }
 
-/* Runs one step, or the whole run function; before the first, init. */
+/* Runs one step, or the whole run function; init before the first step. A process that is forced to
+ * end is only marked as over. */
 static void run_unit(teff_process *p)
 {
     if (p->forced) {
-        end_with(p, TEFF_E_CANCELLED);
+        set_process_over(p, TEFF_E_CANCELLED);
         return;
     }
     if (p->status == TEFFI_STATUS_START && !p->over)
@@ -57,7 +58,7 @@ static void run_unit(teff_process *p)
     if (p->over)
         return;
     if (ops_of(p)->run)
-        end_with(p, ops_of(p)->run(p->self, p));
+        set_process_over(p, ops_of(p)->run(p->self, p));
     else
         teffi_process_step(p);
 }
@@ -77,7 +78,8 @@ static void run_fiber(void *arg)
         p->system->calls.end_ctx(ctx);
 }
 
-/* Makes the fiber first, if there is none. A process that is forced to end needs none. */
+/* Runs the next unit on the process's fiber, or continues the unit that is suspended there. Makes
+ * the fiber, if there is none; a process that is forced to end before that needs no fiber. */
 static void resume_fiber(teff_process *p)
 {
     if (!p->fiber && !p->forced) {
@@ -85,7 +87,7 @@ static void resume_fiber(teff_process *p)
         if (p->fiber)
             teffi_fiber_label(p->fiber, ops_of(p)->name);
         else
-            end_with(p, TEFF_E_NOMEM);
+            set_process_over(p, TEFF_E_NOMEM);
     }
     if (!p->fiber)
         run_unit(p);
@@ -93,6 +95,7 @@ static void resume_fiber(teff_process *p)
         p->fiber = NULL;
 }
 
+/* Runs a turn: a unit, or the next part of one; then counts it. */
 static void run_turn(teff_process *p)
 {
     const teffi_platform *platform = p->system->exec->platform;
@@ -106,13 +109,14 @@ static void run_turn(teff_process *p)
     p->n_uncounted = 0;
 }
 
-/* At rest it is BLOCKED, not IDLE, if messages do not resume it. */
+/* Between two turns: is the process BLOCKED, not IDLE, since a message does not resume it? */
 static bool is_blocked(const teff_process *p)
 {
     return p->wait ? p->wait->blocked
                    : p->status == TEFFI_STATUS_BLOCK || p->status == TEFFI_STATUS_RETRY;
 }
 
+/* Frees what `held` points to: before init a teffi_start, later an event. */
 static void free_held(teff_process *p)
 {
     if (p->held && p->status == TEFFI_STATUS_START)
@@ -151,6 +155,7 @@ static __attribute__((noinline)) void settle_turn(teff_process *p)
         teffi_process_push_again(p);
 }
 
+/* Runs a turn if the process can continue: its wait is over, or there is work for a step. */
 static __attribute__((noinline)) void run_if_ready(teff_process *p)
 {
     p->gathered = 0;
@@ -160,7 +165,7 @@ static __attribute__((noinline)) void run_if_ready(teff_process *p)
     settle_turn(p);
 }
 
-/* ops->resume; fiber is p->fiber. */
+/* ops->resume: continues a turn that has yielded. in: fiber, p->fiber. */
 static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
 {
     teff_process *p = process_of(group);
@@ -169,15 +174,15 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-/* Is the item a message that may have a turn of its own, without a fiber? */
-static bool takes_one(const teff_process *p, const teffi_item *item)
+/* Is the item a message for run_one: the only item, for an idle process without a fiber? */
+static bool is_for_run_one(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
            teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
            !p->system->opt.measure;
 }
 
-/* A turn of a process that takes_one, as most turns are: the message is not copied. */
+/* Runs a turn with one message, which is not copied: a short way, since most turns are such. */
 static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *message)
 {
     teff_step out = {.process = p};
@@ -194,7 +199,7 @@ static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *mess
         settle_turn(p);
 }
 
-/* Takes an item. The turn begins with the group's last item, or after TEFFI_STEP_MAX. */
+/* Takes an item. Only the group's last item, or the item number TEFFI_STEP_MAX, begins a turn. */
 static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *item)
 {
     if (item->kind == TEFFI_ITEM_MESSAGE && teffi_process_takes(p, teffi_event_of(item)))
@@ -206,10 +211,11 @@ static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *i
     run_if_ready(p);
 }
 
+/* ops->handle */
 static void handle_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
-    if (takes_one(p, item))
+    if (is_for_run_one(p, item))
         run_one(p, teffi_event_of(item));
     else
         gather_item(p, item);
@@ -217,7 +223,7 @@ static void handle_item(teffi_group *group, teffi_item *item)
 
 /* ---- eviction from a full run queue (sched/policy/priority) ---- */
 
-/* A message of an evicted process returns to its sender; a request gets an error as response. */
+/* Returns a message of an evicted process to its sender; to a request, responds with an error. */
 static void evict_message(teff_process *p, teffi_event *event)
 {
     teff_process_system *system = p->system;
@@ -254,7 +260,7 @@ static void refuse_to_start(teff_process *p)
 {
     p->again_queued = false;
     atomic_fetch_add_explicit(&p->system->evicted, 1, memory_order_relaxed);
-    end_with(p, TEFF_E_OVERLOADED);
+    set_process_over(p, TEFF_E_OVERLOADED);
     finish_process(p);
 }
 
@@ -264,17 +270,18 @@ static bool evict_item(teffi_group *group, teffi_item *item)
     teff_process *p = process_of(group);
     bool starts =
         item->kind == TEFFI_ITEM_AGAIN && !p->gone && p->status == TEFFI_STATUS_START && !p->forced;
-    bool went = evict_message_item(p, item);
+    bool evicted = evict_message_item(p, item);
     if (starts)
         refuse_to_start(p);
-    else if (went && !group->head)
-        run_if_ready(p); /* with the items that gather_item has taken before this one */
-    return went || starts;
+    else if (evicted && !group->head)
+        run_if_ready(p); /* gather_item may have left the turn to this item, which is the last */
+    return evicted || starts;
 }
 
 /* ---- the group's operations ---- */
 
-/* The group stays COMPLETE, and refuses late items, until the slot is used again. */
+/* ops->ended: frees the slot and counts the end. The group stays COMPLETE, and refuses late items,
+ * until the slot is used again. */
 static void end_process(teffi_group *group)
 {
     teff_process *p = process_of(group);

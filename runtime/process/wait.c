@@ -19,7 +19,8 @@ static bool wait_is_over(teff_process *p, teffi_waiting *w)
     return p->forced || w->ready(p, w);
 }
 
-/* Hands the worker's processor over meanwhile. */
+/* Sleeps until an item is pushed, unless there is one already. Other threads use the worker's
+ * processor meanwhile. */
 static void sleep_until_item(teff_process *p)
 {
     teffi_exec *exec = p->system->exec;
@@ -33,6 +34,7 @@ static void sleep_until_item(teff_process *p)
     atomic_store_explicit(&p->sleeping, false, memory_order_relaxed);
 }
 
+/* Waits without a fiber, on the worker's stack. */
 static void wait_nested(teff_process *p, teffi_waiting *w)
 {
     teffi_exec *exec = p->system->exec;
@@ -42,7 +44,7 @@ static void wait_nested(teff_process *p, teffi_waiting *w)
             return;
         if (exec->ops->run_nested && exec->ops->run_nested(exec))
             continue;
-        if (exec->ops->park)
+        if (exec->ops->park) /* a simulated executor: runs work */
             exec->ops->park(exec);
         else
             sleep_until_item(p);
@@ -167,7 +169,7 @@ teff_err teff_process_yield(teff_process *me)
 {
     teffi_exec *exec = me->system->exec;
     teffi_waiting w = {.ready = again_was_taken};
-    if (!me->fiber && exec->ops->run_nested)
+    if (!me->fiber && exec->ops->run_nested) /* without a fiber, other groups run nested */
         (void)exec->ops->run_nested(exec);
     teffi_process_push_again(me);
     return teffi_process_wait(me, &w);
