@@ -9,7 +9,7 @@
 void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_store_return - set the result of a read. Without memory, op has failed.
+/* teffi_store_return - set the result of a read; without memory, fail op.
  * in:   found: its etag is 0 if there is no such row; its value is copied into op->arena. */
 void teffi_store_return(teffi_store_op *op, const teffi_row *found);
 
@@ -29,7 +29,8 @@ size_t teffi_store_value_bytes(const teffi_store_op *op);
 int teffi_bytes_cmp(teffi_bytes a, teffi_bytes b);
 int teffi_row_cmp(const teffi_row *a, const teffi_row *b);
 
-/* teffi_memory_open - make an empty store. in: rest, not used. errs: TEFF_E_NOMEM with text. */
+/* teffi_memory_open - make an empty store. in: rest, not used; text is not NULL. errs: TEFF_E_NOMEM
+ * with text. */
 TEFF_MUST_USE teff_err teffi_memory_open(const char *rest, teffi_store **store, char *text);
 
 /* teffi_sqlite_open - in: path of the file, copied. text is not NULL. errs: as teffi_store_open. */

@@ -12,7 +12,8 @@ void teffi_lane_fini(teffi_lane *lane)
     pthread_mutex_destroy(&lane->lock);
 }
 
-/* lock held. A write of any size is accepted if no other write is queued. */
+/* in: bytes of values that an operation writes; lock held. A write of any size is accepted if no
+ * other write is queued. */
 static bool is_lane_full(const teffi_lane *lane, size_t bytes)
 {
     return lane->ops >= TEFFI_LANE_OPS_MAX ||

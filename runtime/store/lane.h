@@ -31,8 +31,9 @@ void teffi_lane_fini(teffi_lane *lane);
  * TEFF_E_OVERLOADED, but not for an op on the cluster's own tables. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
-/* teffi_lane_take - wait for operations, at most timeout_ns, and take the first ones.
- * out: how many, at most TEFFI_LANE_GROUP_MAX; 0: none, after the time or when closed. */
+/* teffi_lane_take - wait for operations, for timeout_ns, and take the first ones.
+ * out: how many, at most TEFFI_LANE_GROUP_MAX; 0: none came in that time, or the lane is closed and
+ *      empty. */
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
                        uint64_t timeout_ns);
 

@@ -23,7 +23,7 @@ typedef struct memory {
     pthread_cond_t idle;
     /* guarded by lock */
     node *head[LEVELS];    /* ordered by (table, key) */
-    node **before[LEVELS]; /* set by seek_node(): per level, the link to the first node not less */
+    node **before[LEVELS]; /* by seek_node(): in each level, the link to the first node not less */
     uint64_t etag;         /* the last one assigned; one counter for all rows, so it only rises */
     size_t running;        /* operations between submit and the end of done() */
     bool closed;
@@ -41,15 +41,16 @@ static node *seek_node(memory *mem, const teffi_row *row)
     return *mem->before[0];
 }
 
+/* out: the row's node; NULL: none. Sets mem->before, as seek_node. */
 static node *find_node(memory *mem, const teffi_row *row)
 {
     node *n = seek_node(mem, row);
     return n && teffi_row_cmp(&n->row, row) == 0 ? n : NULL;
 }
 
-/* Half of the nodes have height 1, a quarter 2, and so on. Derived from the etag, so that runs are
- * reproducible. */
-static unsigned node_height(uint64_t etag)
+/* out: the height of a new node: 1 for half of the nodes, 2 for a quarter, and so on. Derived from
+ * the etag, so that runs are reproducible. */
+static unsigned choose_height(uint64_t etag)
 {
     return 1 + (unsigned)__builtin_ctzll(teffi_mix64(etag) | UINT64_C(1) << (LEVELS - 1));
 }
@@ -64,9 +65,10 @@ static const void *append_bytes(char **at, const void *data, size_t n)
     return start;
 }
 
+/* out: a node with a copy of the row; NULL: no memory. */
 static node *node_new(const teffi_row *row, uint64_t etag)
 {
-    unsigned height = node_height(etag);
+    unsigned height = choose_height(etag);
     size_t links = height * sizeof(node *);
     size_t table = strlen(row->table) + 1;
     node *n = malloc(sizeof *n + links + table + row->key.len + row->value.len);
@@ -81,7 +83,7 @@ static node *node_new(const teffi_row *row, uint64_t etag)
     return n;
 }
 
-/* Replaces the row's node, if there is one, by fresh; NULL: only removes it. */
+/* Removes the row's node, if there is one, and inserts fresh, unless it is NULL. Sets row->etag. */
 static void replace_row(memory *mem, teffi_row *row, node *fresh)
 {
     node *old = find_node(mem, row);
@@ -105,7 +107,7 @@ static bool batch_etags_match(memory *mem, const teffi_store_op *op)
     return true;
 }
 
-/* Allocates all nodes before the first is inserted: if that fails, nothing is written. */
+/* Writes all rows, or none. So all nodes are allocated before the first is inserted. */
 static void write_batch(memory *mem, teffi_store_op *op)
 {
     node *fresh[TEFFI_STORE_BATCH_MAX];

@@ -25,7 +25,7 @@ static const char addresses[] = "memory|sqlite:FILE"
     ;
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";
 
-/* out: NULL: no engine has such addresses. */
+/* Finds the engine of an address; its open may be NULL. out: NULL: no engine has such addresses. */
 static const engine *find_engine(const char *address)
 {
     for (size_t i = 0; address && i < sizeof engines / sizeof engines[0]; i++) {

@@ -21,7 +21,7 @@ enum {
     SILENCE_MS = 15 * 1000, /* without any byte from the server, a connection counts as broken */
     PAUSE_MIN_MS = 50,      /* between two attempts to connect; doubles */
     PAUSE_MAX_MS = 1000,
-    TRIES = 8, /* of an operation that is told to wait for another transaction */
+    TRIES = 8, /* of an operation that fails because of another transaction */
     MS_NS = 1000000
 };
 
@@ -134,14 +134,14 @@ typedef struct parameters {
 
 static const int binary[] = {1, 1, 1, 1, 1};
 
-/* Big-endian, as all numbers of the protocol. */
+/* Appends a number in big-endian order, as all numbers of the protocol. */
 static void put_number(parameters *p, uint64_t number, size_t bytes)
 {
     for (size_t i = bytes; i-- > 0;)
         p->memory[p->used++] = (uint8_t)(number >> 8 * i);
 }
 
-/* One element of an array: its length, then its bytes. */
+/* Appends one element of an array: its length, then its bytes. */
 static void put_element(parameters *p, teffi_bytes bytes)
 {
     put_number(p, bytes.len, 4);
@@ -158,7 +158,7 @@ static uint64_t get_number(const char *data, size_t bytes)
     return number;
 }
 
-/* out: 0 if the column is no bigint. */
+/* out: 0 if the column has no 8 bytes. */
 static uint64_t get_etag(const PGresult *result, int row, int column)
 {
     return PQgetlength(result, row, column) == 8 ? get_number(PQgetvalue(result, row, column), 8)
@@ -170,7 +170,7 @@ static teffi_bytes get_bytes(const PGresult *result, int row, int column)
     return (teffi_bytes){PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column)};
 }
 
-/* libpq reads an address of NULL as SQL's NULL, so empty bytes get another. */
+/* libpq takes a NULL address as SQL's NULL, so empty bytes get another address. */
 static void set_parameter(parameters *p, int at, teffi_bytes bytes)
 {
     p->values[at] = bytes.len ? bytes.data : "";
@@ -209,7 +209,7 @@ static void put_column(parameters *p, const teffi_store_op *op, column which)
     set_parameter(p, (int)which, (teffi_bytes){p->memory + begin, p->used - begin});
 }
 
-/* For p->memory: five heads of arrays, a scan's limit and, for each row, its cells. */
+/* out: bytes for p->memory: five heads of arrays, a scan's limit and the cells of each row. */
 static size_t count_parameter_bytes(const teffi_store_op *op)
 {
     size_t n = 5 * 20 + 8 + teffi_store_value_bytes(op);
@@ -218,7 +218,7 @@ static size_t count_parameter_bytes(const teffi_store_op *op)
     return n;
 }
 
-/* out: the name of the statement to run. */
+/* Sets the parameters of an operation. out: the name of the statement to run. */
 static const char *set_parameters(parameters *p, const teffi_store_op *op)
 {
     const teffi_row *row = &op->rows[0];
@@ -279,8 +279,8 @@ static void return_rows(teffi_store_op *op, const PGresult *result)
     }
 }
 
-/* The function teff.write returns NULL for a conflict, or an array: a head of 20 bytes, then for
- * each row 4 bytes of length and 8 of etag. */
+/* Sets the result of a write. teff.write returns NULL for a conflict, or an array: a head of 20
+ * bytes, then for each row 4 bytes of length and 8 of etag. */
 static void return_etags(teffi_store_op *op, const PGresult *result)
 {
     const char *array = PQgetvalue(result, 0, 0);
@@ -305,14 +305,14 @@ static void return_result(teffi_store_op *op, const PGresult *result)
 
 /* ---- the connection ---- */
 
-/* Copies the first line of libpq's message. */
+/* Copies the first line of a message, after "postgres: ". */
 static void copy_line(char *text, const char *message)
 {
     snprintf(text, TEFF_TEXT_MAX, "postgres: %.*s", (int)strcspn(message, "\n"), message);
 }
 
-/* in: sql: several statements only if parameter is NULL. out: the last one's result, to be cleared;
- * NULL: an error, with text. */
+/* Runs one statement; without a parameter, several are allowed. out: the last one's result, which
+ * the caller clears; NULL: an error, with text. */
 static PGresult *run_sql(PGconn *conn, const char *sql, const char *parameter, char *text)
 {
     PGresult *result =
@@ -343,7 +343,7 @@ static bool run_command(PGconn *conn, const char *sql, char *text)
     return result != NULL;
 }
 
-/* Many silos may start at once: one creates the tables, the others wait for the lock. */
+/* Creates the tables, or checks their version. Silos that start at once wait for one lock. */
 static teff_err create_schema(PGconn *conn, char *text)
 {
     int version = -1;
@@ -361,8 +361,8 @@ static teff_err create_schema(PGconn *conn, char *text)
     return TEFF_OK;
 }
 
-/* The server may still run what an earlier connection sent, so ends that server process and waits
- * for its end. out: false: it has not ended, or an error, with text. */
+/* Ends the server process of the earlier connection, which may still run what was sent, and waits
+ * until it has ended. out: false: it has not ended, or an error, with text. */
 static bool end_old_backend(session *s, PGconn *conn, char *text)
 {
     static const char sql[] =
@@ -426,7 +426,7 @@ static bool prepare_statements(PGconn *conn, char *text)
     return true;
 }
 
-/* libpq would print notices to stderr. */
+/* Replaces libpq's receiver of notices, which prints them to stderr. */
 static void drop_notice(void *arg, const PGresult *result)
 {
     (void)arg;
@@ -452,7 +452,7 @@ static teff_err set_up_connection(session *s, PGconn *conn, char *text)
     return err;
 }
 
-/* Blocks. The options before dbname are defaults: those of the target replace them. */
+/* Connects and blocks meanwhile. Options before dbname are defaults: the target replaces them. */
 static teff_err connect_session(session *s, char *text)
 {
     static const char *const keys[] = {"connect_timeout",
@@ -480,7 +480,7 @@ typedef enum outcome {
     COMMITTED,
     REFUSED,  /* by an error of the server: nothing is written */
     UNSENT,   /* the connection broke before all was sent: nothing is written */
-    IN_DOUBT, /* it broke later */
+    IN_DOUBT, /* the connection broke later: perhaps all is written */
 } outcome;
 
 static void drop_connection(session *s)
@@ -523,8 +523,8 @@ static bool take_results(session *s, size_t *n, bool *refused)
     return false;
 }
 
-/* Waits until bytes have arrived or can be sent. out: *sent: all was sent; false: the connection
- * broke, or the server was silent for SILENCE_MS. */
+/* Waits until bytes have arrived or can be sent. out: false: the connection broke, or the server
+ * was silent for SILENCE_MS. *sent: all was sent. */
 static bool wait_for_server(session *s, bool *sent)
 {
     struct pollfd fd = {.fd = PQsocket(s->conn), .events = POLLIN | (*sent ? 0 : POLLOUT)};
@@ -536,7 +536,7 @@ static bool wait_for_server(session *s, bool *sent)
     return left >= 0;
 }
 
-/* Sends the operations and waits for their results. out: *n of them are in s->results. */
+/* Sends the operations and waits for their results. out: *n, the number of s->results. */
 static outcome exchange_group(session *s, teffi_store_op **ops, size_t n_ops, size_t *n)
 {
     bool refused = false, sent = false;
@@ -583,7 +583,7 @@ static void end_unsettled(session *s, teffi_store_op **ops, size_t n, outcome o)
             fail_op(s, ops[i], TEFF_E_IO, text);
 }
 
-/* Finds the server's error in the results. out: its SQLSTATE, five characters; text. */
+/* Finds the first error in the results. out: its SQLSTATE, valid until they are cleared; text. */
 static const char *find_error(session *s, size_t n, char *text)
 {
     for (size_t i = 0; i < n; i++) {
@@ -606,7 +606,7 @@ static bool is_temporary_error(const char *state)
 
 static void run_group(session *s, teffi_store_op **ops, size_t n);
 
-/* One operation alone was refused. out: true: try it again. */
+/* Fails an operation that was refused alone, unless another try may help. out: true: try again. */
 static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int tries)
 {
     char text[TEFF_TEXT_MAX];
@@ -659,7 +659,7 @@ static void run_group(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- the thread ---- */
 
-/* Once their server process has ended, reads show their outcome. Also called at close. */
+/* Ends writes in doubt as UNKNOWN: their server process has ended, or the store is closing. */
 static void end_writes_in_doubt(session *s)
 {
     teffi_qnode *node;
@@ -681,8 +681,8 @@ static bool reconnect_session(session *s, char *text)
     return connected;
 }
 
-/* While writes are in doubt, it does not wait for operations but connects, so that they end. When
- * the store is closed it tries that once more. */
+/* Runs groups until the store is closed. While writes are in doubt, does not wait for operations,
+ * but connects, so that these writes end; at close, tries that once more. */
 static void run_session(void *arg)
 {
     session *s = arg;
@@ -753,7 +753,7 @@ static char *copy_target(const char *target)
     return copy;
 }
 
-/* in: target: a name, which contains no "=", or options or a URI, which libpq parses. */
+/* Checks a target's form: a name, which has no "=", or options or a URI, which libpq parses. */
 static teff_err check_database(const char *target, char *text)
 {
     char *why = NULL;

@@ -59,6 +59,7 @@ static bool has_ops(const teffi_queue queues[2])
 
 /* ---- rows with waiting writes ---- */
 
+/* Rows with the same hash share a count, so it is exact or too high. */
 static uint32_t *row_waiting_count(engine *e, const teffi_row *row)
 {
     return &e->waiting[teffi_hash64(row->key.data, row->key.len, 0) % ROW_COUNTS];
@@ -79,7 +80,8 @@ static void drop_first_write(engine *e, bool system)
         --*row_waiting_count(e, &op->rows[i]);
 }
 
-/* lock held. A write of any size is accepted if no other write is queued. */
+/* in: bytes of values that an operation writes; lock held. A write of any size is accepted if no
+ * other write is queued. */
 static bool is_queue_full(const engine *e, size_t bytes)
 {
     return e->submitted >= QUEUE_MAX ||
@@ -118,7 +120,8 @@ static void fail_with_code(teffi_store_op *op, int rc)
     teffi_store_fail(op, err, "sqlite: %s", why);
 }
 
-/* The counts are subtracted later, by take_submitted, which takes the lock anyway. */
+/* Calls done() and counts the operation. take_submitted, which takes the lock anyway, subtracts the
+ * counts. */
 static void finish_op(engine *e, teffi_store_op *op)
 {
     e->done++;
@@ -126,7 +129,8 @@ static void finish_op(engine *e, teffi_store_op *op)
     op->done(op);
 }
 
-/* A read gets BUSY only while the log is recovered after another process's crash. */
+/* Runs a read or scan, and ends it. Repeats it on BUSY, which a read gets only while the log is
+ * recovered after another process's crash. */
 static void run_read(engine *e, teffi_store_op *op)
 {
     int rc = SQLITE_BUSY;
@@ -138,9 +142,10 @@ static void run_read(engine *e, teffi_store_op *op)
     finish_op(e, op);
 }
 
-/* In WAL mode the commit frame is written last and synced after. If a write failed because the disk
- * is full, the log has no commit frame. After any other failure it may have one, and recovery after
- * a crash would then apply the transaction. */
+/* Commits, and sets e->unknown if the outcome of a failed commit is unknown. In WAL mode the commit
+ * frame is written last and synced after that. After FULL, BUSY or READONLY the log has no commit
+ * frame. After any other failure it may have one, and recovery after a crash would then apply the
+ * transaction. */
 static int commit_group(engine *e)
 {
     int rc = teffi_sqlite_run(&e->file, TEFFI_SQL_COMMIT);
@@ -149,7 +154,8 @@ static int commit_group(engine *e)
     return rc;
 }
 
-/* in: n, of the group; inside a transaction. out: SQLITE_OK or SQLite's code. */
+/* Writes the first n operations of the group, inside a transaction. out: SQLITE_OK or SQLite's
+ * code. */
 static int write_ops(engine *e, size_t n)
 {
     int rc = teffi_sqlite_etag(&e->file, &e->etag);
@@ -178,12 +184,13 @@ static int run_transaction(engine *e, size_t n)
     rc = write_ops(e, n);
     if (rc == SQLITE_OK)
         rc = commit_group(e);
-    if (!sqlite3_get_autocommit(e->file.db))
+    if (!sqlite3_get_autocommit(e->file.db)) /* the transaction is still open */
         teffi_sqlite_run(&e->file, TEFFI_SQL_ROLLBACK);
     return rc;
 }
 
-/* Counts as teffi_sqlite_write() has, so the rows get the etags that it has written. */
+/* Sets the new etags of a committed write's rows, by counting e->etag up as teffi_sqlite_write()
+ * did. */
 static void set_new_etags(engine *e, teffi_store_op *op)
 {
     for (size_t i = 0; i < op->n_rows; i++)
@@ -209,8 +216,8 @@ static void settle_group(engine *e, size_t n, int rc)
     }
 }
 
-/* Collects the first writes that fit into one transaction, up to a read. They stay in the list
- * until the transaction has ended. */
+/* Collects in e->group the first writes that fit into one transaction, in each queue up to a read.
+ * They stay in their queues until the transaction has ended. out: how many. */
 static size_t pick_group(engine *e)
 {
     size_t n = 0, bytes = 0, max = e->alone ? 1 : GROUP_MAX;
@@ -243,14 +250,16 @@ static void write_group(engine *e)
     settle_group(e, n, rc);
 }
 
-/* lock held. Returns at once if operations are waiting, for example a write that got BUSY. */
+/* Waits until an operation is submitted or the store is closed; lock held. Returns at once if
+ * earlier operations are waiting, for example a write that got BUSY. */
 static void wait_for_work(engine *e)
 {
     while (!has_ops(e->queue) && !has_ops(e->reads) && !has_ops(e->writes) && !e->closed)
         pthread_cond_wait(&e->wake, &e->lock);
 }
 
-/* A read of a row with waiting writes is queued behind them. */
+/* Appends the operations to e->writes or e->reads. A read of a row with waiting writes goes to
+ * e->writes, behind them. */
 static void sort_ops(engine *e, teffi_queue taken)
 {
     for (teffi_store_op *op = queued_op(teffi_queue_pop(&taken)); op;

@@ -53,6 +53,7 @@ static const struct {
      TEFF_E_MALFORMED, "damaged: its integrity check fails"},
 };
 
+/* Sets the text, which names the file. out: err. */
 static teff_err refuse_file(char *text, teff_err err, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -89,7 +90,7 @@ teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT])
     return i < n ? known[i].err : TEFF_E_IO;
 }
 
-/* in: rc, SQLite's code of an error. */
+/* Sets the text for an error of SQLite. in: rc, its code. out: the error. */
 static teff_err refuse_code(char *text, const char *path, int rc)
 {
     char why[TEFFI_SQLITE_TEXT];
@@ -97,7 +98,7 @@ static teff_err refuse_code(char *text, const char *path, int rc)
     return refuse_file(text, err, path, "%s", why);
 }
 
-/* sqlite3_exec's callback for one row. */
+/* sqlite3_exec's callback for one row: converts its columns to numbers; NULL: 0. */
 static int take_numbers(void *to, int n, char **values, char **names)
 {
     (void)names;
@@ -106,13 +107,15 @@ static int take_numbers(void *to, int n, char **values, char **names)
     return 0;
 }
 
-/* out: numbers: the columns of the last row. There must be room for the columns of any row. */
+/* Runs SQL whose rows are numbers. out: SQLite's code; numbers: the columns of the last row, with
+ * room for the columns of any row. */
 static int query_numbers(sqlite3 *db, const char *sql, int64_t *numbers)
 {
     return sqlite3_exec(db, sql, take_numbers, numbers, NULL);
 }
 
-/* Refused, as SQLite's write-ahead log needs memory shared by all processes that open the file. */
+/* Is the file on a network file system? There SQLite's write-ahead log does not work: all processes
+ * that open the file must share memory. out: false: no, or unknown. */
 static bool is_on_network(const char *path)
 {
     static const uint32_t cifs = 0xff534d42u, smb2 = 0xfe534d42u, ceph = 0x00c36400u;
@@ -124,8 +127,8 @@ static bool is_on_network(const char *path)
            type == ceph;
 }
 
-/* Uses stat only: opening and closing the file here would drop the locks that SQLite holds on it
- * for another store of this process. */
+/* Refuses a path that cannot be a store's. Uses stat only: opening and closing the file here would
+ * drop the locks that SQLite holds on it for another store of this process. */
 static teff_err check_file_path(const char *path, char *text)
 {
     struct stat st;
@@ -146,7 +149,8 @@ static teff_err check_file_path(const char *path, char *text)
     return TEFF_OK;
 }
 
-/* A relative path gets "./", so that ":memory:" and "file:" are plain names. */
+/* Opens or creates the file and sets the connection's options; the caller closes *db, also on an
+ * error. A relative path gets "./", so that ":memory:" and "file:" are plain names. */
 static teff_err open_database(sqlite3 **db, const char *path, char *text)
 {
     char name[PATH_MAX_BYTES + 8];
@@ -173,7 +177,8 @@ static teff_err open_database(sqlite3 **db, const char *path, char *text)
     return TEFF_OK;
 }
 
-/* One statement, so that it sees one version: another process may be creating the tables. */
+/* Reads with one statement, so that all numbers are of one version of the file: another process may
+ * be creating the tables. out: SQLite's code. */
 static int read_identity(sqlite3 *db, int64_t id[ID_COUNT])
 {
     return query_numbers(db,
@@ -187,7 +192,8 @@ static bool is_new_file(const int64_t id[ID_COUNT])
     return id[ID_APPLICATION] == 0 && id[ID_VERSION] == 0 && id[ID_TABLES] == 0;
 }
 
-/* Several processes may open a new file at once: the first one to lock it creates the tables. */
+/* Creates the tables of a new file, unless another process has created them: the first process that
+ * locks the file does. out: SQLite's code. */
 static int create_tables(sqlite3 *db)
 {
     int64_t id[ID_COUNT];
@@ -205,7 +211,7 @@ static int create_tables(sqlite3 *db)
     }
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-    if (!sqlite3_get_autocommit(db))
+    if (!sqlite3_get_autocommit(db)) /* the transaction is still open */
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return rc;
 }
@@ -245,7 +251,7 @@ static teff_err adopt_database(sqlite3 *db, const char *path, char *text, int *r
     return *rc == SQLITE_OK ? err : refuse_code(text, path, *rc);
 }
 
-/* Repeats while another process locks the file. */
+/* Repeats adopt_database while another process locks the file. */
 static teff_err adopt_with_retries(sqlite3 *db, const char *path, char *text)
 {
     int rc = SQLITE_OK;

@@ -84,7 +84,7 @@ static int64_t row_checksum(const teffi_row *row)
     return (int64_t)teffi_hash64(row->value.data, row->value.len, sum);
 }
 
-/* Empty bytes may have a NULL address, which SQLite would store as NULL. */
+/* Binds a blob. Empty bytes may have a NULL address, which SQLite would store as NULL. */
 static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
 {
     if (bytes.len == 0)
@@ -92,6 +92,7 @@ static int bind_bytes(sqlite3_stmt *sql, int at, teffi_bytes bytes)
     return sqlite3_bind_blob64(sql, at, bytes.data, bytes.len, SQLITE_STATIC);
 }
 
+/* Binds the row's table and key. */
 static int bind_row(sqlite3_stmt *sql, const teffi_row *row)
 {
     int rc = sqlite3_bind_text(sql, 1, row->table, -1, SQLITE_STATIC);
@@ -104,8 +105,9 @@ static teffi_bytes column_bytes(sqlite3_stmt *sql, int column)
     return (teffi_bytes){data, (size_t)sqlite3_column_bytes(sql, column)};
 }
 
-/* Decodes the statement's current row; valid until the next step.
- * out: SQLITE_ROW; *good: types and checksum are right; otherwise *found has only the key. */
+/* Decodes the statement's current row; *found is valid until the next step or reset.
+ * out: SQLITE_ROW or SQLITE_NOMEM; *good: types and checksum are right; if not, *found has only the
+ *      key. */
 static int decode_row(sqlite3_stmt *sql, const char *table, teffi_row *found, bool *good)
 {
     *good = false;
@@ -134,9 +136,9 @@ static void fail_damaged(teffi_store_op *op, const teffi_row *row)
                      row->table, row->key.len);
 }
 
-/* Reads a row, inside a transaction as that has left it. out: SQLITE_ROW with *found and *good;
- * SQLITE_DONE: no such row (*found: etag 0); or an error. The caller resets the statement after its
- * last use of *found. */
+/* Reads a row; inside a transaction with its changes. out: SQLITE_ROW with *found and *good;
+ * SQLITE_DONE: no such row (*found: etag 0); or an error. The caller resets TEFFI_SQL_READ after
+ * its last use of *found. */
 static int find_row(teffi_sqlite_file *file, const teffi_row *row, teffi_row *found, bool *good)
 {
     sqlite3_stmt *sql = file->sql[TEFFI_SQL_READ];
@@ -187,8 +189,9 @@ int teffi_sqlite_scan(teffi_sqlite_file *file, teffi_store_op *op)
     return rc;
 }
 
-/* Only a write with `any` overwrites or removes a damaged row. A row that was checked in this
- * transaction is not read again. out: SQLITE_OK: the result is op->err. */
+/* Compares the row's etag with the stored one, except for a write with `any`, which also overwrites
+ * a damaged row. A row that was checked in this transaction is not read again. out: SQLITE_OK: the
+ * result is op->err; otherwise SQLite's code. */
 static int check_row_etag(teffi_sqlite_file *file, teffi_store_op *op, const teffi_row *row)
 {
     teffi_row found;
@@ -243,6 +246,7 @@ int teffi_sqlite_write(teffi_sqlite_file *file, teffi_store_op *op, uint64_t *et
         if (row->check)
             continue;
         rc = row->remove ? remove_row(file, row) : put_row(file, row, ++*etag);
+        /* a later check of this row must read it again */
         if (file->checked && teffi_row_cmp(file->checked, row) == 0)
             file->checked = NULL;
     }

@@ -44,8 +44,9 @@ void teffi_store_fail(teffi_store_op *op, teff_err err, const char *fmt, ...)
     va_end(args);
 }
 
-/* The array of rows doubles at 16, 32, 64 .. rows, so its capacity follows from n_found. */
-static bool reserve_found_rows(teffi_store_op *op)
+/* Makes room for one more row. The array doubles at 16, 32, 64 .. rows, so its capacity follows
+ * from n_found. out: false: no memory. */
+static bool reserve_found_row(teffi_store_op *op)
 {
     size_t n = op->n_found;
     if (n != 0 && (n < 16 || (n & (n - 1)) != 0))
@@ -66,7 +67,7 @@ bool teffi_store_found(teffi_store_op *op, teffi_row *from, const teffi_row *fou
     row.value.data = teff_arena_copy(op->arena, found->value.data, found->value.len);
     row.table = op->n_found ? op->rows[0].table
                             : teff_arena_copy(op->arena, from->table, strlen(from->table));
-    if (!row.key.data || !row.value.data || !row.table || !reserve_found_rows(op)) {
+    if (!row.key.data || !row.value.data || !row.table || !reserve_found_row(op)) {
         teffi_store_fail(op, TEFF_E_NOMEM, "no memory for a scan of over %zu rows", op->n_found);
         op->rows = from;
         op->n_found = 0;
@@ -175,7 +176,8 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op)
         op->done(op);
         return;
     }
-    const char *table = op->rows[0].table; /* fences are written in a batch after such a row */
+    /* not TEFFI_TABLE_FENCE: fences are written in a batch whose first row is in membership */
+    const char *table = op->rows[0].table;
     op->system =
         strcmp(table, TEFFI_TABLE_MEMBERSHIP) == 0 || strcmp(table, TEFFI_TABLE_ALIVE) == 0;
     store->ops->submit(store, op);

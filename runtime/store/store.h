@@ -1,7 +1,7 @@
 /* store.h - the contract of all stores: read, write, batch, scan.
  * Way:     grains/state, cluster/membership -> [store] -> an engine of open.c
  * Threads: calls from any thread. done() of an operation runs once, on any thread, perhaps before
- *          submit returns; it must not block (it pushes to a group or wakes a waiter).
+ *          submit returns; it must not block, so it pushes to a group or wakes a waiter.
  * Source:  Orleans' IGrainStorage, IMembershipTable */
 #pragma once
 
@@ -76,7 +76,8 @@ typedef struct teffi_store_op {
 
 /* MALFORMED: a row or the file is damaged. Engines with a file store a checksum with each row. A
  * damaged row's value is never returned, and only a write with `any` overwrites or removes the row.
- * Other rows are not affected. A scan returns it with etag 0 and no value, and continues. */
+ * Other rows are not affected. A scan returns a damaged row with etag 0 and no value, and continues
+ * with the next row. */
 
 typedef struct teffi_store teffi_store;
 
