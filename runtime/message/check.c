@@ -22,7 +22,7 @@ typedef struct checker {
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
                                    const ProtobufCMessage *msg);
 
-/* Only the first error is kept. */
+/* Records err, unless an earlier error is recorded: only the first one is reported. */
 static void note_error(checker *c, teff_err err, teffi_field_desc *field, const char *why)
 {
     if (c->err)
@@ -32,13 +32,13 @@ static void note_error(checker *c, teff_err err, teffi_field_desc *field, const 
     c->why = why;
 }
 
-/* Must the walk stop? Sizes that are returned afterwards are not used. */
+/* Must the walk stop? If so, the check fails, and the sizes returned from now on are not used. */
 static bool must_stop(const checker *c)
 {
     return c->err || c->fields > c->fields_stop;
 }
 
-/* out: size of a string or bytes, without tag and length. */
+/* Checks that a string is UTF-8. out: size of the string or bytes, without tag and length. */
 static inline size_t checked_content_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     ProtobufCBinaryData bytes = teffi_bytes_of(field->type, slot);
@@ -48,6 +48,8 @@ static inline size_t checked_content_size(checker *c, teffi_field_desc *field, c
     return bytes.len;
 }
 
+/* in: msg, a required one or one of a list, so NULL is an error. out: its size, without tag and
+ * length. */
 static size_t checked_nested_size(checker *c, teffi_field_desc *field, const ProtobufCMessage *msg)
 {
     if (!msg)
@@ -57,7 +59,7 @@ static size_t checked_nested_size(checker *c, teffi_field_desc *field, const Pro
     return must_stop(c) ? 0 : checked_message_size(c, field->descriptor, msg);
 }
 
-/* out: size of a value, without its tag. */
+/* Checks one value. out: its size with its length, without its tag. */
 static size_t checked_value_size(checker *c, teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -68,6 +70,7 @@ static size_t checked_value_size(checker *c, teffi_field_desc *field, const void
     return teffi_varint_size(n) + n;
 }
 
+/* Checks all elements. out: size of the list with its tags; 0: empty, not written. */
 static size_t checked_list_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     bool packed = field->flags & PROTOBUF_C_FIELD_FLAG_PACKED;
@@ -90,7 +93,7 @@ static size_t checked_text_size(checker *c, teffi_field_desc *field, const void 
     return n ? teffi_tag_size(field->id) + teffi_varint_size(n) + n : 0;
 }
 
-/* out: size of the field with its tags; 0: absent. */
+/* Checks a field of any kind. out: its size with its tags; 0: absent, not written. */
 static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint8_t *m)
 {
     const void *slot = m + field->offset;
@@ -109,6 +112,8 @@ static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint
     return teffi_tag_size(field->id) + checked_value_size(c, field, slot);
 }
 
+/* Checks the fields, nested messages too. out: the packed size. c->at becomes the innermost message
+ * with the error, because that one returns first. */
 static size_t checked_message_size(checker *c, teffi_message_desc *desc,
                                    const ProtobufCMessage *msg)
 {
@@ -129,6 +134,7 @@ static size_t checked_message_size(checker *c, teffi_message_desc *desc,
     return size;
 }
 
+/* Writes the recorded error to text. out: that error. */
 static teff_err describe_error(const checker *c, const char *what, char *text)
 {
     if (c->why)
@@ -137,7 +143,7 @@ static teff_err describe_error(const checker *c, const char *what, char *text)
                       TEFF_DEPTH_MAX, c->at->name, c->field->name, TEFF_DEPTH_MAX);
 }
 
-/* Names n, its unit and the limit in text. out: TEFF_E_TOO_LARGE. */
+/* Writes n, its unit and the limit to text. out: TEFF_E_TOO_LARGE. */
 static teff_err fail_too_large(const char *what, const char *verb, size_t n, const char *unit,
                                size_t max, char *text)
 {

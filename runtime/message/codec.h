@@ -37,12 +37,12 @@ size_t teffi_packed_size(const ProtobufCMessage *msg);
 /* teffi_pack - as protobuf_c_message_pack(). in: size, from teffi_packed_size(). */
 void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out);
 
-/* teffi_pack_segment - find the longest bytes or string field of msg itself (not of nested
- * messages) of at least min bytes. out: false: there is none. */
+/* teffi_pack_segment - find the longest bytes or string field of msg itself (not repeated, not of
+ * nested messages) of at least min bytes. out: false: there is none. */
 bool teffi_pack_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment);
 
 /* teffi_pack_around - as teffi_pack(), but leaves out the segment's bytes: writes size -
- * segment->len bytes. out: how many of them precede the segment. */
+ * segment->len bytes. out: how many of the written bytes precede the segment. */
 size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_segment *segment,
                          uint8_t *out);
 
@@ -59,8 +59,8 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_s
 TEFF_MUST_USE teff_err teffi_unpack(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                     size_t len, teff_arena *arena, ProtobufCMessage **msg);
 
-/* teffi_unpack_with - the same. in: fields_max, the limit. borrows: fields of type bytes may point
- * into data, which must live as long as arena. */
+/* teffi_unpack_with - as teffi_unpack(), with fields_max instead of TEFF_FIELDS_MAX.
+ * in:   borrows: fields of type bytes may point into data, which must live as long as arena. */
 TEFF_MUST_USE teff_err teffi_unpack_with(const ProtobufCMessageDescriptor *desc,
                                          const uint8_t *data, size_t len, size_t fields_max,
                                          bool borrows, teff_arena *arena, ProtobufCMessage **msg);

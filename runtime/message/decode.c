@@ -16,7 +16,8 @@ typedef struct decoder {
     bool borrows;              /* fields of type bytes point into the packed bytes */
 } decoder;
 
-/* out: false: truncated, or longer than 10 bytes. Bits beyond 64 are dropped. */
+/* Reads a varint, and moves d->at past it. out: false: truncated, or longer than 10 bytes; d->at
+ * stays. Bits beyond 64 are dropped. */
 static bool read_varint(decoder *d, const uint8_t *end, uint64_t *out)
 {
     const uint8_t *at = d->at;
@@ -33,7 +34,7 @@ static bool read_varint(decoder *d, const uint8_t *end, uint64_t *out)
     return false;
 }
 
-/* Reads a tag or a length. */
+/* Reads a tag or a length. out: false: truncated, longer than TAG_MAX bytes, or over 32 bits. */
 static bool read_short_varint(decoder *d, const uint8_t *end, uint32_t *out)
 {
     const uint8_t *begin = d->at;
@@ -49,7 +50,7 @@ static bool read_short_varint(decoder *d, const uint8_t *end, uint32_t *out)
     return true;
 }
 
-/* out: false: malformed, or longer than what is left. */
+/* Reads the length of a delimited value. out: false: malformed, or over the bytes that are left. */
 static bool read_length(decoder *d, const uint8_t *end, uint32_t *len)
 {
     return read_short_varint(d, end, len) && *len <= (size_t)(end - d->at);
@@ -60,7 +61,8 @@ static uint64_t undo_zigzag(uint64_t v)
     return v >> 1 ^ (0 - (v & 1));
 }
 
-/* Stores the low bytes of the value: the build refuses big-endian machines. */
+/* Converts v to the type and stores it. Its low bytes are the first: the build refuses big-endian
+ * machines. */
 static void store_varint(ProtobufCType type, uint64_t v, void *slot)
 {
     if (type == PROTOBUF_C_TYPE_SINT32)
@@ -75,6 +77,7 @@ static void store_varint(ProtobufCType type, uint64_t v, void *slot)
         memcpy(slot, &v, 4);
 }
 
+/* Reads a varint or a fixed number to slot. */
 static teff_err decode_number(decoder *d, const uint8_t *end, ProtobufCType type, void *slot)
 {
     uint64_t v;
@@ -110,8 +113,8 @@ static bool text_is_valid(const uint8_t *p, size_t len)
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg);
 
-/* Decodes a string, bytes or a message. in: *slot of a message: NULL, or the message to merge
- * into. */
+/* Decodes a string, bytes or a message. in: depth, of the message that has the field. *slot: of a
+ * message field NULL, or the message to merge into. */
 static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                  void *slot, unsigned depth)
 {
@@ -134,10 +137,11 @@ static teff_err decode_delimited(decoder *d, const uint8_t *end, teffi_field_des
     return len && !bytes.data ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* ---- lists: the capacity is the next power of two ---- */
+/* ---- lists ---- */
 
-/* out: capacity of a list of n elements; it is not stored. */
-static size_t list_room(size_t n)
+/* out: capacity of a list of n elements: the next power of two. It is computed each time, because
+ * protobuf-c's messages have no field for it. */
+static size_t list_capacity(size_t n)
 {
     return n <= LIST_MIN ? LIST_MIN : (size_t)1 << (64 - __builtin_clzll(n - 1));
 }
@@ -146,8 +150,8 @@ static size_t list_room(size_t n)
 static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t size)
 {
     uint8_t *elements = *(void **)list;
-    if (!n || list_room(n) < n + more) {
-        uint8_t *longer = teffi_arena_take(d->arena, list_room(n + more) * size);
+    if (!n || list_capacity(n) < n + more) {
+        uint8_t *longer = teffi_arena_take(d->arena, list_capacity(n + more) * size);
         if (!longer)
             return NULL;
         if (n)
@@ -157,6 +161,7 @@ static void *extend_list(decoder *d, void *list, size_t n, size_t more, size_t s
     return elements + n * size;
 }
 
+/* Counts the last bytes of varints, which are those without the top bit. */
 static size_t count_varints(const uint8_t *at, const uint8_t *end)
 {
     size_t n = 0;
@@ -190,7 +195,8 @@ static teff_err decode_packed(decoder *d, const uint8_t *end, teffi_field_desc *
     return d->at == end ? TEFF_OK : TEFF_E_MALFORMED;
 }
 
-/* Decodes one occurrence: an element, or a packed list of numbers, which is always accepted. */
+/* Decodes one occurrence of a repeated field: one element, or a packed list of numbers. As protobuf
+ * requires, the packed form is accepted also for a field that is declared unpacked. */
 static teff_err decode_repeated(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                 unsigned wire, uint8_t *m, unsigned depth)
 {
@@ -213,6 +219,7 @@ static teff_err decode_repeated(decoder *d, const uint8_t *end, teffi_field_desc
 
 /* ---- messages ---- */
 
+/* Marks the field as present, and decodes its value. */
 static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc *field,
                                 unsigned wire, uint8_t *m, unsigned depth)
 {
@@ -222,7 +229,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
     if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
         uint32_t *which = (uint32_t *)(void *)(m + field->quantifier_offset);
         if (*which != field->id && field->type == PROTOBUF_C_TYPE_MESSAGE)
-            *(void **)slot = NULL; /* the slot held another member of the oneof */
+            *(void **)slot = NULL; /* the slot held another member, or nothing to merge into */
         *which = field->id;
     } else if (field->quantifier_offset) {
         *(protobuf_c_boolean *)(void *)(m + field->quantifier_offset) = true;
@@ -231,7 +238,7 @@ static teff_err decode_singular(decoder *d, const uint8_t *end, teffi_field_desc
                                : decode_number(d, end, field->type, slot);
 }
 
-/* out: false: malformed. */
+/* Moves d->at past a value of any wire type. out: false: malformed. */
 static bool skip_value(decoder *d, const uint8_t *end, unsigned wire)
 {
     uint64_t v;
@@ -264,8 +271,8 @@ static teff_err keep_unknown(decoder *d, const uint8_t *end, uint32_t tag, Proto
     return TEFF_OK;
 }
 
-/* Tries the two fields from *hint on first: most messages have their fields in the order of their
- * numbers. out: NULL: the descriptor has no such field. */
+/* Tries the fields *hint and *hint + 1 first: most messages have their fields in the order of their
+ * numbers. out: the field, *hint: its index; NULL: the descriptor has no such field. */
 static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsigned *hint)
 {
     for (unsigned i = *hint; i < desc->n_fields && i < *hint + 2; i++)
@@ -280,14 +287,15 @@ static teffi_field_desc *find_field(teffi_message_desc *desc, uint32_t id, unsig
 }
 
 /* out: index of the first required field from `from` on; n_fields: none. */
-static unsigned find_required(teffi_message_desc *desc, unsigned from)
+static unsigned next_required(teffi_message_desc *desc, unsigned from)
 {
     while (from < desc->n_fields && desc->fields[from].label != PROTOBUF_C_LABEL_REQUIRED)
         from++;
     return from;
 }
 
-/* in: seen, one byte per field, set to 1 when the field occurs; NULL: no required fields. */
+/* Decodes fields until end. in: seen, one byte per field of the descriptor, set to 1 when the field
+ * occurs; NULL: the message has no required fields, so nothing is recorded. */
 static teff_err decode_fields(decoder *d, const uint8_t *end, ProtobufCMessage *msg, uint8_t *seen,
                               unsigned depth)
 {
@@ -322,13 +330,14 @@ static teff_err decode_required(decoder *d, const uint8_t *end, ProtobufCMessage
     if (!seen)
         return TEFF_E_NOMEM;
     teff_err err = decode_fields(d, end, msg, seen, depth);
-    for (unsigned i = 0; !err && (i = find_required(desc, i)) < desc->n_fields; i++)
+    for (unsigned i = 0; !err && (i = next_required(desc, i)) < desc->n_fields; i++)
         if (!seen[i])
             return TEFF_E_MALFORMED;
     return err;
 }
 
-/* in: *msg: NULL: make one; otherwise merge into it. */
+/* Decodes a message that ends at end. in: depth, 1 for the outermost. *msg: NULL: make a message;
+ * otherwise merge into that one. */
 static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_desc *desc,
                                unsigned depth, ProtobufCMessage **msg)
 {
@@ -340,7 +349,7 @@ static teff_err decode_message(decoder *d, const uint8_t *end, teffi_message_des
             return TEFF_E_NOMEM;
         desc->message_init(*msg);
     }
-    return find_required(desc, 0) < desc->n_fields ? decode_required(d, end, *msg, depth)
+    return next_required(desc, 0) < desc->n_fields ? decode_required(d, end, *msg, depth)
                                                    : decode_fields(d, end, *msg, NULL, depth);
 }
 

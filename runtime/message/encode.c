@@ -7,7 +7,8 @@
 
 /* ---- numbers ---- */
 
-/* Writes v before end, as all put functions of this file do. out: its first byte. */
+/* Writes v in the bytes before end. All put functions of this file write backwards: they take the
+ * end and return the first byte written. */
 static inline uint8_t *put_varint(uint8_t *end, uint64_t v)
 {
     if (v < 0x80) {
@@ -31,7 +32,8 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
-/* out: size of one value, without its tag. A nested message is taken to be of its field's type. */
+/* out: size of one value with its length, without its tag. A nested message is read by the
+ * descriptor of its field; its own one is not used. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -61,6 +63,7 @@ static size_t list_size(teffi_field_desc *field, const uint8_t *m)
     return size + n * teffi_tag_size(field->id);
 }
 
+/* out: the packed size, without tag and length. */
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg)
 {
     const uint8_t *m = (const uint8_t *)msg;
@@ -96,6 +99,7 @@ static inline uint8_t *put_bytes(uint8_t *end, ProtobufCBinaryData bytes)
     return put_varint(end, bytes.len);
 }
 
+/* Writes a string, bytes or a message with its length; NULL as an empty one. */
 static uint8_t *put_delimited(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
@@ -122,6 +126,7 @@ static uint8_t *put_value(uint8_t *end, teffi_field_desc *field, const void *slo
 
 /* ---- fields ---- */
 
+/* Writes all elements with their tags, or the packed list with its one tag; nothing if empty. */
 static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m)
 {
     size_t n = teffi_list_len(field, m), step = teffi_element_size(field->type);
@@ -137,8 +142,8 @@ static uint8_t *put_list(uint8_t *end, teffi_field_desc *field, const uint8_t *m
     return at;
 }
 
-/* Writes a field without presence, unless its value is 0 or empty. The first cases only make the
- * usual types faster. */
+/* Writes a plain field with its tag, unless its value is 0 or empty. The cases before `default`
+ * only make the usual types faster. */
 static inline __attribute__((always_inline)) uint8_t *
 put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
 {
@@ -162,6 +167,7 @@ put_plain(uint8_t *end, teffi_field_desc *field, const void *slot)
     }
 }
 
+/* Writes the unknown fields as they were received. */
 static uint8_t *put_unknown(uint8_t *end, const ProtobufCMessage *msg)
 {
     for (unsigned i = msg->n_unknown_fields; i-- > 0;) {
@@ -205,13 +211,15 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
-/* As put_fields(), but not inlined, so that teffi_pack_around() stays small. */
+/* As put_fields(), but not inlined, so that teffi_pack_around(), which needs it twice, stays
+ * small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {
     return put_fields(end, msg->descriptor, msg, first, last);
 }
 
+/* May this field be the segment? It must be a single string or bytes field that is written. */
 static bool may_be_segment(teffi_field_desc *field, const uint8_t *m)
 {
     bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
@@ -238,6 +246,7 @@ size_t teffi_pack_around(const ProtobufCMessage *msg, size_t size, const teffi_s
                          uint8_t *out)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
+    /* backwards: the fields after the segment, its tag and length, the fields before it */
     uint8_t *end = put_unknown(out + size - segment->len, msg);
     uint8_t *at = put_field_range(end, msg, segment->field + 1, desc->n_fields);
     end = put_tag(put_varint(at, segment->len), desc->fields[segment->field].id, TEFFI_BYTES);

@@ -70,11 +70,13 @@ static const struct {
     [PROTOBUF_C_TYPE_MESSAGE] = {TEFFI_BYTES, sizeof(void *)},
 };
 
+/* out: the wire type of one value; a packed list is TEFFI_BYTES instead. */
 static inline unsigned teffi_wire_of(ProtobufCType type)
 {
     return teffi_types[type].wire;
 }
 
+/* out: the size in memory of a value, also of one list element. */
 static inline size_t teffi_element_size(ProtobufCType type)
 {
     return teffi_types[type].size;
@@ -89,8 +91,9 @@ static inline size_t teffi_number_size(ProtobufCType type, const void *slot)
                                    : teffi_varint_size(teffi_number_of(type, slot));
 }
 
-/* ---- strings and bytes; NULL is empty ---- */
+/* ---- strings and bytes ---- */
 
+/* out: the content of a string or bytes field; NULL counts as empty. */
 static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void *slot)
 {
     if (type == PROTOBUF_C_TYPE_BYTES) {
@@ -103,8 +106,8 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 
 /* ---- presence ---- */
 
-/* Is it zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Not inlined, like
- * teffi_is_there(): most fields need neither call. */
+/* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Like
+ * teffi_is_there() it is not inlined, because most fields need neither call. */
 __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -125,7 +128,8 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
     }
 }
 
-/* Is this field present, so that it is written? in: field, not repeated. */
+/* Is this field written? It is if its kind of presence says so; a plain one if it is not zero.
+ * in:   field, not repeated. */
 __attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *field,
                                                              const uint8_t *m)
 {
@@ -185,7 +189,7 @@ static inline size_t teffi_list_len(teffi_field_desc *field, const uint8_t *m)
     return *(const size_t *)(const void *)(m + field->quantifier_offset);
 }
 
-/* in: a list that is not empty. */
+/* out: the first element. in: a list that is not empty. */
 static inline const uint8_t *teffi_list_first(teffi_field_desc *field, const uint8_t *m)
 {
     return *(uint8_t *const *)(const void *)(m + field->offset);

@@ -19,6 +19,7 @@ enum {
 
 static const uint64_t ns_per_ms = 1000000;
 
+/* Writes v at `at`. out: the byte after it, as of all put functions of this file. */
 static uint8_t *put_u16(uint8_t *at, size_t v)
 {
     at[0] = (uint8_t)v;
@@ -44,7 +45,7 @@ static uint8_t *put_sized_bytes(uint8_t *at, const void *bytes, size_t n)
     return at + n;
 }
 
-/* in: msg with a text. */
+/* in: msg with a text. out: how many bytes of the text are sent: a longer text is cut. */
 static size_t text_len(const teffi_msg *msg)
 {
     return strnlen(msg->text, TEFF_TEXT_MAX - 1);
@@ -72,6 +73,7 @@ static uint32_t ttl_ms(uint64_t deadline_ns, uint64_t now_ns)
     return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
+/* Writes the ids that are set, and sets their bits in *has. out: the end. */
 static inline __attribute__((always_inline)) uint8_t *put_ids(const teffi_msg *m, uint8_t *at,
                                                               unsigned *has)
 {
@@ -132,10 +134,10 @@ static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const tef
     return at;
 }
 
-/* out: where the fields or the payload go. */
+/* Writes the head but for the length. out: where the fields or the payload go. */
 static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
 {
-    at += TEFFI_FRAME_PREFIX; /* the length is stored last */
+    at += TEFFI_FRAME_PREFIX; /* the caller stores the length, once it is known */
     *at++ = kind;
     *at++ = hops;
     return put_u16(put_u16(at, flags), has);
@@ -149,6 +151,7 @@ put_head_and_fields(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint
     uint8_t *at = put_ids(msg, out + TEFFI_FRAME_HEAD, &has);
     at = put_numbers(msg, now_ns, at, &has);
     at = put_key_and_text(msg, at, &has);
+    /* after the fields, which have determined has */
     (void)put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
     put_u32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
     return at;
@@ -238,7 +241,8 @@ static const uint8_t *read_bytes(reader *r, size_t n)
     return p;
 }
 
-/* Reads a number of n bytes. A zero is malformed: such a field is not sent. */
+/* Reads a number of n bytes. out: 0: bytes are missing, or the number is zero, which is malformed,
+ * because a field that is zero is not sent; r->bad is set. */
 static inline uint64_t read_number(reader *r, size_t n)
 {
     const uint8_t *p = read_bytes(r, n);
@@ -256,6 +260,7 @@ static void read_pair(reader *r, uint32_t *a, uint32_t *b)
     *b = (uint32_t)(v >> 32);
 }
 
+/* Reads the call, of which a part may be 0, but not all of it. */
 static void read_call(reader *r, teffi_msg *m)
 {
     const uint8_t *p = read_bytes(r, sizeof m->call);
@@ -289,7 +294,8 @@ static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
         m->err = (uint16_t)read_number(r, 2);
 }
 
-/* Copies key, text and body in one piece into the arena, and continues to read there. */
+/* Copies the bytes that are left (key, text and body) into the arena in one piece, and points r at
+ * the copy. */
 static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);
@@ -298,7 +304,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text and body. Only the text is copied. */
+/* Reads what follows the numbers: key, text and body. Only the text is copied, because it needs a
+ * zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
@@ -321,7 +328,7 @@ static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
     return TEFF_OK;
 }
 
-/* Has a message of this kind the fields that it must have, and none that it must not? */
+/* Are the fields present that this kind of message needs, and no field that it must not have? */
 static bool fields_fit_kind(const teffi_msg *m, unsigned has)
 {
     switch (m->item.kind) {
@@ -334,7 +341,8 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     }
 }
 
-/* in: copies: key and body are copied to the message's arena. */
+/* Decodes a frame to m. in: copies: key and body are copied to m's arena; otherwise they point into
+ * the frame. */
 static teff_err decode_into(const teffi_frame *frame, bool copies, uint64_t now_ns, teffi_msg *m)
 {
     const uint8_t *d = frame->data;

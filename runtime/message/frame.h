@@ -57,10 +57,10 @@ static inline size_t teffi_frame_max(const teffi_msg *msg, size_t max_bytes)
 }
 
 /* teffi_frame_may_be_row - does the frame that begins at data have TEFFI_MSG_ROW? out: true also if
- * its head is incomplete. */
+ * its head is incomplete, because the flag may be in the rest. */
 bool teffi_frame_may_be_row(const uint8_t *data, size_t len);
 
-/* teffi_frame_room - compute how many bytes hold msg's frame.
+/* teffi_frame_room - compute how many bytes are enough for msg's frame.
  * in:   max_bytes, the limit of frames without ROW, see teffi_frame_max().
  * out:  *room: the frame's size with its prefix, if it had all fields; *body_len for
  *       teffi_frame_encode().
@@ -74,7 +74,8 @@ TEFF_MUST_USE teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, 
 size_t teffi_frame_encode(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint8_t *out);
 
 /* teffi_frame_encode_around - as teffi_frame_encode(), but leaves out the bytes of the zero-copy
- * segment (message/msg.h). out: how many bytes were written; *before: those before the segment. */
+ * segment (message/msg.h). out: how many bytes were written; *before: how many of them precede the
+ * segment. */
 size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
                                  const teffi_segment *segment, uint64_t now_ns, uint8_t *out,
                                  size_t *before);
@@ -90,8 +91,8 @@ void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8
 TEFF_MUST_USE teff_err teffi_frame_peek(const uint8_t *data, size_t len, size_t max_bytes,
                                         size_t *size, teffi_frame *frame);
 
-/* teffi_frame_payload - get the payload of a control frame. out: false: it has fields, flags or
- * hops, which is malformed. */
+/* teffi_frame_payload - get the payload of a control frame. out: false: malformed: the frame has
+ * fields, flags or hops. */
 TEFF_MUST_USE bool teffi_frame_payload(const teffi_frame *frame, const uint8_t **payload,
                                        size_t *len);
 

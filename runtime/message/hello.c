@@ -6,7 +6,7 @@
 #include "message/codec.h"
 #include "wire.pb-c.h"
 
-static const uint32_t magic = 0x66666574;
+static const uint32_t magic = 0x66666574; /* "teff" in memory */
 
 size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
 {
@@ -22,14 +22,14 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     m.incarnation = copy.hello.node.incarnation;
     m.address = copy.hello.address;
     m.nonce = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.nonce};
-    if (memcmp(copy.echo, none, sizeof none) != 0)
+    if (memcmp(copy.echo, none, sizeof none) != 0) /* the dialler's hello has no echo */
         m.echo = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.echo};
     m.sequence = copy.sequence;
     return teff__wire__hello__pack(&m, out);
 }
 
-/* in: out, of max + 1 bytes. out: false: text is longer than max. */
-static bool take_text(char *out, size_t max, const char *text)
+/* in: out, of max + 1 bytes. out: false: text is longer than max; nothing was copied. */
+static bool copy_text(char *out, size_t max, const char *text)
 {
     size_t n = strlen(text);
     if (n > max)
@@ -38,7 +38,8 @@ static bool take_text(char *out, size_t max, const char *text)
     return true;
 }
 
-static bool take_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
+/* out: false: the length is wrong; nothing was copied. */
+static bool copy_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
 {
     if (bytes->len != TEFFI_NONCE_BYTES)
         return false;
@@ -46,8 +47,8 @@ static bool take_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
     return true;
 }
 
-/* out: false: wrong magic or lengths. */
-static bool take_hello(const void *from, void *to)
+/* Copies an unpacked hello to a greeting. out: false: wrong magic or lengths. */
+static bool copy_hello(const void *from, void *to)
 {
     const Teff__Wire__Hello *m = from;
     teffi_greeting *g = to;
@@ -57,21 +58,22 @@ static bool take_hello(const void *from, void *to)
     g->hello.version_min = m->version_min;
     g->hello.version_max = m->version_max;
     g->sequence = m->sequence;
-    return m->magic == magic && take_text(g->hello.cluster, TEFFI_CLUSTER_MAX, m->cluster) &&
-           take_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
-           take_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || take_nonce(g->echo, &m->echo));
+    return m->magic == magic && copy_text(g->hello.cluster, TEFFI_CLUSTER_MAX, m->cluster) &&
+           copy_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
+           copy_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || copy_nonce(g->echo, &m->echo));
 }
 
-/* Unpacks a payload. in: take, which copies it to out; its false means malformed. */
+/* Unpacks a payload. in: copy: copies the unpacked message to out; false: the message is
+ * malformed. */
 static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
-                               size_t len, bool (*take)(const void *from, void *to), void *out)
+                               size_t len, bool (*copy)(const void *from, void *to), void *out)
 {
     _Alignas(16) uint8_t block[2048];
     teff_arena arena;
     ProtobufCMessage *m;
     teffi_arena_init(&arena, block, sizeof block, 16 * 1024);
     teff_err err = teffi_unpack(desc, data, len, &arena, &m);
-    if (!err && !take(m, out))
+    if (!err && !copy(m, out))
         err = TEFF_E_MALFORMED;
     teffi_arena_fini(&arena);
     return err;
@@ -79,7 +81,7 @@ static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uin
 
 teff_err teffi_hello_unpack(const uint8_t *data, size_t len, teffi_greeting *greeting)
 {
-    return unpack_payload(&teff__wire__hello__descriptor, data, len, take_hello, greeting);
+    return unpack_payload(&teff__wire__hello__descriptor, data, len, copy_hello, greeting);
 }
 
 size_t teffi_refuse_pack(const char *text, uint8_t *out)
@@ -92,15 +94,16 @@ size_t teffi_refuse_pack(const char *text, uint8_t *out)
     return teff__wire__refuse__pack(&m, out);
 }
 
-static bool take_refuse_text(const void *from, void *to)
+/* Copies the text of an unpacked refusal. out: false: the code is no error, or the text is long. */
+static bool copy_refuse_text(const void *from, void *to)
 {
     const Teff__Wire__Refuse *m = from;
-    return m->code && m->code <= TEFF_E_MAX && take_text(to, TEFF_TEXT_MAX - 1, m->text);
+    return m->code && m->code <= TEFF_E_MAX && copy_text(to, TEFF_TEXT_MAX - 1, m->text);
 }
 
 teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text)
 {
-    return unpack_payload(&teff__wire__refuse__descriptor, data, len, take_refuse_text, text);
+    return unpack_payload(&teff__wire__refuse__descriptor, data, len, copy_refuse_text, text);
 }
 
 size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
@@ -112,17 +115,19 @@ size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
     return teff__wire__ack__pack(&m, out);
 }
 
-static bool take_echo(const void *from, void *to)
+/* Copies the echo of an unpacked ack. out: false: its length is wrong. */
+static bool copy_echo(const void *from, void *to)
 {
     const Teff__Wire__Ack *m = from;
-    return take_nonce(to, &m->echo);
+    return copy_nonce(to, &m->echo);
 }
 
 teff_err teffi_ack_unpack(const uint8_t *data, size_t len, uint8_t echo[TEFFI_NONCE_BYTES])
 {
-    return unpack_payload(&teff__wire__ack__descriptor, data, len, take_echo, echo);
+    return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_echo, echo);
 }
 
+/* A silo has an address and an id without the client bit; a client has an id with it. */
 static bool id_fits_role(const teffi_hello *peer)
 {
     bool client_bit = peer->node.silo & TEFFI_CLIENT_BIT;
@@ -131,7 +136,8 @@ static bool id_fits_role(const teffi_hello *peer)
     return peer->role == TEFFI_ROLE_CLIENT && client_bit;
 }
 
-static teffi_mismatch report_identity(char *text, const char *what)
+/* Writes what to text. out: TEFFI_MISMATCH_IDENTITY, always. */
+static teffi_mismatch report_identity_mismatch(char *text, const char *what)
 {
     snprintf(text, TEFF_TEXT_MAX, "%s", what);
     return TEFFI_MISMATCH_IDENTITY;
@@ -152,9 +158,9 @@ teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *pee
         return TEFFI_MISMATCH_VERSION;
     }
     if (!id_fits_role(peer))
-        return report_identity(text, "the peer's id does not fit its role");
+        return report_identity_mismatch(text, "the peer's id does not fit its role");
     if (self->role != TEFFI_ROLE_SILO && peer->role != TEFFI_ROLE_SILO)
-        return report_identity(text, "a client talks to silos only");
+        return report_identity_mismatch(text, "a client talks to silos only");
     if (teffi_node_is(self->node, peer->node)) {
         snprintf(text, TEFF_TEXT_MAX, "%.180s has the id of this node, %.180s", peer->address,
                  self->address);

@@ -47,13 +47,15 @@ typedef enum teffi_mismatch {
  * out:  its length. */
 size_t teffi_hello_pack(const teffi_greeting *greeting, uint8_t *out);
 
-/* teffi_hello_unpack - errs: TEFF_E_MALFORMED (also: wrong magic or lengths), TEFF_E_TOO_LARGE. */
+/* teffi_hello_unpack - unpack the payload. errs: TEFF_E_MALFORMED (also: wrong magic or lengths),
+ * TEFF_E_TOO_LARGE, TEFF_E_NOMEM (over 16 KiB unpacked). */
 TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
                                           teffi_greeting *greeting);
 
 /* teffi_refuse_pack - pack the reason for a refusal, cut at TEFF_TEXT_MAX, with TEFF_E_REFUSED.
- * teffi_refuse_unpack - accept any code of a teff_err, and drop it.
- * out:  text, of TEFF_TEXT_MAX bytes. */
+ * out:  the payload's length.
+ * teffi_refuse_unpack - unpack the reason. The code may be any teff_err but TEFF_OK; it is dropped.
+ * out:  text, of TEFF_TEXT_MAX bytes. errs: as teffi_hello_unpack(). */
 size_t teffi_refuse_pack(const char *text, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
 
@@ -63,6 +65,6 @@ TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
                                         uint8_t echo[TEFFI_NONCE_BYTES]);
 
 /* teffi_hello_check - may these two nodes connect?
- * out:  on a mismatch text (TEFF_TEXT_MAX bytes). */
+ * out:  TEFFI_MATCHES: yes. Otherwise why not, and text (TEFF_TEXT_MAX bytes). */
 TEFF_MUST_USE teffi_mismatch teffi_hello_check(const teffi_hello *self, const teffi_hello *peer,
                                                char *text);

@@ -29,7 +29,7 @@ void teffi_msg_free(teffi_msg *msg)
     teffi_pool_put(msg, sizeof(struct block));
 }
 
-/* Counts the message's present memory in its budget, instead of what was counted before. */
+/* Counts the message's present memory in its budget, in place of the bytes counted before. */
 static void update_charge(teffi_msg *msg)
 {
     size_t bytes = sizeof(struct block) + teffi_arena_held(&msg->arena);

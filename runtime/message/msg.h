@@ -33,7 +33,7 @@ static inline bool teffi_node_none(teffi_node_id a)
     return a.silo == 0 && a.incarnation == 0;
 }
 
-/* The id in one word, for atomics; no node is 0. */
+/* The id in one word, for atomics; 0: no node. */
 static inline uint64_t teffi_node_word(teffi_node_id a)
 {
     return (uint64_t)a.silo << 32 | a.incarnation;
@@ -124,8 +124,8 @@ typedef struct teffi_msg {
 /* Limit of a body's memory: one packed megabyte can unpack to sixty. */
 #define TEFFI_BODY_BUDGET_BYTES ((size_t)64 * 1024 * 1024)
 
-/* teffi_msg_init - a zeroed message in the caller's memory; end it with teffi_arena_drop(), not
- * with teffi_msg_free(). in: block, for its arena, of TEFFI_MSG_INLINE bytes, borrowed. */
+/* teffi_msg_init - make a zeroed message in the caller's memory; end it with teffi_arena_drop(),
+ * not with teffi_msg_free(). in: block, for its arena, of TEFFI_MSG_INLINE bytes, borrowed. */
 static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
 {
     teffi_zero(msg, sizeof *msg);
@@ -133,13 +133,14 @@ static inline void teffi_msg_init(teffi_msg *msg, uint32_t kind, void *block)
     teffi_arena_init(&msg->arena, block, TEFFI_MSG_INLINE, TEFFI_BODY_BUDGET_BYTES);
 }
 
-/* teffi_msg_new - a zeroed message, whose arena begins in the same block. out: NULL: no memory. */
+/* teffi_msg_new - make a zeroed message, whose arena begins in the same block. out: NULL: no
+ * memory. */
 teffi_msg *teffi_msg_new(uint32_t kind);
 
-/* teffi_msg_free - free it with its arena. in: may be NULL. */
+/* teffi_msg_free - free the message and its arena, and end its charge. in: may be NULL. */
 void teffi_msg_free(teffi_msg *msg);
 
-/* teffi_msg_for_grain - is it a request or one-way to a grain? */
+/* teffi_msg_for_grain - is msg a request or one-way to a grain? */
 static inline bool teffi_msg_for_grain(const teffi_msg *msg)
 {
     return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
@@ -180,7 +181,7 @@ size_t teffi_msg_pack_around(const teffi_msg *msg, size_t len, const teffi_segme
  * errs: TEFF_E_MALFORMED, TEFF_E_TOO_LARGE (depth, fields), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_msg_unpack(teffi_msg *msg, const ProtobufCMessageDescriptor *desc);
 
-/* teffi_err_fits - is it in TEFF_OK .. TEFF_E_MAX, which fits the 16 bits on the wire? */
+/* teffi_err_fits - is err in TEFF_OK .. TEFF_E_MAX, which fits the 16 bits on the wire? */
 static inline bool teffi_err_fits(teff_err err)
 {
     return (unsigned)err <= TEFF_E_MAX;
