@@ -24,7 +24,8 @@ struct teffi_stream_dial {
 
 enum { URL_MAX = 320 };
 
-/* out: false: not an address; or, with TLS, a path. */
+/* Writes nng's URL of the address. out: false: not an address; or a path with TLS, which nng offers
+ * over TCP only. */
 static bool make_url(const nng_transport *t, const char *address, char *url)
 {
     const char *path = teffi_address_path(address);
@@ -33,8 +34,8 @@ static bool make_url(const nng_transport *t, const char *address, char *url)
     return teffi_address_ok(address) && !(path && t->transport.tls);
 }
 
-/* out: the result of a dial or an accept; its stream is new. */
-static teffi_stream_result take_stream(const nng_transport *t, nng_aio *aio)
+/* out: the result of a dial or accept that has ended, with its new stream if it is OK. */
+static teffi_stream_result take_nng_stream(const nng_transport *t, nng_aio *aio)
 {
     teffi_stream_result result = teffi_nng_result(aio);
     if (result.end)
@@ -48,13 +49,14 @@ static teffi_stream_result take_stream(const nng_transport *t, nng_aio *aio)
 
 /* ---- dials ---- */
 
+/* The callback of the dial, or of the sleep in place of a dial to an invalid address. */
 static void on_nng_dialled(void *arg)
 {
     teffi_stream_dial *dial = arg;
     teffi_stream_result result = {.end = TEFFI_STREAM_FAILED,
                                   .text = "not an address of the form " TEFFI_ADDRESS_EXPECTED};
     if (dial->dialer)
-        result = take_stream(dial->transport, dial->aio);
+        result = take_nng_stream(dial->transport, dial->aio);
     dial->done(dial->arg, &result);
 }
 
@@ -106,7 +108,7 @@ static void cancel_nng_dial(teffi_stream_dial *dial)
 static void on_nng_accepted(void *arg)
 {
     nng_transport *t = arg;
-    teffi_stream_result result = take_stream(t, t->accept_aio);
+    teffi_stream_result result = take_nng_stream(t, t->accept_aio);
     t->transport.accepted(t->transport.arg, &result);
 }
 
@@ -118,7 +120,7 @@ static teff_err open_nng_listener(teffi_transport *transport, const char *addres
     nng_stream_listener *listener = NULL;
     const char *path = teffi_address_path(address);
     int rv = NNG_EADDRINVAL;
-    if (make_url(t, address, url)) /* nng would replace any file, and one that is listened on */
+    if (make_url(t, address, url)) /* nng itself would replace any file at the path */
         rv = path && !teffi_path_is_free(path) ? NNG_EADDRINUSE
                                                : nng_stream_listener_alloc(&listener, url);
     if (rv == 0) {
@@ -156,12 +158,12 @@ static void close_nng_listener(teffi_transport *transport)
 static void stop_nng_listener(teffi_transport *transport)
 {
     close_nng_listener(transport);
-    nng_aio_stop(((nng_transport *)transport)->accept_aio);
+    nng_aio_stop(((nng_transport *)transport)->accept_aio); /* waits for on_nng_accepted() */
 }
 
 /* ---- TLS ---- */
 
-/* Both sides present a certificate signed by the cluster's own authority. Names in it are not
+/* Both sides present a certificate signed by the cluster's own authority. Host names are not
  * checked, because silos move between addresses. */
 static teff_err make_tls_config(const char *certificate, const char *authority, nng_tls_mode mode,
                                 nng_tls_config **out, char *text)
@@ -187,6 +189,7 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
     return TEFF_OK;
 }
 
+/* Makes the TLS configurations of dials and of the listener; none without files. */
 static teff_err set_tls(nng_transport *t, const char *certificate, const char *authority,
                         char *text)
 {

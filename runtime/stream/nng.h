@@ -4,9 +4,9 @@
 #include <nng/nng.h>
 #include "stream/stream.h"
 
-/* teffi_nng_result - how the operation has ended; bytes, but no stream. */
+/* teffi_nng_result - make a result of how the operation has ended. It has bytes, but no stream. */
 teffi_stream_result teffi_nng_result(nng_aio *aio);
 
-/* teffi_nng_stream_new - in: stream, taken over; plain: it is not TLS, where an operation cannot be
- * aborted. out: NULL: no memory, stream is still the caller's. */
+/* teffi_nng_stream_new - in: stream, taken over; plain: not TLS, so operations can be aborted,
+ * which receive_now and write_now need. out: NULL: no memory, stream is still the caller's. */
 teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain);

@@ -53,7 +53,7 @@ static void on_nng_written(void *arg)
 
 /* ---- operations ---- */
 
-/* out: false: shut; nothing was submitted, no callback runs. */
+/* Submits an operation, unless the stream is closed. out: false: closed; no callback will run. */
 static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *),
                           nng_aio *aio)
 {
@@ -65,9 +65,10 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
     return open;
 }
 
-/* If the socket has room or bytes, nng completes the operation before start() returns, so no thread
- * is woken. Otherwise it is aborted; it may complete before that. out: how many bytes. */
-static size_t try_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
+/* Runs an operation without waiting. If the socket has room or bytes, nng completes it before
+ * start() returns, so no thread is woken. Otherwise it is aborted, but may complete before the
+ * abort, so its result counts. out: how many bytes; 0: none. */
+static size_t try_nng_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;
     if (!submit_to_nng(b, side, start, aio))
@@ -78,6 +79,7 @@ static size_t try_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, 
     return nng_aio_result(aio) == 0 ? nng_aio_count(aio) : 0;
 }
 
+/* Sets the memory of the next operation. */
 static void offer_pieces(nng_aio *aio, const struct iovec *pieces, unsigned n)
 {
     nng_iov iov[TEFFI_STREAM_PIECES];
@@ -104,14 +106,14 @@ static size_t receive_now_by_nng(teffi_stream *stream, void *to, size_t n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     offer_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
-    return try_now(b, &b->in, nng_stream_recv);
+    return try_nng_now(b, &b->in, nng_stream_recv);
 }
 
 static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     offer_pieces(b->out.now_aio, pieces, n);
-    return try_now(b, &b->out, nng_stream_send);
+    return try_nng_now(b, &b->out, nng_stream_send);
 }
 
 /* Starts a sleep of 0 ms on the write aio; nng then calls its callback, which calls written. */
@@ -141,8 +143,8 @@ static void write_nng_remote(teffi_stream *stream, char *text, size_t n)
 
 /* ---- the end ---- */
 
-/* Takes both gates, so that every operation is either submitted before the close, which finishes
- * it, or not at all. */
+/* Takes both gates, so that each operation is submitted before nng_stream_close(), which ends it,
+ * or not at all. */
 static void close_nng_stream(teffi_stream *stream)
 {
     nng_bytes *b = (nng_bytes *)stream;
@@ -156,7 +158,7 @@ static void close_nng_stream(teffi_stream *stream)
         nng_stream_close(b->nng);
 }
 
-static void end_side(nng_side *side)
+static void fini_nng_side(nng_side *side)
 {
     nng_aio_free(side->aio);
     nng_aio_free(side->now_aio);
@@ -166,8 +168,8 @@ static void end_side(nng_side *side)
 static void free_nng_stream(teffi_stream *stream)
 {
     nng_bytes *b = (nng_bytes *)stream;
-    end_side(&b->in);
-    end_side(&b->out);
+    fini_nng_side(&b->in);
+    fini_nng_side(&b->out);
     if (b->nng)
         nng_stream_free(b->nng);
     free(b);
@@ -184,7 +186,7 @@ static const teffi_stream_ops stream_ops = {
     .free = free_nng_stream,
 };
 
-static bool begin_side(nng_side *side, void (*done)(void *arg), nng_bytes *b)
+static bool init_nng_side(nng_side *side, void (*done)(void *arg), nng_bytes *b)
 {
     pthread_mutex_init(&side->gate, NULL);
     return nng_aio_alloc(&side->aio, done, b) == 0 &&
@@ -198,8 +200,9 @@ teffi_stream *teffi_nng_stream_new(nng_stream *stream, bool plain)
         return NULL;
     b->stream.ops = &stream_ops;
     b->stream.tries = plain;
-    bool in = begin_side(&b->in, on_nng_received, b);
-    if (!begin_side(&b->out, on_nng_written, b) || !in) {
+    /* both in any case: free_nng_stream() ends both */
+    bool in = init_nng_side(&b->in, on_nng_received, b);
+    if (!init_nng_side(&b->out, on_nng_written, b) || !in) {
         free_nng_stream(&b->stream);
         return NULL;
     }

@@ -15,6 +15,7 @@
 
 /* ---- sides ---- */
 
+/* in: side, which the caller has made QUEUED. */
 static void push_due(teffi_reactor *r, reactor_side *side)
 {
     reactor_side *head = atomic_load_explicit(&r->due, memory_order_relaxed);
@@ -41,7 +42,7 @@ static reactor_side *take_due(teffi_reactor *r)
 
 /* Sets bit. A side that has READY and WAITS becomes QUEUED in the same step.
  * out:  true: this call made it QUEUED, and the caller pushes it. */
-static bool set_side(reactor_side *side, uint32_t bit)
+static bool set_side_bit(reactor_side *side, uint32_t bit)
 {
     const uint32_t both = SIDE_READY | SIDE_WAITS;
     uint32_t word = atomic_load_explicit(&side->word, memory_order_relaxed), want;
@@ -61,10 +62,11 @@ static void wake_poller(teffi_poller *poller)
     (void)!write(r->wakes, &one, sizeof one);
 }
 
-/* Sets bit; queues the side if it became QUEUED, and wakes the thread that polls. */
-static void set_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
+/* Sets bit. If that makes the side QUEUED, pushes it, and wakes the thread that polls if it
+ * sleeps. */
+static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
 {
-    if (!set_side(side, bit))
+    if (!set_side_bit(side, bit))
         return;
     push_due(r, side);
     if (atomic_load_explicit(&r->asleep, memory_order_seq_cst)) /* after the push */
@@ -73,34 +75,36 @@ static void set_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
 
 void teffi_reactor_begin(teffi_reactor *r, reactor_side *side)
 {
-    set_and_queue(r, side, SIDE_WAITS);
+    set_bit_and_queue(r, side, SIDE_WAITS);
 }
 
 void teffi_reactor_edge(teffi_reactor *r, reactor_side *side)
 {
-    set_and_queue(r, side, SIDE_READY);
+    set_bit_and_queue(r, side, SIDE_READY);
 }
 
-/* out: false: there was no edge since the attempt began: the side waits. */
-static bool was_ready_again(reactor_side *side)
+/* Clears QUEUED, unless there was an edge since the attempt began.
+ * out:  true: there was: the side stays QUEUED, try again. */
+static bool keep_queued_if_ready(reactor_side *side)
 {
     uint32_t word = SIDE_WAITS | SIDE_QUEUED;
-    /* release: the attempt's fields, pairs with the next set_side */
+    /* release: the attempt's fields, pairs with the next set_side_bit */
     return !atomic_compare_exchange_strong_explicit(&side->word, &word, SIDE_WAITS,
                                                     memory_order_release, memory_order_relaxed);
 }
 
-/* Tries the operation until it ends or waits for an edge. in: side, QUEUED; it may be freed by its
- * ended(). */
+/* Tries the operation until it ends or waits for an edge. in: side, QUEUED; its ended() may free
+ * it. */
 static void try_side(reactor_side *side)
 {
     bool ended;
     do {
         teffi_reactor_used(side);
         ended = side->attempt(side);
-    } while (!ended && was_ready_again(side));
+    } while (!ended && keep_queued_if_ready(side));
     if (!ended)
         return;
+    /* READY stays for the next operation; release: pairs with the next set_side_bit */
     atomic_fetch_and_explicit(&side->word, (uint32_t)SIDE_READY, memory_order_release);
     side->ended(side);
 }
@@ -124,6 +128,7 @@ void teffi_reactor_bury(teffi_reactor *r, reactor_source *source)
                                                   memory_order_relaxed));
 }
 
+/* Closes and frees buried sources. in: no thread holds events. */
 static void free_dead(teffi_reactor *r)
 {
     if (!atomic_load_explicit(&r->dead, memory_order_relaxed))
@@ -131,7 +136,7 @@ static void free_dead(teffi_reactor *r)
     reactor_source *dead = atomic_exchange_explicit(&r->dead, NULL, memory_order_acquire);
     for (reactor_source *next; dead; dead = next) {
         next = dead->next_dead;
-        /* explicitly, since a forked process may have the descriptor, too */
+        /* close() does not remove it if a forked process has the descriptor, too */
         (void)epoll_ctl(r->epoll, EPOLL_CTL_DEL, dead->fd, NULL);
         close(dead->fd);
         dead->free(dead);
@@ -152,8 +157,8 @@ static int get_events(teffi_reactor *r, uint64_t timeout_ns)
                         NULL);
 }
 
-/* in: the poller, claimed. All events of the last wait were handled, so none of them points to a
- * source that free_dead() frees. */
+/* Waits, and keeps the events for run_events(). in: the poller, claimed; the events of the last
+ * wait were handled, so none of them points to a source that free_dead() frees. */
 static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
 {
     teffi_reactor *r = (teffi_reactor *)poller;
@@ -167,6 +172,7 @@ static void wait_for_events(teffi_poller *poller, uint64_t timeout_ns)
     atomic_store_explicit(&r->asleep, false, memory_order_relaxed);
 }
 
+/* Reports the edges of one event; of an event without source, which is a wake-up, clears it. */
 static void report_edges(teffi_reactor *r, const struct epoll_event *event)
 {
     const uint32_t ends = EPOLLERR | EPOLLHUP;
@@ -185,6 +191,7 @@ static void report_edges(teffi_reactor *r, const struct epoll_event *event)
         teffi_reactor_edge(r, source->out);
 }
 
+/* Reports the kept events, and tries the sides that are due. out: true: a side was due. */
 static bool run_events(teffi_poller *poller)
 {
     teffi_reactor *r = (teffi_reactor *)poller;

@@ -1,6 +1,6 @@
 /* reactor.h - one epoll set, and operations that wait until their socket is ready. Events are
- * edges: a socket is reported when bytes or room have come, and not again until an operation has
- * used them up.
+ * edges: a socket is reported once when bytes or room come. So an operation must use up all of them
+ * before it may wait for the next edge.
  * Way:     socket.c -> [begin] ... epoll -> whoever polls -> [run] -> attempt, ended
  * Threads: begin, edge, bury: any. attempt, ended: the thread that polls.
  * Model:   tests/model/side.pml */
@@ -12,7 +12,7 @@
 
 /* One direction of a socket, or another thing to wait for: at most one operation waits for it. */
 typedef struct reactor_side {
-    /* Try the operation. out: false: not ready, it goes on waiting for an edge. */
+    /* Try the operation. out: false: not ready, so it waits for the next edge. */
     bool (*attempt)(struct reactor_side *side);
     /* The operation has ended. It may begin the next one, or free the side. */
     void (*ended)(struct reactor_side *side);
@@ -58,16 +58,17 @@ void teffi_reactor_free(teffi_reactor *reactor);
 bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool reads, bool again);
 
 /* teffi_reactor_bury - have a source closed and freed once no thread can still hold an event of it.
- * in: no operation waits. */
+ * in: no operation waits for its sides. */
 void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
 
-/* teffi_reactor_begin - an operation waits for side: attempt is called when it may be ready.
+/* teffi_reactor_begin - begin an operation: attempt is called when side may be ready.
  * teffi_reactor_edge - report that side may be ready now. */
 void teffi_reactor_begin(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_edge(teffi_reactor *reactor, reactor_side *side);
 
 /* teffi_reactor_used - clear READY, before a system call that uses up what an edge has reported.
- * teffi_reactor_more - mark the side READY again: there may be more than that call has used up. */
+ * teffi_reactor_more - set READY again, after a system call that may have left something. runs: in
+ * attempt, or while no operation waits for the side. */
 static inline void teffi_reactor_used(reactor_side *side)
 {
     /* acq_rel: before the system call */

@@ -65,7 +65,8 @@ static void free_socket_lookup(socket_lookup *lookup)
     free(lookup);
 }
 
-/* Resolves on the lookup's thread; frees the lookup if it is not wanted any more. */
+/* The lookup's thread: resolves, then reports an edge to the side, or frees the lookup if
+ * teffi_lookup_end() was called meanwhile. */
 static void run_lookup(void *arg)
 {
     socket_lookup *lookup = arg;

@@ -26,13 +26,14 @@ typedef struct socket_transport {
 
 /* ---- accepting ---- */
 
-/* Has accept failed only for this one connection, or because of a signal? */
+/* in: errno of accept. Did it fail only for one connection, or because of a signal? */
 static bool should_accept_again(int e)
 {
     return e == ECONNABORTED || e == EPROTO || e == EINTR || e == EPERM;
 }
 
-/* in: fd, taken over. out: its stream, or the failure. */
+/* Makes a stream of an accepted socket. in: fd, taken over. out: OK with the stream, or a
+ * failure. */
 static teffi_stream_result adopt_socket(socket_transport *t, int fd)
 {
     socket_stream *s = teffi_socket_stream_new(t->reactor, fd, NULL);
@@ -65,6 +66,8 @@ static bool attempt_accept(reactor_side *side)
     return true;
 }
 
+/* Reports the accept, unless the listener was stopped. stop_listening() takes the lock, too, so it
+ * waits for the callback. */
 static void report_accepted(reactor_side *side)
 {
     socket_transport *t = teffi_container(side, socket_transport, accepts);
@@ -85,7 +88,7 @@ static void begin_accept(teffi_transport *transport)
 
 /* ---- the listener ---- */
 
-/* Replaces the socket file of a listener that has ended. out: false: errno. */
+/* Binds, and replaces the socket file of a listener that has ended. out: false: see errno. */
 static bool bind_socket(int fd, const struct socket_address *address)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->to;
@@ -95,7 +98,7 @@ static bool bind_socket(int fd, const struct socket_address *address)
     return bind(fd, to, address->len) == 0;
 }
 
-/* out: a socket that listens; -1: errno. */
+/* out: a socket that listens; -1: see errno. */
 static int bind_listener(const struct socket_address *address)
 {
     int on = 1;
@@ -111,6 +114,7 @@ static int bind_listener(const struct socket_address *address)
     return -1;
 }
 
+/* out: the port that the socket is bound to; 0: a path. */
 static int port_of(int fd)
 {
     struct sockaddr_in6 address = {0};
@@ -138,6 +142,7 @@ static teff_err listen_on(teffi_transport *transport, const char *address, int *
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
 }
 
+/* Removes the file if the listener has a path. */
 static void remove_socket_file(int fd)
 {
     struct sockaddr_un address = {0};
@@ -146,7 +151,8 @@ static void remove_socket_file(int fd)
         (void)unlink(address.sun_path);
 }
 
-/* The descriptor stays open until the transport is freed; nobody can connect any more. */
+/* Stops listening, and ends the accept under way by an edge. The descriptor stays open until the
+ * transport is freed, because the thread that polls may still use its number. */
 static void close_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;

@@ -25,18 +25,18 @@ typedef struct socket_stream {
  * out:  NULL: no memory, fd is still the caller's. */
 socket_stream *teffi_socket_stream_new(teffi_reactor *reactor, int fd, reactor_side *connects);
 
-/* teffi_socket_stream_connected - report edges to the stream's own sides from now on.
+/* teffi_socket_stream_connected - have edges reported to the stream's own sides from now on.
  * out: false: no memory in the kernel. */
 bool teffi_socket_stream_connected(socket_stream *stream);
 
-/* teffi_socket_failure - the result of an operation that failed with errno e. */
+/* teffi_socket_failure - make the result of an operation that failed with errno e. */
 teffi_stream_result teffi_socket_failure(int e);
 
-/* teffi_socket_text - write an address as "host:port", "[v6]:port" or "unix:/path"; "unix:" of a
- * socket without one. */
+/* teffi_socket_text - write an address as "host:port", "[v6]:port" or "unix:/path"; just "unix:"
+ * for a socket without a path. */
 void teffi_socket_text(const struct sockaddr *address, socklen_t len, char *text, size_t n);
 
-/* teffi_socket_open - a nonblocking socket that sends without delay. out: -1: errno. */
+/* teffi_socket_open - open a nonblocking socket that sends without delay. out: -1: see errno. */
 int teffi_socket_open(int family);
 
 /* ---- resolve.c: the addresses of a name, found on a thread that ends afterwards ---- */
@@ -54,7 +54,8 @@ typedef struct socket_addresses { /* the first ones of a name */
 typedef struct socket_lookup socket_lookup;
 
 /* teffi_socket_resolve - find the addresses of a host, or of a path. in: address, valid; flags, of
- * getaddrinfo: with AI_NUMERICHOST it does not wait. out: false: there are none, *why. */
+ * getaddrinfo: with AI_NUMERICHOST a name fails, and the call does not block. out: false: none were
+ * found, *why: the reason. */
 bool teffi_socket_resolve(const char *address, int flags, socket_addresses *found,
                           const char **why);
 
@@ -62,7 +63,8 @@ bool teffi_socket_resolve(const char *address, int flags, socket_addresses *foun
  * out: NULL: no memory, or no thread. */
 socket_lookup *teffi_lookup_start(teffi_reactor *reactor, reactor_side *side, const char *address);
 
-/* teffi_lookup_take - out: false: the lookup is not over yet. true: *found; if empty, *why. */
+/* teffi_lookup_take - get the result. out: false: the lookup is not over yet. true: *found; if it
+ * is empty, *why: the reason. */
 bool teffi_lookup_take(socket_lookup *lookup, socket_addresses *found, const char **why);
 
 /* teffi_lookup_end - free the lookup, now or when its thread ends; side gets no edge any more.

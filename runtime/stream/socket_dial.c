@@ -27,14 +27,15 @@ struct teffi_stream_dial {
     teffi_stream_result result;
 };
 
-/* out: true: the dial has ended. */
+/* Sets a failure as the result. out: true, always: the dial has ended. */
 static bool fail_dial(teffi_stream_dial *dial, const char *why)
 {
     dial->result = (teffi_stream_result){.end = TEFFI_STREAM_FAILED, .text = why};
     return true;
 }
 
-/* Finds the addresses, by a lookup if the host is a name. out: false: the lookup goes on. */
+/* Finds the addresses, by a lookup if the host is a name. out: false: the lookup is not over, and
+ * will report an edge. true: over; if nothing was found, the result is a failure. */
 static bool find_addresses(teffi_stream_dial *dial)
 {
     const char *why = "out of memory";
@@ -50,7 +51,8 @@ static bool find_addresses(teffi_stream_dial *dial)
     return dial->resolved = true;
 }
 
-/* in: e, an errno; it becomes the dial's result unless a later address connects. */
+/* Frees the stream that is connecting, if any. in: e, an errno: the dial's result, unless a later
+ * address connects. */
 static void give_up_address(teffi_stream_dial *dial, int e)
 {
     dial->result = teffi_socket_failure(e);
@@ -59,7 +61,7 @@ static void give_up_address(teffi_stream_dial *dial, int e)
     dial->connecting = NULL;
 }
 
-/* Begin to connect to the next address. */
+/* Begins to connect to the next address. On a failure dial->connecting is NULL. */
 static void connect_next(teffi_stream_dial *dial)
 {
     const struct socket_address *address = &dial->found.at[dial->next++];
@@ -77,7 +79,8 @@ static void connect_next(teffi_stream_dial *dial)
     }
 }
 
-/* out: false: it is not connected yet. true: it is, or this address has failed. */
+/* Looks how the connect has ended. out: false: it goes on. true: connected, and the stream is the
+ * result; or this address has failed. */
 static bool check_connecting(teffi_stream_dial *dial)
 {
     struct sockaddr_storage peer;
@@ -98,6 +101,7 @@ static bool check_connecting(teffi_stream_dial *dial)
     return true;
 }
 
+/* Continues the dial as far as it can without waiting. out: false: wait for an edge. */
 static bool attempt_dial(reactor_side *side)
 {
     teffi_stream_dial *dial = teffi_container(side, teffi_stream_dial, side);
@@ -135,7 +139,8 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
     dial->done = done;
     dial->arg = arg;
     snprintf(dial->address, sizeof dial->address, "%s", address);
-    /* an address that is not valid has no addresses to try: then this result is reported */
+    /* an invalid address counts as resolved to nothing, so this failure is reported; otherwise the
+     * result is set again */
     dial->resolved = !teffi_address_ok(address);
     (void)fail_dial(dial, "not an address of the form " TEFFI_ADDRESS_EXPECTED);
     return dial;
@@ -143,7 +148,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
 
 void teffi_socket_dial_start(teffi_stream_dial *dial)
 {
-    teffi_reactor_edge(dial->reactor, &dial->side); /* the first attempt waits for nothing */
+    teffi_reactor_edge(dial->reactor, &dial->side); /* so that the first attempt runs at once */
     teffi_reactor_begin(dial->reactor, &dial->side);
 }
 

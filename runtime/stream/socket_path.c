@@ -9,7 +9,8 @@
 #include <unistd.h>
 #include "stream/stream.h"
 
-/* out: true also if it cannot be found out. */
+/* Does a connect to the socket reach a listener? out: true also if this cannot be found out, so
+ * that a socket in use is never replaced. */
 static bool is_listened_on(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};

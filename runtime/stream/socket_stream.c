@@ -45,9 +45,10 @@ int teffi_socket_open(int family)
 static const teffi_stream_result closed_here = {.end = TEFFI_STREAM_CLOSED,
                                                 .text = "Object closed"};
 
+/* Has this side closed the stream? */
 static bool is_closed_here(const socket_stream *s)
 {
-    /* seq_cst: with the edge that close reports, see close_socket_stream */
+    /* seq_cst: pairs with close_socket_stream(), which stores it before it reports edges */
     return atomic_load_explicit(&s->closed, memory_order_seq_cst);
 }
 
@@ -90,8 +91,9 @@ static ssize_t write_bytes(socket_stream *s, const struct iovec *pieces, unsigne
     return sent;
 }
 
-/* in: bytes, what the system call returned; errno. out: false: the operation would wait. */
-static bool set_result(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
+/* Makes the result of an operation. in: bytes, as the system call returned it; errno. out: false:
+ * no result, because the operation must wait for an edge. */
+static bool set_result_if_over(const socket_stream *s, teffi_stream_result *result, ssize_t bytes)
 {
     if (bytes < 0 && errno == EAGAIN)
         return false;
@@ -102,7 +104,8 @@ static bool set_result(const socket_stream *s, teffi_stream_result *result, ssiz
     return true;
 }
 
-/* out: true: this side has closed the stream; *result is set. */
+/* Ends the operation if this side has closed the stream. out: true: it has; *result is CLOSED, and
+ * the side stays READY, so that later operations end, too. */
 static bool end_if_closed(const socket_stream *s, reactor_side *side, teffi_stream_result *result)
 {
     if (!is_closed_here(s))
@@ -116,7 +119,7 @@ static bool attempt_receive(reactor_side *side)
 {
     socket_stream *s = teffi_container(side, socket_stream, in);
     return end_if_closed(s, side, &s->received) ||
-           set_result(s, &s->received, receive_bytes(s, s->room.iov_base, s->room.iov_len));
+           set_result_if_over(s, &s->received, receive_bytes(s, s->room.iov_base, s->room.iov_len));
 }
 
 static bool attempt_write(reactor_side *side)
@@ -128,7 +131,7 @@ static bool attempt_write(reactor_side *side)
         return true;
     }
     return end_if_closed(s, side, &s->written) ||
-           set_result(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
+           set_result_if_over(s, &s->written, write_bytes(s, s->pieces, s->n_pieces));
 }
 
 static void report_received(reactor_side *side)
@@ -180,12 +183,13 @@ static size_t write_at_once(teffi_stream *stream, const struct iovec *pieces, un
     return sent > 0 ? (size_t)sent : 0;
 }
 
+/* Begins a write of no pieces and makes its side READY, so attempt_write() ends it at once. */
 static void report_empty_write(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
     teffi_reactor_edge(s->reactor, &s->out);
-    teffi_reactor_begin(s->reactor, &s->out); /* last: its callback may have the stream freed */
+    teffi_reactor_begin(s->reactor, &s->out); /* last: the callback may have the stream freed */
 }
 
 static void write_peer_address(teffi_stream *stream, char *text, size_t n)
@@ -196,7 +200,8 @@ static void write_peer_address(teffi_stream *stream, char *text, size_t n)
     teffi_socket_text((struct sockaddr *)&address, len, text, n);
 }
 
-/* The descriptor stays open until the stream is freed, so that its number means this socket. */
+/* Shuts the socket down and ends the operations by edges. The descriptor stays open until the
+ * stream is freed, because other threads may still use its number. */
 static void close_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;
@@ -207,6 +212,7 @@ static void close_socket_stream(teffi_stream *stream)
     teffi_reactor_edge(s->reactor, &s->out);
 }
 
+/* Frees the stream, later: the thread that polls may still have events of it. */
 static void bury_socket_stream(teffi_stream *stream)
 {
     socket_stream *s = (socket_stream *)stream;

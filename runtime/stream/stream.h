@@ -43,11 +43,12 @@ typedef struct teffi_stream_ops {
     /* Write from pieces, at most TEFFI_STREAM_PIECES, whose bytes stay until done; some of them or
      * all are written. out: as receive. */
     bool (*write)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
-    /* The same without waiting and without a callback. out: how many bytes; 0: none, because it
-     * would wait or has failed: receive or write tells. Only if stream->tries. */
+    /* The same without waiting and without a callback. out: how many bytes; 0: none,
+     * because the operation would wait or has failed; then receive or write reports which. Only if
+     * stream->tries. */
     size_t (*receive_now)(teffi_stream *stream, void *to, size_t n);
     size_t (*write_now)(teffi_stream *stream, const struct iovec *pieces, unsigned n);
-    /* Call written soon, as if 0 bytes had been written. in: no write is under way. */
+    /* Have written called soon, with OK and 0 bytes. in: no write is under way. */
     void (*call_written)(teffi_stream *stream);
     /* The peer's address; one that dialled a path has "unix:". */
     void (*remote)(teffi_stream *stream, char *text, size_t n);
@@ -72,11 +73,12 @@ struct teffi_stream {
 bool teffi_address_ok(const char *address);
 #define TEFFI_ADDRESS_EXPECTED "host:port, [v6]:port or unix:/path"
 
-/* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: it does not begin so. */
+/* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: there is no such
+ * prefix. */
 const char *teffi_address_path(const char *address);
 
-/* teffi_path_is_free - socket_path.c: may a listener have this path? out: true: nothing is there,
- * or the socket of a listener that has ended, which is to be replaced. */
+/* teffi_path_is_free - socket_path.c: may a listener have this path? out: true: no file is there,
+ * or only the socket file of a listener that has ended, which the caller replaces. */
 bool teffi_path_is_free(const char *path);
 
 typedef struct teffi_stream_dial teffi_stream_dial;
@@ -88,7 +90,8 @@ typedef struct teffi_transport_ops {
     teffi_stream_dial *(*dial_new)(teffi_transport *transport, const char *address,
                                    teffi_stream_done *done, void *arg);
     void (*dial_start)(teffi_stream_dial *dial);
-    /* End a dial that was started: done reports CLOSED, unless it was called. Once or more. */
+    /* End a dial that was started: done reports CLOSED, unless the dial has ended already or its
+     * address is not valid. Once or more. */
     void (*dial_cancel)(teffi_stream_dial *dial);
     /* Free a dial that was not started, or whose done was called; done may still be running. */
     void (*dial_free)(teffi_stream_dial *dial);
@@ -98,7 +101,7 @@ typedef struct teffi_transport_ops {
     teff_err (*listen)(teffi_transport *transport, const char *address, int *port,
                        const char **why);
     /* Accept one connection: accepted(arg) is called once. CLOSED: after close_listener; FAILED: no
-     * descriptor or no memory. in: after listen; the call before has ended. */
+     * descriptor or no memory. in: after listen; the previous accept was reported. */
     void (*accept)(teffi_transport *transport);
     void (*close_listener)(teffi_transport *transport);
     /* After it has returned, accepted is not called any more. */

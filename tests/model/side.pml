@@ -23,7 +23,7 @@ bool tried[SIDES];      /* an attempt runs */
 byte taken[SIDES];
 byte owners;            /* have taken all */
 
-/* set_and_queue; `queue` and `sleeps` are the caller's. */
+/* set_bit_and_queue; `queue` and `sleeps` are the caller's. */
 inline set(s, state)
 {
 #ifdef MUTANT_WAITS_WITHOUT_QUEUE
@@ -163,7 +163,7 @@ inline try_side(s)
             break
         :: else
         fi;
-        /* was_ready_again */
+        /* keep_queued_if_ready */
 #ifdef MUTANT_READY_UNSEEN
         d_step { tried[s] = false; word[s] = word[s] & ~QUEUED };
         goto tried_it
