@@ -6,8 +6,8 @@
 
 enum { PENDING_MAX = 1024 }; /* accepted connections in their handshake */
 
-/* conns.lock held. If PENDING_MAX handshakes are pending, kill the oldest, which is the last in the
- * list. out: true: one was killed. */
+/* conns.lock held. If PENDING_MAX handshakes are pending, kills the oldest that is not killed yet,
+ * which is the last such one in the list. out: true: one was killed. */
 static bool kill_oldest_pending(teffi_link *link)
 {
     teffi_conn *oldest = NULL;
@@ -23,7 +23,7 @@ static bool kill_oldest_pending(teffi_link *link)
     return oldest;
 }
 
-/* in: stream, accepted, taken over. */
+/* Makes a connection of an accepted stream, and begins to read. in: stream, taken over. */
 static void begin_conn(teffi_link *link, teffi_stream *stream)
 {
     bool crowded = false;
@@ -58,7 +58,7 @@ void teffi_accept_done(void *arg, const teffi_stream_result *result)
         begin_conn(link, result->stream);
     pthread_mutex_lock(&link->conns.lock);
     bool again = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
-    link->accept_again = again && result->end; /* no descriptor or memory: the ticker retries */
+    link->accept_again = again && result->end; /* failed: the ticker calls teffi_accept_retry() */
     pthread_mutex_unlock(&link->conns.lock);
     if (again && !result->end)
         accept_next(link);

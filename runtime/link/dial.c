@@ -28,7 +28,8 @@ static void on_dialled(void *arg, const teffi_stream_result *result)
     teffi_driver_read(conn);
 }
 
-/* conns.lock held. out: NULL: no memory, or the link is being freed. */
+/* conns.lock held. Makes and lists a connection with a dial, which is not started yet.
+ * out:  NULL: no memory, or the link is being freed. */
 static teffi_conn *new_dial(teffi_link *link, const char *address)
 {
     teffi_transport *transport = link->conns.transport;
@@ -59,7 +60,7 @@ teffi_conn *teffi_dial_new(link_peer *peer)
     remote->role = TEFFI_ROLE_SILO;
     memcpy(remote->address, peer->address, sizeof remote->address);
     peer->out = conn;
-    conn->sender.peer_left = peer->left; /* no lock: no other thread has this connection yet */
+    conn->sender.peer_left = peer->left; /* without its lock: nothing is sent on it yet */
     peer->redial_ns = 0;
     return conn;
 }

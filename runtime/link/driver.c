@@ -50,6 +50,8 @@ void teffi_driver_reap(teffi_link *link)
 
 /* ---- reading ---- */
 
+/* Handles a BYE, which a peer may send once per connection. out: false: the connection is
+ * broken. */
 static bool take_bye(teffi_conn *conn)
 {
     if (conn->receiver.bye_came)
@@ -59,7 +61,7 @@ static bool take_bye(teffi_conn *conn)
     return true;
 }
 
-/* out: false: the connection is broken. */
+/* Handles a control frame of a connection that is UP. out: false: the connection is broken. */
 static bool take_control(teffi_conn *conn, const teffi_frame *frame)
 {
     const uint8_t *payload;
@@ -79,8 +81,8 @@ static bool take_control(teffi_conn *conn, const teffi_frame *frame)
     }
 }
 
-/* The acceptor may refuse the ACK when the dialler is already UP, so REFUSE is valid in UP.
- * out:  false: the connection is broken. */
+/* Handles a frame that is not a message. The acceptor may refuse the ACK when the dialler is
+ * already UP, so a dialler accepts REFUSE in UP. out: false: the connection is broken. */
 static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
 {
     bool refusal = conn->dialled && frame->kind == TEFFI_FRAME_REFUSE;
@@ -92,7 +94,8 @@ static bool take_frame(teffi_conn *conn, const teffi_frame *frame)
     return teffi_handshake_frame(conn, frame);
 }
 
-/* Moves messages to the batch, and handles other frames. out: why it stopped; not RECEIVE_FRAME. */
+/* Moves messages to the batch, and handles other frames. out: why it stopped; never
+ * RECEIVE_FRAME, because those frames were handled. */
 static receive_step digest_frames(teffi_conn *conn)
 {
     teffi_frame frame;
@@ -106,8 +109,9 @@ static receive_step digest_frames(teffi_conn *conn)
     return step;
 }
 
-/* Append the batch to the peer's event queue. The lock covers the check of `cause` too, so that no
- * newer connection posts its up event in between. out: false: replaced, the batch was dropped. */
+/* Appends the batch to the peer's event queue, unless a newer connection has replaced this one. The
+ * lock covers the check of `cause` too, so that the newer one cannot post its up event in between.
+ * out:  false: replaced, and the batch was freed. */
 static bool post_batch(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
@@ -149,7 +153,7 @@ static void continue_reading(teffi_conn *conn, receive_step step)
 void teffi_driver_read(teffi_conn *conn)
 {
     receive_step step = digest_frames(conn);
-    link_peer *peer = conn->peer; /* after continue_reading() the next reader may change it */
+    link_peer *peer = conn->peer; /* loaded first: continue_reading() gives up conn */
     if (peer)
         teffi_peer_ref(peer);
     continue_reading(conn, step);
@@ -169,9 +173,9 @@ static void release_read(teffi_inbound *batch)
     teffi_conn_unref(teffi_container(batch, teffi_conn, receiver.inbound));
 }
 
-/* The executor chooses the thread that handles the received bytes. That thread holds its own
- * reference until it is done: freeing a connection waits for this callback, and must not wait for
- * the turns that the thread runs. */
+/* Lets the executor choose the thread that handles the received bytes; without an executor it is
+ * this one. The chosen thread holds its own reference until it is done: freeing a connection waits
+ * for this callback, and must not wait for the turns that the thread runs. */
 static void submit_read(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -181,13 +185,14 @@ static void submit_read(teffi_conn *conn)
         teffi_driver_read(conn);
         return;
     }
-    teffi_conn_ref(conn); /* held by receiver.inbound, dropped in release_read() */
+    teffi_conn_ref(conn); /* held by receiver.inbound; the executor drops it by release_read() */
     conn->receiver.inbound.bytes = conn->receiver.got;
     exec->ops->inbound(exec, &conn->receiver.inbound);
 }
 
-/* Only a worker or a waiting client thread reads here. The monitor (for a worker in a long turn)
- * and the ticker only begin a receive. */
+/* Reads on a worker or on a waiting client thread. Other threads that run deferred work (the
+ * monitor for a worker in a long turn, and the ticker) must not run turns: they only begin a
+ * receive. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);
@@ -264,7 +269,7 @@ bool teffi_driver_wait(teffi_net *net, teffi_poll_parker *parker, uint32_t *toke
         return false;
     do
         *tokens = teffi_parker_take(&parker->parker, UINT64_MAX);
-    while (!*tokens); /* the system call of an earlier waker may come late */
+    while (!*tokens); /* 0: woken late, for a token that was taken before */
     teffi_conn *given = teffi_client_reader_take(&link->conns, &reader, tokens);
     if (given)
         teffi_driver_read(given);
@@ -293,7 +298,9 @@ static void report_batch(teffi_conn *conn)
         teffi_driver_read(conn);
 }
 
-/* A connection that never opened has lost nothing: its unopened messages go back as unsent. */
+/* Reports the end of a connection: to its dial if it was never UP, otherwise as a down event. A
+ * clean end is an event only if no other connection of the peer is UP. No part of unopened messages
+ * was sent, so they go back to the owner as unsent. */
 static void report_down(link_peer *peer, teffi_conn *conn)
 {
     teffi_link *link = peer->owner;
@@ -339,8 +346,8 @@ static void report_event(link_peer *peer, const link_event *event)
     teffi_conn_unref(conn);
 }
 
-/* Reports all events, then removes the peer from the table if nothing needs it. in: the caller has
- * begun to drain. */
+/* Reports all events, then removes the peer from the table if nothing needs it. in:
+ * teffi_peer_begin_drain() has returned true. */
 static void report_all(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns;
@@ -356,13 +363,13 @@ static void report_all(link_peer *peer)
     teffi_peer_unref(peer);
 }
 
-/* Reports the peer's events, unless another thread does. Called after an event was posted. */
+/* Reports the peer's events, unless another thread does. */
 static void drain_events(link_peer *peer)
 {
     teffi_conns *conns = &peer->owner->conns; /* lives longer than the peer */
     if (teffi_peer_begin_drain(peer))
         report_all(peer);
-    /* This thread may never wait, so it writes now what was coalesced during the events. It does so
-     * without events too: when the link is freed no ticker would write it later. */
+    /* This thread may never wait, so it writes now the frames that it has coalesced, also if it
+     * reported no event: when the link is freed, no ticker would write them later. */
     teffi_sender_write_own(conns);
 }

@@ -3,8 +3,8 @@
 
 enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
 
-/* conns.lock held. The back-off doubles after each failure; the jitter keeps peers from redialling
- * at the same time. */
+/* conns.lock held. Sets when the ticker dials the peer again. The back-off doubles after each
+ * failure; the jitter keeps peers from redialling at the same time. */
 static void plan_redial(link_peer *peer, bool failed)
 {
     teffi_conns *conns = &peer->owner->conns;
@@ -20,7 +20,8 @@ static void plan_redial(link_peer *peer, bool failed)
     teffi_conns_ask_scan(conns);
 }
 
-/* conns.lock held. Remove the connection from its peer. out: true: the BYE_ACK was sent again. */
+/* conns.lock held. Removes the connection from its peer, and plans a redial if it was the outgoing
+ * one. out: true: BYE_ACK was appended to the incoming one, here or before. */
 static bool detach_conn(teffi_conn *conn, link_peer *peer)
 {
     bool was_up = conn->ending.was_up;
@@ -36,13 +37,13 @@ static bool detach_conn(teffi_conn *conn, link_peer *peer)
         plan_redial(peer, !was_up);
     if (!peer->bye_heard || !peer->in)
         return false;
-    /* Our BYE_ACK went out on this connection and may be lost: send it again on the other. */
+    /* our BYE_ACK may be lost with this connection: append it to the other one, too */
     teffi_goodbye_acknowledge(peer->in);
     return true;
 }
 
-/* Are messages unsent? Messages to a silo use the connection that we dialled; on the one that the
- * silo dialled, only goodbyes can be unsent, which do not count. */
+/* Does conn have unsent messages? Messages to a silo use the connection that we dialled. On the one
+ * that the silo dialled, only goodbyes can be unsent, and they do not count. */
 static bool has_unsent(teffi_conn *conn)
 {
     bool carries = conn->dialled || conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
@@ -100,8 +101,9 @@ void teffi_ending_break_inbound(teffi_link *link, teffi_node_id id)
 }
 
 /* conns.lock held. Decides whether the end is clean, and detaches conn from its peer. If conn was
- * UP and broke, the other connection of its pair ends, too. A goodbye that was not acknowledged yet
- * is said again on the connection that is left. */
+ * UP and broke by itself, the other connection of its pair ends, too. A BYE that was not answered
+ * yet is said again on the connection that is left, unless BYE_ACK is there, which has the peer
+ * close it. */
 static void end_for_peer(teffi_conn *conn, link_peer *peer)
 {
     conn_ending *ending = &conn->ending;
@@ -117,7 +119,7 @@ static void end_for_peer(teffi_conn *conn, link_peer *peer)
     post_down(conn, peer);
 }
 
-/* conns.lock held. */
+/* conns.lock held. Takes conn off the list and the counters, and ends it for its peer. */
 static void end_locked(teffi_conn *conn)
 {
     if (conn->ending.cause != CONN_REPLACED)
@@ -144,7 +146,7 @@ bool teffi_ending_begin(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
     if (teffi_sender_close(conn)) {
-        teffi_conn_kill(conn); /* makes the write's callback run soon */
+        teffi_conn_kill(conn); /* so that the write ends soon, whose callback calls this again */
         return false;
     }
     pthread_mutex_lock(&link->conns.lock);

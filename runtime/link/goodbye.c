@@ -21,8 +21,9 @@ void teffi_goodbye_acknowledge(teffi_conn *conn)
     teffi_sender_finish(conn, TEFFI_FRAME_BYE_ACK);
 }
 
-/* conns.lock held. Nothing more is sent on the connections of the peer. */
-static void stop_sends_to(link_peer *peer)
+/* conns.lock held. Takes the peer's connections out of the route cache, so that later sends reach
+ * find_conn(), which refuses them. */
+static void clear_routes_to(link_peer *peer)
 {
     teffi_conn_carry(peer->in, 0);
     teffi_conn_carry(peer->out, 0);
@@ -34,13 +35,13 @@ void teffi_goodbye_heard(teffi_conn *conn)
     link_peer *peer = conn->peer;
     pthread_mutex_lock(&link->conns.lock);
     peer->bye_heard = true;
-    stop_sends_to(peer);
+    clear_routes_to(peer);
     peer->redial_ns = 0;
     teffi_goodbye_acknowledge(peer->out ? peer->out : conn);
     pthread_mutex_unlock(&link->conns.lock);
 }
 
-/* conns.lock held. */
+/* conns.lock held. Kills the peer's incoming and outgoing connection. */
 static void kill_pair(const link_peer *peer)
 {
     if (peer->in)
@@ -60,7 +61,7 @@ void teffi_goodbye_acknowledged(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* Says goodbye now, or as soon as there is a connection. */
+/* conns.lock held. Says goodbye now, or as soon as there is a connection. */
 static void say_or_remember_goodbye(link_peer *peer)
 {
     if (peer->goodbye == GOODBYE_NOT_SAID)
@@ -76,13 +77,13 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
     link_peer *peer = teffi_peer_find(link, id);
     if (peer) {
         peer->known = false;
-        stop_sends_to(peer);
+        clear_routes_to(peer);
         peer->redial_ns = 0;
         if (clean) {
             say_or_remember_goodbye(peer);
         } else {
             if (peer->goodbye == GOODBYE_SAID)
-                peer->goodbye = GOODBYE_NOT_SAID; /* not said again; a late BYE_ACK is ignored */
+                peer->goodbye = GOODBYE_NOT_SAID; /* no BYE again; a late BYE_ACK is ignored */
             kill_pair(peer);
         }
         gone = teffi_peer_settle(peer);
@@ -93,8 +94,8 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean)
         teffi_peer_unref(peer);
 }
 
-/* peer_left is set under the connection's lock. So the requests that send accepted before are
- * written before all messages that it accepts after. */
+/* peer_left is set under the connection's lock, so messages keep their order: requests accepted
+ * before this call are written before all messages that are accepted after it. */
 void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
 {
     teffi_link *link = (teffi_link *)net;
@@ -112,8 +113,8 @@ void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id)
 
 /* ---- shutdown of the link ---- */
 
-/* A dial to an address has no peer yet. Once leaving is set, establish_conn() makes none, so the
- * dial cannot come up: kill it. */
+/* Says goodbye to all peers, and kills dials to an address: they have no peer yet, and once leaving
+ * is set, establish_conn() makes none, so they cannot come up. */
 static void begin_leaving(teffi_link *link)
 {
     pthread_mutex_lock(&link->conns.lock);
@@ -152,7 +153,7 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
     pthread_mutex_lock(&conns->lock);
     bool unfinished = is_unfinished(link);
     while (unfinished && teffi_conns_now(conns) < deadline_ns) {
-        pthread_cond_wait(&conns->changed, &conns->lock); /* the ticker signals it regularly */
+        pthread_cond_wait(&conns->changed, &conns->lock); /* the ticker signals at each scan */
         unfinished = is_unfinished(link);
     }
     pthread_mutex_unlock(&conns->lock);

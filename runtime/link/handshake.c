@@ -6,6 +6,7 @@
 
 enum { SILOS_MAX = 4096 }; /* accepted and UP */
 
+/* A copy: identify() may change the link's hello at the same time. */
 static teffi_hello own_hello(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -15,7 +16,8 @@ static teffi_hello own_hello(teffi_conn *conn)
     return self;
 }
 
-/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
+/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. Only diallers
+ * number their connections. */
 static teffi_greeting own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;
@@ -39,8 +41,8 @@ void teffi_handshake_begin(teffi_conn *conn)
     send_greeting(conn, &g);
 }
 
-/* Count and log the refusal, and send the reason to a dialler, which closes after reading it.
- * out:  false: the connection ends now. */
+/* Counts and logs the refusal. An acceptor sends the reason to the dialler.
+ * out:  false: the connection ends now. true: it ends once the reason is written. */
 static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
 {
     teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
@@ -68,15 +70,15 @@ static bool is_for_goodbye(const link_peer *peer)
     return peer && (peer->in || peer->out) && peer->goodbye != GOODBYE_ACKNOWLEDGED;
 }
 
-/* conns.lock held. A connection that replaces another always has room.
- * out:  why the new connection is refused, counted by *which; NULL: it is not refused. */
+/* conns.lock held. May the peer of this hello connect? A connection that replaces another is not
+ * checked for room. out: why it is refused, counted by *which; NULL: it is not refused. */
 static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uint64_t sequence,
                                  link_counter *which)
 {
     const link_peer *peer = teffi_peer_find(link, hello->node);
     bool silo = hello->role == TEFFI_ROLE_SILO;
     *which = LINK_REFUSED_IDENTITY;
-    if (silo && !teffi_peer_is_newest(link, hello->node, false))
+    if (silo && !teffi_peer_check_newest(link, hello->node, false))
         return "a newer start of this silo has been here";
     if (peer && sequence <= peer->in_sequence)
         return "the same node is connected, by a newer connection";
@@ -98,7 +100,7 @@ static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
 }
 
-/* Acceptor: check the dialler's hello and respond with ours. */
+/* Acceptor: checks the dialler's hello and responds with ours. out: false: the connection ends. */
 static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -125,8 +127,8 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     return true;
 }
 
-/* conns.lock held. Make conn the peer's incoming connection. An older one ends, and with it the
- * outgoing one. A goodbye that the peer has said before it connected again no longer counts. */
+/* conns.lock held. Makes conn the peer's incoming connection. An older incoming one ends, and with
+ * it the outgoing one. A goodbye that the peer said before it connected again no longer counts. */
 static void replace_incoming(link_peer *peer, teffi_conn *conn)
 {
     teffi_conn *old = peer->in;
@@ -142,7 +144,7 @@ static void replace_incoming(link_peer *peer, teffi_conn *conn)
     }
 }
 
-/* conns.lock held. */
+/* conns.lock held. Sets conn->peer, which holds a reference. */
 static void set_peer(teffi_conn *conn, link_peer *peer)
 {
     if (conn->peer == peer)
@@ -151,8 +153,8 @@ static void set_peer(teffi_conn *conn, link_peer *peer)
     conn->peer = peer;
 }
 
-/* conns.lock held. */
-static void come_up(teffi_conn *conn, link_peer *peer)
+/* conns.lock held. Makes conn UP and posts its up event. */
+static void bring_conn_up(teffi_conn *conn, link_peer *peer)
 {
     set_peer(conn, peer);
     conn->state = CONN_UP;
@@ -161,8 +163,9 @@ static void come_up(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->up_event, EVENT_UP, conn);
 }
 
-/* Acceptor, after the ACK, which proves that the hello was not a replay. The checks are repeated:
- * two connections of one node may have been in their handshake at the same time. */
+/* Acceptor: makes conn UP after the ACK, which proves that the hello was not a replay. The checks
+ * are repeated, because two connections of one node may be in their handshake at the same time.
+ * out:  false: the connection ends. */
 static bool accept_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -173,10 +176,10 @@ static bool accept_peer(teffi_conn *conn)
     link_peer *peer = conflict ? NULL : teffi_peer_make(link, remote->node);
     if (peer) {
         if (remote->role == TEFFI_ROLE_SILO)
-            teffi_peer_is_newest(link, remote->node, true); /* remembers it */
+            teffi_peer_check_newest(link, remote->node, true); /* true: remembers it */
         replace_incoming(peer, conn);
         link->conns.pending--;
-        come_up(conn, peer);
+        bring_conn_up(conn, peer);
         (*teffi_conn_counter(conn))++;
     }
     pthread_mutex_unlock(&link->conns.lock);
@@ -196,13 +199,13 @@ static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
     return accept_peer(conn);
 }
 
-/* conns.lock held. Dialler: make conn the peer's outgoing connection. Messages of the one that it
- * replaces are taken over here, before any new message may be sent.
- * out:  false: the peer has one that is UP, conn is not needed. */
+/* conns.lock held. Dialler: makes conn the peer's outgoing connection. It takes over the messages
+ * of the connection that it replaces, before any new message may be sent.
+ * out:  false: the peer has an outgoing connection that is UP, so conn is not needed. */
 static bool become_outgoing(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
-    if (!conn->peer) /* otherwise a peer that was removed since stays removed */
+    if (!conn->peer) /* otherwise dialled for a peer; if that was removed since, it stays so */
         teffi_peer_know(peer, peer->known ? peer->address : conn->handshake.remote.address);
     peer->dial_failed = false;
     peer->backoff_ms = 0;
@@ -214,13 +217,13 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
         teffi_conn_kill(old);
     }
     peer->out = conn;
-    pthread_mutex_lock(&conn->lock); /* a connection dialled for the peer already takes messages */
+    pthread_mutex_lock(&conn->lock); /* if it was dialled for the peer, it takes messages already */
     conn->sender.peer_left = peer->left;
     pthread_mutex_unlock(&conn->lock);
     return true;
 }
 
-/* Dialler: make conn UP, after its acceptor's hello was accepted. out: false: it ends. */
+/* Dialler: makes conn UP, and sends the ACK. out: false: the connection ends. */
 static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYTES])
 {
     teffi_link *link = teffi_link_of(conn);
@@ -233,7 +236,7 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
     if (peer && !link->freeing) {
         up = become_outgoing(conn, peer);
         if (up)
-            come_up(conn, peer);
+            bring_conn_up(conn, peer);
         else /* so that its end is reported after the events of the connection that is UP */
             set_peer(conn, peer);
         conn->handshake.not_needed = !up;
@@ -246,7 +249,7 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
     return true;
 }
 
-/* Dialler: check the acceptor's hello. */
+/* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
 static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
 {
     teffi_hello self = own_hello(conn);
@@ -264,6 +267,7 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     return establish_conn(conn, peer->nonce);
 }
 
+/* Dialler: records and logs the peer's reason. out: false, always: the connection ends. */
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
@@ -315,11 +319,12 @@ static const char *handshake_break_text(const teffi_conn *conn, const teffi_stre
     return result->text;
 }
 
-/* A peer that connects and closes without sending anything, as health checks do, is not logged. */
+/* An accepted connection that closes early, as those of health checks do, is not logged; only
+ * failed dials and failed TLS handshakes are. */
 void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result)
 {
     bool tls = result->end == TEFFI_STREAM_NO_CERTIFICATE || result->end == TEFFI_STREAM_NO_TLS;
-    bool ours = result->end == TEFFI_STREAM_CLOSED; /* logged when it was killed */
+    bool ours = result->end == TEFFI_STREAM_CLOSED; /* killed by this side, which logs failures */
     const char *why = handshake_break_text(conn, result);
     if (conn->dialled && !conn->ending.why && !ours)
         teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %s",

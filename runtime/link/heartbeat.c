@@ -12,7 +12,8 @@ enum {
     LOOK_MAX_MS = 250,
 };
 
-/* out: false also if since_ns is 0, which means none. */
+/* Did since_ns come more than limit_ns before now_ns? out: false also if it is 0, which means
+ * none. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -22,11 +23,11 @@ typedef enum conn_need {
     NEED_NONE,
     NEED_KILL_LATE,
     NEED_KILL_SILENT,
-    NEED_TAKE_BACK, /* its batch has waited too long for a worker: the ticker runs it */
+    NEED_TAKE_BACK, /* its read has waited too long for a worker: the ticker runs the read */
     NEED_BEAT
 } conn_need;
 
-/* What must be done for the connection? in: judge: late and silent ones may be killed now. */
+/* What must be done for the connection? in: judge: it may be killed now if it is late or silent. */
 static conn_need find_need(const teffi_conn *conn, uint64_t now_ns, bool judge)
 {
     const conn_liveness *l = &conn->liveness;
@@ -75,9 +76,9 @@ static void serve_need(teffi_conn *conn, conn_need need)
     }
 }
 
-/* conns.lock held. If this process was held up, received bytes may be unread, so no peer is judged
- * late or silent for SILENT_HEARTBEATS. A delay starts this only if the scan before was on time:
- * where every scan is late, peers are judged all the same. */
+/* conns.lock held. May peers be killed as late or silent? If this process was held up, their bytes
+ * may be unread, so not for SILENT_HEARTBEATS from now on. Of several late scans in a row only the
+ * first starts this time: where every scan is late, peers are judged all the same. */
 static bool may_judge(teffi_link *link, uint64_t now_ns)
 {
     uint64_t beat_ns = link->heartbeat_ms * 1000000ull;
@@ -89,8 +90,8 @@ static bool may_judge(teffi_link *link, uint64_t now_ns)
     return now_ns >= link->judge_from_ns;
 }
 
-/* Serve each connection that needs something. That may end a connection, so it is done without
- * conns.lock, and the need is determined again. */
+/* Serves each connection that needs something. Serving may end a connection, so it happens without
+ * conns.lock; the need may have changed by then, so it is determined again. */
 static void serve_due_conns(teffi_link *link, uint64_t now_ns)
 {
     teffi_conn *due = NULL;
@@ -111,7 +112,8 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
     }
 }
 
-/* out: when the next redial is due; UINT64_MAX: none is planned. */
+/* Dials the peers whose redial is due. out: when the next redial is due; UINT64_MAX: none is
+ * planned. */
 static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;
@@ -135,8 +137,8 @@ static uint64_t clamp_ns(uint64_t value, uint64_t min, uint64_t max)
     return value < min ? min : value > max ? max : value;
 }
 
-/* conns.lock held. Scan four times per heartbeat, earlier for a redial, and every LOOK_MIN_MS
- * during a shutdown. out: ns until the next scan. */
+/* conns.lock held. Scans come four times per heartbeat, within LOOK_MIN_MS .. LOOK_MAX_MS; every
+ * LOOK_MIN_MS during a shutdown; earlier for a redial. out: ns until the next scan. */
 static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_t now_ns)
 {
     uint64_t ns = clamp_ns(link->heartbeat_ms / 4, LOOK_MIN_MS, LOOK_MAX_MS) * 1000000u;
@@ -145,7 +147,7 @@ static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_
     return redial_ns == UINT64_MAX ? ns : clamp_ns(redial_ns - now_ns, 1000000u, ns);
 }
 
-/* out: ns until the next scan; 0: the link is being freed. */
+/* Scans all connections and peers once. out: ns until the next scan; 0: the link is being freed. */
 static uint64_t look_at_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
@@ -169,11 +171,12 @@ static bool delayed_work_is_requested(const link_ticker *ticker)
     return atomic_load_explicit(&ticker->asked_soon, memory_order_relaxed);
 }
 
+/* Runs delayed writes and reads; requests another run if some are left. */
 static void run_delayed(teffi_link *link)
 {
     link_ticker *ticker = &link->conns.ticker;
-    /* seq_cst: work added before this store is found below; a thread that adds work after it loads
-     * false, and requests again */
+    /* seq_cst: work added before this store is found below; a thread that adds work after the store
+     * loads false in teffi_conns_ask_soon(), and requests again */
     atomic_store_explicit(&ticker->asked_soon, false, memory_order_seq_cst);
     teffi_sender_write_coalesced(&link->conns);
     bool reads = teffi_client_reader_expire(&link->conns, false);

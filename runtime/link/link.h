@@ -57,10 +57,10 @@ void teffi_goodbye_remove_peer(teffi_net *net, teffi_node_id id, bool clean);
 void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
-/* teffi_accept_done - callback of the transport.
+/* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next.
  * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
  * errs: TEFF_E_IO.
- * teffi_link_heartbeat_stop - wait until it has ended. in: link->freeing is set. */
+ * teffi_link_heartbeat_stop - wait until that thread has ended. in: link->freeing is set. */
 void teffi_accept_done(void *arg, const teffi_stream_result *result);
 TEFF_MUST_USE teff_err teffi_link_heartbeat_start(teffi_link *link);
 void teffi_link_heartbeat_stop(teffi_link *link);

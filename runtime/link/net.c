@@ -43,7 +43,7 @@ static void free_link_memory(teffi_link *link)
     free(link);
 }
 
-/* Closes all streams; each connection then ends in its own callback. */
+/* Kills all connections; each then ends in a callback of its stream or dial. */
 static void kill_all(teffi_conns *conns)
 {
     pthread_mutex_lock(&conns->lock);
@@ -53,7 +53,7 @@ static void kill_all(teffi_conns *conns)
 }
 
 /* Waits until all connections have ended, then frees them. If the transport has a poller, this
- * thread polls: no other does any more. */
+ * thread polls, because no other thread does any more. */
 static void free_conns(teffi_link *link)
 {
     teffi_conns *conns = &link->conns;
@@ -81,7 +81,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_unlock(&link->conns.lock);
     link->conns.transport->ops->stop_listener(link->conns.transport);
     teffi_link_heartbeat_stop(link);
-    teffi_sender_write_coalesced(&link->conns); /* after this only events send */
+    teffi_sender_write_coalesced(&link->conns); /* the last kept frames but those of events */
     (void)teffi_client_reader_expire(&link->conns, true);
     kill_all(&link->conns);
     teffi_driver_sweep(link);
@@ -124,6 +124,7 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->clients_max = teffi_or(opt->clients_max, 10000);
 }
 
+/* By default the transport is the one of the build option, but nng with TLS. */
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;

@@ -86,9 +86,8 @@ typedef struct teffi_net_ops {
     teff_err (*peer_add)(teffi_net *net, teffi_node_id node, const char *address);
     /* Remove a peer: close its connections, after a goodbye if clean. Later sends: CLOSED. */
     void (*peer_remove)(teffi_net *net, teffi_node_id node, bool clean);
-    /* The peer leaves: from now on requests for grains are CLOSED. Responses and
-     * other requests are sent as before, until peer_remove. Messages keep their order across this
-     * call. */
+    /* The peer leaves: from now on requests and one-ways for grains are CLOSED. Other messages are
+     * sent as before, until peer_remove. Messages keep their order across this call. */
     void (*peer_left)(teffi_net *net, teffi_node_id node);
     /* Dial an address whose node is not known (a seed, a gateway). done runs once, on a thread that
      * events run on. On success it runs after the up event, with the peer's hello; the peer is then

@@ -3,19 +3,20 @@
  * A route is the connection that last carried messages to a node with this hash. Routes are written
  * under conns.lock and read without it. Connections in the cache are type-stable while the link
  * lives: a stale route points to a valid conn->lock, and `carries`, checked under it, does not
- * match. While it matches, the connection is UP and listed, so a reference may be taken under
- * conn->lock. */
+ * match. While it matches, the list's reference is not dropped, so another one may be taken
+ * under conn->lock. */
 #include "link/steps.h"
 
 #include "base/hash.h"
 
-/* A weak hash is enough: clients that choose colliding ids only make their own sends uncached. */
+/* out: the cache entry for a node. A weak hash is enough: clients that choose colliding ids only
+ * make the sends to themselves uncached. */
 static teffi_conn *_Atomic *route_to(teffi_link *link, uint64_t node)
 {
     return &link->routes[teffi_mix64(node ^ link->secret.k0) % LINK_ROUTES];
 }
 
-/* conns.lock held. */
+/* conns.lock held. Caches conn as the route to the node, if it is UP. */
 static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
 {
     if (conn->state != CONN_UP)
@@ -25,8 +26,8 @@ static void set_route(teffi_link *link, uint64_t node, teffi_conn *conn)
     atomic_store_explicit(route_to(link, node), conn, memory_order_release);
 }
 
-/* conns.lock held. Find or create the connection that carries messages to a node.
- * out:  *dial: it was created, the caller calls teffi_dial_start(). */
+/* conns.lock held. Finds or creates the connection that carries messages to a node.
+ * out:  *dial: the connection is new, and the caller calls teffi_dial_start(). */
 static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn, bool *dial)
 {
     link_peer *peer = teffi_peer_find(link, to);
@@ -46,6 +47,7 @@ static teff_err find_conn(teffi_link *link, teffi_node_id to, teffi_conn **conn,
     return *conn ? TEFF_OK : TEFF_E_NOMEM;
 }
 
+/* Finds the connection in the table, caches it and sends. */
 static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg)
 {
     teffi_conn *conn;
@@ -66,7 +68,8 @@ static teff_err send_uncached(teffi_link *link, teffi_node_id to, teffi_msg *msg
     return err;
 }
 
-/* out: false: no route is known; nothing was done. */
+/* Sends on the cached route. out: false: nothing was done, because there is no valid route, or the
+ * message is too large. true: *err is the result. */
 static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff_err *err)
 {
     size_t room, body_len;
@@ -77,7 +80,7 @@ static bool send_cached(teffi_link *link, teffi_node_id to, teffi_msg *msg, teff
         return false;
     *err = teffi_frame_room(msg, link->conns.frame_max_bytes, &room, &body_len);
     if (*err)
-        return false; /* send_uncached() checks whether the node is known before the size */
+        return false; /* send_uncached() fails too, but reports an unknown node rather than this */
     pthread_mutex_lock(&conn->lock);
     if (conn->carries == node) {
         *err = teffi_sender_send_locked(conn, msg, room, body_len);

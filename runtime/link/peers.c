@@ -97,8 +97,9 @@ void teffi_peers_forget(teffi_link *link)
     pthread_mutex_unlock(&conns->lock);
 }
 
-/* A set holds the silos with equal hashes; the least recently noted entry is replaced. */
-bool teffi_peer_is_newest(teffi_link *link, teffi_node_id id, bool note)
+/* A set holds silos with equal hashes. A silo that is not in its set is accepted; to note it, the
+ * entry that was noted longest ago is replaced. */
+bool teffi_peer_check_newest(teffi_link *link, teffi_node_id id, bool note)
 {
     link_seen_silo *set = link->peers.seen[teffi_mix64(id.silo) % LINK_SEEN_SETS];
     link_seen_silo *place = &set[0];

@@ -65,7 +65,8 @@ link_peer *teffi_peer_make(struct teffi_link *link, teffi_node_id id);
 void teffi_peer_know(link_peer *peer, const char *address);
 
 /* teffi_peer_settle - conns.lock held; remove the peer from the table if it is not known, has no
- * connection and no event. out: true: the caller drops the table's reference, without the lock. */
+ * connection and no event. out: true: removed; the caller drops the table's reference, without the
+ * lock. */
 bool teffi_peer_settle(link_peer *peer);
 
 /* teffi_peers_forget - empty the table, and wait until no thread holds a peer. in: the link is
@@ -75,16 +76,16 @@ void teffi_peers_forget(struct teffi_link *link);
 void teffi_peer_ref(link_peer *peer);
 void teffi_peer_unref(link_peer *peer); /* without the lock */
 
-/* teffi_peer_is_newest - conns.lock held; is this incarnation at least as new as all those seen of
- * its silo? in: note: if it is, remember it as seen. */
-bool teffi_peer_is_newest(struct teffi_link *link, teffi_node_id id, bool note);
+/* teffi_peer_check_newest - conns.lock held; is this incarnation at least as new as the one that is
+ * remembered of its silo? in: note: if it is, remember this one. */
+bool teffi_peer_check_newest(struct teffi_link *link, teffi_node_id id, bool note);
 
 /* teffi_peer_post - append an event. in: conn, with a reference that the event takes over. */
 void teffi_peer_post(link_peer *peer, link_event *event, link_event_kind kind, teffi_conn *conn);
 
 /* teffi_peer_begin_drain - out: true: the caller reports events until teffi_peer_next_event()
- * returns NULL. false: there are none, or another thread reports them.
- * teffi_peer_is_quiet - no event is queued, and no thread reports any. */
+ * returns NULL. false: there are no events, or another thread reports them.
+ * teffi_peer_is_quiet - is no event queued, and does no thread report any? */
 bool teffi_peer_begin_drain(link_peer *peer);
 link_event *teffi_peer_next_event(link_peer *peer);
 bool teffi_peer_is_quiet(link_peer *peer);

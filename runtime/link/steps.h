@@ -40,7 +40,7 @@ void teffi_driver_read(teffi_conn *conn);
 /* teffi_driver_end - end the connection and report its end. in: a reference, dropped. */
 void teffi_driver_end(teffi_conn *conn);
 
-/* teffi_driver_sweep - go on with the connections that need not wait for memory any longer.
+/* teffi_driver_sweep - resume the connections that need not wait for memory any longer.
  * teffi_driver_reap - free the connections without references. runs: the ticker; link free. */
 void teffi_driver_sweep(teffi_link *link);
 void teffi_driver_reap(teffi_link *link);
@@ -54,17 +54,20 @@ void teffi_handshake_begin(teffi_conn *conn);
  * ends. */
 bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame);
 
-/* teffi_handshake_report_break - count and log that the stream ended before UP. */
+/* teffi_handshake_report_break - the stream ended before UP: note the cause, and count and log a
+ * failed dial or TLS handshake. */
 void teffi_handshake_report_break(teffi_conn *conn, const teffi_stream_result *result);
 
 /* ---- goodbye.c ---- */
 
-/* teffi_goodbye_say - conns.lock held; append BYE to the peer's best connection, once.
- * teffi_goodbye_acknowledge - conns.lock held; append BYE_ACK to the connection, once. */
+/* teffi_goodbye_say - conns.lock held; append BYE to the peer's outgoing connection, or else to its
+ * incoming one, unless that was done before.
+ * teffi_goodbye_acknowledge - the same with BYE_ACK, to this connection. */
 void teffi_goodbye_say(link_peer *peer);
 void teffi_goodbye_acknowledge(teffi_conn *conn);
 
-/* teffi_goodbye_heard - a BYE arrived. teffi_goodbye_acknowledged - a BYE_ACK arrived. */
+/* teffi_goodbye_heard - handle a BYE: send nothing more to the peer, and acknowledge.
+ * teffi_goodbye_acknowledged - handle a BYE_ACK: if BYE was said, kill the peer's connections. */
 void teffi_goodbye_heard(teffi_conn *conn);
 void teffi_goodbye_acknowledged(teffi_conn *conn);
 
@@ -80,9 +83,8 @@ bool teffi_ending_begin(teffi_conn *conn);
  * none. in: conn has ended and was never UP. */
 void teffi_ending_report_dial(const teffi_conn *conn);
 
-/* teffi_ending_break - conns.lock held; kill the connection because the other one of its pair
- * broke.
- * in:   peer->in or peer->out, may be NULL. */
+/* teffi_ending_break - conns.lock held; kill the connection, if it is UP, because the other one of
+ * its pair broke. in: peer->in or peer->out, may be NULL. */
 void teffi_ending_break(teffi_conn *conn);
 
 /* teffi_ending_kill_after_goodbye - conns.lock held; kill the old outgoing connection to a peer
@@ -91,8 +93,8 @@ void teffi_ending_break(teffi_conn *conn);
 void teffi_ending_kill_after_goodbye(teffi_conn *conn);
 
 /* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
- * down event is posted now, before the new one's up event; messages that it still receives are
- * dropped. */
+ * down event is posted now, before the up event of the newer one; messages that it still receives
+ * are dropped. */
 void teffi_ending_replace(teffi_conn *conn);
 
 /* teffi_ending_break_inbound - a response could not be sent to this node: kill the connection that
