@@ -38,8 +38,8 @@ bool teffi_read_buffer_fit(read_buffer *in, size_t got, bool full);
 /* teffi_read_buffer_trim - shrink to the bytes not taken and LINK_READ_BUFFER_MIN. */
 void teffi_read_buffer_trim(read_buffer *in);
 
-/* teffi_read_buffer_room - out: *at, where the next bytes go (they are added to len); how many fit,
- * not 0 after a fit.
+/* teffi_read_buffer_room - out: *at, where the next bytes go; the caller adds them to len. How many
+ * fit: not 0 after a fit.
  * teffi_read_buffer_left - received bytes not taken yet. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at);
 size_t teffi_read_buffer_left(const read_buffer *in);
@@ -92,7 +92,8 @@ typedef struct write_position {
 } write_position;
 
 /* teffi_write_buffer_reserve - make room for `more` bytes and one segment. out: false: no memory.
- * teffi_write_buffer_add - `more` bytes were stored at data + len; room was reserved. */
+ * teffi_write_buffer_add - add `more` bytes, which the caller has stored at data + len. in: room
+ * was reserved. */
 bool teffi_write_buffer_reserve(write_buffer *out, size_t more);
 void teffi_write_buffer_add(write_buffer *out, size_t more);
 
@@ -112,11 +113,13 @@ bool teffi_write_buffer_own_newest(write_buffer *out);
 size_t teffi_write_buffer_list_pieces(const write_buffer *out, const write_position *at, size_t max,
                                       struct iovec pieces[TEFFI_STREAM_PIECES], unsigned *n);
 
-/* teffi_write_buffer_written - n more bytes are written; free the messages of finished segments. */
+/* teffi_write_buffer_written - move *at by n bytes, which were written; free the messages of the
+ * segments that are finished. */
 void teffi_write_buffer_written(write_buffer *out, write_position *at, size_t n);
 
-/* teffi_write_buffer_reset - everything is written: reset. Memory over max bytes is freed only
- * after 16 writes that used little of it, because fresh pages cost more than the write.
+/* teffi_write_buffer_reset - make the buffer empty, after everything was written. Memory over max
+ * bytes is freed only after 16 writes that used little of it, because fresh pages cost more than
+ * the write.
  * teffi_write_buffer_fini - free the buffer and the messages in it. */
 void teffi_write_buffer_reset(write_buffer *out, size_t max);
 void teffi_write_buffer_fini(write_buffer *out);

@@ -15,7 +15,7 @@ bool teffi_client_reader_thread_reads(void)
     return thread_reads;
 }
 
-/* in: here: read on this thread; false: start receives in nng. */
+/* in: here: read on this thread; false: only begin receives, which end on nng's threads. */
 static void run_deferred_reads(client_readers *r, bool here)
 {
     if (!atomic_load_explicit(&r->reads, memory_order_seq_cst)) /* after the access to waiting */
@@ -64,8 +64,8 @@ bool teffi_client_reader_begin(teffi_conns *conns, client_reader *reader)
     /* release: publishes *reader, pairs with teffi_client_reader_give() */
     reader->was_known = atomic_compare_exchange_strong_explicit(
         &r->known, &none, reader, memory_order_release, memory_order_relaxed);
-    /* These reads may defer further reads, and nobody runs those while this thread sleeps. So
-     * repeat until there are none, or until a token is there and the thread will not sleep. */
+    /* These reads may defer further reads, which no thread would run while this one sleeps. So
+     * repeat until there are none, or until a token is there, which ends the sleep at once. */
     do
         run_deferred_reads(r, true);
     while (atomic_load_explicit(&r->reads, memory_order_relaxed) &&
@@ -90,7 +90,8 @@ bool teffi_client_reader_give(teffi_conn *conn)
     return true;
 }
 
-/* out: false: a giver has taken the reader off `known`, and leaves or has left its token. */
+/* Takes the reader off `known`. out: false: a giver has taken it off, and leaves or has left its
+ * token. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||

@@ -43,6 +43,8 @@ bool teffi_client_reader_begin(struct teffi_conns *conns, client_reader *reader)
  *       since. */
 teffi_conn *teffi_client_reader_take(struct teffi_conns *conns, client_reader *reader,
                                      uint32_t *tokens);
+
+/* teffi_client_reader_end - this thread has read what it was given, and waits no more. */
 void teffi_client_reader_end(struct teffi_conns *conns);
 
 /* teffi_client_reader_give - let the waiting thread read conn, which has received bytes.
@@ -59,6 +61,6 @@ bool teffi_client_reader_thread_reads(void);
 bool teffi_client_reader_defer(teffi_conn *conn);
 
 /* teffi_client_reader_expire - give deferred reads to the transport's threads, if no read was
- * deferred since the last call. in: all: in any case. out: true: call again soon. runs: the ticker.
- */
+ * deferred since the last call. in: all: give them in any case. out: true: call again soon.
+ * runs: the ticker; link free. */
 bool teffi_client_reader_expire(struct teffi_conns *conns, bool all);

@@ -14,7 +14,8 @@ static void free_conn_memory(teffi_conn *conn)
     free(conn);
 }
 
-/* conns->lock held. out: zeroed from the field `conns` on; NULL: no memory. */
+/* conns->lock held. Takes kept memory, or allocates. out: a connection that is zeroed from the
+ * field `conns` on; NULL: no memory. */
 static teffi_conn *take_memory(teffi_conns *conns)
 {
     teffi_conn *conn = conns->kept;
@@ -115,7 +116,7 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
     stream->arg = conn;
     pthread_mutex_lock(&conn->lock);
     conn->stream = stream;
-    bool killed = conn->killed; /* when there was no stream to close yet */
+    bool killed = conn->killed; /* before it had a stream: teffi_conn_kill() closed none */
     pthread_mutex_unlock(&conn->lock);
     if (killed)
         stream->ops->close(stream);

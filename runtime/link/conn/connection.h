@@ -150,8 +150,8 @@ static inline uint64_t teffi_conns_now(const teffi_conns *conns)
 }
 
 /* teffi_conns_ask_scan - let the ticker scan now.
- * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS. in: the
- * caller has added one. */
+ * teffi_conns_ask_soon - let the ticker run delayed writes and reads within LINK_SOON_NS.
+ * in:   the caller has added the delayed work. */
 void teffi_conns_ask_scan(teffi_conns *conns);
 void teffi_conns_ask_soon(teffi_conns *conns);
 
@@ -180,7 +180,8 @@ void teffi_conn_carry(teffi_conn *conn, uint64_t node);
  * it in its present state: pending, silos_up or clients_up. */
 unsigned *teffi_conn_counter(teffi_conn *conn);
 
-/* teffi_conn_kill - close the stream; its receive or dial callback then ends the connection.
+/* teffi_conn_kill - close the stream, or cancel the dial; a callback of it then ends the
+ * connection.
  * runs: anywhere, also with conns->lock held. */
 void teffi_conn_kill(teffi_conn *conn);
 

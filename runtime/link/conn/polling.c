@@ -5,7 +5,8 @@
 
 #include "link/conn/connection.h"
 
-/* Called by the executor's monitor when no thread polls and all workers are busy. */
+/* Makes the ticker poll once. runs: the executor's monitor, when no thread polls and all workers
+ * are busy. */
 static void ask_ticker_to_look(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;
@@ -44,13 +45,15 @@ static void list_waiter(link_polling *p, link_waiter *waiter)
     pthread_mutex_unlock(&p->lock);
 }
 
+/* p->lock held. */
 static void unlist_locked(link_polling *p, link_waiter *waiter)
 {
     TAILQ_REMOVE(&p->waiters, waiter, link);
     waiter->listed = false;
 }
 
-/* out: false: another thread has taken it off the list, and has left TEFFI_TOKEN_GIVEN. */
+/* Takes waiter off the list. out: false: another thread has done so, and has left
+ * TEFFI_TOKEN_GIVEN. */
 static bool unlist_waiter(link_polling *p, link_waiter *waiter)
 {
     pthread_mutex_lock(&p->lock);
@@ -61,7 +64,8 @@ static bool unlist_waiter(link_polling *p, link_waiter *waiter)
     return listed;
 }
 
-/* Wakes the first waiting thread, which then polls. out: false: no thread waits. */
+/* Takes the first waiting thread off the list and wakes it, so that it polls. out: false: no thread
+ * waits. */
 static bool wake_waiter(link_polling *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -84,7 +88,8 @@ static void hand_over_polling(teffi_conns *conns)
 
 /* ---- a client's thread ---- */
 
-/* in: the poller, claimed; it is released at the end. out: the tokens, with TEFFI_TOKEN. */
+/* Polls until this thread's parker has TEFFI_TOKEN, then lets another thread poll. in: the poller,
+ * claimed; it is released here. out: the tokens. */
 static uint32_t poll_until_token(teffi_conns *conns, teffi_poll_parker *parker)
 {
     teffi_poller *poller = conns->polling.poller;
@@ -111,7 +116,7 @@ static uint32_t sleep_listed(teffi_conns *conns, link_waiter *waiter)
         tokens = teffi_parker_take(&waiter->parker->parker, UINT64_MAX);
     if (!unlist_waiter(p, waiter))
         tokens |= TEFFI_TOKEN_GIVEN | teffi_parker_take(&waiter->parker->parker, 0);
-    /* it was woken to poll, but its wait is over: another thread must poll */
+    /* this thread was woken to poll, but its wait is over: another thread must poll */
     if (tokens & TEFFI_TOKEN && tokens & TEFFI_TOKEN_GIVEN)
         hand_over_polling(conns);
     return tokens;
@@ -131,13 +136,14 @@ uint32_t teffi_polling_wait(teffi_conns *conns, teffi_poll_parker *parker)
 
 /* ---- the ticker ---- */
 
+/* out: how often a thread has claimed the poller; 0: there is no poller. */
 static uint32_t count_claims(const link_polling *p)
 {
     return p->poller ? atomic_load_explicit(&p->poller->claims, memory_order_relaxed) : 0;
 }
 
-/* in: the poller, claimed. If client threads have begun to wait meanwhile, they poll from now on.
- * out: true: there was an event. */
+/* Polls once, at most timeout_ns, and releases the poller. If client threads have begun to wait
+ * meanwhile, they poll from now on. in: the poller, claimed. out: true: there was an event. */
 static bool sleep_in_poller(teffi_conns *conns, uint64_t timeout_ns)
 {
     link_polling *p = &conns->polling;

@@ -6,7 +6,7 @@
 
 enum { CALM_MAX = 32 };
 
-/* Moves the bytes not taken to a new buffer. out: false: no memory. */
+/* Moves the bytes not taken to a new buffer. out: false: no memory; nothing has changed. */
 static bool resize_buffer(read_buffer *in, size_t cap)
 {
     size_t left = teffi_read_buffer_left(in);
@@ -43,7 +43,9 @@ static void move_to_front(read_buffer *in)
     in->at = 0;
 }
 
-/* A full buffer grows; one that was mostly empty CALM_MAX times in a row shrinks. */
+/* Doubles a full buffer; one below LINK_READ_BUFFER_MAX also if the last read filled its room.
+ * Halves an empty one after more than CALM_MAX reads in a row that used little of it. out: false:
+ * no memory. */
 static bool fit_small_frames(read_buffer *in, size_t got, bool full)
 {
     if (in->len == in->cap || (full && in->cap < LINK_READ_BUFFER_MAX))
@@ -56,9 +58,9 @@ static bool fit_small_frames(read_buffer *in, size_t got, bool full)
     return true;
 }
 
-/* Makes room for the frame and LINK_READ_BUFFER_MIN after it, once half of it has arrived or if an
- * earlier frame was as large; until then the buffer doubles. After CALM_MAX calls without a large
- * frame, none is expected any more. */
+/* Makes room for a frame of this length and LINK_READ_BUFFER_MIN after it, if half of the frame has
+ * arrived or the last large frame was as large; otherwise a full buffer doubles. After CALM_MAX
+ * calls without a large frame, none is expected any more. out: false: no memory. */
 static bool fit_large_frame(read_buffer *in, size_t frame)
 {
     size_t need = frame + LINK_READ_BUFFER_MIN;
@@ -88,8 +90,8 @@ void teffi_read_buffer_trim(read_buffer *in)
     (void)resize_buffer(in, teffi_read_buffer_left(in) + LINK_READ_BUFFER_MIN);
 }
 
-/* If a large frame is expected, reads at most LINK_READ_BUFFER_MIN beyond it: hand_over_buffer()
- * copies those bytes. */
+/* If a large frame is expected, the room ends LINK_READ_BUFFER_MIN after it, because
+ * hand_over_buffer() copies the bytes after the frame. */
 size_t teffi_read_buffer_room(const read_buffer *in, uint8_t **at)
 {
     size_t frame = expected_frame(in), room = in->cap - in->len;

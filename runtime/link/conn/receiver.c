@@ -5,7 +5,7 @@
 
 enum {
     READS_INLINE = 8,         /* most reads in a row without a callback */
-    LOOK_EVERY = 8,           /* large frames per extra read, after one that found nothing */
+    LOOK_EVERY = 8,           /* large frames per extra read, once an extra read found nothing */
     PARTIAL_STEP = 64 * 1024, /* bytes of a large frame that count as progress */
     BATCH_MAX = 512,          /* messages of a batch */
 };
@@ -36,7 +36,7 @@ void teffi_receiver_add_bytes(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_IN, r->got);
 }
 
-/* out: true: bytes were read. */
+/* Reads without blocking. out: true: bytes were read. */
 static bool read_at_once(teffi_conn *conn)
 {
     uint8_t *at = offer_room(&conn->receiver);
@@ -46,9 +46,10 @@ static bool read_at_once(teffi_conn *conn)
     return n != 0;
 }
 
-/* After a large frame another may follow, although the read ended with the first. Try an extra read
- * if the last extra read found bytes, otherwise only after every LOOK_EVERY-th large frame. */
-static bool large_may_follow(conn_receiver *r)
+/* Clears r->large. out: true: try an extra read, because a large frame was taken, and another may
+ * follow although the read ended with the first. If the last extra read found nothing, this is so
+ * only after every LOOK_EVERY-th large frame. */
+static bool take_large_hint(conn_receiver *r)
 {
     bool large = r->large;
     r->large = false;
@@ -58,7 +59,7 @@ static bool large_may_follow(conn_receiver *r)
 bool teffi_receiver_read_now(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
-    bool guess = large_may_follow(r) && !r->filled;
+    bool guess = take_large_hint(r) && !r->filled;
     if (!conn->stream->tries || r->inlined == READS_INLINE || !(r->filled || guess))
         return false;
     r->filled = false;
@@ -85,8 +86,8 @@ bool teffi_receiver_receive(teffi_conn *conn)
     return conn->stream->ops->receive(conn->stream, at, r->offered);
 }
 
-/* Defer the next read after a large one: on a worker until it is otherwise idle, on a client's
- * reading thread until it waits again. out: false: not deferred. */
+/* Defers the next read if the last one was large: on a worker until the worker is otherwise idle,
+ * on a client's reading thread until that thread waits again. out: false: not deferred. */
 static bool defer_read(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
@@ -124,8 +125,8 @@ teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client)
     return cancel || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;
 }
 
-/* out: the response to a refused request; NULL: no memory. */
-static teffi_msg *refusal_of(const teffi_msg *request)
+/* out: a response that refuses the request; NULL: no memory. */
+static teffi_msg *make_refusal(const teffi_msg *request)
 {
     teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     if (!msg)
@@ -137,6 +138,7 @@ static teffi_msg *refusal_of(const teffi_msg *request)
     return msg;
 }
 
+/* Counts and logs a client's message that is not admitted; responds if it is a request. */
 static void refuse_message(teffi_conn *conn, const teffi_msg *msg)
 {
     teffi_counters_note(&conn->conns->counters, LINK_REFUSED_SYSTEM,
@@ -144,7 +146,7 @@ static void refuse_message(teffi_conn *conn, const teffi_msg *msg)
                         msg->to.slot);
     if (msg->item.kind != TEFFI_MSG_REQUEST)
         return;
-    teffi_msg *response = refusal_of(msg);
+    teffi_msg *response = make_refusal(msg);
     if (response && teffi_sender_send(conn, response))
         teffi_msg_free(response);
 }
@@ -157,7 +159,7 @@ static teffi_admission admit_message(const teffi_conn *conn, teffi_msg *msg)
     return teffi_admit_client(msg, remote->node);
 }
 
-/* in: msg, taken over. out: false: the connection is broken. */
+/* Adds msg to the batch if it is admitted. in: msg, taken over. out: false: broken. */
 static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
 {
     teffi_admission admission = admit_message(conn, msg);
@@ -172,7 +174,8 @@ static bool add_to_batch(teffi_conn *conn, teffi_msg *msg)
            teffi_receiver_malformed(conn, "a response from a client");
 }
 
-/* out: false: the connection is broken. */
+/* Decodes the frame to a message, checks it and adds it to the batch. A silo gets messages only on
+ * accepted connections. out: false: the connection is broken. */
 static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t now_ns)
 {
     conn_receiver *r = &conn->receiver;
@@ -196,7 +199,7 @@ static bool take_message(teffi_conn *conn, const teffi_frame *frame, uint64_t no
 
 /* ---- frames ---- */
 
-/* Counts, logs and records an invalid frame length. out: false. */
+/* Counts, logs and records an invalid frame length. out: false, always. */
 static bool report_bad_length(teffi_conn *conn, teff_err err)
 {
     bool up = conn->state == CONN_UP;
@@ -211,7 +214,8 @@ static bool report_bad_length(teffi_conn *conn, teff_err err)
     return false;
 }
 
-/* As teffi_read_buffer_peek. Frames with rows, which only silos send, may be longer than others. */
+/* As teffi_read_buffer_peek(), with the limit of this connection: short before UP, longer for
+ * frames with rows, which only silos send. */
 static teff_err peek_frame(teffi_conn *conn, bool *whole, teffi_frame *frame)
 {
     read_buffer *in = &conn->receiver.buffer;
@@ -231,7 +235,7 @@ bool teffi_receiver_has_frame(teffi_conn *conn)
     return peek_frame(conn, &whole, &frame) || whole;
 }
 
-/* A dialler that is UP may still get REFUSE, which is not a message. */
+/* Is the frame a message to be taken? Not before UP, and not after this side has sent REFUSE. */
 static bool is_message(const teffi_conn *conn, const teffi_frame *frame)
 {
     return conn->state == CONN_UP && !conn->handshake.refused && frame->kind <= TEFFI_MSG_RESPONSE;
@@ -280,7 +284,7 @@ static void note_partial(teffi_conn *conn, bool taken)
     }
 }
 
-/* out: false: no memory. */
+/* Grows or shrinks the buffer, and counts it in the reserve. out: false: no memory. */
 static bool fit_buffer(teffi_conn *conn)
 {
     conn_receiver *r = &conn->receiver;
@@ -289,7 +293,8 @@ static bool fit_buffer(teffi_conn *conn)
     return fits;
 }
 
-/* A RECEIVE_FRAME is returned without counting: the caller handles the frame and calls again. */
+/* Takes frames, then counts them. At RECEIVE_FRAME counting is left to the next call, which follows
+ * once the caller has handled that frame. out: as take_frames(). */
 static receive_step take_and_count_frames(teffi_conn *conn, teffi_frame *frame)
 {
     conn_receiver *r = &conn->receiver;

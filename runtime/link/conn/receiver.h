@@ -39,7 +39,7 @@ typedef struct conn_receiver {
     size_t offered, got;  /* of the last read: room offered, bytes received */
     bool filled;          /* the last read filled its room, so more bytes are likely */
     unsigned inlined;     /* reads in a row without a callback */
-    bool large;           /* a large frame was taken since the last large_may_follow() */
+    bool large;           /* a large frame was taken since the last take_large_hint() */
     bool none_followed;   /* the last extra read after a large frame found nothing */
     unsigned skipped;     /* counts large frames while none_followed */
     bool taken;           /* a frame was taken since the last note_partial() */
@@ -71,7 +71,7 @@ receive_step teffi_receiver_digest(teffi_conn *conn, teffi_frame *frame);
 /* teffi_receiver_skip - remove the frame of RECEIVE_FRAME. */
 void teffi_receiver_skip(teffi_conn *conn);
 
-/* teffi_receiver_malformed - count, log and record a protocol violation. out: false. */
+/* teffi_receiver_malformed - count, log and record a protocol violation. out: false, always. */
 bool teffi_receiver_malformed(teffi_conn *conn, const char *what);
 
 /* teffi_receiver_read_now - read without blocking, if more bytes are likely there.
@@ -79,7 +79,7 @@ bool teffi_receiver_malformed(teffi_conn *conn, const char *what);
 bool teffi_receiver_read_now(teffi_conn *conn);
 
 /* teffi_receiver_read_deferred - run the deferred read: read without blocking.
- * in:   here: this thread may handle the bytes. out: true: bytes were read. */
+ * in:   here: this thread may handle the bytes; false: do not read. out: true: bytes were read. */
 bool teffi_receiver_read_deferred(teffi_conn *conn, bool here);
 
 /* teffi_receiver_receive - begin a receive, which ends in the callback of the stream.
@@ -99,11 +99,11 @@ bool teffi_receiver_resume(teffi_conn *conn);
 
 /* teffi_reserve_frame - reserve memory for the rest of a client's large frame. Small frames and
  * frames of silos need no reservation. runs: the reader.
- * out:  false: no room, or other connections wait: read nothing more, call teffi_reserve_wait(). */
+ * out:  false: no room, or other connections wait; read nothing more, call teffi_reserve_wait(). */
 bool teffi_reserve_frame(teffi_conn *conn);
 
 /* teffi_reserve_wait - queue conn until its frame is reserved. in: the reader's reference, taken
- * over on true. out: false: reserved now. true: teffi_reserve_sweep() takes it off. */
+ * over on true. out: false: reserved now. true: teffi_reserve_sweep() takes conn off the queue. */
 bool teffi_reserve_wait(teffi_conn *conn);
 
 /* teffi_reserve_buffer - count the buffer's capacity beyond the frame as spare bytes; trim the
@@ -114,11 +114,12 @@ void teffi_reserve_buffer(teffi_conn *conn);
 void teffi_reserve_return(teffi_conn *conn);
 
 /* teffi_reserve_sweep - take connections off the queue: killed ones, and those whose frame can be
- * reserved now. out: ready: these (receiver.waiting), to be resumed, each with its reference. */
+ * reserved now. out: ready: those connections (receiver.waiting), to be resumed, each with its
+ * reference. */
 void teffi_reserve_sweep(struct teffi_conns *conns, teffi_queue *ready);
 
-/* ---- messages from clients: requests and one-ways to grains, and cancels of their own calls, are
- * admitted, only ---- */
+/* ---- messages from clients: only requests and one-ways to grains, and cancels of their own calls,
+ * are admitted ---- */
 
 typedef enum teffi_admission {
     TEFFI_ADMITTED,

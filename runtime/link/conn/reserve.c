@@ -1,20 +1,21 @@
 /* reserve.c - memory of clients' unfinished large frames, and the connections that wait for it. */
 #include "link/conn/connection.h"
 
+/* Is the peer a client, and the connection UP? */
 static bool is_client(const teffi_conn *conn)
 {
     return conn->state == CONN_UP && !conn->dialled &&
            conn->handshake.remote.role == TEFFI_ROLE_CLIENT;
 }
 
-/* The limit of frames_bytes, and also of spare_bytes. */
+/* out: the limit of frames_bytes, which is also that of spare_bytes. */
 static size_t reserve_max_bytes(const teffi_conns *conns)
 {
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: memory for a buffer with room for the frame. Its allocation may be a quarter larger, because
- * block sizes are a quarter apart. 0: needs no reservation (small, or not from a client). */
+/* out: bytes to reserve for a buffer with room for the frame: a quarter more, because block sizes
+ * are a quarter apart. 0: none, because the frame is small, or not from a client. */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;
@@ -22,6 +23,7 @@ static size_t bytes_for_frame(const teffi_conn *conn)
     return counts ? frame + frame / 4 + (size_t)2 * LINK_READ_BUFFER_MIN : 0;
 }
 
+/* Is the sender closed? It is from the moment that the connection is killed. */
 static bool is_closed(teffi_conn *conn)
 {
     pthread_mutex_lock(&conn->lock);
@@ -30,9 +32,9 @@ static bool is_closed(teffi_conn *conn)
     return closed;
 }
 
-/* reserve.lock held. out: false: no room. One frame is always allowed, even if it is longer than
- * the limit, and so are those of killed connections: nobody resumes a connection of a link that is
- * being freed. */
+/* reserve.lock held. Reserves memory for the frame of conn. The limit does not apply to a frame
+ * while no other is reserved, because it may be longer than the limit, nor to a killed connection,
+ * because it must not wait: nothing resumes it while the link is freed. out: false: no room. */
 static bool reserve_locked(teffi_conn *conn)
 {
     conn_reserve *r = &conn->conns->reserve;
@@ -109,8 +111,8 @@ void teffi_reserve_return(teffi_conn *conn)
         teffi_conns_ask_scan(conn->conns);
 }
 
-/* Killed connections are taken off first: they have no receive in flight, so no callback would end
- * them. */
+/* Takes killed connections off wherever they are in the queue: they have no receive in flight, so
+ * only their resumption can end them. */
 void teffi_reserve_sweep(teffi_conns *conns, teffi_queue *ready)
 {
     conn_reserve *r = &conns->reserve;

@@ -6,9 +6,9 @@
 
 enum { WRITES_INLINE = 4 }; /* most writes in a row on the sending thread */
 
-static _Thread_local bool put_by_this_thread; /* coalesced frames that it has not written yet */
+static _Thread_local bool put_by_this_thread; /* this thread has put frames, not written since */
 
-/* conn->lock held. Counts the buffers' bytes anew; called after they have changed. */
+/* conn->lock held. Counts the bytes of the buffers and of unopened in the budget anew. */
 static void update_budget(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -17,7 +17,8 @@ static void update_budget(teffi_conn *conn)
     s->counted_bytes = now;
 }
 
-/* conn->lock held. out: true: the caller owns in_flight, which is not empty, and writes it. */
+/* conn->lock held. Swaps the pending frames into in_flight, unless a write is in flight, nothing is
+ * pending, or nothing may be written. out: true: the caller owns in_flight and writes it. */
 static bool begin_flight(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -34,13 +35,15 @@ static bool begin_flight(teffi_conn *conn)
     return true;
 }
 
-/* conn->lock held, after begin_flight(): does the connection linger, and is everything written? */
+/* conn->lock held. Does the connection linger, and is everything written? in: begin_flight() was
+ * called: without a flight nothing is pending. */
 static bool is_drained(const conn_sender *s)
 {
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held, after a write. Frames kept for a deferred or coalesced write stay pending. */
+/* conn->lock held. As begin_flight(), but frames that are kept for a deferred or coalesced write
+ * stay pending. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;
@@ -51,8 +54,9 @@ static bool begin_next_flight(teffi_conn *conn)
     return begin_flight(conn);
 }
 
-/* The write in flight has ended. in: torn: it failed. out: true: the caller writes the next flight;
- * false: the flight's reference was dropped, or passed to the callback that ends the connection. */
+/* Ends the flight, and begins the next one. in: torn: the write has failed. out: true: the caller
+ * writes the next flight. false: there is none; the flight's reference was dropped, or passed to
+ * the callback that ends the connection. */
 static bool end_flight(teffi_conn *conn, bool torn)
 {
     conn_sender *s = &conn->sender;
@@ -79,7 +83,7 @@ static bool end_flight(teffi_conn *conn, bool torn)
     return false;
 }
 
-/* List the next pieces to write and their number *n. out: the total length of the pieces. */
+/* Lists the next pieces to write and their number *n. out: the total length of the pieces. */
 static size_t list_pieces(const conn_sender *s, struct iovec *pieces, unsigned *n)
 {
     return teffi_write_buffer_list_pieces(&s->in_flight, &s->written, LINK_WRITE_MAX, pieces, n);
@@ -93,7 +97,7 @@ static void count_written(teffi_conn *conn, size_t n)
     teffi_counters_add(&conn->conns->counters, LINK_BYTES_OUT, n);
 }
 
-/* A silo without its lease writes nothing: what it says may be wrong by now. */
+/* Without its lease a silo writes nothing: the content may be wrong by now. */
 static bool may_write_at(const teffi_conn *conn, uint64_t now_ns)
 {
     const _Atomic uint64_t *until_ns = conn->conns->until_ns;
@@ -118,7 +122,7 @@ static bool is_written(const conn_sender *s)
     return s->written.total == s->in_flight.total;
 }
 
-/* Writes without blocking. out: false: bytes are left, call write_in_background(). */
+/* Writes without blocking. out: false: bytes are left, so call write_in_background(). */
 static bool write_now(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;
@@ -159,8 +163,8 @@ static void write_flight(teffi_conn *conn)
         (void)end_flight(conn, true);
 }
 
-/* Write the pending frames, unless a write is in flight.
- * in:   conn->lock held, released; a reference, taken over. */
+/* Writes the pending frames, unless a write is in flight. If nothing is left and conn lingers,
+ * kills it. in: conn->lock held, released; a reference, taken over. */
 static void write_and_unlock(teffi_conn *conn)
 {
     bool mine = begin_flight(conn);
@@ -178,7 +182,7 @@ static void write_and_unlock(teffi_conn *conn)
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
 {
     conn_sender *s = &conn->sender;
-    if (!s->writing) /* no write has ended: end_flight() calls this to end the connection */
+    if (!s->writing) /* end_flight() has used call_written, so that this ends the connection */
         return true;
     if (result->end) {
         (void)end_flight(conn, true);
@@ -216,7 +220,7 @@ static void write_coalesced(teffi_deferred *work)
 
 /* ---- coalescing ---- */
 
-/* in: a reference, taken over by write_coalesced. */
+/* Lists conn among those with coalesced frames. in: a reference, taken over by write_coalesced. */
 static void put_coalesced(teffi_conn *conn)
 {
     (void)teffi_deferred_push(&conn->conns->coalesced, &conn->sender.write_coalesced);
@@ -257,7 +261,7 @@ void teffi_sender_fini(teffi_conn *conn)
 
 /* ---- control frames ---- */
 
-/* conn->lock held. */
+/* conn->lock held. Does nothing if the sender is closed. */
 static void append_control(conn_sender *s, uint8_t kind, const uint8_t *payload, size_t len)
 {
     write_buffer *to = &s->pending;
@@ -331,9 +335,10 @@ bool teffi_sender_has_unsent(teffi_conn *conn)
 
 /* ---- messages ---- */
 
-/* conn->lock held. An empty queue takes a message of any size. Responses may use twice the queue
- * limit: refusing one wastes a finished call. System messages may use four times the limit and
- * ignore the budget: they are few, and the cluster depends on them. */
+/* conn->lock held. Is there room for msg, which takes `more` bytes? An empty queue takes a message
+ * of any size. Responses may use twice the queue limit: refusing one wastes a finished call. System
+ * messages may use four times the limit: they are few, and the cluster depends on them. Only
+ * messages for grains are refused while the budget is over. */
 static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
 {
     const conn_sender *s = &conn->sender;
@@ -345,9 +350,9 @@ static bool has_room(const teffi_conn *conn, size_t more, const teffi_msg *msg)
     return waiting == 0 || (waiting < max && more <= max - waiting);
 }
 
-/* conn->lock held. out: the clock for encoding msg's remaining time. It is read once for all frames
- * of a delayed write, because the remaining time is encoded in milliseconds. */
-static uint64_t clock_for(teffi_conn *conn, const teffi_msg *msg)
+/* conn->lock held. out: the time for encoding msg's deadline; 0: it has none. The clock is read
+ * once for all frames of a delayed write, because the time left is encoded in milliseconds. */
+static uint64_t read_pending_clock(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
     if (!msg->deadline_ns)
@@ -366,8 +371,8 @@ static bool writes_at_once(const teffi_conn *conn)
     return conn->stream && conn->stream->tries && !conn->sender.writing;
 }
 
-/* conn->lock held. The largest part of a large frame becomes a zero-copy segment.
- * out:  false: no memory. *kept: the segment owns msg. */
+/* conn->lock held. Encodes msg to the pending frames. The largest part of a large frame becomes a
+ * zero-copy segment. out: false: no memory. *kept: the segment owns msg. */
 static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len, bool *kept)
 {
     conn_sender *s = &conn->sender;
@@ -378,7 +383,7 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     if (!teffi_write_buffer_reserve(to, large ? room - segment.len : room))
         return false;
     uint8_t *at = to->data + to->len;
-    uint64_t now_ns = clock_for(conn, msg);
+    uint64_t now_ns = read_pending_clock(conn, msg);
     if (large) {
         copied = teffi_frame_encode_around(msg, body_len, &segment, now_ns, at, &before);
         *kept = !msg->borrows;
@@ -396,7 +401,7 @@ static bool append_frame(teffi_conn *conn, teffi_msg *msg, size_t room, size_t b
     return true;
 }
 
-/* conn->lock held. Queue a message until the handshake is over; if the handshake fails, the owner
+/* conn->lock held. Queues a message until the handshake is over; if the handshake fails, the owner
  * gets the message back as unsent. */
 static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
 {
@@ -407,8 +412,8 @@ static teff_err append_unopened(conn_sender *s, teffi_msg *msg, size_t room)
     return TEFF_OK;
 }
 
-/* conn->lock held. in: room, body_len, from teffi_frame_room(). out: *kept: the connection owns
- * msg. */
+/* conn->lock held. Appends msg to the pending frames, or before open to the unopened messages.
+ * in:   room, body_len, from teffi_frame_room(). out: *kept: the connection owns msg. */
 static teff_err append_message(teffi_conn *conn, teffi_msg *msg, size_t room, size_t body_len,
                                bool *kept)
 {
@@ -436,19 +441,20 @@ static bool is_in_turn(const teffi_conns *conns)
     return exec && exec->ops->current && exec->ops->current(exec);
 }
 
-/* conn->lock held; not on a worker. A frame shortly after another write suggests that more
- * follow. */
+/* conn->lock held. Is it worth keeping this frame for coalescing? A frame shortly after a write
+ * suggests that more follow. Sets pending_ns to now. in: not on a worker. */
 static bool more_may_follow(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
     if (msg->awaited || is_in_turn(conn->conns))
         return false;
-    if (!msg->deadline_ns) /* otherwise clock_for() has just read the clock */
+    if (!msg->deadline_ns) /* otherwise read_pending_clock() has just read the clock */
         s->pending_ns = teffi_conns_now(conn->conns);
     return s->pending_ns < conn->liveness.wrote_ns + LINK_COALESCE_NS;
 }
 
-/* conn->lock held, after a message was appended: when are the pending frames written? */
+/* conn->lock held. When are the pending frames written, after msg was appended? Sets the flags of
+ * that write. out: what the caller does next without the lock. */
 static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
 {
     conn_sender *s = &conn->sender;
@@ -460,7 +466,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
         return LEAVE_PENDING;
     if (teffi_conns_on_worker(conn->conns)) {
         s->deferred = true;
-        s->pending_ns = 0; /* it may be of an earlier write */
+        s->pending_ns = 0; /* without a deadline in msg, it is of an earlier write */
         return DEFER;
     }
     s->urgent |= msg->awaited;
@@ -473,6 +479,7 @@ static next_step choose_next_step(teffi_conn *conn, const teffi_msg *msg)
     return begin_flight(conn) ? WRITE : LEAVE_PENDING;
 }
 
+/* Gives the write to the executor; writes now if the executor refuses it. */
 static void defer_write(teffi_conn *conn)
 {
     teffi_exec *exec = conn->conns->exec;
@@ -514,8 +521,9 @@ teff_err teffi_sender_send(teffi_conn *conn, teffi_msg *msg)
 
 /* ---- the end of the handshake ---- */
 
-/* conn->lock held. A message whose deadline has passed is dropped, because its call has timed out.
- * out: false: no memory; the message stays in unopened. */
+/* conn->lock held. Moves the oldest unopened message to the pending frames. It is dropped instead
+ * if its deadline has passed, because its call has timed out, or if its size is over the limit.
+ * out:  false: no memory; the message stays in unopened. */
 static bool append_oldest_unopened(teffi_conn *conn)
 {
     conn_sender *s = &conn->sender;

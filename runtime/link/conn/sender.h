@@ -37,16 +37,16 @@ typedef struct conn_sender {
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
     size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
-    uint64_t pending_ns;  /* clock used for the pending frames, see clock_for(); 0: not read yet */
-    bool open;            /* the handshake is over: messages go to pending, unopened is empty */
-    bool finished;        /* a goodbye was appended: no message may follow */
-    uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
-    bool peer_left;       /* the peer left the cluster: no request for a grain may follow */
-    bool deferred;        /* the executor has write_deferred, which holds a reference */
-    bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
-    bool urgent;          /* a thread is about to wait for the response to a pending frame */
-    bool ends_conn;       /* the reader has ended: end the connection after the write in flight */
-    bool writing;         /* a write is in flight */
+    uint64_t pending_ns; /* time for the pending frames, of read_pending_clock(); 0: not read yet */
+    bool open;           /* the handshake is over: messages go to pending, not to unopened */
+    bool finished;       /* a goodbye was appended: no message may follow */
+    uint32_t goodbyes;   /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
+    bool peer_left;      /* the peer left the cluster: no request for a grain may follow */
+    bool deferred;       /* the executor has write_deferred, which holds a reference */
+    bool coalesced;      /* conns->coalesced has write_coalesced, which holds a reference */
+    bool urgent;         /* a thread is about to wait for the response to a pending frame */
+    bool ends_conn;      /* the reader has ended: end the connection after the write in flight */
+    bool writing;        /* a write is in flight */
     sender_closing closing;
     teffi_deferred write_deferred, write_coalesced;
 
@@ -87,18 +87,19 @@ void teffi_sender_write_own(struct teffi_conns *conns);
  * yet and has no messages. */
 void teffi_sender_steal(teffi_conn *from, teffi_conn *to);
 
-/* teffi_sender_linger - close the connection once everything is written. */
+/* teffi_sender_linger - write everything, then kill the connection. */
 void teffi_sender_linger(teffi_conn *conn);
 
 /* teffi_sender_close - start no more writes. out: true: a write is in flight; its callback ends the
- * connection, because only then it is known what was written. */
+ * connection, because only that callback knows what was written. */
 bool teffi_sender_close(teffi_conn *conn);
 
-/* teffi_sender_has_unsent - in: the sender is closed, or its peer has left: no frame is added.
- * out:  true: a frame or message was not written. */
+/* teffi_sender_has_unsent - is a frame or message not written? in: the sender is closed or
+ * finished, so none is added. */
 bool teffi_sender_has_unsent(teffi_conn *conn);
 
 /* teffi_sender_complete - take the result of a write: write the rest, or the next frames.
  * runs: the callback of the stream.
- * out:  true: the caller ends the connection, and owns the write's reference. */
+ * out:  true: the reader has ended, so the caller ends the connection; it owns the write's
+ *       reference. */
 bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result);

@@ -53,8 +53,8 @@ void teffi_write_buffer_add_segment(write_buffer *out, size_t at, const uint8_t 
     out->total += len;
 }
 
-/* Copies a borrowed segment, except its first `done` bytes, which are written already. out: false:
- * no memory. */
+/* Copies a segment if it is borrowed, except its first `done` bytes, which are written already.
+ * out:  false: no memory. */
 static bool own_segment(write_segment *segment, size_t done)
 {
     if (segment->msg)
@@ -89,8 +89,8 @@ bool teffi_write_buffer_own_newest(write_buffer *out)
     return false;
 }
 
-/* out: the piece at position *at: bytes of data up to the next segment, or the rest of a
- *      segment. */
+/* out: the piece at position *at: bytes of data up to the next segment or to the end, or the rest
+ *      of a segment. */
 static struct iovec piece_at(const write_buffer *out, const write_position *at)
 {
     const write_segment *segment =
