@@ -50,8 +50,7 @@ void teffi_driver_reap(teffi_link *link)
 
 /* ---- reading ---- */
 
-/* Handles a BYE, which a peer may send once per connection. out: false: the connection is
- * broken. */
+/* Handles a BYE, of which a connection may have one. out: false: the connection is broken. */
 static bool take_bye(teffi_conn *conn)
 {
     if (conn->receiver.bye_came)
@@ -191,8 +190,7 @@ static void submit_read(teffi_conn *conn)
 }
 
 /* Reads on a worker or on a waiting client thread. Other threads that run deferred work (the
- * monitor for a worker in a long turn, and the ticker) must not run turns: they only begin a
- * receive. */
+ * monitor for a worker in a long turn, the ticker) must not run turns: they begin a receive. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);

@@ -16,8 +16,7 @@ static teffi_hello own_hello(teffi_conn *conn)
     return self;
 }
 
-/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. Only diallers
- * number their connections. */
+/* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
 static teffi_greeting own_greeting(teffi_conn *conn)
 {
     const teffi_platform *p = conn->conns->platform;

@@ -12,8 +12,7 @@ enum {
     LOOK_MAX_MS = 250,
 };
 
-/* Did since_ns come more than limit_ns before now_ns? out: false also if it is 0, which means
- * none. */
+/* Is since_ns more than limit_ns before now_ns? out: false also if since_ns is 0: none. */
 static bool is_older(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
     return since_ns && now_ns > since_ns && now_ns - since_ns > limit_ns;
@@ -112,8 +111,7 @@ static void serve_due_conns(teffi_link *link, uint64_t now_ns)
     }
 }
 
-/* Dials the peers whose redial is due. out: when the next redial is due; UINT64_MAX: none is
- * planned. */
+/* Dials the peers whose redial is due. out: when the next one is due; UINT64_MAX: never. */
 static uint64_t redial_peers(teffi_link *link, uint64_t now_ns)
 {
     uint64_t next_ns = UINT64_MAX;

@@ -48,8 +48,7 @@ static inline size_t checked_content_size(checker *c, teffi_field_desc *field, c
     return bytes.len;
 }
 
-/* in: msg, a required one or one of a list, so NULL is an error. out: its size, without tag and
- * length. */
+/* in: msg, which may not be NULL. out: its size, without tag and length. */
 static size_t checked_nested_size(checker *c, teffi_field_desc *field, const ProtobufCMessage *msg)
 {
     if (!msg)

@@ -61,8 +61,7 @@ static uint64_t undo_zigzag(uint64_t v)
     return v >> 1 ^ (0 - (v & 1));
 }
 
-/* Converts v to the type and stores it. Its low bytes are the first: the build refuses big-endian
- * machines. */
+/* Converts v to the type, and stores its low bytes: the build refuses big-endian machines. */
 static void store_varint(ProtobufCType type, uint64_t v, void *slot)
 {
     if (type == PROTOBUF_C_TYPE_SINT32)

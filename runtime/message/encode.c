@@ -211,8 +211,7 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
-/* As put_fields(), but not inlined, so that teffi_pack_around(), which needs it twice, stays
- * small. */
+/* As put_fields(), but not inlined, so that teffi_pack_around() stays small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {

@@ -294,8 +294,7 @@ static void read_numbers(reader *r, unsigned has, uint64_t now_ns, teffi_msg *m)
         m->err = (uint16_t)read_number(r, 2);
 }
 
-/* Copies the bytes that are left (key, text and body) into the arena in one piece, and points r at
- * the copy. */
+/* Copies key, text and body into the arena in one piece, and points r at the copy. */
 static teff_err copy_rest(reader *r, teffi_msg *m)
 {
     size_t n = (size_t)(r->end - r->at);

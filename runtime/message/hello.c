@@ -63,8 +63,7 @@ static bool copy_hello(const void *from, void *to)
            copy_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || copy_nonce(g->echo, &m->echo));
 }
 
-/* Unpacks a payload. in: copy: copies the unpacked message to out; false: the message is
- * malformed. */
+/* Unpacks a payload. in: copy: copies the message to out; false: the message is malformed. */
 static teff_err unpack_payload(const ProtobufCMessageDescriptor *desc, const uint8_t *data,
                                size_t len, bool (*copy)(const void *from, void *to), void *out)
 {

@@ -62,8 +62,7 @@ static void wake_poller(teffi_poller *poller)
     (void)!write(r->wakes, &one, sizeof one);
 }
 
-/* Sets bit. If that makes the side QUEUED, pushes it, and wakes the thread that polls if it
- * sleeps. */
+/* Sets bit. If that makes the side QUEUED, pushes the side, and wakes the thread that polls. */
 static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit)
 {
     if (!set_side_bit(side, bit))

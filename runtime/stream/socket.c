@@ -32,8 +32,7 @@ static bool should_accept_again(int e)
     return e == ECONNABORTED || e == EPROTO || e == EINTR || e == EPERM;
 }
 
-/* Makes a stream of an accepted socket. in: fd, taken over. out: OK with the stream, or a
- * failure. */
+/* Makes a stream of an accepted socket. in: fd, taken over. out: the stream, or a failure. */
 static teffi_stream_result adopt_socket(socket_transport *t, int fd)
 {
     socket_stream *s = teffi_socket_stream_new(t->reactor, fd, NULL);

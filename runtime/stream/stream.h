@@ -73,8 +73,7 @@ struct teffi_stream {
 bool teffi_address_ok(const char *address);
 #define TEFFI_ADDRESS_EXPECTED "host:port, [v6]:port or unix:/path"
 
-/* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: there is no such
- * prefix. */
+/* teffi_address_path - in: any text. out: the path behind "unix:"; NULL: it has no "unix:". */
 const char *teffi_address_path(const char *address);
 
 /* teffi_path_is_free - socket_path.c: may a listener have this path? out: true: no file is there,

@@ -90,8 +90,7 @@ bool teffi_client_reader_give(teffi_conn *conn)
     return true;
 }
 
-/* Takes the reader off `known`. out: false: a giver has taken it off, and leaves or has left its
- * token. */
+/* Takes the reader off `known`. out: false: a giver did so, and leaves or has left its token. */
 static bool withdraw_reader(client_readers *r, client_reader *reader)
 {
     return !reader->was_known ||

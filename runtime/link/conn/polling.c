@@ -5,8 +5,7 @@
 
 #include "link/conn/connection.h"
 
-/* Makes the ticker poll once. runs: the executor's monitor, when no thread polls and all workers
- * are busy. */
+/* Makes the ticker poll once. runs: the monitor, if no thread polls and all workers are busy. */
 static void ask_ticker_to_look(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;
@@ -52,8 +51,7 @@ static void unlist_locked(link_polling *p, link_waiter *waiter)
     waiter->listed = false;
 }
 
-/* Takes waiter off the list. out: false: another thread has done so, and has left
- * TEFFI_TOKEN_GIVEN. */
+/* Takes waiter off the list. out: false: another thread did so, and has left TEFFI_TOKEN_GIVEN. */
 static bool unlist_waiter(link_polling *p, link_waiter *waiter)
 {
     pthread_mutex_lock(&p->lock);
@@ -64,8 +62,7 @@ static bool unlist_waiter(link_polling *p, link_waiter *waiter)
     return listed;
 }
 
-/* Takes the first waiting thread off the list and wakes it, so that it polls. out: false: no thread
- * waits. */
+/* Takes the first waiting thread off the list and wakes it to poll. out: false: no thread waits. */
 static bool wake_waiter(link_polling *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -42,8 +42,7 @@ static bool is_drained(const conn_sender *s)
     return s->closing == SENDER_LINGERS && !s->writing;
 }
 
-/* conn->lock held. As begin_flight(), but frames that are kept for a deferred or coalesced write
- * stay pending. */
+/* conn->lock held. As begin_flight(), but leaves frames kept for a deferred or coalesced write. */
 static bool begin_next_flight(teffi_conn *conn)
 {
     const conn_sender *s = &conn->sender;

@@ -37,16 +37,16 @@ typedef struct conn_sender {
     teffi_queue unopened;    /* messages accepted before open; no part of them was sent */
     size_t unopened_bytes;
     size_t counted_bytes; /* bytes of both buffers and unopened, as counted in the budget */
-    uint64_t pending_ns; /* time for the pending frames, of read_pending_clock(); 0: not read yet */
-    bool open;           /* the handshake is over: messages go to pending, not to unopened */
-    bool finished;       /* a goodbye was appended: no message may follow */
-    uint32_t goodbyes;   /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
-    bool peer_left;      /* the peer left the cluster: no request for a grain may follow */
-    bool deferred;       /* the executor has write_deferred, which holds a reference */
-    bool coalesced;      /* conns->coalesced has write_coalesced, which holds a reference */
-    bool urgent;         /* a thread is about to wait for the response to a pending frame */
-    bool ends_conn;      /* the reader has ended: end the connection after the write in flight */
-    bool writing;        /* a write is in flight */
+    uint64_t pending_ns;  /* time for the pending frames, see read_pending_clock(); 0: none */
+    bool open;            /* the handshake is over: messages go to pending, not to unopened */
+    bool finished;        /* a goodbye was appended: no message may follow */
+    uint32_t goodbyes;    /* 1 << kind: BYE, BYE_ACK, to be appended after unopened at open */
+    bool peer_left;       /* the peer left the cluster: no request for a grain may follow */
+    bool deferred;        /* the executor has write_deferred, which holds a reference */
+    bool coalesced;       /* conns->coalesced has write_coalesced, which holds a reference */
+    bool urgent;          /* a thread is about to wait for the response to a pending frame */
+    bool ends_conn;       /* the reader has ended: end the connection after the write in flight */
+    bool writing;         /* a write is in flight */
     sender_closing closing;
     teffi_deferred write_deferred, write_coalesced;
 
