@@ -32,7 +32,7 @@ static const silo_option options[] = {
      AT(silo.listen), 0, 0},
     {"advertise", "HOST:PORT", "how others reach it (the address it listens on)", TEXT,
      AT(silo.advertise), 0, 0},
-    {"store", "memory|sqlite:FILE|postgres:DATABASE",
+    {"store", "memory|sqlite:FILE|postgres:DATABASE|redis:HOST:PORT",
      "where rows are kept (memory); silos with the same file or\n"
      "                         database are one cluster",
      TEXT, AT(silo.store), 0, 0},

@@ -17,10 +17,14 @@ static const engine engines[] = {
     {"memory", teffi_memory_open},
     {"sqlite:", teffi_sqlite_open},
     {"postgres:", TEFFI_HAS_POSTGRES ? teffi_postgres_open : NULL},
+    {"redis:", TEFFI_HAS_REDIS ? teffi_redis_open : NULL},
 };
 static const char addresses[] = "memory|sqlite:FILE"
 #if TEFFI_HAS_POSTGRES
                                 "|postgres:DATABASE"
+#endif
+#if TEFFI_HAS_REDIS
+                                "|redis:HOST:PORT[/NAME]"
 #endif
     ;
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";

@@ -101,17 +101,17 @@ void teffi_store_submit(teffi_store *store, teffi_store_op *op);
 /* teffi_store_close - ops->close, then free. in: may be NULL; no thread uses the store any more. */
 void teffi_store_close(teffi_store *store);
 
-/* teffi_store_open - open the store of an address: "memory" (this process only, empty) or
- *       "sqlite:FILE" (created if it does not exist; several processes of one host may open it),
- *       "postgres:DATABASE" (a name, or what libpq takes: key=value pairs, or the rest of a URI;
- *       several hosts may open it).
+/* teffi_store_open - open the store of an address: "memory" (this process only, empty);
+ *       "sqlite:FILE" (created if it does not exist; several processes of one host may open it);
+ *       "postgres:DATABASE" (a name, or what libpq takes: key=value pairs, or the rest of a URI);
+ *       "redis:HOST:PORT" or "redis:HOST:PORT/NAME" (its keys begin with NAME, or "teff", and a
+ *       colon). Several hosts may open the last two.
  * out:  *store; close it with teffi_store_close(). On an error NULL, and text (TEFF_TEXT_MAX bytes,
  *       may be NULL) says why.
  * errs: TEFF_E_INVALID (address, unknown engine, not in this build), TEFF_E_REFUSED (another
- *       application's file, another schema, a network file system, a server that does not sync),
- *       TEFF_E_MALFORMED (damaged, not a database),
- *       TEFF_E_IO (no such directory, not a file, not writable, locked; no connection to the
- *       server), TEFF_E_NOMEM. */
+ *       application's file, another schema, a network file system, a server that may lose rows),
+ *       TEFF_E_MALFORMED (damaged, not a database), TEFF_E_IO (no such directory, not a file, not
+ *       writable, locked; no connection to the server), TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_store_open(const char *address, teffi_store **store, char *text);
 
 /* teffi_store_check - out: NULL: the address is valid; otherwise a text that lists valid ones. */

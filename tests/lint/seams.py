@@ -29,6 +29,7 @@ OWNERS = [
     (r"runtime/store/sqlite(_\w+)?\.c", {"clock", "thread", "file"},
      "an engine with a thread of its own; its files are SQLite's"),
     (r"runtime/store/postgres\.c", {"socket"}, "its connection is libpq's; it waits for bytes"),
+    (r"runtime/store/redis\.c", {"socket"}, "its connection is hiredis'; it looks for its end"),
     (r"runtime/stream/(reactor|resolve|socket\w*)\.c", {"socket", "thread", "file"},
      "the transport over sockets, some with a file; a thread that resolves a name"),
     (r"runtime/fiber/(stack|thread)\.c", {"environment"}, "page size; the fault handler"),

@@ -1,0 +1,631 @@
+/* redis.c - engine `redis`: each operation is one run of a Lua script in a Redis server.
+ * Way:     store/store -> lane -> [redis] -> hiredis -> the server, with its append-only file on
+ * States:  submitted -> lane -> group -> sent as one pipeline -> reply: done()
+ *          The connection is lost: a write that was sent ends as UNKNOWN, the rest as IO.
+ * Threads: submit from any; the rest, also done(), on the session's thread. One session is for the
+ *          cluster's own tables, so that they never wait for states.
+ * Source:  Redis' manual: pipelining, EVALSHA */
+#include "store/lane.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <hiredis/sds.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/error.h"
+#include "base/hash.h"
+#include "os/platform.h"
+#include "os/thread.h"
+
+enum {
+    PIPELINE_READS_MAX = 64,            /* sent together: the server holds their replies */
+    SCAN_BYTES_MAX = 256 * 1024 * 1024, /* bytes of rows of a scan, for the same reason */
+    CONNECT_S = 1,       /* for a connection, then for each reply before its first operation */
+    REPLY_S = 5,         /* without a byte: the connection is lost. Half of the usual lease */
+    RETRY_MIN_MS = 10,   /* between two attempts to connect; doubles each time */
+    RETRY_MAX_MS = 1000, /* a tenth of the usual lease */
+    NAME_MAX_LEN = 64,   /* of the address */
+    HEAD_ARGS = 5,       /* EVALSHA, hash, number of keys, kind, prefix */
+    ROW_ARGS = 6,        /* of a row to write; a read and a scan have fewer */
+    ARGS_MAX = HEAD_ARGS + ROW_ARGS * TEFFI_STORE_BATCH_MAX,
+    NUMBER_MAX = 24,     /* bytes of a number's text */
+    ID_MAX = 41,         /* bytes of a script's hash, and of a server's run_id */
+    INFO_MAX = 16 * 1024 /* bytes of what the server says of itself; what counts comes first */
+};
+
+/* A row is a hash at row:TABLE:KEY. The keys of a table are a sorted set at keys:TABLE; all scores
+ * are 0, so it is in memcmp order. `etag` is the last etag assigned. All names begin with prefix.
+ *
+ * Redis does not undo what a script wrote before an error. So everything that can fail, also keys
+ * of other types, comes before the first write, which fails if the server refuses writes. */
+static const char script[] =
+    "local kind, prefix = ARGV[1], ARGV[2]\n"
+    "local function row_at(t, key) return prefix .. 'row:' .. t .. ':' .. key end\n"
+    "local function keys_of(t) return prefix .. 'keys:' .. t end\n"
+    /* ARGV[3 ..]: table, key. Returns etag, sum, value. */
+    "if kind == 'read' then\n"
+    "    return redis.call('HMGET', row_at(ARGV[3], ARGV[4]), 'etag', 'sum', 'value')\n"
+    "end\n"
+    /* ARGV[3 ..]: table, from, to, limit, limit of bytes. Returns key, etag, sum, value; ... */
+    "if kind == 'scan' then\n"
+    "    local found, bytes = {}, 0\n"
+    "    local stop = ARGV[5] == '' and '+' or '(' .. ARGV[5]\n"
+    "    for _, key in ipairs(redis.call('ZRANGEBYLEX', keys_of(ARGV[3]), '[' .. ARGV[4], stop,\n"
+    "                                    'LIMIT', 0, ARGV[6])) do\n"
+    "        local row = redis.pcall('HMGET', row_at(ARGV[3], key), 'etag', 'sum', 'value')\n"
+    "        bytes = bytes + #key + #(row[3] or '')\n"
+    "        if bytes > tonumber(ARGV[7]) then\n"
+    "            return redis.error_reply('TOOBIG the rows have over ' .. ARGV[7] .. ' bytes')\n"
+    "        end\n"
+    "        found[#found + 1] = key\n"
+    "        for field = 1, 3 do found[#found + 1] = row[field] or false end\n"
+    "    end\n"
+    "    return found\n"
+    "end\n"
+    /* ARGV[3 ..]: table, key, put|remove|check, expected etag or any, sum, value; ...
+     * Returns the last etag assigned; the rows that were put have the last ones, in order. */
+    "local puts, highest = 0, 0\n"
+    "for at = 3, #ARGV, 6 do\n"
+    "    local row, expected = row_at(ARGV[at], ARGV[at + 1]), ARGV[at + 3]\n"
+    "    redis.call('ZCARD', keys_of(ARGV[at]))\n"
+    "    if expected ~= 'any' then\n"
+    "        local etag = redis.pcall('HGET', row, 'etag')\n"
+    "        if not etag and redis.call('EXISTS', row) == 0 then etag = '0'\n"
+    "        elseif type(etag) ~= 'string' or not etag:find('^[1-9]%d*$') then return 'damaged'\n"
+    "        end\n"
+    "        if etag ~= expected then return 'conflict' end\n"
+    "        highest = math.max(highest, tonumber(etag))\n"
+    "    end\n"
+    "    if ARGV[at + 2] == 'put' then puts = puts + 1 end\n"
+    "end\n"
+    "local last = puts > 0 and redis.call('INCRBY', prefix .. 'etag', puts) or 0\n"
+    "local etag = last - puts\n"
+    "if puts > 0 and etag < highest then return 'damaged' end\n"
+    "for at = 3, #ARGV, 6 do\n"
+    "    local key, how, row = ARGV[at + 1], ARGV[at + 2], row_at(ARGV[at], ARGV[at + 1])\n"
+    "    if how == 'put' then\n"
+    "        etag = etag + 1\n"
+    "        if ARGV[at + 3] == 'any' then redis.call('DEL', row) end\n"
+    "        redis.call('HSET', row, 'etag', string.format('%.0f', etag), 'sum', ARGV[at + 4],\n"
+    "                   'value', ARGV[at + 5])\n"
+    "        redis.call('ZADD', keys_of(ARGV[at]), 0, key)\n"
+    "    elseif how == 'remove' then\n"
+    "        redis.call('DEL', row)\n"
+    "        redis.call('ZREM', keys_of(ARGV[at]), key)\n"
+    "    end\n"
+    "end\n"
+    "return string.format('%.0f', last)\n";
+
+/* Fields of a row in a reply. */
+enum { FIELD_ETAG, FIELD_SUM, FIELD_VALUE, FIELDS };
+
+typedef struct session {
+    teffi_lane lane;
+    const struct engine *engine;
+    teffi_thread thread;
+    bool started;
+    teffi_parker opened; /* teffi_redis_open() waits until open_err and why are set */
+    /* owner: the thread */
+    teff_err open_err;          /* of the last attempt to connect */
+    char why[TEFF_TEXT_MAX];    /* why there is no connection, or why the last one was lost */
+    redisContext *redis;        /* NULL: not connected */
+    char run_id[ID_MAX];        /* the server's, at the last connection */
+    char client_id[NUMBER_MAX]; /* of that connection; "": none that may have commands left */
+    char hash[ID_MAX];          /* of the script */
+    bool script_lost;           /* the server does not have the script any more */
+    uint32_t retry_ms;          /* back-off; 0: the last attempt to connect succeeded */
+    uint64_t retry_ns;          /* mono: time of the next attempt */
+    teffi_store_op *group[TEFFI_LANE_GROUP_MAX];
+    size_t end[TEFFI_LANE_GROUP_MAX]; /* of each op's command, in bytes from the pipeline's begin */
+    const char *arg[ARGS_MAX];
+    size_t arg_len[ARGS_MAX];
+    int n_args;
+    char number[ARGS_MAX][NUMBER_MAX]; /* text of an argument that is a number */
+} session;
+
+typedef struct engine {
+    teffi_store base;
+    teffi_platform platform;
+    char host[256];
+    int port;
+    char prefix[NAME_MAX_LEN + 2];
+    session sessions[2]; /* [true]: the cluster's own tables */
+} engine;
+
+static bool is_put(const teffi_row *row)
+{
+    return !row->remove && !row->check;
+}
+
+/* ---- the connection ---- */
+
+/* Runs one command. in: answer, max bytes, for its reply, cut. out: false: text says why. */
+static bool ask_server(redisContext *c, char *answer, size_t max, char *text, const char *format,
+                       ...)
+{
+    va_list args;
+    va_start(args, format);
+    redisReply *reply = redisvCommand(c, format, args);
+    va_end(args);
+    bool good = reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_INTEGER);
+    if (!good)
+        (void)teffi_fail(text, TEFF_E_IO, "%s",
+                         !reply       ? c->errstr
+                         : reply->str ? reply->str
+                                      : "unexpected reply");
+    else if (reply->type == REDIS_REPLY_STRING)
+        snprintf(answer, max, "%s", reply->str);
+    else
+        snprintf(answer, max, "%lld", reply->integer);
+    freeReplyObject(reply);
+    return good;
+}
+
+/* in: info: lines that end in CR LF. */
+static teff_err check_server(const char *info, char *text)
+{
+    if (strstr(info, "\nloading:1\r"))
+        return teffi_fail(text, TEFF_E_IO, "the server loads its data");
+    if (!strstr(info, "\nrole:master\r"))
+        return teffi_fail(text, TEFF_E_REFUSED, "the server is a replica: it does not take writes");
+    if (!strstr(info, "\naof_enabled:1\r"))
+        return teffi_fail(text, TEFF_E_REFUSED,
+                          "appendonly is off, so the server would lose rows "
+                          "when it ends: set `appendonly yes`");
+    if (strstr(info, "\nmaxmemory_policy:allkeys") && !strstr(info, "\nmaxmemory:0\r"))
+        return teffi_fail(text, TEFF_E_REFUSED,
+                          "the server drops rows when its memory is full: "
+                          "set `maxmemory-policy noeviction`");
+    return TEFF_OK;
+}
+
+/* The server or the network may still hold commands of the lost connection. If they ran later, a
+ * read after UNKNOWN would show one outcome, and the next read another. They cannot run when the
+ * server has closed that connection, or is another one. */
+static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
+{
+    char run_id[ID_MAX] = "", killed[NUMBER_MAX];
+    const char *line = strstr(info, "\nrun_id:");
+    if (line)
+        snprintf(run_id, sizeof run_id, "%s", line + strlen("\nrun_id:"));
+    if (s->client_id[0] && strcmp(s->run_id, run_id) == 0 &&
+        !ask_server(c, killed, sizeof killed, text, "CLIENT KILL ID %s", s->client_id))
+        return false;
+    s->client_id[0] = '\0';
+    memcpy(s->run_id, run_id, ID_MAX);
+    return true;
+}
+
+/* Everything that must have happened before the first operation on a connection. */
+static teff_err prepare_connection(session *s, redisContext *c, char *text)
+{
+    char info[INFO_MAX];
+    redisSetTimeout(c, (struct timeval){.tv_sec = CONNECT_S});
+    if (!ask_server(c, info, sizeof info, text, "INFO"))
+        return TEFF_E_IO;
+    teff_err err = check_server(info, text);
+    if (err)
+        return err;
+    if (!end_lost_connection(s, c, info, text) ||
+        !ask_server(c, s->hash, sizeof s->hash, text, "SCRIPT LOAD %s", script) ||
+        !ask_server(c, s->client_id, sizeof s->client_id, text, "CLIENT ID"))
+        return TEFF_E_IO;
+    s->script_lost = false;
+    redisSetTimeout(c, (struct timeval){.tv_sec = REPLY_S});
+    return TEFF_OK;
+}
+
+static teff_err connect_server(session *s)
+{
+    char text[TEFF_TEXT_MAX];
+    redisContext *c = redisConnectWithTimeout(s->engine->host, s->engine->port,
+                                              (struct timeval){.tv_sec = CONNECT_S});
+    teff_err err = !c       ? teffi_fail(text, TEFF_E_NOMEM, "out of memory")
+                   : c->err ? teffi_fail(text, TEFF_E_IO, "%s", c->errstr)
+                            : prepare_connection(s, c, text);
+    if (err) {
+        redisFree(c);
+        return teffi_fail(s->why, err, "redis: %.100s:%d: %.300s", s->engine->host, s->engine->port,
+                          text);
+    }
+    s->redis = c;
+    return TEFF_OK;
+}
+
+static void disconnect_server(session *s)
+{
+    redisFree(s->redis);
+    s->redis = NULL;
+}
+
+/* Failed attempts are RETRY_MIN_MS to RETRY_MAX_MS apart, less up to a half by chance, so that not
+ * all silos connect at once. */
+static bool connect_or_back_off(session *s)
+{
+    s->open_err = connect_server(s);
+    uint32_t doubled = s->retry_ms ? 2 * s->retry_ms : RETRY_MIN_MS;
+    s->retry_ms = !s->open_err ? 0 : doubled < RETRY_MAX_MS ? doubled : RETRY_MAX_MS;
+    uint64_t chance = s->engine->platform.random(s->engine->platform.arg) % (s->retry_ms / 2 + 1);
+    s->retry_ns = teffi_now(&s->engine->platform) + (s->retry_ms - chance) * 1000000u;
+    return s->open_err == TEFF_OK;
+}
+
+/* Between pipelines no reply is due: what can be read is the connection's end.
+ * out: false: no connection, s->why says why not. */
+static bool is_connection_ready(session *s)
+{
+    char byte;
+    if (s->redis && (recv(s->redis->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+        disconnect_server(s);
+    return s->redis || (teffi_now(&s->engine->platform) >= s->retry_ns && connect_or_back_off(s));
+}
+
+/* If the server can be reached, the old connection has ended there before UNKNOWN is reported. */
+static void lose_connection(session *s)
+{
+    bool late = s->redis->err == REDIS_ERR_IO && errno == EAGAIN;
+    (void)teffi_fail(s->why, TEFF_E_IO, "redis: %.100s:%d: connection lost: %s", s->engine->host,
+                     s->engine->port, late ? "no reply in time" : s->redis->errstr);
+    disconnect_server(s);
+    (void)connect_or_back_off(s);
+}
+
+/* ---- commands ---- */
+
+static void add_arg(session *s, const void *data, size_t len)
+{
+    s->arg[s->n_args] = len ? data : "";
+    s->arg_len[s->n_args++] = len;
+}
+
+static void add_text_arg(session *s, const char *text)
+{
+    add_arg(s, text, strlen(text));
+}
+
+static void add_number_arg(session *s, uint64_t number)
+{
+    char *text = s->number[s->n_args];
+    snprintf(text, NUMBER_MAX, "%" PRIu64, number);
+    add_text_arg(s, text);
+}
+
+static uint64_t sum_of_row(const char *table, const teffi_row *row)
+{
+    uint64_t sum = teffi_hash64(table, strlen(table), 0);
+    sum = teffi_hash64(row->key.data, row->key.len, sum);
+    return teffi_hash64(row->value.data, row->value.len, sum);
+}
+
+static void add_row_args(session *s, const teffi_row *row)
+{
+    bool put = is_put(row);
+    add_text_arg(s, row->table);
+    add_arg(s, row->key.data, row->key.len);
+    add_text_arg(s, row->check ? "check" : row->remove ? "remove" : "put");
+    if (row->any)
+        add_text_arg(s, "any");
+    else
+        add_number_arg(s, row->etag);
+    add_number_arg(s, put ? sum_of_row(row->table, row) : 0);
+    add_arg(s, row->value.data, put ? row->value.len : 0);
+}
+
+/* Appends op's command to the connection's buffer. out: false: no memory. */
+static bool append_command(session *s, const teffi_store_op *op)
+{
+    bool scans = op->kind == TEFFI_STORE_SCAN, writes = !teffi_store_is_read(op);
+    const char *kind = writes ? "write" : scans ? "scan" : "read";
+    const char *head[HEAD_ARGS] = {"EVALSHA", s->hash, "0", kind, s->engine->prefix};
+    s->n_args = 0;
+    for (int i = 0; i < HEAD_ARGS; i++)
+        add_text_arg(s, head[i]);
+    for (size_t i = 0; writes && i < op->n_rows; i++)
+        add_row_args(s, &op->rows[i]);
+    if (!writes) {
+        add_text_arg(s, op->rows[0].table);
+        add_arg(s, op->rows[0].key.data, op->rows[0].key.len);
+    }
+    if (scans) {
+        size_t room = op->arena->budget_bytes - op->arena->used_bytes;
+        add_arg(s, op->to.data, op->to.len);
+        add_number_arg(s, op->limit);
+        add_number_arg(s, room < SCAN_BYTES_MAX ? room : SCAN_BYTES_MAX);
+    }
+    return redisAppendCommandArgv(s->redis, s->n_args, s->arg, s->arg_len) == REDIS_OK;
+}
+
+/* out: number of ops whose whole command the system has taken: only these may have run. */
+static size_t send_pipeline(session *s, teffi_store_op **ops, size_t n)
+{
+    redisContext *c = s->redis;
+    int done = 0;
+    size_t sent = 0;
+    for (size_t i = 0; i < n; i++)
+        s->end[i] = append_command(s, ops[i]) ? sdslen(c->obuf) : SIZE_MAX;
+    size_t total = sdslen(c->obuf);
+    while (!done && redisBufferWrite(c, &done) == REDIS_OK)
+        continue;
+    while (sent < n && s->end[sent] <= total - sdslen(c->obuf))
+        sent++;
+    return sent;
+}
+
+/* ---- replies ---- */
+
+/* As the script and the engine write it: without sign and leading zeros. */
+static bool parse_digits(const redisReply *reply, uint64_t *number)
+{
+    char *stop;
+    if (reply->type != REDIS_REPLY_STRING || !isdigit((unsigned char)reply->str[0]) ||
+        (reply->str[0] == '0' && reply->len > 1))
+        return false;
+    errno = 0;
+    *number = strtoull(reply->str, &stop, 10);
+    return errno == 0 && stop == reply->str + reply->len;
+}
+
+/* in: found: its key is set. out: true: *found is the row, or has etag 0: there is none. false: the
+ * row is damaged; *found has only its key. */
+static bool decode_row_reply(redisReply *const *field, const char *table, teffi_row *found)
+{
+    const redisReply *etag = field[FIELD_ETAG], *value = field[FIELD_VALUE];
+    teffi_row row = *found;
+    uint64_t sum;
+    if (etag->type == REDIS_REPLY_NIL && value->type == REDIS_REPLY_NIL)
+        return true;
+    if (!parse_digits(etag, &row.etag) || row.etag == 0 || value->type != REDIS_REPLY_STRING)
+        return false;
+    row.value = (teffi_bytes){value->str, value->len};
+    if (!parse_digits(field[FIELD_SUM], &sum) || sum_of_row(table, &row) != sum)
+        return false;
+    *found = row;
+    return true;
+}
+
+static void fail_as_damaged(teffi_store_op *op, const char *what)
+{
+    teffi_store_fail(op, TEFF_E_MALFORMED, "redis: %s in %s", what, op->rows[0].table);
+}
+
+static void take_read_reply(teffi_store_op *op, const redisReply *reply)
+{
+    teffi_row found = {.key = op->rows[0].key};
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != FIELDS)
+        fail_as_damaged(op, "unexpected reply");
+    else if (decode_row_reply(reply->element, op->rows[0].table, &found))
+        teffi_store_return(op, &found);
+    else
+        fail_as_damaged(op, "damaged row");
+}
+
+static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
+{
+    teffi_row *from = op->rows;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements % (1 + FIELDS) != 0) {
+        fail_as_damaged(op, "unexpected reply");
+        return;
+    }
+    for (size_t i = 0; i < reply->elements; i += 1 + FIELDS) {
+        const redisReply *key = reply->element[i];
+        teffi_row found = {.key = {key->str, key->len}}; /* so a damaged row is returned */
+        (void)decode_row_reply(reply->element + i + 1, from->table, &found);
+        if (!teffi_store_found(op, from, &found))
+            return;
+    }
+}
+
+static void take_write_reply(teffi_store_op *op, const redisReply *reply)
+{
+    uint64_t last, puts = 0;
+    for (size_t i = 0; i < op->n_rows; i++)
+        puts += is_put(&op->rows[i]);
+    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "conflict") == 0) {
+        op->err = TEFF_E_CONFLICT;
+    } else if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "damaged") == 0) {
+        fail_as_damaged(op, "damaged row, or a damaged counter of etags, and nothing was written");
+    } else if (!parse_digits(reply, &last) || last < puts) {
+        teffi_store_fail(op, TEFF_E_UNKNOWN, "redis: unexpected reply to a write");
+    } else {
+        for (size_t i = 0; i < op->n_rows; i++)
+            if (!op->rows[i].check)
+                op->rows[i].etag = op->rows[i].remove ? 0 : last - --puts;
+    }
+}
+
+/* An error of the server or of the script: nothing was written. */
+static void take_error_reply(session *s, teffi_store_op *op, const char *error)
+{
+    static const struct {
+        const char *word;
+        teff_err err;
+    } kinds[] = {{"WRONGTYPE", TEFF_E_MALFORMED}, {"TOOBIG", TEFF_E_NOMEM}, {"", TEFF_E_IO}};
+    size_t i = 0;
+    while (!strstr(error, kinds[i].word))
+        i++;
+    s->script_lost = s->script_lost || strstr(error, "NOSCRIPT");
+    teffi_store_fail(op, kinds[i].err, "redis: %s", error);
+}
+
+static void take_reply(session *s, teffi_store_op *op, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ERROR)
+        take_error_reply(s, op, reply->str);
+    else if (op->kind == TEFFI_STORE_READ)
+        take_read_reply(op, reply);
+    else if (op->kind == TEFFI_STORE_SCAN)
+        take_scan_reply(op, reply);
+    else
+        take_write_reply(op, reply);
+}
+
+/* Completes the ops that are answered. out: their number; less than n: the connection is lost. */
+static size_t read_replies(session *s, teffi_store_op **ops, size_t n)
+{
+    void *reply;
+    size_t i = 0;
+    for (; i < n && redisGetReply(s->redis, &reply) == REDIS_OK; i++) {
+        take_reply(s, ops[i], reply);
+        freeReplyObject(reply);
+        teffi_lane_finish(&s->lane, ops[i]);
+    }
+    return i;
+}
+
+/* ---- the thread ---- */
+
+/* A read changes nothing, so its outcome is never unknown. */
+static void fail_unanswered(session *s, teffi_store_op *op, bool sent)
+{
+    teff_err err = sent && !teffi_store_is_read(op) ? TEFF_E_UNKNOWN : TEFF_E_IO;
+    teffi_store_fail(op, err, "%s", s->why);
+    teffi_lane_finish(&s->lane, op);
+}
+
+static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
+{
+    size_t sent = 0, answered = 0;
+    if (is_connection_ready(s)) {
+        sent = send_pipeline(s, ops, n);
+        answered = read_replies(s, ops, sent);
+        if (answered < n)
+            lose_connection(s);
+    }
+    for (size_t i = answered; i < n; i++)
+        fail_unanswered(s, ops[i], i < sent);
+    if (s->redis && s->script_lost)
+        disconnect_server(s); /* connecting loads the script */
+}
+
+/* out: how many of the n operations are sent together. A scan is the last one. */
+static size_t count_pipeline(teffi_store_op *const *ops, size_t n)
+{
+    size_t reads = 0;
+    for (size_t i = 0; i < n; i++) {
+        reads += teffi_store_is_read(ops[i]);
+        if (ops[i]->kind == TEFFI_STORE_SCAN || reads == PIPELINE_READS_MAX)
+            return i + 1;
+    }
+    return n;
+}
+
+/* out: how long to wait for operations: without a connection, until it is time to try again. */
+static uint64_t get_wait_ns(const session *s)
+{
+    uint64_t now = teffi_now(&s->engine->platform);
+    return s->redis ? UINT64_MAX : s->retry_ns > now ? s->retry_ns - now : 0;
+}
+
+static void run_redis_session(void *arg)
+{
+    session *s = arg;
+    bool open = connect_or_back_off(s);
+    teffi_parker_wake(&s->opened);
+    while (open) {
+        size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s)), k;
+        if (n == 0 && teffi_lane_is_closed(&s->lane))
+            break;
+        if (n == 0)
+            (void)is_connection_ready(s);
+        for (size_t i = 0; i < n; i += k) {
+            k = count_pipeline(s->group + i, n - i);
+            run_pipeline(s, s->group + i, k);
+        }
+    }
+    disconnect_server(s);
+}
+
+/* ---- the store ---- */
+
+static void redis_submit(teffi_store *store, teffi_store_op *op)
+{
+    engine *e = (engine *)store;
+    teffi_lane_submit(&e->sessions[op->system].lane, op);
+}
+
+static void redis_close(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    bool first[2];
+    for (int i = 0; i < 2; i++)
+        first[i] = teffi_lane_close(&e->sessions[i].lane);
+    for (int i = 0; i < 2; i++)
+        if (first[i] && e->sessions[i].started)
+            teffi_thread_join(&e->sessions[i].thread);
+}
+
+static void redis_free(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    for (int i = 0; i < 2; i++)
+        teffi_lane_fini(&e->sessions[i].lane);
+    free(e);
+}
+
+/* HOST:PORT or HOST:PORT/NAME. */
+static bool parse_redis_address(engine *e, const char *rest)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const char *slash = strchr(rest, '/'), *name = slash ? slash + 1 : "teff";
+    const char *stop = slash ? slash : rest + strlen(rest);
+    const char *colon = memrchr(rest, ':', (size_t)(stop - rest));
+    size_t len = colon ? (size_t)(colon - rest) : 0, n = strspn(name, letters);
+    if (len == 0 || len >= sizeof e->host || !isdigit((unsigned char)colon[1]) || n == 0 ||
+        n > NAME_MAX_LEN || name[n])
+        return false;
+    char *end;
+    unsigned long port = strtoul(colon + 1, &end, 10);
+    memcpy(e->host, rest, len);
+    snprintf(e->prefix, sizeof e->prefix, "%s:", name);
+    e->port = port <= 65535 ? (int)port : 0;
+    return end == stop && e->port > 0;
+}
+
+static teff_err start_redis_session(session *s, char *text)
+{
+    teff_err err = teffi_thread_start(&s->thread, "teff-redis", run_redis_session, s);
+    if (err)
+        return teffi_fail(text, err, "store: the engine's thread could not be started");
+    s->started = true;
+    while (!teffi_parker_wait(&s->opened, UINT64_MAX))
+        continue;
+    return s->open_err ? teffi_fail(text, s->open_err, "%s", s->why) : TEFF_OK;
+}
+
+teff_err teffi_redis_open(const char *address, teffi_store **store, char *text)
+{
+    static const teffi_store_ops ops = {
+        .submit = redis_submit,
+        .close = redis_close,
+        .free = redis_free,
+    };
+    engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
+    e->base.ops = &ops;
+    teffi_platform_real(&e->platform, TEFF_LOG_WARN);
+    for (int i = 0; i < 2; i++) {
+        teffi_lane_init(&e->sessions[i].lane, "redis");
+        e->sessions[i].engine = e;
+    }
+    teff_err err = TEFF_OK;
+    if (!parse_redis_address(e, address))
+        err = teffi_fail(text, TEFF_E_INVALID,
+                         "store 'redis:%.200s': redis:HOST:PORT or redis:HOST:PORT/NAME expected",
+                         address);
+    for (int i = 0; i < 2 && !err; i++)
+        err = start_redis_session(&e->sessions[i], text);
+    if (!err) {
+        *store = &e->base;
+        return TEFF_OK;
+    }
+    redis_close(&e->base);
+    redis_free(&e->base);
+    return err;
+}

@@ -1,0 +1,527 @@
+/* test_redis.c - engine `redis` when its server ends, its connection is lost, its rows are damaged.
+ * What was acknowledged is there after; reading shows the outcome of a write that is UNKNOWN. */
+#include <hiredis/hiredis.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "ask.h"
+#include "redis_proxy.h"
+#include "redis_server.h"
+#include "scratch.h"
+#include "setup.h"
+#include "os/thread.h"
+
+enum { SKIPPED = 77, MIB = 1024 * 1024 };
+
+/* A command of the test's own, not through the store; %s: the prefix of its keys. */
+static void command(const char *format, const char *address)
+{
+    const char *name = strrchr(address, '/') + 1;
+    redisContext *c = redisConnect("127.0.0.1", (int)redis_server_port());
+    redisReply *reply = redisCommand(c, format, name);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_msg("%s: %s", format, reply->str);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+static teffi_store *open_store(const char *address)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    if (teffi_store_open(address, &store, text) != TEFF_OK)
+        fail_msg("%s: %s", address, text);
+    return store;
+}
+
+static teffi_store *open_through_proxy(char *address)
+{
+    char direct[512];
+    redis_server_fresh(direct);
+    snprintf(address, 512, "redis:127.0.0.1:%u%s", proxy_open(redis_server_port()),
+             strrchr(direct, '/'));
+    return open_store(address);
+}
+
+static teff_err put(teffi_store *store, const char *key, const char *value, uint64_t *etag)
+{
+    return ask_put(store, "words", ask_str(key), ask_str(value), etag);
+}
+
+/* out: the error; TEFF_OK: the row's etag, and its value is this one. */
+static teff_err look(teffi_store *store, const char *key, const char *value, uint64_t *etag)
+{
+    teff_arena arena;
+    teffi_bytes found;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teff_err err = ask_get(store, &arena, "words", ask_str(key), &found, etag);
+    if (err == TEFF_OK) {
+        assert_int_equal(found.len, strlen(value));
+        assert_memory_equal(found.data, value, found.len);
+    }
+    teffi_arena_fini(&arena);
+    return err;
+}
+
+/* Waits until the store has its server again. */
+static uint64_t await_row(teffi_store *store, const char *key, const char *value)
+{
+    uint64_t etag = 0;
+    teff_err err;
+    while ((err = look(store, key, value, &etag)) == TEFF_E_IO)
+        teffi_thread_yield();
+    assert_int_equal(err, TEFF_OK);
+    return etag;
+}
+
+/* ---- what is refused ---- */
+
+static void expect_refused(const char *address, teff_err err, const char *why)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    assert_int_equal(teffi_store_open(address, &store, text), err);
+    assert_null(store);
+    if (!strstr(text, why))
+        fail_msg("%s: %s expected", text, why);
+}
+
+static void servers_that_lose_rows_are_refused(void **state)
+{
+    char address[512];
+    redis_server_fresh(address);
+    command("CONFIG SET maxmemory 100mb", address);
+    command("CONFIG SET maxmemory-policy allkeys-lru", address);
+    expect_refused(address, TEFF_E_REFUSED, "maxmemory-policy noeviction");
+    command("CONFIG SET maxmemory 0", address);
+    teffi_store_close(open_store(address));
+    command("CONFIG SET maxmemory-policy noeviction", address);
+    command("REPLICAOF 127.0.0.1 1", address);
+    expect_refused(address, TEFF_E_REFUSED, "replica");
+    command("REPLICAOF NO ONE", address);
+    redis_server_kill();
+    expect_refused(address, TEFF_E_IO, "Connection refused");
+    assert_true(redis_server_start("no"));
+    expect_refused(address, TEFF_E_REFUSED, "appendonly yes");
+    redis_server_kill();
+    assert_true(redis_server_start("yes"));
+    teffi_store_close(open_store(address));
+}
+
+static void a_server_without_memory_refuses_writes(void **state)
+{
+    char address[512];
+    uint64_t etag = 0, seen;
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    assert_int_equal(put(store, "a", "old", &etag), TEFF_OK);
+    command("CONFIG SET maxmemory 1", address);
+    seen = etag;
+    assert_int_equal(put(store, "a", "new", &etag), TEFF_E_IO);
+    assert_int_equal(etag, seen);
+    assert_int_equal(look(store, "a", "old", &seen), TEFF_OK);
+    command("CONFIG SET maxmemory 0", address);
+    assert_int_equal(put(store, "a", "new", &etag), TEFF_OK);
+    teffi_store_close(store);
+}
+
+/* ---- the connection ---- */
+
+typedef struct pending {
+    ask_op ask;
+    teffi_row row;
+} pending;
+
+static void start_put(teffi_store *store, pending *p, const char *key, teffi_bytes value,
+                      uint64_t etag)
+{
+    p->row = (teffi_row){.table = "words", .key = ask_str(key), .value = value, .etag = etag};
+    p->ask.op = (teffi_store_op){.kind = TEFFI_STORE_WRITE, .rows = &p->row, .n_rows = 1};
+    ask_start(store, &p->ask);
+}
+
+static void lose_one_write(bool has_run)
+{
+    char address[512];
+    uint64_t etag = 0;
+    pending p;
+    teffi_store *store = open_through_proxy(address);
+    assert_int_equal(put(store, "a", "old", &etag), TEFF_OK);
+    proxy_set(has_run ? PROXY_HOLD_REPLIES : PROXY_HOLD_REQUESTS);
+    start_put(store, &p, "a", ask_str("new"), etag);
+    proxy_await_held();
+    proxy_cut(PROXY_PASS);
+    assert_int_equal(ask_wait(&p.ask), TEFF_E_UNKNOWN);
+    assert_int_equal(p.row.etag, etag);
+    assert_non_null(strstr(p.ask.op.text, "connection lost"));
+    assert_int_equal(proxy_deliver(), 0); /* the server has closed that connection: too late */
+    uint64_t seen = await_row(store, "a", has_run ? "new" : "old");
+    assert_int_equal(seen != etag, has_run);
+    assert_int_equal(put(store, "a", "newer", &seen), TEFF_OK);
+    teffi_store_close(store);
+    proxy_close();
+}
+
+static void a_write_that_was_sent_is_unknown(void **state)
+{
+    lose_one_write(true);
+}
+
+static void a_lost_connection_writes_nothing_later(void **state)
+{
+    lose_one_write(false);
+}
+
+static void what_was_not_sent_is_unavailable(void **state)
+{
+    char address[512];
+    uint64_t etag = 0;
+    pending sent, queued;
+    teffi_store *store = open_through_proxy(address);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    proxy_set(PROXY_HOLD_REPLIES);
+    start_put(store, &sent, "a", ask_str("2"), etag);
+    proxy_await_held();
+    start_put(store, &queued, "b", ask_str("1"), 0);
+    proxy_cut(PROXY_REFUSE);
+    assert_int_equal(ask_wait(&sent.ask), TEFF_E_UNKNOWN);
+    assert_int_equal(ask_wait(&queued.ask), TEFF_E_IO);
+    assert_int_equal(look(store, "a", "2", &etag), TEFF_E_IO);
+    proxy_await_links(proxy_links() + 4); /* without an operation */
+    proxy_set(PROXY_PASS);
+    etag = await_row(store, "a", "2");
+    assert_int_equal(look(store, "b", "", &etag), TEFF_OK);
+    assert_int_equal(etag, 0);
+    teffi_store_close(store);
+    proxy_close();
+}
+
+/* ---- a pipeline that is sent in part ---- */
+
+enum { LARGE = 12 };
+
+static pending small, large[LARGE];
+static teffi_store *pipeline_store;
+static char large_value[MIB];
+static _Atomic bool pipeline_submitted;
+
+/* On the engine's thread, which then finds all of them. */
+static void stall_and_submit(teffi_store_op *op)
+{
+    proxy_set(PROXY_STALL);
+    start_put(pipeline_store, &small, "small", ask_str("x"), 0);
+    for (size_t i = 0; i < LARGE; i++) {
+        static char keys[LARGE][8];
+        snprintf(keys[i], sizeof keys[i], "k%zu", i);
+        start_put(pipeline_store, &large[i], keys[i], (teffi_bytes){large_value, MIB}, 0);
+    }
+    pipeline_submitted = true;
+}
+
+static void only_what_the_system_has_taken_is_unknown(void **state)
+{
+    char address[512];
+    uint64_t etag;
+    teff_arena arena;
+    pipeline_store = open_through_proxy(address);
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_row row = {.table = "words", .key = ask_str("none")};
+    teffi_store_op first = {.kind = TEFFI_STORE_READ,
+                            .rows = &row,
+                            .n_rows = 1,
+                            .arena = &arena,
+                            .done = stall_and_submit};
+    pipeline_submitted = false;
+    teffi_store_submit(pipeline_store, &first);
+    while (!pipeline_submitted)
+        teffi_thread_yield();
+    assert_int_equal(first.err, TEFF_OK);
+    proxy_await_stalled();
+    proxy_cut(PROXY_PASS);
+    assert_int_equal(ask_wait(&small.ask), TEFF_E_UNKNOWN);
+    teff_err last = TEFF_E_UNKNOWN;
+    for (size_t i = 0; i < LARGE; i++) {
+        teff_err err = ask_wait(&large[i].ask);
+        assert_true(err == TEFF_E_IO || (err == TEFF_E_UNKNOWN && last == err));
+        last = err;
+    }
+    assert_int_equal(last, TEFF_E_IO);
+    assert_int_equal(look(pipeline_store, "small", "", &etag), TEFF_OK);
+    assert_int_equal(etag, 0);
+    teffi_store_close(pipeline_store);
+    teffi_arena_fini(&arena);
+    proxy_close();
+}
+
+static void a_server_that_does_not_answer_is_lost(void **state)
+{
+    char address[512];
+    uint64_t etag = 0;
+    teffi_store *store = open_through_proxy(address);
+    proxy_set(PROXY_HOLD_REQUESTS);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_E_UNKNOWN);
+    proxy_set(PROXY_PASS);
+    await_row(store, "a", "");
+    teffi_store_close(store);
+    proxy_close();
+}
+
+/* ---- the server ends ---- */
+
+enum { WRITERS = 4, ROUNDS = 6, ACKS = 30 };
+
+typedef struct writer {
+    pthread_t thread;
+    teffi_store *store;
+    char key[2];
+    uint64_t etag;
+    _Atomic uint64_t acked;
+    const char *wrong; /* what must not happen */
+} writer;
+
+static _Atomic bool writers_stop;
+
+/* in: next: was being written with an unknown outcome. */
+static void resolve_by_reading(writer *w, uint64_t next)
+{
+    uint64_t etag, n = 0;
+    teff_arena arena;
+    teffi_bytes value;
+    teff_err err;
+    teffi_arena_init(&arena, NULL, 0, 0);
+    while ((err = ask_get(w->store, &arena, "acks", ask_str(w->key), &value, &etag)) == TEFF_E_IO)
+        teffi_thread_yield();
+    if (err == TEFF_OK && value.len == sizeof n)
+        memcpy(&n, value.data, sizeof n);
+    teffi_arena_fini(&arena);
+    if (err != TEFF_OK || (n != next && n != next - 1) || (n != next && etag != w->etag))
+        w->wrong = "the row is neither as before nor as written";
+    w->etag = etag;
+    w->acked = n;
+}
+
+static void *write_always(void *arg)
+{
+    writer *w = arg;
+    while (!writers_stop && !w->wrong) {
+        uint64_t next = w->acked + 1;
+        teff_err err =
+            ask_put(w->store, "acks", ask_str(w->key), (teffi_bytes){&next, sizeof next}, &w->etag);
+        if (err == TEFF_OK)
+            w->acked = next;
+        else if (err == TEFF_E_UNKNOWN)
+            resolve_by_reading(w, next);
+        else if (err == TEFF_E_IO)
+            teffi_thread_yield();
+        else
+            w->wrong = teff_err_name(err);
+    }
+    return NULL;
+}
+
+static void await_acks(const writer *writers, uint64_t more)
+{
+    for (size_t i = 0; i < WRITERS; i++) {
+        uint64_t enough = writers[i].acked + more;
+        while (writers[i].acked < enough && !writers[i].wrong)
+            teffi_thread_yield();
+    }
+}
+
+static void expect_acked(const char *address, const writer *w)
+{
+    teffi_store *store = open_store(address);
+    teff_arena arena;
+    teffi_bytes value;
+    uint64_t etag;
+    if (w->wrong)
+        fail_msg("%s: %s", w->key, w->wrong);
+    teffi_arena_init(&arena, NULL, 0, 0);
+    assert_int_equal(ask_get(store, &arena, "acks", ask_str(w->key), &value, &etag), TEFF_OK);
+    assert_int_equal(value.len, sizeof w->acked);
+    assert_memory_equal(value.data, &w->acked, value.len);
+    assert_int_equal(etag, w->etag);
+    teffi_arena_fini(&arena);
+    teffi_store_close(store);
+}
+
+static void kills_of_the_server_lose_nothing(void **state)
+{
+    char address[512];
+    writer writers[WRITERS] = {{0}};
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    writers_stop = false;
+    for (size_t i = 0; i < WRITERS; i++) {
+        writers[i].store = store;
+        writers[i].key[0] = (char)('a' + i);
+        assert_int_equal(pthread_create(&writers[i].thread, NULL, write_always, &writers[i]), 0);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        await_acks(writers, ACKS);
+        redis_server_kill();
+        assert_true(redis_server_start("yes"));
+    }
+    await_acks(writers, ACKS);
+    writers_stop = true;
+    for (size_t i = 0; i < WRITERS; i++)
+        pthread_join(writers[i].thread, NULL);
+    teffi_store_close(store);
+    for (size_t i = 0; i < WRITERS; i++)
+        expect_acked(address, &writers[i]);
+}
+
+static void an_idle_store_does_not_notice_a_restart(void **state)
+{
+    char address[512];
+    uint64_t etag = 0;
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    redis_server_kill();
+    assert_true(redis_server_start("yes"));
+    assert_int_equal(put(store, "a", "2", &etag), TEFF_OK);
+    redis_server_kill();
+    assert_int_equal(put(store, "a", "3", &etag), TEFF_E_IO);
+    pending p;
+    start_put(store, &p, "a", ask_str("3"), etag);
+    store->ops->close(store);
+    assert_int_equal(ask_wait(&p.ask), TEFF_E_IO);
+    store->ops->free(store);
+    assert_true(redis_server_start("yes"));
+}
+
+static void a_forgotten_script_is_loaded_again(void **state)
+{
+    char address[512];
+    uint64_t etag = 0;
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    command("SCRIPT FLUSH", address);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_E_IO);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    teffi_store_close(store);
+}
+
+/* ---- damaged rows ---- */
+
+/* The row a is damaged, the row b is not. */
+static void expect_damaged(teffi_store *store, uint64_t etag)
+{
+    teff_arena arena;
+    uint64_t seen;
+    teffi_row start = {.table = "words"};
+    teffi_arena_init(&arena, NULL, 0, 0);
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_SCAN, .rows = &start, .n_rows = 1, .limit = 10, .arena = &arena};
+    assert_int_equal(look(store, "a", "", &seen), TEFF_E_MALFORMED);
+    assert_int_equal(ask(store, &op), TEFF_OK);
+    assert_int_equal(op.n_found, 2);
+    assert_memory_equal(op.rows[0].key.data, "a", 1);
+    assert_int_equal(op.rows[0].etag, 0);
+    assert_int_equal(op.rows[0].value.len, 0);
+    assert_int_not_equal(op.rows[1].etag, 0);
+    teffi_arena_fini(&arena);
+    if (etag == 0)
+        return;
+    seen = etag;
+    assert_int_equal(put(store, "a", "new", &seen), TEFF_E_MALFORMED);
+    seen = 0;
+    assert_int_equal(put(store, "a", "new", &seen), TEFF_E_MALFORMED);
+}
+
+static uint64_t repair(teffi_store *store)
+{
+    teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("good"), .any = true};
+    teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
+    uint64_t etag;
+    assert_int_equal(ask(store, &op), TEFF_OK);
+    assert_int_equal(look(store, "a", "good", &etag), TEFF_OK);
+    assert_int_equal(etag, row.etag);
+    return etag;
+}
+
+static void a_damaged_row_is_only_overwritten_by_force(void **state)
+{
+    static const char *const damages[] = {
+        "HDEL %s:row:words:a etag",    "HSET %s:row:words:a etag x1", "HSET %s:row:words:a etag 0",
+        "HSET %s:row:words:a etag -1", "HSET %s:row:words:a etag 01",
+    };
+    char address[512];
+    uint64_t b = 0, etag;
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    assert_int_equal(put(store, "b", "other", &b), TEFF_OK);
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        etag = repair(store);
+        command(damages[i], address);
+        expect_damaged(store, etag);
+    }
+    etag = repair(store);
+    command("SET %s:row:words:a text", address);
+    expect_damaged(store, etag);
+    repair(store);
+    command("HSET %s:row:words:a value bad", address);
+    expect_damaged(store, 0);
+    command("HSET %s:row:words:a sum 1x", address);
+    expect_damaged(store, 0);
+    command("HDEL %s:row:words:a value", address);
+    expect_damaged(store, 0);
+    repair(store);
+    teffi_store_close(store);
+}
+
+static void damage_beside_the_rows_is_noticed(void **state)
+{
+    char address[512];
+    uint64_t etag = 0, seen, other = 0;
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    command("DEL %s:etag", address); /* etags would go back */
+    seen = etag;
+    assert_int_equal(put(store, "a", "2", &seen), TEFF_E_MALFORMED);
+    command("SET %s:etag 100", address);
+    assert_int_equal(put(store, "a", "2", &etag), TEFF_OK);
+    assert_int_equal(etag, 101);
+    command("SET %s:keys:words text", address);
+    seen = etag;
+    assert_int_equal(put(store, "a", "3", &seen), TEFF_E_MALFORMED);
+    assert_int_equal(put(store, "b", "3", &other), TEFF_E_MALFORMED);
+    assert_int_equal(look(store, "a", "2", &seen), TEFF_OK);
+    assert_int_equal(look(store, "b", "", &seen), TEFF_OK);
+    assert_int_equal(seen, 0);
+    teffi_store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(servers_that_lose_rows_are_refused),
+        cmocka_unit_test(a_server_without_memory_refuses_writes),
+        cmocka_unit_test(a_write_that_was_sent_is_unknown),
+        cmocka_unit_test(a_lost_connection_writes_nothing_later),
+        cmocka_unit_test(what_was_not_sent_is_unavailable),
+        cmocka_unit_test(only_what_the_system_has_taken_is_unknown),
+        cmocka_unit_test(a_server_that_does_not_answer_is_lost),
+        cmocka_unit_test(kills_of_the_server_lose_nothing),
+        cmocka_unit_test(an_idle_store_does_not_notice_a_restart),
+        cmocka_unit_test(a_forgotten_script_is_loaded_again),
+        cmocka_unit_test(a_damaged_row_is_only_overwritten_by_force),
+        cmocka_unit_test(damage_beside_the_rows_is_noticed),
+    };
+    if (scratch_open() != 0)
+        return 1;
+    if (!redis_server_start("yes")) {
+        print_message("skipped: there is no redis-server\n");
+        scratch_close();
+        return SKIPPED;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_server_stop();
+    scratch_close();
+    return failed;
+}
