@@ -34,9 +34,9 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     /* "host:port", "[v6]:port", port 0 = any; or "unix:/path"; NULL = "127.0.0.1:0" */
     const char *listen;
     const char *advertise; /* how others reach it; NULL = the bound listen address */
-    const char *const char
-        *store; /* "memory", "sqlite:FILE", "postgres:DATABASE", "redis:HOST:PORT";
-                            * (with seeds: the seed's) */
+    /* "memory", "sqlite:FILE", "postgres:DATABASE", "redis:HOST:PORT" or "redis:HOST:PORT/NAME";
+     * NULL = "memory" (with seeds: the seed's) */
+    const char *store;
     const char *seeds[TEFF_SEEDS_MAX]; /* addresses of running silos, NULL-ended; may be empty */
     uint32_t workers;                  /* worker threads; 0 = one per core that
                                       * affinity and the cgroup's CPU quota allow */
