@@ -7,8 +7,9 @@
 
 enum { USER_CODES = TEFF_E_MAX - TEFF_E_USER + 1 };
 
-/* Each name is written at its first use, so unused pages of the table take no memory. */
-static const char *user_name(unsigned n)
+/* out: the name of TEFF_E_USER(n). It is written at its first use, so unused pages of the table
+ * take no memory. */
+static const char *name_user_code(unsigned n)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char names[USER_CODES][sizeof "user error 12345"];
@@ -46,7 +47,7 @@ const char *teff_err_name(teff_err err)
     unsigned n = (unsigned)err;
     if (n < sizeof names / sizeof names[0])
         return names[n];
-    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? user_name(n - TEFF_E_USER) : "TEFF_E_INVALID";
+    return n >= TEFF_E_USER && n <= TEFF_E_MAX ? name_user_code(n - TEFF_E_USER) : "TEFF_E_INVALID";
 }
 
 int teff_err_unknown(teff_err err)

@@ -3,6 +3,7 @@
 
 #include <teff/error.h>
 
-/* teffi_fail - in: text of TEFF_TEXT_MAX bytes, or NULL: it is not written. out: err. */
+/* teffi_fail - format the text of an error. in: text, of TEFF_TEXT_MAX bytes; NULL: nothing is
+ * written. out: err. */
 teff_err teffi_fail(char *text, teff_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

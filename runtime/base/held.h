@@ -6,8 +6,8 @@
 #if defined(TEFFI_HELD) && !defined(__ASSEMBLER__)
 #include <pthread.h>
 
-/* teffi_held_add - this thread has locked (1) or unlocked (-1). Never inlined: a turn may be on
- * another thread at its next lock. */
+/* teffi_held_add - count a lock that this thread took (1) or released (-1). Never inlined, because
+ * a turn may be on another thread at its next lock (base/local.h). */
 void teffi_held_add(int locks);
 
 /* teffi_held_none - abort if this thread holds a lock. */

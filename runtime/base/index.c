@@ -14,7 +14,7 @@ static uint64_t cell_of(uint64_t hash, uint32_t number)
     return (uint64_t)teffi_index_bits(hash) << 32 | number;
 }
 
-/* relaxed: called by the writer, which wrote the cell itself */
+/* relaxed: only writers call this, and the owner's lock orders them */
 static uint64_t load_cell(const teffi_cells *cells, uint32_t at)
 {
     return atomic_load_explicit(&cells->cell[at], memory_order_relaxed);
@@ -38,7 +38,8 @@ static size_t cells_bytes(uint32_t n)
     return n * sizeof(_Atomic uint64_t);
 }
 
-/* Large arrays are mapped, so that retire_cells() can decommit them. out: false: out of memory. */
+/* Allocates the cells of an array, all EMPTY. Large arrays are mapped, so that retire_cells() can
+ * decommit them. out: false: out of memory. */
 static bool alloc_cells(teffi_cells *cells)
 {
     size_t bytes = cells_bytes(cells->n);
@@ -52,6 +53,7 @@ static bool alloc_cells(teffi_cells *cells)
     return cells->cell != NULL;
 }
 
+/* out: an old array of n cells, all EMPTY; NULL: there is none. */
 static teffi_cells *take_spare_cells(teffi_index *index, uint32_t n)
 {
     for (teffi_cells **at = &index->spares; *at; at = &(*at)->spare)
@@ -63,6 +65,7 @@ static teffi_cells *take_spare_cells(teffi_index *index, uint32_t n)
     return NULL;
 }
 
+/* out: n cells, all EMPTY; NULL: out of memory. */
 static teffi_cells *cells_new(teffi_index *index, uint32_t n)
 {
     teffi_cells *cells = take_spare_cells(index, n);
@@ -87,7 +90,8 @@ static void cells_free(teffi_cells *cells)
     free(cells);
 }
 
-/* Keeps an old array, emptied, because readers may still search it. */
+/* Empties an old array and keeps it as a spare, because readers may still search it. MADV_DONTNEED
+ * zeroes its cells, and EMPTY is 0. */
 static void retire_cells(teffi_index *index, teffi_cells *cells)
 {
     if (!cells->mapped || madvise((void *)cells->cell, cells_bytes(cells->n), MADV_DONTNEED) != 0)
@@ -107,9 +111,9 @@ static void insert_cell(const teffi_cells *cells, uint64_t cell)
     store_cell(cells, at, cell);
 }
 
-/* Each size is half as large again as the one before, so a third to a half of a new array is in
- * use. */
-static uint32_t size_for(uint32_t count)
+/* out: the size of an array for count numbers. Sizes grow by a factor of 1.5, so a third to a half
+ * of a new array is in use. */
+static uint32_t choose_array_size(uint32_t count)
 {
     uint32_t n = CELLS_MIN;
     while (n / 2 < count)
@@ -118,12 +122,12 @@ static uint32_t size_for(uint32_t count)
 }
 
 /* Moves all numbers to an array sized for count of them. out: false: out of memory.
- * `moves` becomes odd before the old array is emptied, and even again, with a new value, after. So
- * a reader that loads the same even value after its search has searched the complete array. */
+ * `moves` becomes odd before the old array is emptied, and gets a new even value afterwards. So a
+ * reader that loads the same even value before and after its search has searched a whole array. */
 static bool rebuild_cells(teffi_index *index, uint32_t count)
 {
     teffi_cells *old = atomic_load_explicit(&index->now, memory_order_relaxed);
-    teffi_cells *cells = cells_new(index, size_for(count));
+    teffi_cells *cells = cells_new(index, choose_array_size(count));
     if (!cells)
         return false;
     for (uint32_t i = 0; old && i < old->n; i++)
@@ -131,13 +135,14 @@ static bool rebuild_cells(teffi_index *index, uint32_t count)
             insert_cell(cells, load_cell(old, i));
     index->filled = index->count;
     uint32_t moves = atomic_load_explicit(&index->moves, memory_order_relaxed);
-    /* release: pairs with teffi_index_first() and teffi_index_next() */
+    /* release: pairs with teffi_index_first() and teffi_index_certain() */
     atomic_store_explicit(&index->moves, moves + 1, memory_order_release);
     /* release: publishes the array's content and the odd `moves`, pairs with teffi_index_first() */
     atomic_store_explicit(&index->now, cells, memory_order_release);
     if (old)
         retire_cells(index, old);
-    /* release: publishes the new array to readers that load this value */
+    /* release: publishes the new array to readers that load this value, pairs with
+     * teffi_index_first() */
     atomic_store_explicit(&index->moves, moves + 2, memory_order_release);
     return true;
 }
@@ -148,7 +153,8 @@ bool teffi_index_reserve(teffi_index *index)
     uint32_t n = cells ? cells->n : 0;
     if (index->filled + 1 <= n - n / 4)
         return true;
-    /* If the rebuild fails, the next add tries again; one cell must stay EMPTY. */
+    /* If the rebuild fails, the old array is filled up and the next add tries again. One cell must
+     * stay EMPTY, since a search ends there. */
     return rebuild_cells(index, index->count + 1) || index->filled + 1 < n;
 }
 
@@ -167,7 +173,8 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number)
     return true;
 }
 
-/* A search ends at an EMPTY cell, so TAKEN_OUT cells right before one are set to EMPTY, too. */
+/* Marks a cell as TAKEN_OUT, so that searches go on to the cells behind it. Right before an EMPTY
+ * cell, where searches end, TAKEN_OUT cells are not needed and become EMPTY, too. */
 static void clear_cell(teffi_index *index, const teffi_cells *cells, uint32_t at)
 {
     store_cell(cells, at, TAKEN_OUT);

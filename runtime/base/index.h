@@ -50,7 +50,7 @@ static inline uint32_t teffi_index_home(uint32_t bits, uint32_t n)
     return (uint32_t)(((uint64_t)bits * n) >> 32);
 }
 
-/* teffi_index_next - the next number whose hash may match; 0: no more. */
+/* teffi_index_next - out: the next number whose hash may match; 0: no more. */
 static inline uint32_t teffi_index_next(teffi_probe *probe)
 {
     while (probe->left > 0) {
@@ -82,8 +82,9 @@ static inline uint32_t teffi_index_first(teffi_probe *probe, const teffi_index *
     return teffi_index_next(probe);
 }
 
-/* teffi_index_certain - after a search that ended with 0: is it certain that, at some moment of it,
- * there was no other such number? out: false: search again under the owner's lock. */
+/* teffi_index_certain - called after a search has ended with 0: did the index, at some moment of
+ * the search, hold no matching number that the search has not returned? out: false: not certain,
+ * because of a rebuild; search again under the owner's lock. */
 static inline bool teffi_index_certain(const teffi_probe *probe)
 {
     /* acquire: ordered after the loads of cells, which are acquire themselves */
@@ -94,7 +95,8 @@ static inline bool teffi_index_certain(const teffi_probe *probe)
 /* teffi_index_reserve - make room for the next add. out: false: out of memory. */
 bool teffi_index_reserve(teffi_index *index);
 
-/* teffi_index_add - in: number, not less than TEFFI_INDEX_LEAST. out: false: out of memory. */
+/* teffi_index_add - add a pair. in: number, not less than TEFFI_INDEX_LEAST. out: false: out of
+ * memory. */
 bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 
 /* teffi_index_del - remove a pair that is in the index. */

@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Control characters become '?', so that text from outside cannot forge a line of the log. */
+/* Formats a line. Control characters become '?', so that text from outside cannot forge a line of
+ * the log. */
 static void format_line(char *line, size_t size, const char *fmt, va_list args)
 {
     vsnprintf(line, size, fmt, args);

@@ -7,7 +7,7 @@
 typedef struct teffi_log {
     void (*write)(void *arg, teff_log_level level, const char *line);
     void *arg;
-    teff_log_level level; /* lines above it are not formatted */
+    teff_log_level level; /* lines of a higher number are not formatted */
 } teffi_log;
 
 /* teffi_logf - format and write one line, cut at 999 bytes; control characters become '?'.
@@ -23,5 +23,6 @@ typedef struct teffi_lines {
     void *arg;
 } teffi_lines;
 
-/* teffi_line - one line of a report, cut at TEFFI_LINE_MAX bytes; else as teffi_logf. */
+/* teffi_line - format one line of a report and pass it on, cut at TEFFI_LINE_MAX - 1 bytes; control
+ * characters become '?'. */
 void teffi_line(const teffi_lines *to, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

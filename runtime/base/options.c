@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/error.h"
 
-enum { SIZE_LIMIT = 65536 }; /* a larger size is invalid: the member was not set */
+enum { SIZE_LIMIT = 65536 }; /* a larger size is a member that was not set */
 
 static bool bytes_are_zero(const char *bytes, size_t n)
 {

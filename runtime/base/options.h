@@ -9,13 +9,13 @@
 #include <stdint.h>
 
 /* teffi_options_take - copy a caller's options to this library's struct. Members that the caller's
- * headers lack become 0, which is each member's default.
+ * headers lack become 0, which stands for the default.
  * in:   from, whose first member is size_t size; NULL: all defaults. to, of size bytes. name, of
  *       the type. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  false, with text: from->size is not set, or a member unknown to this library is set. */
 bool teffi_options_take(void *to, size_t size, const void *from, const char *name, char *text);
 
-/* teffi_or - a number that was given, or its default for 0. */
+/* teffi_or - out: the given number, or otherwise if that number is 0. */
 static inline uint32_t teffi_or(uint32_t given, uint32_t otherwise)
 {
     return given ? given : otherwise;

@@ -1,5 +1,5 @@
 /* poison.h - poisons kept free memory in builds with AddressSanitizer, so that its use is detected.
- * Only there TEFFI_POISONS is defined; in other builds the macros do nothing. */
+ * TEFFI_POISONS is defined only in these builds; in others the macros do nothing. */
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__)

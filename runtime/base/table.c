@@ -6,7 +6,7 @@
 
 enum { SLOTS_MIN = 8 };
 
-/* Without memory the table stays as it is. */
+/* Doubles the slots; without memory the table stays as it is. */
 static void grow_table(teffi_table *table)
 {
     size_t n = table->n_slots ? table->n_slots * 2 : SLOTS_MIN;

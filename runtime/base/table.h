@@ -24,7 +24,7 @@ bool teffi_table_add(teffi_table *table, teffi_tnode *node, uint64_t hash);
 /* teffi_table_del - remove a node that is in the table. */
 void teffi_table_del(teffi_table *table, teffi_tnode *node);
 
-/* teffi_table_first, teffi_table_next - the nodes of one hash, in no order. */
+/* teffi_table_first, teffi_table_next - the nodes of one hash, in no order; NULL: no more. */
 teffi_tnode *teffi_table_first(const teffi_table *table, uint64_t hash);
 teffi_tnode *teffi_table_next(const teffi_tnode *node);
 

@@ -14,8 +14,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static int has_key;
 
-/* The destructor of `key`. If the destructor of another key runs after it and takes an index, the
- * thread library calls this one again. */
+/* The destructor of `key`. If another destructor takes an index afterwards, the thread library
+ * calls this function again. */
 static void free_index(void *arg)
 {
     unsigned n = (unsigned)(uintptr_t)arg - 1;
@@ -30,7 +30,7 @@ static void create_thread_key(void)
     has_key = !pthread_key_create(&key, free_index);
 }
 
-/* out: TEFFI_THREAD_INDEXES: none is free. */
+/* out: the lowest free index, now taken; TEFFI_THREAD_INDEXES: none is free. */
 static unsigned take_lowest_index(void)
 {
     unsigned n = TEFFI_THREAD_INDEXES;
@@ -46,7 +46,7 @@ static unsigned take_lowest_index(void)
     return n;
 }
 
-/* Without the key no index is taken: it could not be freed when the thread ends. */
+/* A thread keeps an index only if `key` is set for it, since otherwise no destructor frees it. */
 __attribute__((cold)) unsigned teffi_thread_index_first(void)
 {
     (void)pthread_once(&once, create_thread_key);

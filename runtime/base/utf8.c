@@ -30,8 +30,8 @@ static size_t sequence_length(const uint8_t *p, size_t left)
     return n;
 }
 
-/* Reads whole words: one after the other from the start, and the one that ends at the last byte,
- * which may overlap the word before it. Of 1 to 3 bytes: the first, the middle, the last. */
+/* Reads words of 8 bytes (or two of 4), of which the last one ends at the last byte and may overlap
+ * the word before it. Up to 3 bytes are read as the first, the middle and the last one. */
 static inline bool is_ascii(const uint8_t *p, size_t n)
 {
     static const uint64_t tops = 0x8080808080808080u;

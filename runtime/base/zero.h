@@ -1,11 +1,11 @@
-/* zero.h - zero an object of up to 256 bytes by plain stores: compilers use a string instruction
- * for it, whose start takes longer than the stores. */
+/* zero.h - zero an object of up to 256 bytes by plain stores. For a single memset compilers use
+ * a string instruction, whose start takes longer than the stores. */
 #pragma once
 
 #include <stddef.h>
 #include <string.h>
 
-/* teffi_zero - in: n, at most 256, a compile-time constant. */
+/* teffi_zero - zero n bytes. in: n, at most 256, a compile-time constant. */
 static inline __attribute__((always_inline)) void teffi_zero(void *memory, size_t n)
 {
     char *p = memory;
