@@ -31,6 +31,7 @@ void teffi_arena_fini(teff_arena *arena)
     *arena = (teff_arena){.budget_bytes = SIZE_MAX};
 }
 
+/* in: size, the chunk's head included; rounded up to a block's. out: NULL: no memory. */
 static teffi_chunk *new_chunk(size_t size)
 {
     size = teffi_block_room(size);
@@ -56,8 +57,9 @@ static bool uses_newest_chunk(const teff_arena *arena)
     return arena->chunks && arena->end == (uint8_t *)arena->chunks + arena->chunks->size;
 }
 
-/* Chunk sizes double up to CHUNK_MAX, so that a large message needs few chunks. After an allocation
- * with its own chunk they begin again at CHUNK_MIN. */
+/* Adds a chunk with room for need bytes and makes it current. Sizes double up to CHUNK_MAX, so that
+ * a large message needs few chunks. After an allocation with its own chunk they begin again at
+ * CHUNK_MIN. out: false: no memory. */
 static bool add_chunk(teff_arena *arena, size_t need)
 {
     size_t size = uses_newest_chunk(arena) ? arena->chunks->size * 2 : CHUNK_MIN;
@@ -108,8 +110,8 @@ void teffi_arena_adopt(teff_arena *arena, uint8_t *bytes)
     arena->used_bytes += chunk->size < left ? chunk->size : left;
 }
 
-/* A large allocation gets its own chunk; the current chunk stays current. Only n bytes of the
- * chunk count as used, as for any allocation. */
+/* Makes a large allocation in a chunk of its own; the current chunk stays current. Only n bytes
+ * count as used, as for any allocation, while teffi_arena_adopt() counts the whole chunk. */
 static void *take_alone(teff_arena *arena, size_t n)
 {
     size_t room;
@@ -145,7 +147,8 @@ void *teff_arena_take(teff_arena *arena, size_t n)
     return teffi_arena_take(arena, n);
 }
 
-/* Zeroes allocated memory. Most allocations are small, and all are multiples of ALIGN. */
+/* Zeroes allocated memory: of small allocations, which are the most, all multiples of ALIGN that
+ * they take, by plain stores. */
 static inline void *zero_taken(char *p, size_t n)
 {
     if (n > 4 * (size_t)ALIGN)
@@ -160,6 +163,7 @@ static inline void *zero_taken(char *p, size_t n)
     return p;
 }
 
+/* Slow path of teff_arena_alloc(). */
 __attribute__((noinline)) static void *alloc_more(teff_arena *arena, size_t n)
 {
     void *p = teffi_arena_take_more(arena, n);
@@ -194,6 +198,7 @@ static inline void copy_short(char *p, const char *src, size_t n)
     }
 }
 
+/* Slow path of teff_arena_copy(), for any n. */
 __attribute__((noinline)) static void *copy_more(teff_arena *arena, const void *src, size_t n)
 {
     char *p = n < SIZE_MAX ? teffi_arena_take(arena, n + 1) : NULL;

@@ -34,14 +34,14 @@ static inline void teffi_arena_init(teff_arena *arena, void *block, size_t n, si
                           .budget_bytes = budget_bytes ? budget_bytes : SIZE_MAX};
 }
 
-/* teffi_arena_fini - free all memory; the arena is then as after an init without block. Zeroed
- * memory is allowed. */
+/* teffi_arena_fini - free all memory; the arena is then as after an init without block and limit.
+ * Zeroed memory is allowed. */
 void teffi_arena_fini(teff_arena *arena);
 
-/* teffi_arena_free_chunks - free the chunks newer than keep, which may be NULL. */
+/* teffi_arena_free_chunks - free the chunks newer than keep; NULL: all. */
 void teffi_arena_free_chunks(teffi_chunk *chunks, const teffi_chunk *keep);
 
-/* teffi_arena_drop - as fini, for an arena that is not used again. */
+/* teffi_arena_drop - free all memory of an arena that is not used again. */
 static inline void teffi_arena_drop(teff_arena *arena)
 {
     if (arena->chunks)
@@ -55,8 +55,8 @@ typedef struct teffi_arena_mark {
     size_t used_bytes;
 } teffi_arena_mark;
 
-/* teffi_arena_here - the current position. teffi_arena_back - free everything allocated since then;
- * later marks become invalid. */
+/* teffi_arena_here - the current position. teffi_arena_back - free everything allocated since the
+ * mark was taken; later marks become invalid. */
 static inline teffi_arena_mark teffi_arena_here(const teff_arena *arena)
 {
     return (teffi_arena_mark){arena->at, arena->end, arena->chunks, arena->used_bytes};
@@ -72,7 +72,8 @@ static inline void teffi_arena_back(teff_arena *arena, teffi_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-/* teffi_arena_take_more - slow path of teffi_arena_take(): takes a new block. */
+/* teffi_arena_take_more - slow path of teffi_arena_take(): adds a chunk, if the budget allows n.
+ * out:  NULL: as teff_arena_alloc(). */
 void *teffi_arena_take_more(teff_arena *arena, size_t n);
 
 /* teffi_arena_fits - are n bytes (not 0) free in the current block and in the budget? */
@@ -91,7 +92,7 @@ static inline void *teffi_arena_bump(teff_arena *arena, size_t n)
     return p;
 }
 
-/* teffi_arena_take - as teff_arena_alloc(), but not zeroed. */
+/* teffi_arena_take - as teff_arena_alloc(), but the memory is not zeroed. */
 static inline void *teffi_arena_take(teff_arena *arena, size_t n)
 {
     n += n == 0;

@@ -1,4 +1,4 @@
-/* block.c - lists of free blocks, four sizes to each power of two.
+/* block.c - lists of free blocks, four sizes for each power of two.
  * Threads: any; shelves, kept and aged_ns are guarded by the lock. */
 #include "memory/pool.h"
 
@@ -20,7 +20,7 @@ typedef struct node { /* at the start of a free block */
 
 typedef struct shelf {
     node *free;
-    unsigned n, least; /* free blocks; the fewest since the last teffi_block_age() */
+    unsigned n, least; /* free blocks; the fewest since aged_ns */
 } shelf;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +28,7 @@ static shelf shelves[SHELVES];
 static size_t kept;
 static uint64_t aged_ns;
 
-/* out: the first shelf whose blocks have at least n bytes. in: n, at most TEFFI_BLOCK_MAX. */
+/* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. */
 static unsigned shelf_for(size_t n)
 {
     if (n <= TEFFI_BLOCK_MIN)
@@ -39,12 +39,12 @@ static unsigned shelf_for(size_t n)
 }
 
 /* out: the size of each block on a shelf. */
-static size_t bytes_on(unsigned of)
+static size_t shelf_block_bytes(unsigned no)
 {
-    return (size_t)(QUARTERS + of % QUARTERS) << (MIN_SHIFT - 2 + of / QUARTERS);
+    return (size_t)(QUARTERS + no % QUARTERS) << (MIN_SHIFT - 2 + no / QUARTERS);
 }
 
-/* Blocks without a shelf are malloc's and are freed at once. */
+/* Is there a shelf for n bytes? Other blocks come from malloc() and are freed at once. */
 static bool has_shelf(size_t n)
 {
     return n >= TEFFI_BLOCK_MIN && n <= TEFFI_BLOCK_MAX;
@@ -52,21 +52,21 @@ static bool has_shelf(size_t n)
 
 size_t teffi_block_room(size_t n)
 {
-    return has_shelf(n) ? bytes_on(shelf_for(n)) : n;
+    return has_shelf(n) ? shelf_block_bytes(shelf_for(n)) : n;
 }
 
-/* lock held. out: NULL: none is free. */
-static node *take_free_block(unsigned of)
+/* lock held. Takes a free block from a shelf. out: NULL: there is none. */
+static node *take_free_block(unsigned no)
 {
-    shelf *s = &shelves[of];
+    shelf *s = &shelves[no];
     node *block = s->free;
     if (!block)
         return NULL;
     s->free = block->next;
     s->n--;
     s->least = s->n < s->least ? s->n : s->least;
-    kept -= bytes_on(of);
-    ASAN_UNPOISON_MEMORY_REGION(block, bytes_on(of));
+    kept -= shelf_block_bytes(no);
+    ASAN_UNPOISON_MEMORY_REGION(block, shelf_block_bytes(no));
     return block;
 }
 
@@ -74,25 +74,26 @@ void *teffi_block_get(size_t n)
 {
     if (!has_shelf(n))
         return malloc(n);
-    unsigned of = shelf_for(n);
+    unsigned no = shelf_for(n);
     pthread_mutex_lock(&lock);
-    node *block = take_free_block(of);
+    node *block = take_free_block(no);
     pthread_mutex_unlock(&lock);
-    return block ? block : malloc(bytes_on(of));
+    return block ? block : malloc(shelf_block_bytes(no));
 }
 
-/* out: false: TEFFI_BLOCK_KEPT_MAX bytes are kept already; the caller frees the block. */
-static bool keep_block(node *block, unsigned of)
+/* Puts a free block on a shelf. out: false: TEFFI_BLOCK_KEPT_MAX bytes are kept already; the caller
+ * frees the block. */
+static bool keep_block(node *block, unsigned no)
 {
-    shelf *s = &shelves[of];
+    shelf *s = &shelves[no];
     pthread_mutex_lock(&lock);
     bool room = kept < TEFFI_BLOCK_KEPT_MAX;
     if (room) {
         block->next = s->free;
         s->free = block;
         s->n++;
-        kept += bytes_on(of);
-        ASAN_POISON_MEMORY_REGION(block + 1, bytes_on(of) - sizeof *block);
+        kept += shelf_block_bytes(no);
+        ASAN_POISON_MEMORY_REGION(block + 1, shelf_block_bytes(no) - sizeof *block);
     }
     pthread_mutex_unlock(&lock);
     return room;
@@ -104,17 +105,17 @@ void teffi_block_put(void *memory, size_t n)
         free(memory);
 }
 
-/* lock held. out: a list of the blocks that stayed unused since the last call. */
+/* lock held. Takes the blocks that stayed unused since the last call. out: a list of them. */
 static node *take_unneeded_blocks(void)
 {
     node *gone = NULL;
-    for (unsigned of = 0; of < SHELVES; of++) {
-        for (unsigned n = shelves[of].least; n > 0; n--) {
-            node *block = take_free_block(of);
+    for (unsigned no = 0; no < SHELVES; no++) {
+        for (unsigned n = shelves[no].least; n > 0; n--) {
+            node *block = take_free_block(no);
             block->next = gone;
             gone = block;
         }
-        shelves[of].least = shelves[of].n;
+        shelves[no].least = shelves[no].n;
     }
     return gone;
 }

@@ -55,14 +55,14 @@ static pthread_key_t key;
 static bool has_key;
 
 /* The node is at the beginning of the object, whose cache line is warm. With AddressSanitizer it is
- * at the end, and the rest is poisoned: the leak checker does not follow pointers in poisoned
- * memory. */
+ * at the end. Only the rest is poisoned, because the leak checker does not follow pointers in
+ * poisoned memory. */
 static size_t node_offset(unsigned class)
 {
     return TEFFI_POISONING ? bytes_of[class] - sizeof(node) : 0;
 }
 
-/* Makes an object that is free a node. */
+/* Turns a free object into a node, and poisons the rest of the object. */
 static node *node_from_object(void *memory, unsigned class)
 {
     node *n = (node *)(void *)((char *)memory + node_offset(class));
@@ -71,7 +71,7 @@ static node *node_from_object(void *memory, unsigned class)
     return n;
 }
 
-/* Makes a node an object that may be used. */
+/* Turns a node into an object that may be used. */
 static void *object_from_node(node *n, unsigned class)
 {
     void *memory = (char *)n - node_offset(class);
@@ -90,14 +90,14 @@ static void free_pool_batch(node *batch, unsigned class)
 
 /* ---- the depot ---- */
 
-/* lock held. out: NULL: the depot is empty. */
+/* lock held. Takes the newest batch. out: NULL: the depot is empty. */
 static node *take_depot_batch(depot *d)
 {
     node *batch = d->batches;
     if (!batch)
         return NULL;
     d->batches = batch->next_batch;
-    /* relaxed here and below: for readers without the lock it is a hint */
+    /* relaxed here and below: readers without the lock use n_batches as a hint */
     unsigned n = atomic_load_explicit(&d->n_batches, memory_order_relaxed) - 1;
     atomic_store_explicit(&d->n_batches, n, memory_order_relaxed);
     d->low = n < d->low ? n : d->low;
@@ -127,8 +127,9 @@ static void depot_put(unsigned class, node *batch)
 
 /* ---- aging ---- */
 
-/* Ends a period: batches that stayed in the depot during all of it become spare, but AGE_KEEPS. */
-static void count_spare_batches(depot *d)
+/* Ends a period of age_ns: the batches that stayed in the depot during all of it become spare,
+ * except AGE_KEEPS of them. */
+static void end_depot_period(depot *d)
 {
     pthread_mutex_lock(&d->lock);
     d->spare = d->low > AGE_KEEPS ? d->low - AGE_KEEPS : 0;
@@ -136,7 +137,7 @@ static void count_spare_batches(depot *d)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* out: NULL: no more batches are spare. */
+/* out: NULL: no batch is spare, or the depot has only AGE_KEEPS. */
 static node *take_spare_batch(depot *d)
 {
     node *batch = NULL;
@@ -151,7 +152,7 @@ static node *take_spare_batch(depot *d)
 
 bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
 {
-    /* relaxed: two threads at once do no harm */
+    /* relaxed: if two threads end a period at once, that does no harm */
     uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     bool look = now_ns - last >= age_ns, more = false;
     if (look)
@@ -161,7 +162,7 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
         if (atomic_load_explicit(&d->n_batches, memory_order_relaxed) <= AGE_KEEPS)
             continue;
         if (look)
-            count_spare_batches(d);
+            end_depot_period(d);
         node *batch;
         for (int i = 0; i < AGE_SLICE && (batch = take_spare_batch(d)); i++) {
             free_pool_batch(batch, class);
@@ -174,7 +175,7 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
 
 /* ---- a thread's lists ---- */
 
-/* The destructor of `key`, for an ending thread. */
+/* The destructor of `key`: puts the full batches of an ending thread into the depots, frees the rest. */
 static void give_caches_back(void *arg)
 {
     cache *own = arg;
@@ -192,7 +193,8 @@ static void make_caches_key(void)
     has_key = !pthread_key_create(&key, give_caches_back);
 }
 
-/* Without the key an ending thread leaks its lists, up to two batches of each size. */
+/* Makes give_caches_back() run when this thread ends. If there is no key, the thread then leaks its
+ * lists, up to two batches of each size. */
 static void set_thread_destructor(void)
 {
     destructor_is_set = 1;
@@ -201,9 +203,9 @@ static void set_thread_destructor(void)
         (void)pthread_setspecific(key, caches);
 }
 
-/* Called when c->free is empty. Takes a whole batch, or if there is none, one object of the heap.
- * out: an object. */
-static __attribute__((noinline)) void *refill_cache(cache *c, unsigned class)
+/* Called when c->free is empty. Takes an object of a whole batch, which becomes c->free; if there
+ * is no batch, an object of the heap. out: NULL: no memory. */
+static __attribute__((noinline)) void *refill_and_take(cache *c, unsigned class)
 {
     node *batch = c->full ? c->full : depot_get(class);
     c->full = NULL;
@@ -216,7 +218,7 @@ static __attribute__((noinline)) void *refill_cache(cache *c, unsigned class)
     return object_from_node(batch, class);
 }
 
-/* Poisons the memory after the n requested bytes. */
+/* Poisons the memory after the n requested bytes. in: memory, may be NULL. out: memory. */
 static void *poison_behind(void *memory, size_t n, unsigned class)
 {
     if (memory)
@@ -232,7 +234,7 @@ __attribute__((noinline)) void *teffi_pool_get(size_t n)
     cache *c = &caches[class];
     node *first = c->free;
     if (!first)
-        return poison_behind(refill_cache(c, class), n, class);
+        return poison_behind(refill_and_take(c, class), n, class);
     c->free = first->next;
     c->room++;
     return poison_behind(object_from_node(first, class), n, class);
@@ -246,7 +248,8 @@ static void push_to_cache(cache *c, void *memory, unsigned class)
     c->room--;
 }
 
-/* Called when c->free is a complete batch, or at the thread's first use of the cache. */
+/* Begins a new c->free with an object. Called when c->free is a complete batch, or at the thread's
+ * first use of the cache: it becomes c->full, and an older full batch goes to the depot. */
 static __attribute__((noinline)) void flush_and_push(cache *c, void *memory, unsigned class)
 {
     if (!destructor_is_set)

@@ -7,7 +7,8 @@
 
 enum { BATCH = TEFFI_SLAB_BLOCK, FIRST_BLOCKS = TEFFI_SLAB_FIRST / TEFFI_SLAB_BLOCK };
 
-/* A block with more is not decommitted: its entries would skip so many generations (see slab.h). */
+/* A block whose `passed` is not less than this is not decommitted, because the other entries would
+ * skip as many generations (see slab.h). */
 static const uint32_t passed_max = UINT32_C(1) << 31;
 static const uint64_t age_ns = TEFFI_SLAB_AGE_MS * UINT64_C(1000000);
 
@@ -87,7 +88,7 @@ uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
     return no;
 }
 
-/* lock held, as in all functions from here to pop_entry(), except put_slab_batch(). */
+/* lock held. Moves a block to another state and its list, and keeps the counts. */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
     LIST_REMOVE(block, link);
@@ -99,7 +100,8 @@ static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_sla
     atomic_store_explicit(&block->state, to, memory_order_relaxed);
 }
 
-/* lock held. Called after entries of the block were taken from or returned to block->free. */
+/* lock held. Sets the state that follows from block->free and block->passed, after entries were
+ * taken from or returned to block->free. */
 static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 {
     bool may_go = block->free == UINT64_MAX && block->passed < passed_max;
@@ -112,7 +114,8 @@ static void update_block_state(teffi_slab *slab, teffi_slab_block *block)
 
 /* ---- growth ---- */
 
-/* Makes the block's segment, if there is none. out: false: no memory, or entries_max is reached. */
+/* lock held. Makes the segment of block no, if there is none. out: false: no memory, or entries_max
+ * is reached. */
 static bool reserve_segment_of(teffi_slab *slab, uint32_t no)
 {
     unsigned s = teffi_slab_segment_of(no * TEFFI_SLAB_BLOCK);
@@ -144,7 +147,8 @@ static void *begin_entries(teffi_slab *slab, const teffi_slab_block *block)
     return block->entries;
 }
 
-/* out: the entries of a new block, as a list; NULL: no memory, or entries_max is reached. */
+/* lock held. Makes the next block. out: its entries, as a list; NULL: no memory, or entries_max is
+ * reached. */
 static void *add_block(teffi_slab *slab)
 {
     uint32_t no = teffi_slab_blocks(slab);
@@ -169,7 +173,7 @@ static void *add_block(teffi_slab *slab)
 
 /* ---- batches ---- */
 
-/* lock held. Moves free entries of one block to the list of *n, until that is a batch.
+/* lock held. Moves free entries of one block to list, of *n entries, until it has BATCH of them.
  * out: the list. */
 static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *list, uint32_t *n)
 {
@@ -184,9 +188,9 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
     return list;
 }
 
-/* Takes all entries of a decommitted block; lock held. The state is set before an entry is
- * returned: a thread that learns of the entry must not skip its
- * block in teffi_slab_committed(), which takes no lock. */
+/* lock held. Takes all entries of a decommitted block; there is one. The state is set before an
+ * entry is returned, because a thread that learns of the entry must not skip the block in
+ * teffi_slab_committed(), which takes no lock. */
 static void *take_decommitted(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
@@ -198,7 +202,7 @@ static void *take_decommitted(teffi_slab *slab)
 }
 
 /* lock held. Takes entries that already hold memory first, new ones last.
- * out: a list of *n entries, 1 .. BATCH; NULL: none. */
+ * out: a list of *n entries, 1 .. BATCH; NULL: as teffi_slab_take(). */
 static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
 {
     void *list = NULL;
@@ -215,7 +219,7 @@ static void *take_slab_batch(teffi_slab *slab, uint32_t *n)
     return list;
 }
 
-/* lock held. */
+/* lock held. Marks an entry as free in its block, and records its generation there. */
 static void give_to_block(teffi_slab *slab, teffi_slab_use use)
 {
     teffi_slab_block *block = block_at(slab, use.slot / TEFFI_SLAB_BLOCK);
@@ -226,8 +230,8 @@ static void give_to_block(teffi_slab *slab, teffi_slab_use use)
     update_block_state(slab, block);
 }
 
-/* Takes the lock only after all entries were read, since reading them may miss the CPU's cache.
- * in: batch, a list of at most BATCH entries. */
+/* Returns entries to their blocks. Takes the lock only after it has read all entries, since that
+ * may miss the CPU's cache. in: batch, a list of at most BATCH entries; NULL: none. */
 static void put_slab_batch(teffi_slab *slab, void *batch)
 {
     teffi_slab_use uses[BATCH];
@@ -252,8 +256,8 @@ static void *pop_entry(teffi_slab *slab, teffi_slab_lists *own)
     return entry;
 }
 
-/* Called when own->free is empty. out: an entry; NULL: as teffi_slab_take(). */
-static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab_lists *own)
+/* Refills own->free, which is empty, and takes an entry of it. out: NULL: as teffi_slab_take(). */
+static __attribute__((noinline)) void *refill_and_pop(teffi_slab *slab, teffi_slab_lists *own)
 {
     own->free = own->full;
     own->n = own->full ? BATCH : 0;
@@ -266,7 +270,8 @@ static __attribute__((noinline)) void *refill_lists(teffi_slab *slab, teffi_slab
     return pop_entry(slab, own);
 }
 
-/* Called when own->free is a complete batch. */
+/* Empties own->free, which is a complete batch: it becomes own->full, and an older one goes back to
+ * the blocks. */
 static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_lists *own)
 {
     if (own->full)
@@ -280,11 +285,12 @@ static __attribute__((noinline)) void flush_lists(teffi_slab *slab, teffi_slab_l
 static __attribute__((noinline)) void *take_without_index(teffi_slab *slab)
 {
     teffi_slab_lists own = {0};
-    void *entry = refill_lists(slab, &own);
+    void *entry = refill_and_pop(slab, &own);
     put_slab_batch(slab, own.free);
     return entry;
 }
 
+/* For a thread without lists: returns the entry to its block. */
 static __attribute__((noinline)) void put_without_index(teffi_slab *slab, void *entry)
 {
     link_of(slab, entry)->next = NULL;
@@ -297,7 +303,7 @@ void *teffi_slab_take(teffi_slab *slab)
     if (n >= TEFFI_THREAD_INDEXES)
         return take_without_index(slab);
     void *entry = pop_entry(slab, &slab->lists[n]);
-    return entry ? entry : refill_lists(slab, &slab->lists[n]);
+    return entry ? entry : refill_and_pop(slab, &slab->lists[n]);
 }
 
 void teffi_slab_put(teffi_slab *slab, void *entry)
@@ -320,9 +326,9 @@ void teffi_slab_put(teffi_slab *slab, void *entry)
 static pthread_mutex_t slabs_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, teffi_slab) slabs = LIST_HEAD_INITIALIZER(slabs); /* guarded by slabs_lock */
 
-/* The block is IN_USE during the system call, so that no thread takes its entries. The
- * slab's user may still lower the mark afterwards, which does no harm (call/calls.c: a sweep).
- * out: false: there are no more to decommit. */
+/* Decommits one spare block. It is IN_USE during the system call, so that no thread takes its
+ * entries. The slab's user may still lower the mark after it was reset here, which does no harm
+ * (call/calls.c: a sweep). out: false: no block is left to decommit, or the system call failed. */
 static bool decommit_block(teffi_slab *slab)
 {
     teffi_slab_block *block = NULL;
@@ -344,7 +350,8 @@ static bool decommit_block(teffi_slab *slab)
     return gone;
 }
 
-/* At the end of a period, the blocks that were FREE during all of it become spare. */
+/* If the period is over, the blocks that were FREE during all of it become spare, and the next
+ * period begins. */
 static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
 {
     pthread_mutex_lock(&slab->lock);

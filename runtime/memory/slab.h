@@ -90,15 +90,15 @@ typedef struct teffi_slab {
     LIST_ENTRY(teffi_slab) link; /* all slabs of this process; guarded by slab.c's lock of them */
 } teffi_slab;
 
-/* teffi_slab_init - in: type, borrowed. image, copied: NULL, or the initial contents of
- * image_entries free entries (a power of two, a multiple of TEFFI_SLAB_BLOCK, at most
+/* teffi_slab_init - make an empty slab. in: type, borrowed. image, copied: NULL, or the initial
+ * contents of image_entries free entries (a power of two, a multiple of TEFFI_SLAB_BLOCK, at most
  * TEFFI_SLAB_FIRST).
  * out: false, with errno: as teffi_pages_init(); teffi_slab_fini() is allowed. */
 bool teffi_slab_init(teffi_slab *slab, const teffi_slab_type *type, void *owner, const void *image,
                      uint32_t image_entries);
 
-/* teffi_slab_fini - in: discard, called for each entry, used or free, of the blocks that are not
- * decommitted; may be NULL. Zeroed memory is allowed. */
+/* teffi_slab_fini - free a slab. in: discard, called for each entry, used or free, of the blocks
+ * that are not decommitted; may be NULL. Zeroed memory is allowed. */
 void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
 
 /* teffi_slab_take - take a free entry. out: NULL: entries_max are in use, or no memory.
