@@ -175,7 +175,7 @@ bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
 
 /* ---- a thread's lists ---- */
 
-/* The destructor of `key`: puts the full batches of an ending thread into the depots, frees the rest. */
+/* The destructor of `key`: puts an ending thread's full batches into the depots, frees the rest. */
 static void give_caches_back(void *arg)
 {
     cache *own = arg;

@@ -1,9 +1,9 @@
 /* cpus.c - the affinity mask and the cgroup's CPU quota.
  * Source:  cgroups(7); kernel: Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst
  *
- * A cgroup's quota limits all cgroups below it, so the least on the way up to the root counts. A
- * container may show its own cgroup as the root of /sys/fs/cgroup, while /proc/self/cgroup names it
- * as the host does: folders that do not exist are skipped. */
+ * A cgroup's quota limits all cgroups below it, so the smallest one on the way up to the root
+ * counts. A container may show its own cgroup as the root of /sys/fs/cgroup, while
+ * /proc/self/cgroup names it as the host does: folders that do not exist are skipped. */
 #include "os/cpus.h"
 
 #include <sched.h>
@@ -17,7 +17,8 @@ enum { PATH_BYTES = 4096, LINE_BYTES = 4096, CPUS_MASK = 64 * 1024, CPUS_LAST = 
 
 /* ---- files ---- */
 
-/* in: line, empty; it stays empty if there is no such file, or nothing in it. */
+/* Reads the first line of a file. in: line, empty; it stays so if there is no such file, or nothing
+ * in it. */
 static void read_first_line(const char *folder, const char *name, char *line, int size)
 {
     char path[PATH_BYTES + 64];
@@ -56,14 +57,14 @@ static unsigned read_quota_v1(const char *folder)
     return quota_to_cores(strtoll(quota, NULL, 10), strtoll(period, NULL, 10)); /* -1: no quota */
 }
 
-/* in: a, b, 0: no limit. */
+/* in: a, b, 0: no limit. out: the smaller limit; 0: there is none. */
 static unsigned least_limit(unsigned a, unsigned b)
 {
     return a && (!b || a < b) ? a : b;
 }
 
 /* in: folder, which is shortened to each of its parents in turn, down to root_bytes.
- * out: the smallest quota on the way. */
+ * quota, reads that of one cgroup. out: the smallest quota on the way; 0: there is none. */
 static unsigned find_least_quota(char *folder, size_t root_bytes,
                                  unsigned (*quota)(const char *folder))
 {
@@ -79,7 +80,8 @@ static unsigned find_least_quota(char *folder, size_t root_bytes,
 
 /* ---- the quotas of all cgroups ---- */
 
-/* in: controllers, separated by commas; the list is cut up. */
+/* Does the list name the controller "cpu"? in: controllers, separated by commas; strsep() cuts it
+ * up. */
 static bool has_cpu(char *controllers)
 {
     char *one;
@@ -89,7 +91,8 @@ static bool has_cpu(char *controllers)
     return false;
 }
 
-/* in: line, "hierarchy:controllers:path"; without controllers it is version 2. out: 0: no quota. */
+/* in: line, "hierarchy:controllers:path"; without controllers it is version 2.
+ * out: the smallest quota of that cgroup and those above it; 0: there is none. */
 static unsigned find_quota_of_line(const char *root, char *line)
 {
     char folder[PATH_BYTES];

@@ -14,6 +14,7 @@ static struct sigaction before; /* the handler that was installed before */
 static void (*_Atomic interrupted)(void *context);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* Without a previous handler the signal is ignored, as SIGURG is by default. */
 static void call_previous_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO)
@@ -22,7 +23,8 @@ static void call_previous_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
 }
 
-/* A signal that pthread_kill() of this process sent is teffi_interrupt_thread()'s. */
+/* If pthread_kill() of this process sent the signal, it is an interrupt: teffi_interrupt_thread().
+ * Other signals are for the previous handler. */
 static void handle_signal(int signal, siginfo_t *info, void *context)
 {
     if (info->si_code == SI_TKILL && info->si_pid == getpid())
@@ -60,8 +62,8 @@ void teffi_interrupt_thread(const teffi_thread *thread)
 }
 
 /* The return from the handler restores the signal mask and signal stack in the frame, which are
- * those of the thread that was left. So they are replaced by this thread's. The kernel's frame has
- * room for its own mask only, not for all of a sigset_t. */
+ * those of the thread that fn has left. So this function replaces them by this thread's. The
+ * kernel's frame has room for its own mask only, not for all of a sigset_t. */
 void teffi_interrupt_rebind(void *context)
 {
     ucontext_t *frame = context;

@@ -35,8 +35,8 @@ void teffi_pages_fini(teffi_pages *pages)
     *pages = (teffi_pages){.fd = -1};
 }
 
-/* Zeros take no pages until they are written, so without an image the whole reservation is
- * usable. */
+/* Without an image the whole reservation is usable at once, since zeros take no pages until they
+ * are written. With one, teffi_pages_commit() makes it usable. */
 void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
 {
     int may = pages->bytes ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -44,15 +44,15 @@ void *teffi_pages_reserve(const teffi_pages *pages, size_t bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Maps one copy of the image at `to`. */
+/* Maps one copy of the image at `to`. out: false: no memory. */
 static bool map_image(const teffi_pages *pages, char *to)
 {
     return mmap(to, pages->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, pages->fd, 0) !=
            MAP_FAILED;
 }
 
-/* An image that begins in this part is mapped whole. So one that begins before was mapped with the
- * part before. */
+/* Maps each image that begins in this part, as a whole. An image that begins before this part was
+ * mapped with an earlier one. */
 bool teffi_pages_commit(const teffi_pages *pages, void *reserved, size_t at, size_t bytes)
 {
     for (size_t end = at + bytes; pages->bytes && at < end; at += pages->bytes - at % pages->bytes)

@@ -1,5 +1,5 @@
-/* poller.h - a set of sockets that an idle thread waits on, in the place of a sleep. So one wake-up
- * brings the bytes and the thread that runs the turns.
+/* poller.h - a set of sockets that an idle thread waits on instead of sleeping. So the thread that
+ * arriving bytes wake also runs their turns.
  * Way:     sched (park, find), link (wait, ticker) -> [poller] -> stream/reactor.c
  * Threads: at most one thread polls, the one that has claimed the poller. wake, neglected: any.
  * Source:  Go's netpoll.go (findRunnable waits in it), tokio's I/O driver */
@@ -26,10 +26,11 @@ typedef struct teffi_poller {
 } teffi_poller;
 
 /* teffi_poller_claim - become the thread that polls. out: false: another one does.
- * teffi_poller_release - in: the kept events were handled. */
+ * teffi_poller_release - let another thread poll. in: the kept events were handled. */
 static inline bool teffi_poller_claim(teffi_poller *poller)
 {
-    /* acquire: pairs with release. relaxed: read first, since often another thread polls */
+    /* acquire: pairs with teffi_poller_release(). relaxed: read first, since often another thread
+     * polls */
     if (atomic_load_explicit(&poller->claimed, memory_order_relaxed) ||
         atomic_exchange_explicit(&poller->claimed, true, memory_order_acquire))
         return false;
@@ -39,7 +40,7 @@ static inline bool teffi_poller_claim(teffi_poller *poller)
 
 static inline void teffi_poller_release(teffi_poller *poller)
 {
-    /* release: the kept events, pairs with claim */
+    /* release: what wait and run wrote, pairs with teffi_poller_claim() */
     atomic_store_explicit(&poller->claimed, false, memory_order_release);
 }
 

@@ -19,7 +19,7 @@ static uint64_t clock_ns(clockid_t id)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* BOOTTIME: leases run out while the machine sleeps. */
+/* CLOCK_BOOTTIME, because leases also run out while the machine sleeps. */
 static uint64_t mono_ns(void *arg)
 {
     (void)arg;

@@ -24,8 +24,9 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* All signals, except those of a thread's own faults and of profilers. */
-static void set_process_signals(sigset_t *set)
+/* Sets *set to the signals that are sent to a process: all, except those of a thread's own faults
+ * and of profilers. */
+static void fill_process_signals(sigset_t *set)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGPROF};
     sigfillset(set);
@@ -40,8 +41,8 @@ teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(v
     thread->fn = fn;
     thread->arg = arg;
     snprintf(thread->name, sizeof thread->name, "%s", name);
-    set_process_signals(&block);
-    pthread_sigmask(SIG_BLOCK, &block, &before);
+    fill_process_signals(&block);
+    pthread_sigmask(SIG_BLOCK, &block, &before); /* the new thread inherits the mask */
     int failed = pthread_create(&thread->id, NULL, run_thread, thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed ? TEFF_E_IO : TEFF_OK;
@@ -101,6 +102,7 @@ void teffi_barrier_all(void)
 
 enum { EMPTY = 0, ASLEEP = TEFFI_PARKER_ASLEEP, POLLING = TEFFI_PARKER_POLLING };
 
+/* Sleeps while *word is value, at most timeout_ns; UINT64_MAX: no limit. May return early. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
     struct timespec ts = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
@@ -112,11 +114,11 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns)
 {
     uint32_t word = EMPTY;
-    /* acquire: pairs with leave */
+    /* acquire: pairs with teffi_parker_leave() */
     if (timeout_ns && atomic_compare_exchange_strong_explicit(
                           &parker->word, &word, ASLEEP, memory_order_acquire, memory_order_acquire))
         futex_wait(&parker->word, ASLEEP, timeout_ns);
-    /* acquire: pairs with leave */
+    /* acquire: pairs with teffi_parker_leave() */
     word = atomic_exchange_explicit(&parker->word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)ASLEEP;
 }
@@ -127,11 +129,12 @@ uint32_t teffi_parker_poll(teffi_poll_parker *p, teffi_poller *poller, uint64_t 
     if (!poller)
         return teffi_parker_take(&p->parker, timeout_ns);
     atomic_store_explicit(&p->poller, poller, memory_order_relaxed);
-    /* release: p->poller, pairs with leave. If a token is there, only look. */
+    /* release: p->poller, pairs with teffi_parker_leave(). If a token is there, the poller only
+     * looks for events. */
     bool sleeps = atomic_compare_exchange_strong_explicit(
         &p->parker.word, &word, POLLING, memory_order_release, memory_order_relaxed);
     poller->wait(poller, sleeps ? timeout_ns : 0);
-    /* acquire: pairs with leave */
+    /* acquire: pairs with teffi_parker_leave() */
     word = atomic_exchange_explicit(&p->parker.word, EMPTY, memory_order_acquire);
     return word & ~(uint32_t)POLLING;
 }
@@ -142,7 +145,8 @@ bool teffi_parker_has(const teffi_parker *parker, uint32_t token)
     return atomic_load_explicit(&parker->word, memory_order_relaxed) & token;
 }
 
-/* The parker may be freed already: FUTEX_WAKE does not access the word. */
+/* Wakes the thread that sleeps on word. The parker may be freed already, but FUTEX_WAKE does not
+ * access the word. */
 static void wake_sleeper(_Atomic uint32_t *word)
 {
     long rc = syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -150,8 +154,8 @@ static void wake_sleeper(_Atomic uint32_t *word)
     teffi_bug_if(rc < 0 && errno != EINVAL);
 }
 
-/* in: parker, of a teffi_poll_parker. */
-static teffi_poller *poller_of(teffi_parker *parker)
+/* in: parker, of a teffi_poll_parker, POLLING. out: the poller that its thread waits in. */
+static teffi_poller *load_parker_poller(teffi_parker *parker)
 {
     teffi_poll_parker *p = teffi_container(parker, teffi_poll_parker, parker);
     return atomic_load_explicit(&p->poller, memory_order_relaxed);
@@ -160,10 +164,11 @@ static teffi_poller *poller_of(teffi_parker *parker)
 void teffi_parker_leave(teffi_parker *parker, uint32_t token)
 {
     teffi_poller *poller;
-    /* acquire: the poller, pairs with teffi_parker_poll */
+    /* acquire: the poller, pairs with teffi_parker_poll(). release: this thread's writes, pairs
+     * with teffi_parker_take() and teffi_parker_poll() */
     uint32_t word = atomic_load_explicit(&parker->word, memory_order_acquire);
     do
-        poller = word & POLLING ? poller_of(parker) : NULL;
+        poller = word & POLLING ? load_parker_poller(parker) : NULL;
     while (!atomic_compare_exchange_weak_explicit(&parker->word, &word, word | token,
                                                   memory_order_acq_rel, memory_order_acquire));
     /* The thread that takes the token may free the parker, so its memory is not touched from here

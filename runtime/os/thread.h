@@ -23,7 +23,8 @@ typedef struct teffi_thread {
 
 /* teffi_thread_start - run fn(arg) on a new thread.
  * in:   thread, in use until joined. name, cut at 15 bytes, for debuggers.
- * errs: TEFF_E_IO: it did not start. Signals that are sent to the process are blocked in it. */
+ * runs: any thread. Signals that are sent to the process are blocked in the new thread.
+ * errs: TEFF_E_IO: it did not start. */
 TEFF_MUST_USE teff_err teffi_thread_start(teffi_thread *thread, const char *name,
                                           void (*fn)(void *arg), void *arg);
 
@@ -115,7 +116,7 @@ uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
  * events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
-/* teffi_parker_has - is this token there? Called by the thread that takes it. */
+/* teffi_parker_has - is this token there? Called by the thread that takes the parker's tokens. */
 bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
 
 /* teffi_parker_leave - as teffi_parker_wake(), with another token. in: token, one bit. */
@@ -125,7 +126,7 @@ void teffi_parker_leave(teffi_parker *parker, uint32_t token);
  * Source:  Go's runtime/signal_unix.go uses SIGURG: programs expect stray ones */
 
 /* teffi_interrupt_install - set the function that an interrupted thread calls; once per process. fn
- * runs on the interrupted stack, with the signal blocked. Between _allow and _rebind it may
+ * runs on the interrupted stack, with the signal blocked. Between _allow and _rebind fn may
  * switch to another stack, and return much later on another thread. Signals from elsewhere go to
  * the handler that was installed before. */
 void teffi_interrupt_install(void (*fn)(void *context));
