@@ -12,7 +12,8 @@ typedef struct teffi_exceptions { /* the ABI's __cxa_eh_globals */
     unsigned uncaught;
 } teffi_exceptions;
 
-/* NULL: no C++ runtime was loaded together with the program or libteff.so. */
+/* out: this thread's state. The function is NULL if no C++ runtime was loaded together with the
+ * program or libteff.so. */
 extern teffi_exceptions *teffi_exceptions_own(void) __asm__("__cxa_get_globals")
     __attribute__((weak));
 

@@ -17,9 +17,9 @@ __attribute__((noinline)) teffi_fiber *teffi_fiber_current(void)
     return current;
 }
 
-/* The turn broke a rule of preemptible regions: aborts the process. Ends the region first, so that
- * no signal suspends the fiber meanwhile. */
-__attribute__((noinline, cold)) static void end_in_region(teffi_fiber *fiber, const char *rule)
+/* Aborts the process, because the turn broke a rule of preemptible regions. Ends the region first,
+ * so that no signal suspends the fiber meanwhile. */
+__attribute__((noinline, cold)) static void abort_in_region(teffi_fiber *fiber, const char *rule)
 {
     teffi_fiber_region(fiber, false);
     teffi_fatal_in(teffi_fiber_doing(fiber), rule);
@@ -31,8 +31,8 @@ void *teffi_fiber_main(void *top)
     teffi_san_after_enter(fiber);
     fiber->fn(fiber->arg);
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
-        end_in_region(fiber,
-                      "it returned after teff_preemptible_begin without teff_preemptible_end");
+        abort_in_region(fiber,
+                        "it returned after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
     teffi_san_before_leave(fiber, true);
     if (TEFFI_SAN_SWITCHED) /* the sanitizer has left this stack: it must not see a return */
@@ -44,7 +44,8 @@ __attribute__((noinline)) void teffi_fiber_exit(void)
 {
     teffi_fiber *fiber = current;
     if (atomic_load_explicit(&fiber->region, memory_order_relaxed))
-        end_in_region(fiber, "it ended after teff_preemptible_begin without teff_preemptible_end");
+        abort_in_region(fiber,
+                        "it ended after teff_preemptible_begin without teff_preemptible_end");
     fiber->ended = true;
     teffi_san_before_leave(fiber, true);
     teffi_switch(&fiber->sp, fiber->back);
@@ -112,13 +113,14 @@ void teffi_fiber_suspend(teffi_fiber *fiber)
     teffi_may_suspend();
     teffi_bug_if(fiber != teffi_fiber_current());
     if (__builtin_expect(atomic_load_explicit(&fiber->region, memory_order_relaxed), 0))
-        end_in_region(fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
+        abort_in_region(fiber, "it waits between teff_preemptible_begin and teff_preemptible_end");
     teffi_san_before_leave(fiber, false);
     teffi_switch(&fiber->sp, fiber->back);
     teffi_san_after_enter(fiber);
 }
 
-/* ---- the region: relaxed, since only a signal handler on the same thread reads it ---- */
+/* ---- the region: relaxed, since only a signal handler on the same thread reads it. The fences
+ * keep the region's computation between begin and end ---- */
 
 void teffi_fiber_region(teffi_fiber *fiber, bool on)
 {

@@ -28,7 +28,7 @@ bool teffi_fiber_pool_reclaim(teffi_fiber_pool *pool, uint64_t now_ns);
 /* teffi_fiber_thread_enter, _leave - give this thread a cache of hot stacks until leave, and, until
  * the thread ends, an alternate signal stack so that a stack overflow can be reported. Optional; a
  * thread calls them around its work as a worker. Call leave before the pool is freed.
- * out:  enter: true: this thread's first time. */
+ * out:  of enter: true: this thread has never entered a pool before. */
 bool teffi_fiber_thread_enter(teffi_fiber_pool *pool);
 void teffi_fiber_thread_leave(void);
 
@@ -56,8 +56,8 @@ _Noreturn void teffi_fiber_exit(void);
 teffi_fiber *teffi_fiber_current(void);
 
 /* teffi_fiber_region - begin (on) or end a preemptible region of the current fiber. In a region a
- * signal handler may suspend the fiber at any instruction, and it may continue on another thread:
- * so it must not suspend by itself or use thread-local variables. */
+ * signal handler may suspend the fiber at any instruction, and the fiber may continue on another
+ * thread. So its code must not suspend by itself or use thread-local variables. */
 void teffi_fiber_region(teffi_fiber *fiber, bool on);
 
 /* teffi_fiber_in_region - for a signal handler: is the current fiber in a region, and does the

@@ -33,7 +33,7 @@ enum { TEFFI_SAN_SWITCHED = 1 };
 enum { TEFFI_SAN_SWITCHED = 0 };
 #endif
 
-/* A stack was mapped. */
+/* Tells Valgrind about a stack that was mapped. */
 static inline void teffi_san_register(teffi_fiber *fiber)
 {
 #ifdef VALGRIND_STACK_REGISTER
@@ -53,7 +53,8 @@ static inline void teffi_san_unpoison(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* The stack is decommitted or unmapped next, and the system may map other memory there. */
+/* Called before a stack is decommitted or unmapped: clears its poison and frees its TSan context,
+ * because the system may map other memory there. */
 static inline void teffi_san_unregister(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
@@ -64,8 +65,8 @@ static inline void teffi_san_unregister(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* A new use of a stack. Frames that never returned have also left entries on TSan's shadow stack,
- * which would overflow. */
+/* Prepares a stack for a new fiber. Frames that never returned have also left entries on TSan's
+ * shadow stack, which would overflow: so the stack gets a new TSan context. */
 static inline void teffi_san_reset(teffi_fiber *fiber)
 {
     teffi_san_unpoison(fiber);
@@ -85,7 +86,7 @@ static inline void teffi_san_reset(teffi_fiber *fiber)
  * is left for good the resumer's would lack an entry. So the two functions below are inlined. */
 #define TEFFI_SAN_INLINE static inline __attribute__((always_inline))
 
-/* On the resumer's stack, before the switch to the fiber. */
+/* Announces a switch to the fiber. Called on the resumer's stack, before the switch. */
 TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -99,7 +100,7 @@ TEFFI_SAN_INLINE void teffi_san_before_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* On the resumer's stack, after the switch back to it. */
+/* Finishes a switch back from the fiber. Called on the resumer's stack, after the switch. */
 static inline void teffi_san_after_return(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -108,7 +109,7 @@ static inline void teffi_san_after_return(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* On the fiber's stack, right after the switch to it. */
+/* Finishes a switch to the fiber. Called on its stack, right after the switch. */
 static inline void teffi_san_after_enter(teffi_fiber *fiber)
 {
 #ifdef TEFFI_POISONS
@@ -117,7 +118,8 @@ static inline void teffi_san_after_enter(teffi_fiber *fiber)
     (void)fiber;
 }
 
-/* On the fiber's stack, before the switch away from it. last: it is left for good. */
+/* Announces a switch back to the resumer. Called on the fiber's stack, before the switch. in: last:
+ * the stack is left for good. */
 TEFFI_SAN_INLINE void teffi_san_before_leave(teffi_fiber *fiber, bool last)
 {
 #ifdef TEFFI_POISONS

@@ -18,10 +18,7 @@
 /* A turn that waits for a call takes 11 KB (measured by tests/bench, growth callers). So 32,768 of
  * them take 360 MB, which fits a container of 1 GiB together with 256 MiB of messages. */
 enum { STACKS_MAX = 32768 };
-enum {
-    REGION_FIRST = 16,
-    REGION_MAX = 256
-};                                        /* stacks mapped at once: doubles from one to the other */
+enum { REGION_FIRST = 16, REGION_MAX = 256 }; /* stacks of a region; each next has twice */
 enum { COLOURS = 8, COLOUR_BYTES = 256 }; /* cache colouring: stack tops map to different sets */
 
 #ifdef TEFFI_POISONS
@@ -51,7 +48,7 @@ struct teffi_fiber_pool {
     uint64_t looked_ns;    /* when spare was computed last */
     char **gone;           /* low of each decommitted stack; with room for all stacks */
     size_t n_gone;
-    size_t made;          /* stacks ever handed out */
+    size_t made;          /* stacks ever made */
     region *regions;      /* newest first */
     size_t region_stacks; /* capacity of the newest region */
     size_t region_used;   /* stacks made in the newest region */
@@ -188,6 +185,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
         region *r = pool->regions;
         pool->regions = r->next;
         free_region(pool, r, used);
+        /* older regions are full */
         used = pool->regions ? pool->regions->bytes / stack_stride(pool) : 0;
     }
     pthread_mutex_destroy(&pool->lock);
@@ -197,7 +195,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
 
 /* ---- take and give ---- */
 
-/* lock held. */
+/* lock held. Sets n_free, and least if n is lower. */
 static void set_free_count(teffi_fiber_pool *pool, size_t n)
 {
     atomic_store_explicit(&pool->n_free, n, memory_order_relaxed);
@@ -277,7 +275,8 @@ void teffi_stacks_end(void)
 
 /* ---- reclaiming after a peak ---- */
 
-/* lock held. out: a list of at most RECLAIM_SLICE stacks, unneeded for age_ns. */
+/* lock held. Takes stacks that were not needed for age_ns from the free ones. out: a list of at
+ * most RECLAIM_SLICE. */
 static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns)
 {
     teffi_fiber *spare = NULL;

@@ -10,7 +10,7 @@
 
 enum { TEFFI_GUARD_BYTES = 64 * 1024 }; /* a frame without stack probes may skip a smaller guard */
 
-/* Is at the top of its own stack, in a page that the turn touches anyway. */
+/* A fiber is at the top of its own stack, in a page that the turn touches anyway. */
 struct teffi_fiber {
     uint64_t control;       /* immutable: initial floating-point control words; must be first */
     teffi_fiber *next;      /* while free: the pool's or cache's list */
@@ -45,8 +45,8 @@ TEFFI_LOCAL_EXTERN teffi_stacks teffi_own_stacks;
 
 /* teffi_stack_take - take a free stack of the pool, or make one. out: NULL: memory, guards or the
  * pool's stacks are used up.
- * teffi_stack_hot - take one of this thread's cache; NULL: it is empty. Only functions that are
- * never inlined may call it (see fiber.c). */
+ * teffi_stack_hot - take a stack of this thread's cache. out: NULL: the cache is empty, or another
+ * pool's. Only functions that are never inlined may call it (see fiber.c). */
 teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool);
 
 static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
@@ -62,8 +62,8 @@ static inline teffi_fiber *teffi_stack_hot(const teffi_fiber_pool *pool)
 
 /* teffi_stack_give - return a stack to its pool; not while running on it. Called after
  * teffi_stack_keep has returned false.
- * teffi_stack_keep - return it to this thread's cache. out: false: the cache is full, or another
- * pool's. Only functions that are never inlined may call it. */
+ * teffi_stack_keep - return a stack to this thread's cache. out: false: the cache is full, or
+ * another pool's. Only functions that are never inlined may call it. */
 void teffi_stack_give(teffi_fiber *fiber);
 
 static inline bool teffi_stack_keep(teffi_fiber *fiber)
@@ -77,15 +77,16 @@ static inline bool teffi_stack_keep(teffi_fiber *fiber)
     return true;
 }
 
-/* teffi_stacks_begin, _end - start this thread's cache for the pool; return its stacks to it. */
+/* teffi_stacks_begin - give this thread a cache for the pool. teffi_stacks_end - return the cached
+ * stacks to the pool; the thread then has no cache. */
 void teffi_stacks_begin(teffi_fiber_pool *pool);
 void teffi_stacks_end(void);
 
 /* ---- the switch, in assembly ---- */
 
 /* teffi_switch - save the callee-saved registers and the floating-point control words on this
- * stack and its stack pointer in *save; continue on the stack load, saved in the same way. Returns
- * when another switch loads *save. */
+ * stack, and its stack pointer in *save. Continue on the stack whose pointer is load, saved in the
+ * same way. Returns when another switch loads *save. */
 void teffi_switch(void **save, void *load);
 
 /* teffi_switch_first - as teffi_switch, to a new stack, where it calls teffi_fiber_main(top).

@@ -18,7 +18,7 @@ static struct sigaction before; /* the handler that was installed before ours */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t stack_key; /* its destructor frees the signal stack of a thread that ends */
 static bool has_stack_key;      /* without it that stack is leaked */
-static TEFFI_LOCAL bool stack_was_set;
+static TEFFI_LOCAL bool has_entered; /* a pool, before now */
 
 /* One writev, so that lines of several threads do not mix. */
 static void write_report(const char *what, const char *where)
@@ -37,7 +37,7 @@ static bool guard_was_hit(const teffi_fiber *fiber, const char *at)
     return fiber && at < fiber->low && at >= fiber->low - TEFFI_GUARD_BYTES;
 }
 
-/* The fault is not ours: does what would happen without our handler. */
+/* Handles a fault that is no stack overflow, as if our handler was not there. */
 static void chain_handler(int signal, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO) {
@@ -53,6 +53,7 @@ static void chain_handler(int signal, siginfo_t *info, void *context)
     sigaction(signal, &dfl, NULL);
 }
 
+/* Reports a fault on the guard of the running fiber, and aborts; passes other faults on. */
 static void overflow_handler(int signal, siginfo_t *info, void *context)
 {
     const teffi_fiber *fiber = teffi_fiber_current();
@@ -114,9 +115,9 @@ bool teffi_fiber_thread_enter(teffi_fiber_pool *pool)
 {
     pthread_once(&once, prepare_process);
     teffi_stacks_begin(pool);
-    if (stack_was_set)
+    if (has_entered)
         return false;
-    stack_was_set = true;
+    has_entered = true;
     void *stack = set_signal_stack();
     if (has_stack_key)
         (void)pthread_setspecific(stack_key, stack);
