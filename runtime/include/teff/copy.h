@@ -14,7 +14,7 @@ TEFF_BEGIN_C
  * teff_copy_check - record in the arena if n bytes of text are not UTF-8: a message with such a
  * text is not sent.
  * in:   arena; text, n bytes; copy, a shallow copy whose pointers still point to the source.
- * out:  0: out of memory.
+ * out:  0: out of memory; else not 0.
  * runs: wherever the arena's owner runs. */
 TEFF_API void teff_copy_check(teff_arena *arena, const char *text, size_t n);
 TEFF_API int teff_copy_text(teff_arena *arena, const char **text);
@@ -23,8 +23,8 @@ TEFF_API int teff_copy_bytes(teff_arena *arena, ProtobufCBinaryData *bytes);
 TEFF_API int teff_copy_bytes_list(teff_arena *arena, size_t n, ProtobufCBinaryData **list);
 TEFF_API int teff_copy_unknown(teff_arena *arena, ProtobufCMessage *copy);
 
-/* out: the size of text including its zero byte. Also calls teff_copy_check, except for short ASCII
- * texts. */
+/* out: the size of text including its zero byte. Also calls teff_copy_check, unless the text is
+ * empty, or ASCII of 4 to 8 bytes. */
 static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
 {
     size_t n = text != NULL ? strlen(text) : 0;
@@ -43,7 +43,7 @@ static inline size_t teff_copy_text_size(teff_arena *arena, const char *text)
     return n + 1;
 }
 
-/* Copies n bytes, a text with its zero byte, to *at, and advances *at by n. */
+/* Copies n bytes, a text with its zero byte, to *at, and advances *at by n. out: the copy. */
 static inline const char *teff_copy_text_to(char **at, const char *text, size_t n)
 {
     char *to = *at;

@@ -106,8 +106,8 @@ typedef struct teff_component_id {
 
 /* ---- inside a component -------------------------------------------------------------------- */
 
-/* teff_component_user - the user argument of teff_engine_add. teff_component_engine - its engine.
- * teff_component_id_of - its id.
+/* teff_component_user - the user argument of teff_engine_add. teff_component_engine - the engine of
+ * the component. teff_component_id_of - the component's id.
  * in:   w, the calling component; also in all functions below.
  * out:  borrowed, valid while the component lives.
  * runs: inside any function of the component. */
@@ -155,8 +155,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_component_lock(teff_component *w, const tef
  * errs: TEFF_E_NOT_FOUND: there is none in this task or run function. */
 TEFF_API teff_err teff_component_unlock(teff_component *w);
 
-/* teff_component_wait - wait until is_true(arg) returns non-zero. It is called when any task of the
- * engine has ended, on teff_engine_notify, and every poll_ms.
+/* teff_component_wait - wait until is_true(arg) returns non-zero. is_true is called when any task
+ * of the engine has ended, on teff_engine_notify, and every poll_ms.
  * in:   is_true and arg, borrowed until the return.
  * runs: inside the component; suspends a component with a fiber, otherwise blocks the thread.
  * errs: TEFF_E_CANCELLED: the component is ending. */
@@ -201,7 +201,8 @@ typedef struct teff_engine_options { /* zeroed, except size = all defaults */
 TEFF_API TEFF_MUST_USE teff_err teff_engine_new(const teff_engine_options *opt,
                                                 teff_engine **engine);
 
-/* teff_engine_add - add a component. It gets every task broadcast after the return.
+/* teff_engine_add - add a component. It gets every task of its types that is broadcast after the
+ * return.
  * in:   scheduler, from 0; type, constant; user, borrowed until the component has ended.
  * runs: any thread, also inside components.
  * errs: TEFF_E_INVALID (no such scheduler; a run function without a fiber beside others; no tasks
@@ -220,8 +221,8 @@ TEFF_API teff_err teff_engine_remove(teff_engine *engine, teff_component_id id);
  * in the same order.
  * in:   type, constant; task, of its size, copied.
  * runs: any thread, also inside tasks. Does not wait.
- * errs: TEFF_E_OVERLOADED (a scheduler's queue is full), TEFF_E_CLOSED, TEFF_E_NOMEM: with the
- *       first two no scheduler got it. */
+ * errs: TEFF_E_OVERLOADED (a scheduler's queue is full), TEFF_E_CLOSED: no scheduler got the task.
+ *       TEFF_E_NOMEM: some schedulers may have got it. */
 TEFF_API TEFF_MUST_USE teff_err teff_engine_broadcast(teff_engine *engine,
                                                       const teff_task_type *type, const void *task);
 
@@ -250,8 +251,8 @@ typedef struct teff_engine_stats {
  * runs: any thread. */
 TEFF_API void teff_engine_stats_get(teff_engine *engine, teff_engine_stats *stats);
 
-/* teff_engine_end - ask every component to end. Broadcasts, sends and components are refused from
- * now on. Call teff_engine_stop, too: it waits.
+/* teff_engine_end - ask every component to end. Broadcasts, sends and new components are refused
+ * from now on. Call teff_engine_stop, too, which waits for the end.
  * in:   engine.
  * runs: any thread, also inside components. Does not wait. */
 TEFF_API void teff_engine_end(teff_engine *engine);

@@ -58,7 +58,8 @@ typedef enum teff_err {
 #define TEFF_E_USER(n) ((teff_err)(TEFF_E_USER + (n)))
 #endif
 
-/* teff_err_name - the enumerator's name, "TEFF_E_TIMEOUT"; "user error 1" for TEFF_E_USER(1).
+/* teff_err_name - the enumerator's name, "TEFF_E_TIMEOUT"; "user error 1" for TEFF_E_USER(1);
+ * "TEFF_E_INVALID" for a number that is no code.
  * in:   err, any number.
  * out:  a static string, never NULL.
  * runs: anywhere. */

@@ -37,7 +37,7 @@ typedef struct teff_join { /* zeroed = nothing forked */
  * runs: in a turn with a fiber (see teff_yield), and in a forked part. A part has the priority and
  *       the level of its turn, and its run time is charged to the turn at the join. Elsewhere, and
  *       without memory, fn is called directly. The turn may continue on another thread. fn may
- *       call the functions of teff/sched.h and of this header. Reports name it as its turn.
+ *       call the functions of teff/sched.h and of this header. Reports name the part as its turn.
  *       A part is not a turn: of the functions with a context it may call only teff_ctx_check, on
  *       its turn's context, for deadline and cancellation. If it calls or awaits a grain or PID
  *       through that context, the process aborts with a line that names the turn. fn runs once in

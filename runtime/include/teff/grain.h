@@ -38,7 +38,7 @@ TEFF_API const char *teff_error(const teff_ctx *ctx);
 /* teff_fail - set the error's text; for return teff_fail(self->ctx, code, "...") in a method.
  * in:   err, not TEFF_OK, your own as TEFF_E_USER(n); fmt as for printf; the text is cut at 511
  *       bytes. Arguments may be teff_error(ctx): teff_fail(ctx, err, "order: %s", teff_error(ctx)).
- * out:  err. What a method returns beyond TEFF_E_MAX ends its call as TEFF_E_FAILED.
+ * out:  err. If a method returns a code over TEFF_E_MAX, its call ends as TEFF_E_FAILED.
  * runs: in ctx's turn or thread.
  * errs: only err itself. */
 TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
@@ -58,7 +58,7 @@ TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
 
 /* teff_ctx_timeout - set the timeout of later calls on ctx. In a turn, a call's deadline is never
- * later than the deadline of the turn's own caller; after that a call ends at once as
+ * later than the deadline of the turn's own caller; after that deadline a call ends at once as
  * TEFF_E_TIMEOUT and does not run. The turn of a one-way message inherits no deadline.
  * in:   ms, up to 12 days; 0 = each method's own timeout (30 s unless its option says so).
  * runs: in ctx's turn or thread. */

@@ -182,7 +182,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_ask(teff_process *me, uint32_t comm
 /* teff_process_sleep - wait for ms milliseconds.
  * in:   ms, milliseconds.
  * runs: as teff_process_ask.
- * errs: TEFF_E_CANCELLED: it ended early because a cancel event is queued; TEFF_E_NOMEM;
+ * errs: TEFF_E_CANCELLED: the sleep ended early, because a cancel event is queued; TEFF_E_NOMEM;
  *       TEFF_E_CLOSED as teff_process_receive. */
 TEFF_API TEFF_MUST_USE teff_err teff_process_sleep(teff_process *me, uint32_t ms);
 
@@ -229,8 +229,8 @@ typedef void teff_command_fn(void *arg, const teff_command *command);
  * in:   err and data of the completion event; data, copied (out of memory: err becomes
  *       TEFF_E_NOMEM).
  * runs: any thread, also inside the handler; not after the system was freed. Never blocks.
- * errs: TEFF_E_CLOSED: the process has ended; TEFF_E_NOT_FOUND: it was completed before. Both may
- *       be ignored. */
+ * errs: TEFF_E_CLOSED: the process has ended; TEFF_E_NOT_FOUND: the command was completed before.
+ *       Both may be ignored. */
 TEFF_API teff_err teff_command_complete(teff_completion completion, teff_err err, const void *data,
                                         size_t len);
 
@@ -272,7 +272,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_handler(teff_process_system *system
  * in:   ops, constant; self, owned by the process on success (ops->close releases it). method may
  *       be NULL (""); method and input are copied.
  * out:  *pid, if not NULL; written before the process runs.
- * runs: any thread. Inside a turn the spawner goes on; teff_yield_now after the spawn lets the new
+ * runs: any thread. Inside a turn the caller continues; teff_yield_now after the spawn lets the new
  *       process run first, unless another worker takes it.
  * errs: TEFF_E_OVERLOADED (processes_max are alive), TEFF_E_CLOSED (stopping), TEFF_E_NOMEM,
  *       TEFF_E_INVALID (neither step nor run). */
@@ -314,7 +314,8 @@ TEFF_API teff_err teff_process_cancel(teff_process_system *system, teff_pid pid)
 
 /* teff_pid_respond - respond to a request, once; a second response, or one after the deadline, is
  * dropped. A request that its process does not respond to ends at its deadline, even if the process
- * ends in the step that got it. One that is still queued at that end gets TEFF_E_CLOSED.
+ * ends in the step that got it. A request that is still queued when
+ * the process ends gets TEFF_E_CLOSED.
  * in:   system, of the process. request, its from and call: a copy may be kept. err, TEFF_OK or the
  *       request's error; data, copied: the response's, or with err its text (UTF-8, cut at 511
  *       bytes).

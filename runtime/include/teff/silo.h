@@ -51,8 +51,8 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
      * 1.5 times that (1.05 times if its connection broke). With a shorter lease they do so sooner,
      * but shorter pauses and outages of the store end a silo. */
     uint32_t lease_ms;
-    /* Called once, on a thread of the silo, when that has lost its lease: it could not reach its
-     * store for too long, or the cluster has declared it dead. It answers and saves nothing any
+    /* Called once, on a thread of the silo, when the silo has lost its lease: it could not reach
+     * its store for too long, or the cluster has declared it dead. It answers and saves nothing any
      * more; silos and clients lose their connections. lost must not block or call the silo. The
      * program then calls teff_silo_stop (which in this case does not leave the cluster), frees its
      * contexts, and may call teff_silo_start to come back as a new incarnation. NULL: none.
@@ -178,9 +178,10 @@ typedef struct teff_silo_option {
 } teff_silo_option;
 
 /* The part of a silo program besides its grains; its pointers may be NULL. All functions are called
- * on main's thread. SIGTERM, SIGINT and SIGUSR1 are blocked there before start is called, and so in
- * threads that start creates: teff_silo_run() handles these signals. A silo that has lost its lease
- * comes back as a new incarnation: then stop is called, and start and "ready" again. */
+ * on main's thread. SIGTERM, SIGINT and SIGUSR1 are blocked there before start is called, and
+ * therefore also in threads that start creates: teff_silo_run() handles these signals. A silo that
+ * has lost its lease comes back as a new incarnation: then stop is called, and start and "ready"
+ * again. */
 typedef struct teff_silo_program {
     size_t size;                     /* sizeof(teff_silo_program) */
     const teff_silo_option *options; /* ended by one without a name */

@@ -18,8 +18,9 @@ TEFF_BEGIN_C
 
 /* teff_version - the library's version; TEFF_VERSION is the headers'. A program compiled with older
  * headers runs with a newer library of the same major version. That is why an options struct begins
- * with the size that the program's headers know: members that they lack have their defaults. A size
- * that is not set, or a member that is set and unknown to an older library: TEFF_E_INVALID.
+ * with the size that the program's headers know: members that these headers lack have their
+ * defaults. A size that is not set, or a member that is set and unknown to an older library:
+ * TEFF_E_INVALID.
  * out:  TEFF_VERSION_OF(major, minor, patch).
  * runs: anywhere. */
 TEFF_API int teff_version(void);
