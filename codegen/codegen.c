@@ -145,6 +145,8 @@ static void check_lock(teffi_model *model, const teffi_codegen_env *env, const c
     }
 }
 
+/* Writes the list that lock=FILE is compared with. in: model, not used: the type is that of
+ * outputs. */
 static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_file *file)
 {
     (void)model;
@@ -161,8 +163,8 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
 
 /* ---- what protobuf-c's generator must not see ---- */
 
-/* in: list, of n indices of imports. Removes index gone and decrements the larger ones, because the
- * import is removed. */
+/* Updates a list of n indices of imports after import `gone` was removed: removes that index and
+ * decrements the larger ones. */
 static void drop_index(int32_t *list, size_t *n, size_t gone)
 {
     size_t kept = 0;
@@ -172,7 +174,8 @@ static void drop_index(int32_t *list, size_t *n, size_t gone)
     *n = kept;
 }
 
-/* Removes the imports of options files, which protobuf-c's generator does not get. */
+/* Removes the imports of options files, which protobuf-c's generator does not get. `kept` is the
+ * index of import i after the removals before it. */
 static void drop_options_imports(Protoc__File *file)
 {
     size_t kept = 0;
@@ -187,8 +190,8 @@ static void drop_options_imports(Protoc__File *file)
     file->n_dependency = kept;
 }
 
-/* protobuf-c's own service code is of no use for grains, and does not compile for methods such as
- * Do or Delete. The comments at services are removed too. */
+/* Removes the services and their comments, since protobuf-c's own service code is of no use for
+ * grains, and does not compile for methods such as Do or Delete. */
 static void drop_services(Protoc__File *file)
 {
     Protoc__SourceInfo *info = file->source_code_info;
@@ -221,9 +224,10 @@ static teffi_bytes pack_in_pool(teffi_pool *pool, const ProtobufCMessage *messag
     return (teffi_bytes){data, protobuf_c_message_pack(message, data)};
 }
 
-/* Packs the request without options files, their imports, services and the parameter. Strings of
- * the files to generate become const char *. Changes the files, so it comes after all checks. */
-static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *request)
+/* Removes options files, their imports, services and the parameter from the request, and packs it.
+ * Strings of the files to generate become const char *. Changes the files, so it comes after all
+ * checks. */
+static teffi_bytes strip_and_pack(const teffi_model *model, Protoc__Request *request)
 {
     size_t kept = 0;
     for (size_t i = 0; i < request->n_proto_file; i++) {
@@ -244,7 +248,8 @@ static teffi_bytes strip_request(const teffi_model *model, Protoc__Request *requ
 
 /* ---- the response ---- */
 
-/* The files that are generated for one .proto file; the lock is last, as it is optional. */
+/* The files that are generated for one .proto file; the lock is last, so that emit_file() can leave
+ * it out. */
 static const struct {
     const char *end;
     void (*emit)(teffi_text *out, const teffi_model *model, const teffi_file *file);
@@ -284,7 +289,7 @@ static const char *emit_messages(Protoc__Response *response, const teffi_model *
     teffi_bytes bytes;
     if (!env->messages)
         return NULL;
-    const char *wrong = env->messages(model->pool, strip_request(model, request), &bytes);
+    const char *wrong = env->messages(model->pool, strip_and_pack(model, request), &bytes);
     if (wrong)
         return wrong;
     theirs = protoc__response__unpack(&model->pool->allocator, bytes.n, bytes.data);
@@ -314,7 +319,8 @@ static void emit_all(Protoc__Response *response, const teffi_model *model,
             emit_file(response, model, &model->files[i], p);
 }
 
-/* Reads the parameters, loads and checks the files; each step only if there is no problem yet. */
+/* Reads the parameters, then loads and checks the files; each step only if there is no problem yet.
+ * out: *p, and model->n_problems. */
 static void load_and_check(teffi_model *model, const teffi_codegen_env *env,
                            const Protoc__Request *request, parameters *p)
 {

@@ -1,7 +1,7 @@
 /* main.c - protoc-gen-teff, a protoc plugin: stdin, stdout, and protobuf-c's generator beside it.
  * Way:     protoc -> [main] -> codegen -> protoc-gen-c (a process) -> protoc
- * Exit:    0 a response (errors in .proto files are part of it: protoc prints them and fails),
- * 1 none, 2 wrong usage. */
+ * Exit:    0: a response was written (errors in .proto files are part of it: protoc prints them and
+ *          fails); 1: no response; 2: wrong usage. */
 #include "codegen.h"
 
 #include "model/text.h"
@@ -36,6 +36,7 @@ static const char usage[] =
     "             is an error when a method is gone or has another id\n"
     "  emit_lock  write that list too, as words.teff.lock, to be committed\n";
 
+/* Reads all of a stream into the pool. out: false: a read failed. */
 static bool read_stream(teffi_pool *pool, FILE *in, teffi_bytes *out)
 {
     char part[64 * 1024];
@@ -59,7 +60,7 @@ static char *read_file(teffi_pool *pool, const char *path)
     return ok ? (char *)(uintptr_t)bytes.data : NULL; /* a teffi_text ends with 0 */
 }
 
-/* out: 0, or an errno. */
+/* Starts protoc-gen-c with in and out as its stdin and stdout. out: 0, or an errno. */
 static int spawn_generator(FILE *in, FILE *out, pid_t *pid)
 {
     char name[] = "protoc-gen-c";
@@ -75,7 +76,8 @@ static int spawn_generator(FILE *in, FILE *out, pid_t *pid)
     return err;
 }
 
-/* in: in, the request; out, empty. out: NULL and *response, or what went wrong. */
+/* Runs protoc-gen-c and waits for its end. in: in, the request; out, empty. out: NULL and
+ * *response, or what went wrong. */
 static const char *run_generator(teffi_pool *pool, FILE *in, FILE *out, teffi_bytes *response)
 {
     int status = -1;
@@ -120,12 +122,14 @@ static const char *generate_messages(teffi_pool *pool, teffi_bytes request, teff
     return wrong;
 }
 
+/* out: the exit status. */
 static int print_failure(const char *what)
 {
     fprintf(stderr, "protoc-gen-teff: %s\n", what);
     return 1;
 }
 
+/* Responds to the request on stdin. out: the exit status. */
 static int run_request(teffi_pool *pool)
 {
     static const teffi_codegen_env env = {read_file, generate_messages};

@@ -5,7 +5,8 @@
 
 #include "model/names.h"
 
-/* Is the field an optional one of proto2, so that it reads as its default while it is absent? */
+/* Is the field, not a message, an optional one of proto2? While it is absent it reads as its
+ * default. */
 static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
@@ -13,7 +14,7 @@ static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
             f->label == PROTOC__FIELD__LABEL__OPTIONAL);
 }
 
-/* Is the field a text that every such message has? It is stored after the struct. */
+/* Is the field a single text that is never absent? Such texts are stored after the struct. */
 static bool text_is_own(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
@@ -76,7 +77,7 @@ static teffi_values copy_values(const teffi_model *model, const Protoc__Field *f
     return v;
 }
 
-/* Is the field a pointer, which a bitwise copy must replace? */
+/* Is the field a pointer, so that a bitwise copy of it does not suffice? */
 static bool field_is_pointer(const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING || f->type == PROTOC__FIELD__TYPE__BYTES ||
@@ -94,7 +95,7 @@ static void emit_singular(teffi_text *out, const Protoc__Field *f, const teffi_v
         teffi_text_expand(out, f->has_oneof_index ? forget_member : "\n", v);
 }
 
-/* Writes the copy of an optional field of proto2: an absent one reads as its default. */
+/* Writes the statement that copies an optional field of proto2; an absent one gets its default. */
 static void emit_optional(teffi_text *out, const Protoc__Field *f, teffi_values *v)
 {
     v->values['n'] = "        ";

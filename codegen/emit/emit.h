@@ -10,7 +10,7 @@
 void teffi_emit_header(teffi_text *out, const teffi_model *model, const teffi_file *file);
 void teffi_emit_source(teffi_text *out, const teffi_model *model, const teffi_file *file);
 
-/* The parts of them that have a file of their own.
+/* The parts of these texts that have a source of their own.
  * teffi_emit_copies - x.teff.c: the deep copy of each message.
  * teffi_emit_messages - x.teff.h: types of messages, functions that copy them into a state,
  * builders for C++. */
@@ -36,6 +36,6 @@ teffi_values teffi_message_values(const teffi_message *m);
  * message type, $E the type of an element in a list. */
 void teffi_field_values(const teffi_model *model, const Protoc__Field *f, teffi_values *v);
 
-/* teffi_by_type - the template for a field's type: one of these. */
+/* teffi_by_type - choose one of four templates by a field's type. in: number, also for enums. */
 const char *teffi_by_type(const Protoc__Field *f, const char *text, const char *bytes,
                           const char *message, const char *number);

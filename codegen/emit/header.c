@@ -84,7 +84,8 @@ static void declare_calls(teffi_text *out, const teffi_service *s, teffi_values 
     }
 }
 
-/* "sub/a-b.proto" -> "sub_2fa_2db_2eproto": different files have different guards. */
+/* out: the header's guard: "sub/a-b.proto" -> "sub_2fa_2db_2eproto". Different files have different
+ * guards. */
 static const char *name_guard(teffi_pool *pool, const char *name)
 {
     teffi_text text = {.pool = pool};

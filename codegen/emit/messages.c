@@ -115,7 +115,7 @@ static const char with_one[] = "    $M_with &$f(decltype($P::$f) V)\n"
                                "        return *this;\n"
                                "    }\n";
 
-/* The statement that marks a field as set; "" if the field has no such mark. */
+/* out: the C++ statement that marks a field as set; "" if the field has no such mark. */
 static const char *print_presence(teffi_pool *pool, const teffi_message *m, const Protoc__Field *f)
 {
     if (f->has_oneof_index) {
@@ -137,7 +137,7 @@ static void emit_with(teffi_text *out, const teffi_model *model, const teffi_mes
     for (size_t i = 0; i < m->desc->n_field; i++) {
         const Protoc__Field *f = m->desc->field[i];
         if (f->options && f->options->deprecated)
-            continue; /* it would warn wherever the header is included */
+            continue; /* its setter would cause a warning in each file that includes the header */
         teffi_field_values(model, f, &v);
         if (teffi_is_repeated(f)) {
             teffi_text_expand(out, with_list, &v);

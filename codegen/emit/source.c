@@ -94,6 +94,7 @@ static const char *print_id(teffi_pool *pool, uint32_t id)
     return teffi_pool_printf(pool, "0x%08" PRIx32 "U", id);
 }
 
+/* out: the C expression for a message's operations; NULL becomes "NULL". */
 static const char *name_ops(teffi_pool *pool, const teffi_message *m)
 {
     return m ? teffi_pool_printf(pool, "&%s_ops", m->c) : "NULL";
@@ -214,7 +215,8 @@ static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
-/* If so, the warning must be off: protobuf-c marks deprecated members, and a copy uses them. */
+/* Is a field of a message deprecated? Then the compiler's warning must be off, since protobuf-c
+ * marks such members, and a copy uses them. */
 static bool uses_deprecated_fields(const teffi_file *file)
 {
     for (const teffi_message *m = file->messages; m; m = m->next)

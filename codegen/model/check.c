@@ -30,7 +30,7 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     return !first;
 }
 
-/* Claims a name in a scope ("" = the whole program). out: as claim_key(). */
+/* Claims a name in a scope ("" = the whole program). out: false: it has an owner already. */
 static bool claim_name(teffi_model *model, const char *scope, const char *name, symbol owner)
 {
     teffi_pool *pool = model->pool;
@@ -49,8 +49,9 @@ static void claim_id(teffi_model *model, const char *scope, uint32_t id, symbol 
         teffi_pool_printf(pool, "have the same id 0x%08x, expected another %s", id, expected));
 }
 
-/* Is the name reserved in C, in every scope? If so, notes a problem. */
-static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
+/* Notes a problem if a name of a file to generate is reserved in C, in every scope. out: true: it
+ * is. */
+static bool refuse_reserved_name(teffi_model *model, const char *name, symbol owner)
 {
     if (!owner.file->generate || !teffi_is_keyword(name))
         return false;
@@ -63,7 +64,7 @@ static bool name_is_reserved(teffi_model *model, const char *name, symbol owner)
 /* Claims a name at file scope in C, unless it is reserved there, which is a problem. */
 static void claim_global(teffi_model *model, const char *name, symbol owner)
 {
-    if (name_is_reserved(model, name, owner))
+    if (refuse_reserved_name(model, name, owner))
         return;
     bool is_own = strcmp(owner.file->name, TEFFI_PROCESS_FILE) == 0; /* teff's names are its own */
     if (owner.file->generate && !is_own && teffi_is_taken(name)) {
@@ -85,18 +86,19 @@ static void claim_globals(teffi_model *model, const char *stem, const char *cons
         claim_global(model, teffi_pool_printf(model->pool, "%s%s", stem, *ends), owner);
 }
 
+/* Claims the names of an enum and its values in C. in: scope, of the enum. */
 static void check_enum(teffi_model *model, const teffi_file *file, const char *scope,
                        const Protoc__Enum *e, const teffi_path *path)
 {
     teffi_pool *pool = model->pool;
     symbol owner = {NULL, file, path};
-    if (!teffi_name_is_valid(model, file, path, e->name))
+    if (!teffi_check_name(model, file, path, e->name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", e->name);
     const char *upper = teffi_pbc_upper(pool, owner.owner);
     claim_global(model, teffi_pbc_type(pool, owner.owner), owner);
     for (size_t i = 0; i < e->n_value; i++) {
-        if (!teffi_name_is_valid(model, file, path, e->value[i]->name))
+        if (!teffi_check_name(model, file, path, e->value[i]->name))
             return;
         claim_global(model, teffi_pool_printf(pool, "%s__%s", upper, e->value[i]->name), owner);
     }
@@ -109,8 +111,8 @@ static void check_enums(teffi_model *model, const teffi_file *file, const char *
         check_enum(model, file, scope, list[i], teffi_path_new(model->pool, up, field, (int32_t)i));
 }
 
-/* Is the field one that can be generated? If not, notes a problem. Groups would crash protobuf-c's
- * generator. */
+/* Notes a problem if the field cannot be generated; groups would crash protobuf-c's generator.
+ * out: can it? */
 static bool check_type(teffi_model *model, const teffi_file *file, const Protoc__Field *f,
                        const teffi_path *path)
 {
@@ -131,6 +133,7 @@ static bool check_type(teffi_model *model, const teffi_file *file, const Protoc_
     return false;
 }
 
+/* Checks the types of extensions. in: up and field, the place of the list. */
 static void check_extensions(teffi_model *model, const teffi_file *file, Protoc__Field *const *list,
                              size_t n, const teffi_path *up, int32_t field)
 {
@@ -184,7 +187,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
     const char *name = teffi_pbc_field(pool, f->name);
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, f->name);
-    if (check_compiles(model, m, f, name, path) && !name_is_reserved(model, name, owner) &&
+    if (check_compiles(model, m, f, name, path) && !refuse_reserved_name(model, name, owner) &&
         claim_name(model, m->full, name, owner)) {
         if (name_companion(m, f))
             claim_name(model, m->full, teffi_pool_printf(pool, "%s%s", name_companion(m, f), name),
@@ -194,7 +197,7 @@ static void check_field(teffi_model *model, const teffi_message *m, const Protoc
     }
 }
 
-/* Claims the enum constants that name the set member of a oneof. in: oneof, its owner. */
+/* Claims the constants of the enum that says which member of a oneof is set. in: oneof, owner. */
 static void check_cases(teffi_model *model, const teffi_message *m, int32_t index, symbol oneof)
 {
     teffi_pool *pool = model->pool;
@@ -217,7 +220,7 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
     teffi_pool *pool = model->pool;
     const char *name = m->desc->oneof_decl[index]->name;
     symbol owner = {NULL, m->file, path};
-    if (!teffi_name_is_valid(model, m->file, path, name))
+    if (!teffi_check_name(model, m->file, path, name))
         return;
     owner.owner = teffi_pool_printf(pool, "%s.%s", m->full, name);
     claim_name(model, m->full, teffi_pool_printf(pool, "%s_case", teffi_pbc_lower(pool, name)),
@@ -261,6 +264,7 @@ static void check_message(teffi_model *model, const teffi_message *m)
     check_members(model, m);
 }
 
+/* Claims a method's name in its grain, the names of its functions, and its id. */
 static void check_method(teffi_model *model, const teffi_service *s, const teffi_method *m)
 {
     static const char *const ends[] = {"", "_async", "_await", "_send", NULL};

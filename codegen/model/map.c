@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef struct teffi_map_entry {
-    struct teffi_map_entry *children[4]; /* by the hash's next two bits; 0: all bits are used */
+    struct teffi_map_entry *children[4]; /* by the hash's next two bits; 0 after the last bit */
     const char *name;
     void *value;
 } entry;

@@ -15,7 +15,7 @@ void *teffi_map_get(const teffi_map *map, const char *name);
 
 /* teffi_map_put - put a value under a name that is still free.
  * in:   name and value, borrowed for the map's life.
- * out:  NULL, or the value that holds the name already; the map is then unchanged. */
+ * out:  NULL: done. Otherwise the value under that name; the map is unchanged. */
 void *teffi_map_put(teffi_map *map, const char *name, void *value);
 
 /* teffi_fnv32 - FNV-1a with 32 bits, 0 mapped to 1: the ids of types and methods. */

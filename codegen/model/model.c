@@ -36,7 +36,8 @@ bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f)
            f->type != PROTOC__FIELD__TYPE__MESSAGE && f->type != PROTOC__FIELD__TYPE__STRING;
 }
 
-/* Deprecated fields get none: it would cause a warning in every file that includes the header. */
+/* Deprecated fields have no append function, which would cause a warning in every file that
+ * includes the header. */
 bool teffi_appends(const Protoc__Field *f)
 {
     return teffi_is_repeated(f) && (!f->options || !f->options->deprecated);
@@ -45,7 +46,7 @@ bool teffi_appends(const Protoc__Field *f)
 /* Checks a file's name, because it is written into #include lines and comments, and is the path of
  * the output.
  * out:  what is wrong; NULL: nothing. */
-static const char *file_name_problem(const char *name)
+static const char *check_file_name(const char *name)
 {
     const char *part = name;
     if (!name || *name == '\0')
@@ -91,8 +92,8 @@ static const char *join_names(teffi_pool *pool, const char *scope, const char *n
     return teffi_pool_printf(pool, "%s%s%s", scope, *scope ? "." : "", name);
 }
 
-bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi_path *path,
-                         const char *name)
+bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                      const char *name)
 {
     bool valid = teffi_is_identifier(name);
     if (!valid)
@@ -107,7 +108,8 @@ static bool package_is_valid(const char *package)
            (n == 0 || package[n - 1] != '.');
 }
 
-/* out: the messages in a message; NULL for an invalid one, or one nested too deep. */
+/* Unpacks the messages in a message. in: levels, of nesting that are left. out: a list, with NULL
+ * for an invalid message; all are NULL if levels is 0. */
 static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *desc,
                                        unsigned levels)
 {
@@ -120,12 +122,13 @@ static Protoc__Message **unpack_nested(teffi_pool *pool, const Protoc__Message *
 }
 
 /* Adds the messages of a list, and those nested in them, to the file and to the map.
- * in: scope, the name of the package or outer message; place, the path of the list. */
+ * in: scope, the name of the package or outer message; place, the path of the list; levels, of
+ * nesting that are left. */
 static void load_messages(teffi_model *model, teffi_file *file, const char *scope,
                           Protoc__Message *const *list, size_t n, teffi_path place, unsigned levels)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!teffi_name_is_valid(model, file, NULL, list[i] ? list[i]->name : NULL) || !list[i])
+        if (!teffi_check_name(model, file, NULL, list[i] ? list[i]->name : NULL) || !list[i])
             return;
         teffi_message *m = teffi_pool_alloc(model->pool, sizeof *m);
         m->desc = list[i];
@@ -160,7 +163,7 @@ static void load_methods(teffi_model *model, teffi_service *service)
         m->desc = service->desc->method[i];
         m->options = m->desc->options ? m->desc->options->method : NULL;
         m->path = (teffi_path){&service->path, SERVICE_METHODS, (int32_t)i};
-        if (teffi_name_is_valid(model, service->file, NULL, m->desc->name)) {
+        if (teffi_check_name(model, service->file, NULL, m->desc->name)) {
             m->full = join_names(model->pool, service->full, m->desc->name);
             m->slot = teffi_slot(model->pool, m->desc->name);
         }
@@ -173,7 +176,7 @@ static void load_services(teffi_model *model, teffi_file *file)
     for (size_t i = 0; i < file->desc->n_service; i++) {
         teffi_service *s = &file->services[i];
         s->desc = file->desc->service[i];
-        if (!teffi_name_is_valid(model, file, NULL, s->desc->name))
+        if (!teffi_check_name(model, file, NULL, s->desc->name))
             return;
         file->n_services++;
         s->file = file;
@@ -186,15 +189,15 @@ static void load_services(teffi_model *model, teffi_file *file)
     }
 }
 
-/* Adds the files that import exports to set. They are at or before import in model->files, because
- * imported files come first. */
+/* Adds to set the files whose definitions are visible through an import of `import`. They are at or
+ * before it in model->files, because imported files come first. */
 static void add_exports(const teffi_model *model, bool *set, const teffi_file *import)
 {
     for (const teffi_file *other = model->files; other <= import; other++)
         set[other - model->files] |= import->exports[other - model->files];
 }
 
-/* Sets imports, sees and exports. An import also gives the file what that one imports publicly. */
+/* Sets imports, sees and exports. A file also sees the public imports of the files it imports. */
 static void load_imports(teffi_model *model, teffi_file *file)
 {
     const Protoc__File *desc = file->desc;
@@ -223,11 +226,12 @@ static void load_imports(teffi_model *model, teffi_file *file)
     }
 }
 
-/* out: false: the rest of the request cannot be read; a problem is noted. */
+/* Adds a file, its messages and its services. out: false: a problem is noted, and the rest of the
+ * request cannot be read. */
 static bool load_file(teffi_model *model, const Protoc__File *desc)
 {
     teffi_file *file = &model->files[model->n_files];
-    const char *wrong = file_name_problem(desc->name);
+    const char *wrong = check_file_name(desc->name);
     *file = (teffi_file){.desc = desc, .places = {.pool = model->pool}};
     if (!desc->name || wrong) {
         file->name = desc->name ? make_printable(model->pool, desc->name) : "<request>";

@@ -93,7 +93,7 @@ typedef struct teffi_model {
 
 /* teffi_model_load - read the files of a request.
  * in:   model, zeroed, with pool set; request, borrowed for the model's life.
- * out:  the model without options; model->n_problems tells whether it may be used. */
+ * out:  the model without options; it may be used if model->n_problems is 0. */
 void teffi_model_load(teffi_model *model, const Protoc__Request *request);
 
 /* teffi_model_options - decode and check the options of every grain. in: a loaded model. */
@@ -127,9 +127,9 @@ void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_p
 void teffi_add_problem_at(teffi_model *model, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* teffi_name_is_valid - is the name one that protoc accepts? If not, notes a problem. */
-bool teffi_name_is_valid(teffi_model *model, const teffi_file *file, const teffi_path *path,
-                         const char *name);
+/* teffi_check_name - note a problem if protoc would not accept the name. out: is it valid? */
+bool teffi_check_name(teffi_model *model, const teffi_file *file, const teffi_path *path,
+                      const char *name);
 
 /* teffi_find_message - the message that a name means inside a package, as protoc looks names up.
  * in:   name, "words.Seen", "Seen" or ".words.Seen". out: NULL when there is none. */
@@ -144,7 +144,8 @@ bool teffi_sees(const teffi_model *model, const teffi_file *file, const teffi_fi
 bool teffi_is_options_file(const char *name);
 
 /* teffi_is_repeated - is the field a list?
- * teffi_has_flag - is it an optional field of proto2 with a has_ member, so no text or message? */
+ * teffi_has_flag - is it an optional field of proto2 with a has_ member? Texts and messages have
+ * none. */
 bool teffi_is_repeated(const Protoc__Field *f);
 bool teffi_has_flag(const teffi_message *m, const Protoc__Field *f);
 

@@ -72,7 +72,7 @@ static int compare_to_entry(const void *name, const void *at)
 #define LIST_HAS(list, name)                                                                       \
     (bsearch(name, list, sizeof(list) / sizeof *(list), sizeof *(list), compare_to_entry) != NULL)
 
-/* Is it like EIO, SIGINT or UINT8_MAX, which <errno.h>, <signal.h> and <stdint.h> reserve? */
+/* Is the name like EIO, SIGINT or UINT8_MAX, which <errno.h>, <signal.h> and <stdint.h> reserve? */
 static bool is_reserved_family(const char *name)
 {
     size_t n = strlen(name);
@@ -129,7 +129,7 @@ char *teffi_snake(teffi_pool *pool, const char *full)
     return out;
 }
 
-/* protobuf-c writes a dot as two underscores. */
+/* Writes a dot as two underscores, as protobuf-c does. out: the new length. */
 static size_t add_dot(char *out, size_t n)
 {
     out[n++] = '_';

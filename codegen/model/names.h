@@ -10,8 +10,8 @@
 /* teffi_snake - "words.v1.HTTPReply" -> "words_v1_http_reply". */
 char *teffi_snake(teffi_pool *pool, const char *full);
 
-/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it". What cannot be a name in C, and
- * what each grain has already, gets an underscore: "Delete" -> "delete_". */
+/* teffi_slot - a grain's name of a method: "GetIt" -> "get_it". A name that C reserves, or that
+ * each grain has already, gets an underscore: "Delete" -> "delete_". */
 char *teffi_slot(teffi_pool *pool, const char *name);
 
 /* teffi_pbc_type - protobuf-c's name of a type: "words.HTTPReply" -> "Words__HTTPReply". */
@@ -33,7 +33,7 @@ bool teffi_is_identifier(const char *name);
  * compiler, so that nothing in C can bear it? */
 bool teffi_is_keyword(const char *name);
 
-/* teffi_is_pbc_type - is it a type that the structs of protobuf-c use? */
+/* teffi_is_pbc_type - is a name that of a type that the structs of protobuf-c use? */
 bool teffi_is_pbc_type(const char *name);
 
 /* teffi_is_taken - is a name reserved at file scope: one of the C library, of the runtime, or

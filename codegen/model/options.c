@@ -10,7 +10,7 @@
 
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
-/* out: the place of one option of a service or method; with name NULL, of all its options. */
+/* out: the place of one option of a service or method; with name NULL, of all its teff options. */
 static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, const char *name)
 {
     bool service = !owner->up->up; /* else a method of one */
@@ -25,7 +25,7 @@ static const teffi_path *find_option(teffi_pool *pool, const teffi_path *owner, 
     return teffi_path_new(pool, teff, (int32_t)field->id, -1);
 }
 
-/* out: 0: not a unit. */
+/* out: the unit in milliseconds; 0: not a unit. */
 static uint64_t find_unit_ms(const char *unit)
 {
     static const struct {
@@ -53,6 +53,7 @@ static const char *parse_time(const char *s, uint32_t *ms)
     return *ms != 0 ? NULL : "is no time at all";
 }
 
+/* Sets *ms to the time that an option gives, or notes a problem. */
 static void read_time(teffi_model *model, const teffi_file *file, const teffi_path *owner,
                       const char *option, const char *s, uint32_t *ms)
 {
@@ -65,7 +66,7 @@ static void read_time(teffi_model *model, const teffi_file *file, const teffi_pa
     }
 }
 
-/* Refuses fields of an option that a newer teff/grain.proto has. */
+/* Refuses fields of an option that only a newer teff/grain.proto has. */
 static void refuse_unknown_fields(teffi_model *model, const teffi_file *file,
                                   const teffi_path *owner, const char *option,
                                   const ProtobufCMessage *message)
@@ -83,6 +84,7 @@ static bool is_map_entry(const teffi_message *m)
     return m->desc->options && m->desc->options->map_entry;
 }
 
+/* Sets s->state to the message of that name, or notes a problem. */
 static void read_state(teffi_model *model, teffi_service *s, const char *name)
 {
     const teffi_path *path = find_option(model->pool, &s->path, "state");
@@ -126,6 +128,7 @@ static void check_limit(teffi_model *model, const teffi_service *s, const char *
     }
 }
 
+/* Checks the options of a grain; converts the state and the idle time. */
 static void read_grain(teffi_model *model, teffi_service *s)
 {
     const Protoc__GrainOptions *o = s->grain;
@@ -175,6 +178,7 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
     }
 }
 
+/* Checks the options of a method; sets its id and timeout. */
 static void read_method(teffi_model *model, const teffi_service *s, teffi_method *m)
 {
     const Protoc__GrainMethodOptions *o = m->options;
@@ -206,6 +210,7 @@ static const teffi_message *read_type(teffi_model *model, const teffi_service *s
     return found;
 }
 
+/* Sets the types and options of a grain's methods, and checks them. */
 static void read_methods(teffi_model *model, teffi_service *s)
 {
     static const Protoc__GrainMethodOptions none = PROTOC__GRAIN_METHOD_OPTIONS__INIT;

@@ -10,11 +10,13 @@ typedef struct teffi_pool_block {
     _Alignas(max_align_t) unsigned char bytes[];
 } block;
 
+/* protobuf-c's allocator: data is the pool. */
 static void *pool_alloc(void *data, size_t n)
 {
     return teffi_pool_alloc(data, n);
 }
 
+/* protobuf-c's free. Does nothing: the pool frees all memory at once. */
 static void pool_free(void *data, void *p)
 {
     (void)data;

@@ -53,7 +53,8 @@ void teffi_text_wrap(teffi_text *text)
         if (comma)
             n = (size_t)(comma - line) + 1;
         teffi_text_add(&out, line, n);
-        teffi_text_add(&out, "\n       ", comma ? 8 : 0); /* and the space behind the comma */
+        /* 7 spaces, and the one behind the comma */
+        teffi_text_add(&out, "\n       ", comma ? 8 : 0);
         line += n;
     }
     *text = out;
@@ -75,7 +76,7 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* Appends one character of a comment. out: where the next one starts. */
+/* Appends one character of a comment, defused. out: where the next character starts. */
 static const char *add_comment_char(teffi_text *text, const char *s)
 {
     unsigned char c = (unsigned char)*s;

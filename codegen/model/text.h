@@ -33,7 +33,6 @@ void teffi_text_wrap(teffi_text *text);
  * blank. */
 void teffi_text_comment(teffi_text *text, const char *indent, const char *comment);
 
-/* teffi_text_defuse - a comment with characters replaced that would end or nest a C comment, or
- * make a compiler warn.
+/* teffi_text_defuse - change what would end or nest a C comment, or make a compiler warn.
  * out:  a text in the pool with the same lines; NULL for NULL. */
 char *teffi_text_defuse(teffi_pool *pool, const char *comment);
