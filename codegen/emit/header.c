@@ -31,8 +31,8 @@ static const char grain_end[] =
     "\n"
     "extern const teff_type_info $S_info;\n"
     "\n"
-    "/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is\n"
-    " * out. */\n"
+    "/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a\n"
+    " * silo refuses a type that was made without memory. */\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user);\n";
 static const char state[] =
     "\n"

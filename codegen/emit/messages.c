@@ -29,7 +29,7 @@ static const char keeps[] =
     " * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the\n"
     " * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a\n"
     " * list, which moves now and then, an empty one for NULL. Over the state's limit of memory\n"
-    " * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. "
+    " * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. "
     "*/\n";
 static const char keep[] =
     "\n"

@@ -112,6 +112,7 @@ static void define_grain(teffi_text *out, const teffi_service *s, teffi_values *
     }
 }
 
+/* Writes the table of a grain's methods, by id. */
 static void define_method_table(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     if (s->n_methods == 0)
@@ -130,6 +131,7 @@ static void define_method_table(teffi_text *out, const teffi_service *s, teffi_v
     teffi_text_printf(out, "};\n");
 }
 
+/* Writes the description of a grain's type, its constructor, and save and clear. */
 static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     v->values['h'] = print_id(out->pool, s->id);
@@ -199,6 +201,7 @@ static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_v
     v->values['q'] = cast.data;
 }
 
+/* Writes the functions that call a grain's methods. */
 static void define_calls(teffi_text *out, const teffi_service *s, teffi_values *v)
 {
     for (size_t i = 0; i < s->n_methods; i++) {

@@ -170,6 +170,7 @@ static bool check_compiles(teffi_model *model, const teffi_message *m, const Pro
     return true;
 }
 
+/* Checks a field, and claims its members in the struct and its append function. */
 static void check_field(teffi_model *model, const teffi_message *m, const Protoc__Field *f,
                         const teffi_path *path)
 {
@@ -214,6 +215,7 @@ static void check_cases(teffi_model *model, const teffi_message *m, int32_t inde
     }
 }
 
+/* Claims the names of a oneof: its case member, the type of that, and its constants. */
 static void check_oneof(teffi_model *model, const teffi_message *m, int32_t index,
                         const teffi_path *path)
 {
@@ -230,6 +232,7 @@ static void check_oneof(teffi_model *model, const teffi_message *m, int32_t inde
     check_cases(model, m, index, owner);
 }
 
+/* Claims the names in a message's struct, and checks its fields. */
 static void check_members(teffi_model *model, const teffi_message *m)
 {
     teffi_pool *pool = model->pool;
@@ -283,6 +286,7 @@ static void check_method(teffi_model *model, const teffi_service *s, const teffi
     claim_id(model, s->full, m->id, owner, "id for one");
 }
 
+/* Claims the names and the ids of a grain and its methods. */
 static void check_grain(teffi_model *model, const teffi_service *s)
 {
     static const char *const ends[] = {"", "_methods", "_type", "_info", "_save", "_clear", NULL};

@@ -103,7 +103,8 @@ bool teffi_index_add(teffi_index *index, uint64_t hash, uint32_t number);
 void teffi_index_del(teffi_index *index, uint64_t hash, uint32_t number);
 
 /* teffi_index_each - iterate over the numbers. in: *at, 0 at first. out: 0: no more. Numbers may be
- * added and removed between calls: while `moves` is unchanged, each that stays is returned once. */
+ * added and removed between calls: while `moves` is unchanged, each number that
+ * stays in the index is returned once. */
 uint32_t teffi_index_each(const teffi_index *index, uint32_t *at);
 
 void teffi_index_fini(teffi_index *index);

@@ -52,6 +52,7 @@ __attribute__((noinline)) void teffi_fiber_exit(void)
     __builtin_unreachable();
 }
 
+/* Sets the fields of a fiber on a free stack. out: fiber. */
 static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg), void *arg)
 {
     fiber->fn = fn;
@@ -67,7 +68,7 @@ static inline teffi_fiber *begin_fiber(teffi_fiber *fiber, void (*fn)(void *arg)
     return fiber;
 }
 
-/* Called when this thread's cache has no stack. */
+/* Makes a fiber on a stack of the pool, when this thread's cache has none. */
 __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *pool,
                                                              void (*fn)(void *arg), void *arg)
 {

@@ -65,6 +65,7 @@ static void overflow_handler(int signal, siginfo_t *info, void *context)
     abort();
 }
 
+/* SA_ONSTACK: the overflowed stack has no room for a handler. */
 static void install_overflow_handler(void)
 {
     struct sigaction ours = {.sa_sigaction = overflow_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};

@@ -90,8 +90,8 @@ typedef struct teffi_parker {
     _Atomic uint32_t word;
 } teffi_parker;
 
-/* Bits of a parker's word: one token for each reason to wake, and how its thread waits, if it does.
- * POLLING: the parker is that of a teffi_poll_parker. */
+/* Bits of a parker's word: one token for each reason to wake, and whether its thread sleeps or
+ * polls. POLLING: the parker is that of a teffi_poll_parker. */
 enum { TEFFI_TOKEN = 1, TEFFI_PARKER_ASLEEP = 2, TEFFI_TOKEN_GIVEN = 4, TEFFI_PARKER_POLLING = 8 };
 
 /* A parker whose thread may wait in a poller. Zeroed = no token. */
@@ -112,8 +112,8 @@ void teffi_parker_wake(teffi_parker *parker);
 /* teffi_parker_take - as teffi_parker_wait(). out: the tokens taken; 0: none. */
 uint32_t teffi_parker_take(teffi_parker *parker, uint64_t timeout_ns);
 
-/* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when it has
- * events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
+/* teffi_parker_poll - as teffi_parker_take(), but wait in poller, and return also when the
+ * poller has events. in: poller, claimed by this thread; NULL: as teffi_parker_take(). */
 uint32_t teffi_parker_poll(teffi_poll_parker *parker, teffi_poller *poller, uint64_t timeout_ns);
 
 /* teffi_parker_has - is this token there? Called by the thread that takes the parker's tokens. */

@@ -89,7 +89,7 @@ acme_shop_x_v1_empty *acme_shop_x_v1_empty_copy_levels(teff_arena *arena,
  * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
  * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
  * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+ * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
 
 static inline acme_shop_x_v1_http_reply *acme_shop_x_v1_http_reply_keep(teff_ctx *ctx,
         const acme_shop_x_v1_http_reply *src)
@@ -470,8 +470,8 @@ typedef struct acme_shop_x_v1_everything_methods {
 
 extern const teff_type_info acme_shop_x_v1_everything_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
- * out. */
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
         void *user);
 
@@ -535,8 +535,8 @@ typedef struct acme_shop_x_v1_bare_methods {
 
 extern const teff_type_info acme_shop_x_v1_bare_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
- * out. */
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user);
 
 /* ---- acme.shopX.v1.Tagged ---- */
@@ -558,8 +558,8 @@ typedef struct acme_shop_x_v1_tagged_methods {
 
 extern const teff_type_info acme_shop_x_v1_tagged_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
- * out. */
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,
         void *user);
 

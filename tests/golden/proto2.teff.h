@@ -31,7 +31,7 @@ old_part *old_part_copy_levels(teff_arena *arena, const old_part *src, unsigned 
  * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
  * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
  * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+ * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
 
 static inline old_part *old_part_keep(teff_ctx *ctx, const old_part *src)
 {

@@ -33,7 +33,7 @@ shop_shared_link *shop_shared_link_copy_levels(teff_arena *arena, const shop_sha
  * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
  * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
  * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+ * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
 
 static inline shop_shared_link *shop_shared_link_keep(teff_ctx *ctx, const shop_shared_link *src)
 {
@@ -81,8 +81,8 @@ typedef struct shop_shared_lists_methods {
 
 extern const teff_type_info shop_shared_lists_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
- * out. */
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user);
 
 /* Calling shop.shared.Lists. Each method waits for its response: a grain's turn is

@@ -50,7 +50,7 @@ words_total *words_total_copy_levels(teff_arena *arena, const words_total *src, 
  * In a turn of a grain with state: name_keep(), a deep copy that lives as long as the
  * state, NULL for NULL; name_append_field(), a copy of one more element at the end of a
  * list, which moves now and then, an empty one for NULL. Over the state's limit of memory
- * the turn ends: teff_state_alloc. A map is a list of entries: nobody looks for the key. */
+ * the turn ends: teff_state_alloc. A map is a list of entries: keys are not compared. */
 
 static inline words_count *words_count_keep(teff_ctx *ctx, const words_count *src)
 {
@@ -131,8 +131,8 @@ typedef struct words_word_methods {
 
 extern const teff_type_info words_word_info;
 
-/* The type, to be given to a silo; methods and user are borrowed. NULL when memory is
- * out. */
+/* The type, to be given to a silo; methods and user are borrowed. Never NULL: a
+ * silo refuses a type that was made without memory. */
 teff_grain_type *words_word_type(const words_word_methods *methods, void *user);
 
 /* Write the state to the store; remove it there and empty it here. */
