@@ -23,6 +23,7 @@ static bool key_is_inline(const teffi_activation *act)
     return act->key_len < TEFFI_KEY_INLINE;
 }
 
+/* Stores key and zero byte in act, or on the heap if too long. out: false: out of memory. */
 static bool put_activation_key(teffi_activation *act, const teffi_ident *ident)
 {
     act->key_len = (uint16_t)ident->key_len;
@@ -58,14 +59,14 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     act->generation++;
     act->registered = false;
     act->phase = TEFFI_BORN;
-    act->group.used = 0; /* was set for the previous grain */
-    /* relaxed: lock-free readers need no order; the group's readers are ordered by
-     * teffi_group_reuse() */
+    act->group.used = 0; /* run time or account of the previous grain */
+    /* relaxed: lock-free readers need no order; for turns of the group, teffi_group_reuse() orders
+     * these stores */
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
     atomic_store_explicit(&act->queued_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&act->hash, ident->hash, memory_order_relaxed);
     atomic_store_explicit(&act->group.priority, type->priority, memory_order_relaxed);
-    teffi_activation_used(act);
+    teffi_activation_stamp_use(act);
     teffi_group_reuse(&act->group);
     return TEFF_OK;
 }
@@ -77,7 +78,8 @@ teffi_pid teffi_activation_pid(const teffi_activation *act)
 
 void teffi_activation_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with handle_nudge(), which sees what was stored before the nudge */
+    /* acq_rel: pairs with handle_nudge(), which sees what was stored before this exchange, also if
+     * the nudge was queued already */
     if (!atomic_exchange_explicit(&act->nudged, true, memory_order_acq_rel))
         (void)teffi_group_push(&act->group, &act->nudge);
 }
@@ -118,13 +120,13 @@ void teffi_activation_clear(teffi_activation *act)
     act->reason = 0;
     act->busy = 0;
     act->phase = TEFFI_FREE;
-    /* relaxed: it has left the shard, so that no other thread stores an end_reason */
+    /* relaxed: act has left the shard, so that no other thread stores an end_reason */
     atomic_store_explicit(&act->end_reason, 0, memory_order_relaxed);
 }
 
 /* ---- the queue of requests ---- */
 
-/* out: the bytes that a request adds to queued_bytes; 0 for small ones, which queue_max bounds. */
+/* out: the bytes that msg adds to queued_bytes; 0 for a small request, bounded by queue_max. */
 static uint32_t count_large_bytes(const teffi_msg *msg)
 {
     return msg->charged > 2 * TEFFI_MSG_INLINE ? msg->charged : 0;
@@ -138,9 +140,10 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
         atomic_fetch_sub_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
 }
 
-/* Counts msg in queued and queued_bytes, unless one is at its limit. If no large request waits, one
- * of any size fits. relaxed: these limits need no order. The counters may be below 0 for a moment:
- * see teffi_activation.queued. out: true: counted; *before, the requests that were queued. */
+/* Counts msg in queued and queued_bytes, unless that exceeds one of their limits. If no large
+ * request is queued, a request of any size fits. relaxed: these limits need no order. The counters
+ * may be below 0 for a moment: see teffi_activation.queued.
+ * out: true: counted; *before, the number of requests queued before msg. */
 static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
                           uint32_t *before)
 {
@@ -178,7 +181,7 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
 {
     for (int c = 0; c < 3; c++)
         if (teffi_activation_waits(act, (teffi_class)c) &&
-            teffi_activation_open(act, (teffi_class)c))
+            teffi_activation_admits(act, (teffi_class)c))
             return true;
     return false;
 }

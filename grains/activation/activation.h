@@ -23,7 +23,7 @@ enum {
 
 typedef enum __attribute__((packed)) teffi_phase {
     TEFFI_FREE = 0, /* its group is COMPLETE */
-    TEFFI_BORN,     /* made; its first item starts the activation */
+    TEFFI_BORN,     /* has its identity; its first item starts the activation */
     TEFFI_ACTIVATING,
     TEFFI_VALID,
     TEFFI_DEACTIVATING,
@@ -34,14 +34,14 @@ enum { TEFFI_KEY_INLINE = 24 };
 
 enum {
     TEFFI_BUSY_LIFE = 1,   /* the fiber of on_activate or on_deactivate runs */
-    TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted */
+    TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
 /* Rarely used fields: allocated on first use, freed when pending is empty again. */
 typedef struct teffi_more {
     teffi_queue pending;    /* requests that admission does not let start yet */
     uint32_t pending_of[3]; /* requests in pending, by class (admission.h) */
-    teffi_pid winner;       /* the activation that won the registration; zero: none */
+    teffi_pid winner;       /* another activation that the directory registered; zero: none */
     char *failed_text;      /* NULL: none; text of teffi_activation.failed */
     bool failed_named;      /* send failed_text by teffi_node_respond_named */
 } teffi_more;
@@ -50,9 +50,9 @@ typedef struct teffi_more {
 typedef struct teffi_stored {
     ProtobufCMessage *message;
     teff_arena *arena;         /* heap; holds message */
-    size_t compact_bytes;      /* arena->used_bytes after the last compaction */
+    size_t compact_bytes;      /* arena->used_bytes after the last compaction or load */
     struct teffi_rooms *rooms; /* in arena; keep.c; NULL: no list was appended to since then */
-    size_t grown_bytes;        /* spare room that lists got since then, at their first growth */
+    size_t grown_bytes;        /* spare room from the first growth of each list since then */
     size_t pause_bytes;        /* arena->used_bytes at which a pause begins */
     struct teffi_pause *pause; /* no turn starts until compacted; NULL: no pause */
     uint64_t etag;
@@ -67,7 +67,7 @@ typedef struct teffi_stored {
 /* Three cache lines: read first by each request; changed by each turn; the rest. */
 typedef struct teffi_activation {
     teffi_group group;
-    _Atomic uint64_t hash; /* relaxed; of the identity, for finding it without a lock */
+    _Atomic uint64_t hash; /* relaxed; of the identity, to find the activation without a lock */
     const teff_grain_type *type;
 
     teffi_grains *grains;          /* constant */
@@ -88,7 +88,7 @@ typedef struct teffi_activation {
     uint8_t busy;               /* G: TEFFI_BUSY_*; 0: requests may start */
     bool registered;            /* shard's lock: the directory holds this activation */
     _Atomic uint8_t end_reason; /* teff_reason that another thread asked for; 0: none */
-    _Atomic bool nudged;        /* nudge is in the queue */
+    _Atomic bool nudged;        /* nudge is in the group's queue */
 
     teffi_item nudge;              /* TEFFI_ITEM_NUDGE */
     teffi_more *more;              /* G; NULL: not allocated */
@@ -102,8 +102,8 @@ typedef struct teffi_activation {
     };
 } teffi_activation;
 
-/* A method, on_activate or on_deactivate, which runs or waits on a fiber. Lies on the fiber's
- * stack. "Life turn": the turn of on_activate or on_deactivate, with the steps around it. */
+/* One run of a method, of on_activate or of on_deactivate, on a fiber. Lies on the fiber's stack.
+ * "Life turn": the turn of on_activate or on_deactivate, with the steps around it. */
 typedef struct teffi_turn {
     teff_ctx ctx; /* ctx.owner points back here */
     teffi_activation *act;
@@ -130,7 +130,8 @@ void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
 TEFF_MUST_USE teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
                                              const teffi_ident *ident);
 
-/* teffi_activation_clear - make it FREE again, after teffi_state_free. */
+/* teffi_activation_clear - make act FREE again: drop its identity and more. After teffi_state_free,
+ * on a COMPLETE group. */
 void teffi_activation_clear(teffi_activation *act);
 
 /* teffi_activation_push - queue a request. Any thread.
@@ -140,16 +141,18 @@ void teffi_activation_clear(teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *type,
                                              teffi_msg *msg, uint32_t *deep);
 
-/* teffi_activation_unqueue - stop counting a queued request: it starts or is ended. Any thread. */
+/* teffi_activation_unqueue - stop counting a queued request, as it starts or ends. Any thread. */
 void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg);
 
-/* teffi_activation_end - ask it to deactivate. For TEFF_REASON_IDLE it checks first that it is
- * still idle. runs: as teffi_activation_nudge. */
+/* teffi_activation_end - ask act to deactivate; ignored while an earlier request is not handled.
+ * For TEFF_REASON_IDLE, handle_nudge() checks that act is still idle. runs: as
+ * teffi_activation_nudge. */
 void teffi_activation_end(teffi_activation *act, teff_reason reason);
 
 /* teffi_activation_nudge - push the nudge item, unless it is queued: the group's handler then
- * decides what to do next. runs: any thread under the shard's lock, or on its group: so that the
- * activation has not ended, which would leave `nudged` set. */
+ * decides what to do next.
+ * runs: under the shard's lock, or on act's group: both keep act from ending meanwhile. A nudge
+ *       after the end would be lost and leave `nudged` set. */
 void teffi_activation_nudge(teffi_activation *act);
 
 /* teffi_activation_more - act->more, allocated if NULL. On its group. out: NULL: out of memory. */
@@ -158,18 +161,18 @@ teffi_more *teffi_activation_more(teffi_activation *act);
 /* teffi_activation_drop_more - free act->more. On its group. */
 void teffi_activation_drop_more(teffi_activation *act);
 
-/* teffi_activation_pid - its process id in the cluster. */
+/* teffi_activation_pid - act's process id in the cluster. */
 teffi_pid teffi_activation_pid(const teffi_activation *act);
 
-/* teffi_activation_used - stamp the time of last use. relaxed: the collector may read an older
+/* teffi_activation_stamp_use - stamp the time of last use. relaxed: the collector may read an older
  * time, and handle_nudge() checks again. */
-static inline void teffi_activation_used(teffi_activation *act)
+static inline void teffi_activation_stamp_use(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     atomic_store_explicit(&act->used_ms, (uint32_t)now, memory_order_relaxed);
 }
 
-/* teffi_activation_key_bytes - the key and a zero byte; in act, or on the heap if it is long. */
+/* teffi_activation_key_bytes - the key and a zero byte; on the heap if act has no room for them. */
 static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *act)
 {
     const uint8_t *away;
@@ -179,28 +182,29 @@ static inline const uint8_t *teffi_activation_key_bytes(const teffi_activation *
     return away;
 }
 
-/* teffi_activation_ident - points into act. On its group, or under the shard's lock. */
+/* teffi_activation_ident - act's identity, which points into act. On its group, or under the
+ * shard's lock. */
 static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
 {
     return (teffi_ident){act->type->info->id, act->key_len, teffi_activation_key_bytes(act),
                          atomic_load_explicit(&act->hash, memory_order_relaxed)};
 }
 
-/* teffi_activation_key - the key as grain code sees it; key->text points into act. As above. */
+/* teffi_activation_key - as teffi_activation_ident: the key, as grain code gets it. */
 static inline void teffi_activation_key(const teffi_activation *act, teff_key *key)
 {
     teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));
 }
 
-/* teffi_activation_state - out: NULL: the type has no state, or it is not loaded. */
+/* teffi_activation_state - the state message; NULL: not loaded, or the type has no state. */
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
 }
 
 /* Called on the group, or by the thread that has claimed the group:
- * teffi_activation_is - is it VALID and of this identity?
- * teffi_activation_open - may a request of the class start now?
+ * teffi_activation_is - is act VALID and has it this identity?
+ * teffi_activation_admits - may a request of the class start now, beside the running turns?
  * teffi_activation_waits - is a request of the class in more->pending?
  * teffi_activation_any_may_start - may any request in more->pending start now? */
 static inline bool teffi_activation_is(const teffi_activation *act, const teffi_ident *ident)
@@ -210,7 +214,7 @@ static inline bool teffi_activation_is(const teffi_activation *act, const teffi_
            teffi_key_same(teffi_activation_key_bytes(act), ident->key, ident->key_len);
 }
 
-static inline bool teffi_activation_open(const teffi_activation *act, teffi_class class)
+static inline bool teffi_activation_admits(const teffi_activation *act, teffi_class class)
 {
     return act->phase == TEFFI_VALID && !act->reason && !act->busy &&
            teffi_may_start(act->running_of, class);

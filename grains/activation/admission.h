@@ -1,7 +1,7 @@
 /* admission.h - may a request start beside the running turns?
  * Way:     activation -> [admission] -> turn
- * Compares a request with every running turn, by counters per class. Orleans compares with one of
- * them, and may start a writer beside a reader that still runs.
+ * A request is compared with every running turn, by counters per class. Orleans compares with only
+ * one turn, so that a writer may start beside a reader that still runs.
  *
  *     may start beside:   EXCLUSIVE  READ_ONLY  FREE
  *     EXCLUSIVE              no         no       yes
@@ -16,6 +16,7 @@
 
 typedef enum teffi_class { TEFFI_EXCLUSIVE = 0, TEFFI_READ_ONLY = 1, TEFFI_FREELY = 2 } teffi_class;
 
+/* teffi_class_of - the class of a method of type. */
 static inline teffi_class teffi_class_of(const teff_type_info *type, const teff_method *method)
 {
     if ((type->flags & TEFF_TYPE_REENTRANT) || (method->flags & TEFF_METHOD_ALWAYS_INTERLEAVE))
@@ -23,6 +24,7 @@ static inline teffi_class teffi_class_of(const teff_type_info *type, const teff_
     return method->flags & TEFF_METHOD_READ_ONLY ? TEFFI_READ_ONLY : TEFFI_EXCLUSIVE;
 }
 
+/* teffi_may_start - may a request of class c start? in: running_of, the running turns by class. */
 static inline bool teffi_may_start(const uint32_t running_of[3], teffi_class c)
 {
     if (c == TEFFI_FREELY)

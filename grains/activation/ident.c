@@ -6,7 +6,7 @@
 
 #include "base/utf8.h"
 
-/* out: the bytes of the number or UUID with which a key of kind begins; 0: it is text only. */
+/* out: the length of the number or UUID with which a key of kind begins; 0: it is text only. */
 static uint32_t get_fixed_key_len(teff_key_kind kind)
 {
     switch (kind) {

@@ -45,15 +45,15 @@ static inline uint64_t teffi_key_hash(const teffi_sipkey *secret, uint32_t type,
     return teffi_key_place(type, key, len) >> 56 << 56 | (keyed ^ of_type) >> 8;
 }
 
-/* teffi_ident_of - the identity of a grain. It points to key, which must stay. */
+/* teffi_ident_of - the identity of a grain. It points to key, which must outlive it. */
 static inline teffi_ident teffi_ident_of(const teffi_sipkey *secret, uint32_t type,
                                          const uint8_t *key, uint32_t len)
 {
     return (teffi_ident){type, len, key, teffi_key_hash(secret, type, key, len)};
 }
 
-/* teffi_ident_msg - the identity of a request's grain. It points to msg's key. Keeps the hash in
- * msg, so that it is computed once. */
+/* teffi_ident_msg - the identity of a request's grain. It points to msg's key. Stores the hash in
+ * msg, so that the hash is computed only once. */
 static inline teffi_ident teffi_ident_msg(const teffi_sipkey *secret, teffi_msg *msg)
 {
     if (!msg->hash)
@@ -61,6 +61,7 @@ static inline teffi_ident teffi_ident_msg(const teffi_sipkey *secret, teffi_msg 
     return (teffi_ident){msg->type_id, msg->key_len, msg->key, msg->hash};
 }
 
+/* teffi_key_same - are two keys of the same length equal? */
 static inline bool teffi_key_same(const uint8_t *a, const uint8_t *b, uint32_t len)
 {
     uint64_t x, y;
@@ -78,8 +79,8 @@ static inline bool teffi_ident_equals(const teffi_ident *a, const teffi_ident *b
 }
 
 /* teffi_key_encode - write the canonical bytes of a key to out (TEFFI_KEY_BYTES_MAX bytes).
- * out:  the length; 0 if the key is not of kind, is empty, too long or not UTF-8: then *why is the
- *       error text. teffi_key_encode_any - the same, not inline. */
+ * out:  the length; 0 if the key is not of kind, or its text is empty, too long or not UTF-8: then
+ *       *why is the error text. teffi_key_encode_any - the same, not inline. */
 uint32_t teffi_key_encode_any(teff_key_kind kind, const teff_key *key, uint8_t *out,
                               const char **why);
 
@@ -102,9 +103,9 @@ void teffi_key_text(const teff_key *key, char text[TEFFI_KEY_TEXT_MAX]);
  * in:   bytes, followed by a zero byte. out: false: bytes are not a key of that kind. */
 bool teffi_key_decode(teff_key_kind kind, const uint8_t *bytes, uint32_t len, teff_key *key);
 
-/* teffi_key_view - as teffi_key_decode, without the checks, which were made before. Writes member
- * by member: a copy of the whole struct would stall in store forwarding. teffi_key_view_any - the
- * same, not inline. */
+/* teffi_key_view - as teffi_key_decode, for bytes that were checked before. Writes member by
+ * member: a copy of the whole struct would stall in store forwarding. teffi_key_view_any - the
+ * same, not inline; returns the key. */
 teff_key teffi_key_view_any(teff_key_kind kind, const uint8_t *bytes);
 
 static inline void teffi_key_view(teff_key *key, teff_key_kind kind, const uint8_t *bytes)

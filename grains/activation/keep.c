@@ -1,12 +1,14 @@
 /* keep.c - allocate in a state: memory, copies, elements of lists.
  *
  * The table of rooms has the capacity of each list that was appended to; other lists (loaded,
- * compacted, made by the program) are full. Compaction removes spare room, so that a list's first
- * growth after it does not count as garbage: else each append would cause a compaction. */
+ * compacted, made by the program) are full. Compaction removes the spare room of lists. So the
+ * spare room from a list's first growth after a compaction does not count as garbage: else each
+ * append would cause the next compaction. */
 #include <string.h>
 #include "activation/state.h"
 
-/* The capacity of one list. Entries of unused lists may stay: an arena gives no address twice. */
+/* The capacity of one list. The entry of an array that is no longer used may stay: an arena gives
+ * no address twice. */
 typedef struct teffi_room {
     const void *list; /* NULL: empty */
     size_t n_max;     /* capacity in elements */
@@ -21,6 +23,7 @@ enum { ROOMS_MIN = 4, ELEMENTS_MIN = 4 };
 
 /* ---- memory ---- */
 
+/* Ends the turn: n more bytes do not fit into the state's memory, or memory is out. */
 static _Noreturn void exit_state_is_full(teff_ctx *ctx, const teffi_activation *act, size_t n)
 {
     const teff_arena *arena = act->stored->arena;
@@ -42,18 +45,18 @@ static teffi_activation *get_owner_or_exit(teff_ctx *ctx)
 
 /* Checks an allocation of n bytes in act's state: ends the turn if it failed, and may begin a
  * pause. in: p, the memory or NULL. out: p. */
-static void *check_taken(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
+static void *check_allocation(teff_ctx *ctx, teffi_activation *act, size_t n, void *p)
 {
     if (!p)
         exit_state_is_full(ctx, act, n);
-    teffi_state_taken(act);
+    teffi_state_pause_if_large(act);
     return p;
 }
 
 void *teff_state_alloc(teff_ctx *ctx, size_t n)
 {
     teffi_activation *act = get_owner_or_exit(ctx);
-    return check_taken(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
+    return check_allocation(ctx, act, n, teff_arena_alloc(act->stored->arena, n));
 }
 
 /* ---- copies ---- */
@@ -62,7 +65,7 @@ char *teff_state_strdup(teff_ctx *ctx, const char *s)
 {
     teffi_activation *act = get_owner_or_exit(ctx);
     size_t n = s ? strlen(s) : 0;
-    return check_taken(ctx, act, n + 1, teff_arena_copy(act->stored->arena, s, n));
+    return check_allocation(ctx, act, n + 1, teff_arena_copy(act->stored->arena, s, n));
 }
 
 ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src)
@@ -71,10 +74,10 @@ ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src
     if (!src.data || !src.len)
         return (ProtobufCBinaryData){0, NULL};
     void *data = teff_arena_copy(act->stored->arena, src.data, src.len);
-    return (ProtobufCBinaryData){src.len, check_taken(ctx, act, src.len + 1, data)};
+    return (ProtobufCBinaryData){src.len, check_allocation(ctx, act, src.len + 1, data)};
 }
 
-/* A copy fails if there is no memory, or if src is over a limit of messages. */
+/* Ends the turn after copying src failed: src is over a limit of messages, or memory is out. */
 static _Noreturn void exit_copy_failed(teff_ctx *ctx, const teffi_activation *act,
                                        const teff_message_ops *ops, const ProtobufCMessage *src)
 {
@@ -96,14 +99,14 @@ ProtobufCMessage *teff_state_copy(teff_ctx *ctx, const teff_message_ops *ops,
     ProtobufCMessage *copy = ops->copy(act->stored->arena, src);
     if (!copy)
         exit_copy_failed(ctx, act, ops, src);
-    teffi_state_taken(act);
+    teffi_state_pause_if_large(act);
     return copy;
 }
 
 /* ---- lists ---- */
 
-/* out: list's entry, or the empty entry where it belongs. At least half of the entries are empty,
- * so that the search ends. */
+/* out: list's entry, or the empty entry for it. The search ends, because at least half of the
+ * entries are empty. */
 static teffi_room *find_room(teffi_rooms *rooms, const void *list)
 {
     size_t at = (size_t)(((uintptr_t)list >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 32);
@@ -112,12 +115,13 @@ static teffi_room *find_room(teffi_rooms *rooms, const void *list)
     return &rooms->at[at & (rooms->max - 1)];
 }
 
-/* out: 0: nothing was appended to list since the last compaction: it is full. */
+/* out: list's capacity; 0: nothing was appended since the last compaction, so the list is full. */
 static size_t find_capacity(const teffi_stored *stored, const void *list)
 {
     return stored->rooms ? find_room(stored->rooms, list)->n_max : 0;
 }
 
+/* out: a table of twice the size with old's entries. in: old, NULL: none yet. */
 static teffi_rooms *grow_rooms(teff_ctx *ctx, const teffi_rooms *old)
 {
     size_t max = old ? 2 * old->max : ROOMS_MIN;
@@ -140,8 +144,9 @@ static void add_room(teff_ctx *ctx, teffi_stored *stored, const void *list, size
     stored->rooms->n++;
 }
 
-/* out: the new capacity of a list of n elements: double. Less if the state's memory is nearly full:
- * then a sixteenth of what is left is kept for what the elements point to. */
+/* out: the new capacity of a full list of n elements: 2 * n, at least n + ELEMENTS_MIN. If the
+ * memory that is left has no room for so many, less: a sixteenth of it is kept for what the
+ * elements point to. */
 static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
 {
     size_t left = (arena->budget_bytes - arena->used_bytes) / size;
@@ -151,14 +156,15 @@ static size_t compute_capacity(const teff_arena *arena, size_t n, size_t size)
     return n + more;
 }
 
-/* Copies the list to a larger array and notes its capacity. grown_bytes: see the top of the file.
- * in: list, NULL: an empty list. */
+/* Copies the list to a larger array and stores that array's capacity. grown_bytes: see the top of
+ * the file. in: list, NULL: an empty list. out: the new array. */
 static void *grow_list(teff_ctx *ctx, teffi_activation *act, const void *list, size_t n,
                        size_t size)
 {
     teffi_stored *stored = act->stored;
     size_t n_max = compute_capacity(stored->arena, n, size);
-    void *new = check_taken(ctx, act, n_max * size, teff_arena_take(stored->arena, n_max * size));
+    void *new =
+        check_allocation(ctx, act, n_max * size, teff_arena_take(stored->arena, n_max * size));
     if (list)
         memcpy(new, list, n * size);
     bool first = n && !find_capacity(stored, list);

@@ -9,7 +9,7 @@
 #include "message/codec.h"
 #include "node/ask.h"
 
-/* A field has at least one byte, so that the limit of bytes bounds the fields too. */
+/* A packed field has at least one byte, so that the limit of bytes bounds the fields too. */
 enum { FIELDS_MAX = TEFF_STATE_MAX };
 
 _Static_assert(TEFF_STATE_MAX == TEFFI_STORE_VALUE_MAX &&
@@ -22,11 +22,11 @@ static const size_t decoding_budget_bytes = (size_t)8 * TEFF_STATE_UNPACKED_MAX;
 
 enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
 
-/* A pause, in which no turn starts, is at most this long. Then set_pause_bytes() sets where the
- * next one begins: at half of the remaining memory. */
+/* A pause, in which no turn starts, is at most this long. When it ends without a compaction,
+ * set_pause_bytes() moves the start of the next pause. */
 static const uint64_t pause_max_ns = 1000000000;
 
-/* "cluster \0 type \0 key bytes" */
+/* out: "cluster \0 type \0 key bytes", in ctx's memory. */
 static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
 {
     const char *cluster = ctx->node->cluster, *type = act->type->info->name;
@@ -48,7 +48,8 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
 }
 
 /* Writes row in one batch with a check of this silo's fence row. So the store refuses the writes of
- * a silo that was declared dead, whose grains other silos may hold. out: row->etag, the new one. */
+ * a silo that was declared dead: other silos may hold its grains. TEFF_E_CONFLICT may mean that, so
+ * the view is refreshed. out: row->etag, the new one. */
 static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_row rows[] = {*row, teffi_rows_own_fence(ctx)};
@@ -82,14 +83,16 @@ static void free_arena(teff_arena *arena)
     free(arena);
 }
 
-/* Sets the size of the arena at which the next pause begins. */
+/* Sets the size of the arena at which the next pause begins: when half of the memory that is left
+ * is used, but at least PAUSE_STEP_BYTES from now. */
 static void set_pause_bytes(teffi_stored *stored)
 {
     size_t used = stored->arena->used_bytes, half = (stored->arena->budget_bytes - used) / 2;
     stored->pause_bytes = used + (half > PAUSE_STEP_BYTES ? half : PAUSE_STEP_BYTES);
 }
 
-/* Replaces the state's arena and message. Owns arena. in: state, NULL: out of memory. */
+/* Replaces the state's arena and message. Owns arena. in: state, in arena; NULL: out of memory,
+ * then nothing is replaced. */
 static teff_err adopt_arena(teffi_activation *act, teff_arena *arena, ProtobufCMessage *state)
 {
     if (!state) {
@@ -122,7 +125,8 @@ typedef struct decoding {
     teff_err err;
 } decoding;
 
-/* Decodes on the worker's stack, which is larger than a fiber's: unpacking recurses. */
+/* Decodes d->value as the state. Runs on the worker's stack, which is larger than a fiber's, as
+ * unpacking recurses. */
 static void decode_on_worker(void *arg)
 {
     decoding *d = arg;
@@ -153,6 +157,7 @@ static teff_err decode_state(teff_ctx *ctx, teffi_activation *act, teffi_bytes v
                      act->type->info->state->desc->name);
 }
 
+/* out: false: out of memory. */
 static bool make_stored(teffi_activation *act)
 {
     act->stored = teffi_pool_get(sizeof *act->stored);
@@ -180,7 +185,8 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- writing ---- */
 
-/* Turns of one activation may interleave: waits until no other one saves or clears the state. */
+/* Waits until no other turn of the activation saves or clears the state, then sets saving, which
+ * write_state() clears. Turns of one activation may interleave. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -188,14 +194,15 @@ static void lock_state(teff_ctx *ctx, teffi_activation *act)
     act->stored->saving = true;
 }
 
-/* Deactivates the activation after its turns; the next call loads the stored state. */
+/* Lets the activation end after its running turns; the next call loads the stored state. */
 static void request_deactivation(teffi_activation *act)
 {
     if (!act->reason)
         act->reason = TEFF_REASON_REQUESTED;
 }
 
-/* Another writer has changed the row: this save and all later ones fail. */
+/* Called when another writer has changed the row: makes this and all later writes fail, with
+ * TEFF_E_CONFLICT. */
 static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
 {
     act->stored->lost = true;
@@ -208,30 +215,32 @@ static uint64_t hash_value(const teffi_activation *act, const teffi_row *row)
     return teffi_siphash(&act->grains->secret, row->value.data, row->value.len);
 }
 
-static bool row_is_as_tried(const teffi_activation *act, const teffi_row *row)
+/* Is row, as read, what the write with an unknown outcome would have left? */
+static bool row_matches_tried_write(const teffi_activation *act, const teffi_row *row)
 {
     const teffi_stored *stored = act->stored;
     return stored->tried_remove ? row->etag == 0
                                 : row->etag && hash_value(act, row) == stored->tried_hash;
 }
 
-/* Resolve a write whose outcome is not known, by reading the row: it is unchanged, or as written,
- * or another writer changed it. A read sees all writes that were submitted before it. */
+/* Finds out whether a write with an unknown outcome was done, by reading the row, which sees all
+ * writes submitted before. errs: the store's; TEFF_E_CONFLICT: the row is neither unchanged nor as
+ * written: another writer changed it. */
 static teff_err read_outcome(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_row row;
     teff_err err = read_state_row(ctx, act, &row);
     if (err)
         return err;
-    if (row.etag != act->stored->etag && !row_is_as_tried(act, &row))
+    if (row.etag != act->stored->etag && !row_matches_tried_write(act, &row))
         return lose_row(ctx, act);
     act->stored->etag = row.etag;
     act->stored->unsure = false;
     return TEFF_OK;
 }
 
-/* Writes row over the one with stored->etag. If the outcome is not known, keeps what read_outcome()
- * compares. */
+/* Writes row if the stored row still has stored->etag. If the outcome is not known, stores what
+ * read_outcome() compares, and ends the activation. */
 static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teffi_stored *stored = act->stored;
@@ -250,8 +259,8 @@ static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row 
     return err;
 }
 
-/* Resolves an earlier write with unknown outcome first. A removal of a row that is not stored
- * succeeds at once. */
+/* Writes or removes the row; before that, finds out the outcome of an earlier write if that is not
+ * known. The removal of a row that is not stored succeeds at once. */
 static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 {
     teff_err err = TEFF_OK;
@@ -267,7 +276,7 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* decode_state() has the same limits, so that every saved state can be loaded. */
+/* Checks the limits that decode_state() has, so that every saved state can be loaded. */
 static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
 {
     const ProtobufCMessage *state = act->stored->message;
@@ -289,7 +298,7 @@ teffi_activation *teffi_state_owner(teff_ctx *ctx)
     return act && teffi_activation_state(act) ? act : NULL;
 }
 
-/* Save the state; or, with remove, remove its row and clear the state. */
+/* Saves the state or, with remove, removes its row and clears the state. */
 static teff_err write_state(teff_ctx *ctx, bool remove)
 {
     teffi_activation *act = teffi_state_owner(ctx);
@@ -321,7 +330,7 @@ teff_err teff_state_clear(teff_ctx *ctx)
 
 /* ---- memory ---- */
 
-bool teffi_state_compacts(const teffi_activation *act)
+bool teffi_state_must_compact(const teffi_activation *act)
 {
     const teffi_stored *stored = act->stored;
     size_t used = stored && stored->arena ? stored->arena->used_bytes : 0;
@@ -346,8 +355,9 @@ static void signal_pause_end(teffi_timer *timer)
     teffi_wait_signal(&teffi_container(timer, struct teffi_pause, timer)->wait);
 }
 
-/* The activation may have been reused for another grain: then stored->pause is not this one. If its
- * group has ended, wait->done is false, and this runs on another thread: act is not read. */
+/* Ends the pause whose timer has fired, and frees it. If the activation was reused for another
+ * grain, stored->pause is not this pause. If the group has ended, wait->done is false and this may
+ * be another thread, so act is not read. */
 static void on_pause_end(teffi_wait *wait)
 {
     struct teffi_pause *pause = teffi_container(wait, struct teffi_pause, wait);
@@ -360,11 +370,11 @@ static void on_pause_end(teffi_wait *wait)
     free(pause);
 }
 
-void teffi_state_taken(teffi_activation *act)
+void teffi_state_pause_if_large(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
     if (act->stored->arena->used_bytes < act->stored->pause_bytes || act->busy)
-        return;
+        return; /* busy: no turn starts already, in a pause or beside the life turn */
     struct teffi_pause *pause = calloc(1, sizeof *pause);
     if (!pause)
         return;
@@ -379,7 +389,7 @@ void teffi_state_taken(teffi_activation *act)
     exec->ops->timer_set(exec, &pause->timer, teffi_now(exec->platform) + pause_max_ns);
 }
 
-/* If the timer has fired already, on_pause_end() frees the pause. */
+/* Frees the pause, unless its timer has fired already: then on_pause_end() frees it. */
 void teffi_state_end_pause(teffi_activation *act)
 {
     teffi_exec *exec = act->grains->node->home.exec;
@@ -396,7 +406,7 @@ void teffi_state_compact(teffi_activation *act)
 {
     if (act->running > 0)
         return;
-    teff_arena *arena = teffi_state_compacts(act) ? new_arena() : NULL;
+    teff_arena *arena = teffi_state_must_compact(act) ? new_arena() : NULL;
     if (arena) /* out of memory: the state stays as it is */
         (void)adopt_arena(act, arena, act->type->info->state->copy(arena, act->stored->message));
     teffi_state_end_pause(act);
@@ -405,7 +415,7 @@ void teffi_state_compact(teffi_activation *act)
 void teffi_state_settle_any(teffi_activation *act)
 {
     bool ends = act->reason && act->running == 0;
-    bool compacts = act->running == 0 && teffi_state_compacts(act);
+    bool compacts = act->running == 0 && teffi_state_must_compact(act);
     if (ends || compacts || teffi_activation_any_may_start(act))
         teffi_activation_nudge(act);
 }

@@ -11,25 +11,28 @@
  * errs: the store's; TEFF_E_MALFORMED: the row does not decode as the state message. */
 TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
 
-/* teffi_state_compacts - does the state's arena hold enough garbage to compact it?
- * teffi_state_compact - compact it if so and if no turn runs; ends a pause. The handler calls this
- * after each item. */
-bool teffi_state_compacts(const teffi_activation *act);
+/* teffi_state_must_compact - has the arena so much garbage that the state must be compacted, or has
+ * it reached pause_bytes?
+ * teffi_state_compact - if no turn runs: compact the state if it must be, and end the pause. Called
+ * by the handler after each item, while act is VALID. */
+bool teffi_state_must_compact(const teffi_activation *act);
 void teffi_state_compact(teffi_activation *act);
 
-/* teffi_state_owner - the activation whose turn runs on ctx.
- * out:  NULL: no turn, or of a type without state. */
+/* teffi_state_owner - the activation whose turn runs on ctx and which has a state.
+ * out:  NULL: no turn, a type without state, or the state is not loaded. */
 teffi_activation *teffi_state_owner(teff_ctx *ctx);
 
-/* teffi_state_taken - after each allocation in the state's arena. If the arena has reached
- * pause_bytes, a pause begins: no turn starts until the running ones have ended and the state is
- * compacted, or until 1 s has passed. Needed where turns overlap all the time. */
-void teffi_state_taken(teffi_activation *act);
+/* teffi_state_pause_if_large - begin a pause if the state's arena has reached pause_bytes; called
+ * after each allocation in it. In a pause no turn starts until the running ones have ended and the
+ * state is compacted, or until 1 s has passed. Without pauses, turns that overlap all the time
+ * would prevent every compaction. */
+void teffi_state_pause_if_large(teffi_activation *act);
 
 extern const teffi_limits teffi_state_limits;
 
-/* teffi_state_settle - after a turn in place that did not yield: nudge the activation if the
- * group's handler has anything to do. Called by the thread that has claimed the group. */
+/* teffi_state_settle - nudge the activation if its group's handler has anything to do, after a turn
+ * in place that did not yield. Called by the thread that has claimed the group.
+ * teffi_state_settle_any - the slow path. */
 void teffi_state_settle_any(teffi_activation *act);
 
 static inline void teffi_state_settle(teffi_activation *act)
@@ -42,8 +45,8 @@ static inline void teffi_state_settle(teffi_activation *act)
  * activation's group is COMPLETE. */
 void teffi_state_end_pause(teffi_activation *act);
 
-/* teffi_state_break - a turn ended in its middle and may have left the state half changed. No turn
- * uses the state any more; the activation ends without on_deactivate. */
+/* teffi_state_break - mark the state as broken, because a turn ended in its middle and may have
+ * left it half changed. The activation ends without on_deactivate. */
 void teffi_state_break(teffi_activation *act);
 
 static inline bool teffi_state_is_broken(const teffi_activation *act)

@@ -14,8 +14,8 @@ static void set_doing(teffi_activation *act, const char *name)
     atomic_store_explicit(&act->doing, name, memory_order_relaxed);
 }
 
-/* A wait whose context has ended has no turn. */
-void teffi_turn_resumes(teffi_activation *act, teffi_item *item)
+/* A wait whose context was freed has no turn: then act->doing stays. */
+void teffi_turn_note_resume(teffi_activation *act, teffi_item *item)
 {
     const teffi_wait *wait = teffi_container(item, teffi_wait, item);
     const teffi_turn *turn = wait->ctx ? wait->ctx->owner : NULL;
@@ -41,6 +41,7 @@ static inline void turn_init(teffi_turn *turn, teffi_activation *act, teffi_fibe
     LIST_INSERT_HEAD(&act->turns, turn, link);
 }
 
+/* Removes the turn from its activation, and frees its memory and its request. */
 static inline void turn_fini(teffi_turn *turn)
 {
     LIST_REMOVE(turn, link);
@@ -81,7 +82,7 @@ void teffi_turns_discard(teffi_activation *act)
 
 /* ---- responses ---- */
 
-/* ctx's text counts only if it was set for this error: else it belongs to an earlier call. */
+/* Keeps ctx's text only if it was set for this error: else it belongs to an earlier call. */
 teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
                             teff_err err)
 {
@@ -102,9 +103,9 @@ teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const ch
                      has_text ? ")" : "");
 }
 
-/* The request message becomes the response, unless it lies on this stack, or is large and its
- * response stays on this silo. in: stays, the caller is on this silo. out: *to, the node to send it
- * to; NULL: out of memory. */
+/* Turns the request message into the response. Makes a new message if the request lies on this
+ * stack, or if the caller is on this silo (stays) and would keep a large request's memory with the
+ * response. out: *to, the node to send it to; NULL: out of memory. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
@@ -118,6 +119,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
     return request;
 }
 
+/* out: *packed, the packed size. errs: out is over a limit or invalid; text in the turn's ctx. */
 static teff_err check_response(teffi_turn *turn, const teff_method *method,
                                const ProtobufCMessage *out, size_t *packed)
 {
@@ -126,7 +128,8 @@ static teff_err check_response(teffi_turn *turn, const teff_method *method,
     return err ? teffi_name_turn(&turn->ctx, err) : TEFF_OK;
 }
 
-/* Copying a message that contains itself ends at the memory limit of arena. */
+/* Copies out into arena and checks its limits. If out contains itself, the copy fails at arena's
+ * memory limit. */
 static inline teff_err copy_response(teffi_turn *turn, const teff_method *method, teff_arena *arena,
                                      const ProtobufCMessage *out, ProtobufCMessage **copy)
 {
@@ -140,6 +143,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
     return teffi_name_turn(&turn->ctx, err);
 }
 
+/* Checks out and puts it into response without a copy. */
 static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const teff_method *method,
                                 ProtobufCMessage *out)
 {
@@ -152,15 +156,16 @@ static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const tef
     return TEFF_OK;
 }
 
-/* For a caller on this silo, out is copied, as it may point into the grain's state. For another
- * silo it is borrowed, as teffi_node_respond_to() packs it before it returns. */
+/* Responds by a message; a one-way gets no response. For a caller on this silo, out is copied, as
+ * it may point into the grain's state. For another silo, out is borrowed: teffi_node_respond_to()
+ * packs it before it returns. */
 __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff_method *method,
                                                     teff_err err, ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
     if (turn->request->item.kind != TEFFI_MSG_REQUEST)
         return;
-    if (teffi_cancel_any(ctx->home))
+    if (teffi_cancel_any(ctx->home)) /* a cancel of this request comes too late: drop it */
         (void)teffi_node_forget_cancel(ctx->node, turn->request);
     bool stays = teffi_node_is(turn->request->src, ctx->node->id);
     teffi_node_id to;
@@ -188,13 +193,14 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
     if (!err && out && place->out)
         err = copy_response(turn, method, &place->caller->arena, out, place->out);
     else if (!err && out && place->kind == TEFFI_MSG_REQUEST)
-        err = check_response(turn, method, out, &packed); /* unwanted, but must fail alike when the
-                                                           * callee is on another silo */
+        /* The caller does not want it, but an invalid response fails here as from another silo. */
+        err = check_response(turn, method, out, &packed);
     place->err = err;
     if (err)
         (void)teff_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
+/* Responds, then frees the turn and stops counting it. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
@@ -214,7 +220,7 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
 
 /* ---- requests ---- */
 
-/* out: NULL: the method has no response, or memory is out. */
+/* out: an empty response in request's arena; NULL: the method has no response, or memory is out. */
 static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method *method)
 {
     if (!method->out)
@@ -225,7 +231,7 @@ static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method
     return out;
 }
 
-/* Calls the method, then responds and ends the turn. The last part of the fiber's main function. */
+/* Calls the method, then responds and ends the turn. The fiber then ends, too. */
 static inline __attribute__((always_inline)) void
 run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 {
@@ -247,7 +253,7 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 }
 
 /* Marks the state as broken, unless it is already. The activation's other turns, which are all
- * suspended, then end with the same error when they resume. */
+ * suspended, then end with TEFF_E_NOMEM (doomed) and this turn's text when they resume. */
 static void break_state(const teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -272,7 +278,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
 
-typedef struct start { /* on the starter's stack, gone at the first suspend */
+typedef struct start { /* on the stack of teffi_turn_start(): read before the first suspend only */
     teffi_activation *act;
     teffi_msg *request;
     const teff_method *method;
@@ -291,8 +297,8 @@ static void request_main(void *arg)
     run_method(&turn, method, teffi_class_of(s->act->type->info, method));
 }
 
-/* Requests from other nodes arrive packed. out: s->full. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED,
- * TEFF_E_NOMEM, TEFF_E_OVERLOADED. */
+/* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;
+ * TEFF_E_OVERLOADED: s->full was set. */
 __attribute__((noinline)) static teff_err unpack_request(start *s)
 {
     if (s->request->raw_len > teffi_message_max(s->act->type->info))
@@ -305,8 +311,8 @@ __attribute__((noinline)) static teff_err unpack_request(start *s)
     return s->full ? TEFF_E_OVERLOADED : TEFF_OK;
 }
 
-/* Unpacks the request and takes a fiber. errs: those of unpack_request(); TEFF_E_OVERLOADED: no
- * stack. */
+/* Unpacks the request if it is packed, and takes a fiber. errs: those of unpack_request();
+ * TEFF_E_OVERLOADED without s->full: no stack. */
 static teff_err prepare_request(start *s)
 {
     teff_err err = s->request->body ? TEFF_OK : unpack_request(s);
@@ -316,7 +322,7 @@ static teff_err prepare_request(start *s)
     return s->fiber ? TEFF_OK : TEFF_E_OVERLOADED;
 }
 
-/* The request is over a limit that its sender should have checked, or memory or stacks are out. */
+/* Responds with an error of prepare_request() and a text for it. Owns the request. */
 __attribute__((noinline)) static void refuse_request(const start *s, teff_err err)
 {
     size_t max = teffi_message_max(s->act->type->info);
@@ -351,8 +357,9 @@ void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_meth
 
 /* ---- does the caller still wait? ---- */
 
-/* Has the caller's call ended, or has the caller cancelled it? On any thread: reads what does not
- * change while the method runs. A request in place has no call that could be cancelled. */
+/* Has the caller's call ended, or has the caller cancelled it? On any thread: the members of turn
+ * and request that it reads do not change while the method runs. False for a request in place,
+ * which has no call that could be cancelled. */
 static bool caller_has_left(const teffi_turn *turn)
 {
     const teffi_msg *request = turn->request;
@@ -364,8 +371,8 @@ static bool caller_has_left(const teffi_turn *turn)
     return teffi_node_cancelled(node, request);
 }
 
-/* Reads the call's state before the clock. So if the call ended at its deadline, the clock shows
- * that the deadline has passed, and the error is TEFF_E_TIMEOUT, not TEFF_E_CANCELLED. */
+/* Reads the call's state before the clock: so if the call ended at its deadline, the clock shows
+ * that the deadline has passed, and the result is TEFF_E_TIMEOUT, not TEFF_E_CANCELLED. */
 teff_err teff_ctx_check(const teff_ctx *ctx, uint32_t *left_ms)
 {
     const teffi_turn *turn = ctx->owner;
@@ -390,7 +397,8 @@ typedef struct place_frame { /* on the method's stack */
     _Alignas(16) uint8_t bytes[TEFFI_MSG_INLINE];
 } place_frame;
 
-/* The request is copied because the caller may end before the method has read all of it. */
+/* The main function of a fiber that runs a request in place. Copies the request, because the
+ * caller's turn may end before the method has read all of it. */
 static void in_place_main(void *arg)
 {
     teffi_in_place *place = arg;
@@ -420,7 +428,7 @@ teffi_turn_end teffi_turn_in_place(teffi_in_place *place)
     if (!place->fiber)
         return TEFFI_TURN_NOT_STARTED;
     teffi_fiber_label(place->fiber, place->method->name);
-    teffi_activation_used(place->act);
+    teffi_activation_stamp_use(place->act);
     teffi_group *outer = teffi_direct_enter(exec, &place->act->group);
     bool ended = teffi_fiber_resume(place->fiber);
     teffi_direct_leave(exec, outer);
@@ -443,7 +451,7 @@ typedef struct life {
     teffi_fiber *fiber;
 } life;
 
-void teffi_turn_life_ends(teffi_turn *turn)
+void teffi_turn_end_life(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
     turn_fini(turn);
@@ -456,10 +464,11 @@ static void life_main(void *arg)
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, l.act, l.fiber, NULL, 0);
     l.fn(&turn.ctx, l.act);
-    teffi_turn_life_ends(&turn);
+    teffi_turn_end_life(&turn);
 }
 
-teff_err teffi_turn_life(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
+teff_err teffi_turn_start_life(teffi_activation *act,
+                               void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
     life l = {act, fn, NULL};
     l.fiber = teffi_fiber_new(act->grains->node->home.exec->fibers, life_main, &l);

@@ -9,9 +9,9 @@
  * runs any more, and the turns' stacks still exist. */
 void teffi_turns_discard(teffi_activation *act);
 
-/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. If it
- * cannot start, the request gets the error as its response. Owns request. Unpacks its body on the
- * worker's own stack. act->running counts the turn. */
+/* teffi_turn_start - start the turn of a request; returns when the turn suspends or ends. If the
+ * turn cannot start, the request gets the error as its response. Owns request. Unpacks its body on
+ * the worker's own stack. act->running counts the turn. */
 void teffi_turn_start(teffi_activation *act, teffi_msg *request, const teff_method *method);
 
 /* A request that runs inside its caller's turn, and its response. Lies on the caller's stack. */
@@ -21,7 +21,7 @@ typedef struct teffi_in_place {
     const teff_method *method;
     teffi_class class;          /* of method */
     const ProtobufCMessage *in; /* copied to the method's stack */
-    uint32_t kind;              /* TEFFI_MSG_REQUEST or _ONEWAY */
+    uint32_t kind;              /* TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY */
     uint32_t due_ms;            /* for ctx.due_ms of the callee's turn; 0: no deadline */
     ProtobufCMessage **out;     /* NULL: no response is wanted */
     teff_err err;               /* the method's result; its text is in caller */
@@ -32,30 +32,31 @@ typedef struct teffi_in_place {
 typedef enum teffi_turn_end {
     TEFFI_TURN_NOT_STARTED, /* no memory, no stack, or the request is over a limit (type.h) */
     TEFFI_TURN_ENDED,
-    TEFFI_TURN_WAITS /* or yielded: call teffi_turn_detach before the group is released */
+    TEFFI_TURN_WAITS /* suspended or yielded: teffi_turn_detach before the group is released */
 } teffi_turn_end;
 
-/* teffi_turn_in_place - as teffi_turn_start, but nested in the turn of place->caller. */
+/* teffi_turn_in_place - run a request's turn inside the turn of place->caller; returns when it
+ * suspends, yields or ends. The result of a turn that ended is in place. */
 teffi_turn_end teffi_turn_in_place(teffi_in_place *place);
 
-/* teffi_turn_detach - make a turn in place independent of its caller: it responds by a message.
- * out:  its request, into which the caller puts the call's slot and generation. */
+/* teffi_turn_detach - make a turn in place independent of its caller: its response becomes a
+ * message. out: the turn's request, into which the caller puts the call's slot and generation. */
 teffi_msg *teffi_turn_detach(teffi_in_place *place);
 
-/* teffi_turn_life - run fn on a fiber, as the life turn. TEFFI_BUSY_LIFE is set until fn has ended.
+/* teffi_turn_start_life - run fn on a fiber, as the life turn. TEFFI_BUSY_LIFE is set until it ends.
  * errs: TEFF_E_OVERLOADED: not started, out of stacks. */
-TEFF_MUST_USE teff_err teffi_turn_life(teffi_activation *act,
-                                       void (*fn)(teff_ctx *ctx, teffi_activation *act));
+TEFF_MUST_USE teff_err teffi_turn_start_life(teffi_activation *act,
+                                             void (*fn)(teff_ctx *ctx, teffi_activation *act));
 
-/* teffi_turn_exit - end a request's turn in the middle of its method, with err. The state may be
- * half changed: see teffi_state_break. */
+/* teffi_turn_exit - end a request's turn in the middle of its method: respond with err and ctx's
+ * text. The state, which may be half changed, is broken: see teffi_state_break. */
 void teffi_turn_exit(teffi_turn *turn, teff_err err);
 
-/* teffi_turn_life_ends - end the life turn, also in the middle of its method; on its fiber. */
-void teffi_turn_life_ends(teffi_turn *turn);
+/* teffi_turn_end_life - free the life turn, at its end or in its middle; on its fiber. */
+void teffi_turn_end_life(teffi_turn *turn);
 
-/* teffi_turn_resumes - note in act->doing the turn that the item of a wait resumes. */
-void teffi_turn_resumes(teffi_activation *act, teffi_item *item);
+/* teffi_turn_note_resume - store in act->doing which turn the item of a wait will resume. */
+void teffi_turn_note_resume(teffi_activation *act, teffi_item *item);
 
 /* teffi_turn_grain - fill the teff_grain that generated code gets. */
 static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teffi_activation *act)
@@ -66,9 +67,9 @@ static inline void teffi_turn_grain(teff_grain *grain, teff_ctx *ctx, const teff
     grain->user = act->type->user;
 }
 
-/* teffi_turn_failure - make a valid error with a text of what application code returned.
+/* teffi_turn_failure - make a valid error with a text from an error that application code returned.
  * in:   err, not TEFF_OK. what: the method, "lab.Moody.Fail".
- * out:  err; TEFF_E_FAILED if err is no error code. ctx's text: that of the method if it set one
- *       for err, else a text made here, which quotes the last error of ctx. */
+ * out:  err; TEFF_E_FAILED if err is no error code. ctx's text: the method's own if it set one for
+ *       err, else a text made here, which quotes ctx's last error text, if any. */
 teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
                             teff_err err);

@@ -55,7 +55,7 @@ bool teffi_type_is_bare(const teff_grain_type *type)
     return !type->info->state && !teffi_type_has_hook(type, type->info->on_activate_at);
 }
 
-/* Returned if there is no memory for a type: NULL would end the program's list of types. */
+/* A new type, if memory is out: NULL would end the program's list of types. */
 static teff_grain_type no_memory;
 
 teff_grain_type *teff_grain_type_new(const teff_type_info *info, const void *methods, void *user)
@@ -97,8 +97,8 @@ static teffi_limits get_limits(const teff_type_info *info)
         .bytes = teffi_message_max(info), .fields = TEFF_FIELDS_MAX, .memory = TEFF_UNPACKED_MAX};
 }
 
-/* Checks again, to get the error text. Not inlined: the compiler clears locals, and would clear the
- * buffer of the text in each check. */
+/* Repeats a failed check, to get the error text. Not inlined: the compiler clears locals, and would
+ * clear the buffer of the text in each check. */
 __attribute__((noinline)) static teff_err explain_check(teff_ctx *ctx, const teff_type_info *info,
                                                         const teff_message_ops *ops,
                                                         const ProtobufCMessage *body,

@@ -29,15 +29,15 @@ const teff_grain_type *teffi_type_find(const struct teffi_grains *grains, uint32
 /* teffi_types_sort - sort by id, for teffi_type_find. */
 void teffi_types_sort(teff_grain_type **types, size_t n);
 
-/* teffi_method_find - by id; NULL: no such method. */
+/* teffi_method_find - a method of the type by id; NULL: no such method. */
 const teff_method *teffi_method_find(const teff_type_info *info, uint32_t id);
 
 /* teffi_type_has_hook - did the program set the hook whose slot is at byte offset `at` of
  * type->methods? Offset 0 means that generated code does not know the slot: then true. */
 bool teffi_type_has_hook(const teff_grain_type *type, size_t at);
 
-/* teffi_type_is_bare - has it neither state nor on_activate? Then its activations are VALID as soon
- * as they are registered. */
+/* teffi_type_is_bare - has type neither state nor on_activate? Then its activations are VALID as
+ * soon as they are registered. */
 bool teffi_type_is_bare(const teff_grain_type *type);
 
 /* teffi_queue_max - how many requests may wait at one activation. */
@@ -46,7 +46,7 @@ static inline uint32_t teffi_queue_max(const teff_type_info *info)
     return info->queue_max ? info->queue_max : TEFFI_QUEUE_DEFAULT;
 }
 
-/* teffi_idle_ms - an activation that got no request for this long is deactivated. */
+/* teffi_idle_ms - how long an activation gets no request before it is deactivated. */
 static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 {
     return info->idle_ms ? info->idle_ms : TEFFI_IDLE_DEFAULT_MS;
@@ -55,7 +55,8 @@ static inline uint32_t teffi_idle_ms(const teff_type_info *info)
 /* ---- limits of messages ---- */
 
 /* A packed value has at most 4 times its size in memory: an int32 of -1 has 4 bytes in memory, but
- * 10 packed and up to 5 of tag. A value has at least 4 bytes, which bounds the number of fields. */
+ * 10 packed and a tag of up to 5. A value has at least 4 bytes in memory, which bounds the number
+ * of fields. */
 enum { TEFFI_PACKED_PER_BYTE = 4 };
 
 _Static_assert(TEFF_MESSAGE_MAX / TEFFI_PACKED_PER_BYTE <= TEFF_UNPACKED_MAX &&
@@ -68,9 +69,9 @@ static inline size_t teffi_message_max(const teff_type_info *info)
     return info->max_message_bytes ? info->max_message_bytes : TEFF_MESSAGE_MAX;
 }
 
-/* teffi_rules_check - check a message by message/check.h.
+/* teffi_rules_check - check a message with teffi_check (message/codec.h).
  * in:   body, of type ops. what: "request" or "response", for the error text.
- * out:  *packed, its packed size. On an error ctx has a text with size and limit.
+ * out:  *packed, its packed size. On an error the text is in ctx.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED. */
 TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *info,
                                          const teff_message_ops *ops, const ProtobufCMessage *body,
@@ -81,9 +82,9 @@ TEFF_MUST_USE teff_err teffi_rules_check(teff_ctx *ctx, const teff_type_info *in
 teff_err teffi_rules_why(teff_ctx *ctx, const teff_type_info *info, const teff_message_ops *ops,
                          const ProtobufCMessage *body, const char *what);
 
-/* teffi_rules_doubt - the slow path of teffi_rules_copy: the copy is large, failed (NULL), or has a
- * text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL if it failed or
- * breaks a limit. */
+/* teffi_rules_doubt - the slow path of teffi_rules_copy: check a copy that is large, failed (NULL)
+ * or has a text that is not UTF-8 (arena->bad_text, which is cleared). out: copy; NULL: it failed,
+ * has such a text or breaks a limit. */
 ProtobufCMessage *teffi_rules_doubt(const teff_type_info *info, const teff_message_ops *ops,
                                     teff_arena *arena, ProtobufCMessage *copy);
 

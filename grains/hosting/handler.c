@@ -61,7 +61,7 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
 static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     teffi_activation_unqueue(act, msg);
-    teffi_activation_used(act);
+    teffi_activation_stamp_use(act);
     teffi_exec_check_delay(&act->group, &msg->item);
     teffi_turn_start(act, msg, method);
 }
@@ -117,7 +117,7 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
-    if (teffi_activation_open(act, class) && !teffi_activation_waits(act, class))
+    if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
         start_request(act, msg, method);
     else
         set_request_aside(act, msg, class);
@@ -148,7 +148,7 @@ static void start_waiting(teffi_activation *act)
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         teffi_class class = teffi_class_of(act->type->info, method);
-        if (!teffi_activation_open(act, class)) {
+        if (!teffi_activation_admits(act, class)) {
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
@@ -269,7 +269,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         handle_request(act, teffi_container(item, teffi_msg, item));
         break;
     case TEFFI_ITEM_WAIT:
-        teffi_turn_resumes(act, item);
+        teffi_turn_note_resume(act, item);
         (void)teffi_wait_arrived(item, &ctx);
         break;
     case TEFFI_ITEM_CLOSURE:

@@ -101,7 +101,7 @@ teff_err teffi_grains_install(teffi_node *node, teff_grain_type **types, size_t 
     if (!node->grains)
         return teffi_fail(text, TEFF_E_NOMEM, "memory for activations: %s", strerror(errno));
     node->upcalls = upcalls;
-    node->home.exit_turn = teffi_life_turn_exits;
+    node->home.exit_turn = teffi_life_exit_turn;
     teffi_node_set_target(node, TEFFI_SLOT_DIRECTORY, teffi_directory_handle);
     return TEFF_OK;
 }

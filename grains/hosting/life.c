@@ -85,7 +85,7 @@ static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
 
 static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, teffi_activation *act))
 {
-    teff_err err = teffi_turn_life(act, fn);
+    teff_err err = teffi_turn_start_life(act, fn);
     if (err)
         fail_activation(act, err, "out of stacks to activate the grain", false);
 }
@@ -145,13 +145,13 @@ void teffi_life_end(teffi_activation *act)
     if (!must_run_on_deactivate(act) &&
         apply_here(act, TEFFI_METHOD_UNREGISTER, &holder) != TEFF_E_UNAVAILABLE)
         return;
-    if (teffi_turn_life(act, deactivate_and_unregister))
+    if (teffi_turn_start_life(act, deactivate_and_unregister))
         teffi_logf(&act->grains->node->platform->log, TEFF_LOG_ERROR,
                    "out of stacks: a %s ends without on_deactivate and stays in the directory",
                    act->type->info->name);
 }
 
-void teffi_life_turn_exits(teff_ctx *ctx, teff_err err)
+void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
 {
     teffi_turn *turn = ctx->owner;
     teffi_activation *act = turn->act;
@@ -165,5 +165,5 @@ void teffi_life_turn_exits(teff_ctx *ctx, teff_err err)
     else
         fail_activation(act, err, teff_error(ctx), true);
     unregister_activation(ctx, act);
-    teffi_turn_life_ends(turn);
+    teffi_turn_end_life(turn);
 }

@@ -18,6 +18,6 @@ void teffi_life_begin(teffi_activation *act);
  * fiber. */
 void teffi_life_end(teffi_activation *act);
 
-/* teffi_life_turn_exits - home.exit_turn: end a turn in its middle with err: of a method,
+/* teffi_life_exit_turn - home.exit_turn: end a turn in its middle with err: of a method,
  * on_activate or on_deactivate. On the turn's fiber. */
-void teffi_life_turn_exits(teff_ctx *ctx, teff_err err);
+void teffi_life_exit_turn(teff_ctx *ctx, teff_err err);

@@ -191,7 +191,7 @@ static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
     v->slow = &act->type->slow[method - info->methods];
     v->place.method = method;
     v->place.class = class;
-    return queued < (int64_t)teffi_queue_max(info) && teffi_activation_open(act, class) &&
+    return queued < (int64_t)teffi_queue_max(info) && teffi_activation_admits(act, class) &&
            !teffi_activation_waits(act, class) && method_may_run_in_place(v->slow);
 }
 
