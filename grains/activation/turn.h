@@ -43,7 +43,8 @@ teffi_turn_end teffi_turn_in_place(teffi_in_place *place);
  * message. out: the turn's request, into which the caller puts the call's slot and generation. */
 teffi_msg *teffi_turn_detach(teffi_in_place *place);
 
-/* teffi_turn_start_life - run fn on a fiber, as the life turn. TEFFI_BUSY_LIFE is set until it ends.
+/* teffi_turn_start_life - run fn on a fiber, as life turn. TEFFI_BUSY_LIFE is set until it has
+ * ended.
  * errs: TEFF_E_OVERLOADED: not started, out of stacks. */
 TEFF_MUST_USE teff_err teffi_turn_start_life(teffi_activation *act,
                                              void (*fn)(teff_ctx *ctx, teffi_activation *act));

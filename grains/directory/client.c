@@ -15,18 +15,18 @@ typedef struct ask {
     teffi_pid holder;    /* out */
     teffi_node_id owner; /* out: the silo that was asked */
     uint64_t view;       /* out: version of the view that named the owner */
-    bool none_active;    /* out: this silo is leaving, and no silo of that view is ACTIVE */
+    bool none_active;    /* out: this silo has joined, but no silo of that view is ACTIVE */
     const _Atomic uint64_t *until_ns; /* a look-up's latest deadline; NULL: none */
 } ask;
 
-/* If a request joins the look-up just after this, with a later deadline, look_up() asks again for
- * it. */
+/* Has the latest deadline of the look-up's requests passed? For a request that joins just after
+ * this, send_located() starts another look-up. */
 static bool ask_is_late(const ask *a, uint64_t now_ns)
 {
     return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);
 }
 
-/* out: the rest until the deadline; at least 1 ms, at most ASK_TIMEOUT_MS. */
+/* out: the time left until the look-up's deadline; at least 1 ms, at most ASK_TIMEOUT_MS. */
 static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
 {
     uint64_t until_ns =
@@ -36,7 +36,7 @@ static uint32_t get_ask_timeout_ms(const ask *a, uint64_t now_ns)
 }
 
 static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const teffi_ident *ident,
-                         teffi_pid pid, uint64_t version, uint32_t timeout,
+                         teffi_pid pid, uint64_t version, uint32_t timeout_ms,
                          const Teff__Cluster__DirectoryResponse **response)
 {
     Teff__Cluster__DirectoryAsk msg = TEFF__CLUSTER__DIRECTORY_ASK__INIT;
@@ -48,14 +48,15 @@ static teff_err send_ask(teff_ctx *ctx, teffi_node_id to, uint32_t method, const
     msg.key.data = (uint8_t *)(uintptr_t)ident->key;
     msg.key.len = ident->key_len;
     msg.pid = &packed.pid;
-    teff_err err = teffi_ctx_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout,
+    teff_err err = teffi_ctx_rpc(ctx, to, TEFFI_SLOT_DIRECTORY, method, &msg.base, timeout_ms,
                                  &teff__cluster__directory_response__descriptor, &body);
     *response = (const Teff__Cluster__DirectoryResponse *)body;
     return err;
 }
 
-/* errs: TEFF_E_UNAVAILABLE: try again after a change. A full directory refuses a registration or
- * look-up for good; an unregistration is tried again. */
+/* Asks the silo a->owner. out: a->holder. errs: TEFF_E_NOT_FOUND: none; TEFF_E_UNAVAILABLE: try
+ * again after a change; TEFF_E_OVERLOADED: its directory is full, do not try again (an
+ * unregistration gets TEFF_E_UNAVAILABLE instead, as it must be done). */
 static teff_err ask_remote(teff_ctx *ctx, ask *a)
 {
     const Teff__Cluster__DirectoryResponse *response;
@@ -63,7 +64,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
                             get_ask_timeout_ms(a, teffi_now(ctx->node->platform)), &response);
     if (err == TEFF_E_OVERLOADED && a->method != TEFFI_METHOD_UNREGISTER)
         return err;
-    if (err) { /* the owner may have died */
+    if (err) { /* the owner may have died: look for a view without it */
         teffi_membership_refresh_soon(ctx->node->membership);
         return TEFF_E_UNAVAILABLE;
     }
@@ -78,6 +79,7 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
     return TEFF_OK;
 }
 
+/* out: a->owner, zero: none; a->view; a->none_active. */
 static void find_owner(teffi_node *node, ask *a)
 {
     bool joined =
@@ -89,9 +91,9 @@ static void find_owner(teffi_node *node, ask *a)
     teffi_view_unref(view);
 }
 
-/* One try. While it waits for the response it holds no reference to a view: if the silo closes
- * meanwhile, this turn is never resumed and would leak it. errs: TEFF_E_UNAVAILABLE: try again when
- * the view has changed. */
+/* Asks the partition's owner, this silo or another one. Holds no reference to a view while it waits
+ * for the response: if the silo closes meanwhile, this turn is never resumed and would leak the
+ * view. errs: TEFF_E_UNAVAILABLE: try again when the view has changed. */
 static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
 {
     teffi_node *node = ctx->node;
@@ -100,12 +102,13 @@ static teff_err ask_owner_once(teff_ctx *ctx, ask *a)
         return teffi_partition_apply(node->grains, a->method, a->ident, a->pid, &a->holder, NULL);
     if (!teffi_node_none(a->owner))
         return ask_remote(ctx, a);
-    /* When the last silo leaves, no entries are left. */
+    /* There is no owner, so that there is no entry to remove. */
     return a->method == TEFFI_METHOD_UNREGISTER ? TEFF_E_NOT_FOUND : TEFF_E_UNAVAILABLE;
 }
 
-/* Tries again until the owner has responded, the deadline of a look-up, or ASK_DEADLINE_MS. */
-static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
+/* Asks until the owner has responded, the look-up's deadline or ASK_DEADLINE_MS has passed, or this
+ * silo or the whole cluster stops serving. */
+static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
 {
     uint64_t deadline = teffi_now(ctx->node->platform) + ASK_DEADLINE_MS * 1000000ull;
     for (unsigned tries = 0;; tries++) {
@@ -129,8 +132,8 @@ static teff_err ask_owner_until(teff_ctx *ctx, ask *a)
     }
 }
 
-/* Is version still that of the view? Compares no owners, because an owner that lost the partition
- * and got it back has no entry. */
+/* Is version still that of the view? Does not compare owners: one that lost the partition and got
+ * it back has lost the entries. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
     const teffi_view *view = teffi_view_get(node);
@@ -140,14 +143,15 @@ static bool view_is_current(teffi_node *node, uint64_t version)
 }
 
 /* Order: set registered, which recovery reads, then compare the view. So either the recovery of a
- * new owner lists the activation, or view_is_current() sees the view that made it owner. */
+ * new owner lists the activation, or view_is_current() sees the view that made that owner and the
+ * loop asks it. */
 teff_err teffi_directory_register(teff_ctx *ctx, teffi_activation *act, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
     ask a = {.method = TEFFI_METHOD_REGISTER, .ident = &ident, .pid = teffi_activation_pid(act)};
     do {
         (void)teffi_partition_set_registered(act, false);
-        teff_err err = ask_owner_until(ctx, &a);
+        teff_err err = ask_owner_with_retries(ctx, &a);
         if (err)
             return err;
         *holder = a.holder;
@@ -162,7 +166,7 @@ teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
                                 const _Atomic uint64_t *until_ns, teffi_pid *holder)
 {
     ask a = {.method = TEFFI_METHOD_LOOKUP, .ident = ident, .until_ns = until_ns};
-    teff_err err = ask_owner_until(ctx, &a);
+    teff_err err = ask_owner_with_retries(ctx, &a);
     *holder = a.holder;
     return err;
 }
@@ -170,15 +174,15 @@ teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *ident,
 teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid)
 {
     ask a = {.method = TEFFI_METHOD_UNREGISTER, .ident = ident, .pid = pid};
-    teff_err err = ask_owner_until(ctx, &a);
+    teff_err err = ask_owner_with_retries(ctx, &a);
     return err == TEFF_E_NOT_FOUND ? TEFF_OK : err;
 }
 
 teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident, teffi_pid pid,
-                                    uint64_t version, uint32_t timeout)
+                                    uint64_t version, uint32_t timeout_ms)
 {
     const Teff__Cluster__DirectoryResponse *response;
-    return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout,
+    return send_ask(ctx, pid.node, TEFFI_METHOD_DEACTIVATE, ident, pid, version, timeout_ms,
                     &response);
 }
 

@@ -25,14 +25,15 @@ TEFF_MUST_USE teff_err teffi_directory_lookup(teff_ctx *ctx, const teffi_ident *
 TEFF_MUST_USE teff_err teffi_directory_unregister(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid);
 
-/* teffi_directory_deactivate - ask pid's silo to end pid, which lost the grain, and wait until it
- * has. in: version, of the view in which it lost. errs: those of a request to that silo. */
+/* teffi_directory_deactivate - ask pid's silo to end the activation pid, which lost the grain, and
+ * wait for the response. in: version, of the view in which it lost. errs: of a request to that
+ * silo. */
 TEFF_MUST_USE teff_err teffi_directory_deactivate(teff_ctx *ctx, const teffi_ident *ident,
                                                   teffi_pid pid, uint64_t version,
                                                   uint32_t timeout_ms);
 
-/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that it drops the
- * cached location. One-way; does nothing for a client or this silo. runs: any thread. */
+/* teffi_directory_tell_moved - tell silo `to` that the grain is not here, so that silo `to` drops
+ * its cached location. One-way; does nothing for a client or this silo. runs: any thread. */
 void teffi_directory_tell_moved(teffi_grains *grains, const teffi_ident *ident, teffi_node_id to);
 
 /* ---- a PID as a message of cluster.proto, and back; for server.c too ---- */
@@ -42,6 +43,7 @@ typedef struct teffi_packed_pid {
     Teff__Cluster__Node node;
 } teffi_packed_pid;
 
+/* teffi_pid_pack - fill packed, whose member pid points into packed. */
 static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
 {
     teff__cluster__node__init(&packed->node);
@@ -53,7 +55,7 @@ static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
     packed->pid.generation = pid.generation;
 }
 
-/* teffi_pid_unpack - in: from may be NULL. out: zero if from has no PID. */
+/* teffi_pid_unpack - the PID in from; zero if from is NULL or has none. */
 static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
 {
     teffi_pid pid = {0};

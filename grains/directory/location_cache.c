@@ -2,7 +2,8 @@
  * Threads: any; if puts and drops race in a line, an entry may be lost or be there twice. */
 #include "directory/location_cache.h"
 
-/* relaxed, everywhere here: for the reason given in teffi_location_get() */
+/* relaxed, in this whole file: no other data depends on these words, and a stale or mixed value is
+ * only a wrong hint */
 static uint64_t load_entry(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);
@@ -25,7 +26,7 @@ static uint32_t find_number(const teffi_location_cache *cache, uint64_t silo)
     return 0;
 }
 
-/* Gives silo the lowest free number; if all are in use, silo is not cached. */
+/* Gives silo the lowest free number. If all are in use, silo gets none and is not cached. */
 static void add_number(teffi_location_cache *cache, uint64_t silo)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed), i = 1;
@@ -38,9 +39,9 @@ static void add_number(teffi_location_cache *cache, uint64_t silo)
         atomic_store_explicit(&cache->n_silos, i, memory_order_relaxed);
 }
 
-/* Drop a silo's entries, so that the next silo with this number does not inherit them. An entry
- * that is put at the same time may stay. */
-static void drop_number(teffi_location_cache *cache, uint32_t number)
+/* Drops all entries with number, so that the next silo with this number does not inherit them. An
+ * entry that is put at the same time may stay. */
+static void drop_number_entries(teffi_location_cache *cache, uint32_t number)
 {
     for (size_t i = 0; i < TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS; i++)
         if ((uint16_t)load_entry(&cache->words[i]) == number)
@@ -55,7 +56,7 @@ void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, t
         if (!silo || teffi_view_find(view, teffi_node_of_word(silo)))
             continue;
         store_entry(&cache->silos[i], 0);
-        drop_number(cache, i);
+        drop_number_entries(cache, i);
     }
     for (size_t i = 0; i < view->n_members; i++) {
         teffi_node_id node = view->members[i].node;
@@ -66,7 +67,7 @@ void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, t
 
 /* ---- entries ---- */
 
-/* out: the place in the line that the new entry of a grain takes over: that of its older entry,
+/* out: index in the line of the entry that a grain's new entry replaces: the grain's older entry,
  * else the first empty one, else the last. The caller moves the entries before it down by one. */
 static unsigned find_cache_place(_Atomic uint64_t *line, uint64_t hash)
 {

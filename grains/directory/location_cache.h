@@ -37,13 +37,12 @@ static inline size_t teffi_location_line(uint64_t hash)
     return hash % TEFFI_LOCATION_LINES * TEFFI_LOCATION_WAYS;
 }
 
-/* teffi_location_get - out: the cached silo, a member of the view; zero: not cached. */
+/* teffi_location_get - the cached silo of a grain, a member of the view; zero: not cached. */
 static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache, uint64_t hash)
 {
     const _Atomic uint64_t *line = &cache->words[teffi_location_line(hash)];
     for (unsigned i = 0; i < TEFFI_LOCATION_WAYS; i++) {
-        /* relaxed, here and in the .c file: no other data depends on these words, and a stale or
-         * mixed value is only a wrong hint */
+        /* relaxed: see location_cache.c */
         uint64_t word = atomic_load_explicit(&line[i], memory_order_relaxed);
         if (teffi_location_tag(word) != teffi_location_tag(hash) ||
             word == teffi_location_tag(word)) /* number 0: empty */
@@ -55,7 +54,8 @@ static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache
     return (teffi_node_id){0};
 }
 
-/* teffi_location_put - cache the silo of a grain, by its hash. Ignored if it is not in the view. */
+/* teffi_location_put - cache the silo of a grain, by the grain's hash. Does nothing for a silo that
+ * is not in the view. */
 void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
 
 /* teffi_location_drop - drop the entry of a grain if it names silo. */

@@ -15,6 +15,7 @@ typedef struct entry { /* in teffi_shard.entries: a grain held by another silo *
 
 /* ---- entries ---- */
 
+/* Frees all entries of the partition. */
 static void drop_entries(teffi_shard *shard)
 {
     size_t at = 0;
@@ -38,6 +39,7 @@ static entry *find_holder_entry(teffi_shard *shard, const teffi_ident *ident)
     return NULL;
 }
 
+/* out: the new entry; NULL: out of memory. */
 static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_pid pid)
 {
     entry *e = malloc(sizeof *e + ident->key_len);
@@ -54,9 +56,10 @@ static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_p
     return e;
 }
 
-/* out: the grain's valid entry. Removes one whose silo left the view, or that pid unregisters. */
-static entry *find_valid_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
-                               const teffi_ident *ident, teffi_pid pid)
+/* Removes the grain's entry if its silo has left the view or, for UNREGISTER, if it is pid's. out:
+ * the entry if it was not removed; NULL: none. */
+static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
+                                 const teffi_ident *ident, teffi_pid pid)
 {
     entry *e = find_holder_entry(shard, ident);
     if (!e || (method == TEFFI_METHOD_UNREGISTER ? !teffi_pid_is(e->pid, pid)
@@ -74,13 +77,13 @@ static teffi_activation *find_registered(teffi_grains *grains, const teffi_ident
     return act && act->registered ? act : NULL;
 }
 
-/* Sets or clears `registered` if pid is an activation of this silo. If it is another silo's, adds
- * an entry, or lets find_valid_entry() remove it. An entry overrides this silo's activation. out:
- * as teffi_partition_apply(). */
+/* Does method (REGISTER, LOOKUP, UNREGISTER) for pid. For an activation of this silo, sets or
+ * clears `registered`; for another silo's, adds an entry, or lets find_or_drop_entry() remove it.
+ * An entry overrides this silo's activation. out: as teffi_partition_apply(). */
 static teff_err apply_locked(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                              const teffi_ident *ident, teffi_pid pid, teffi_pid *holder)
 {
-    entry *e = find_valid_entry(grains, shard, method, ident, pid);
+    entry *e = find_or_drop_entry(grains, shard, method, ident, pid);
     teffi_activation *act =
         e || method == TEFFI_METHOD_LOOKUP ? NULL : teffi_shard_find_pid(grains, ident, pid);
     if (act)
@@ -168,16 +171,18 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered)
 
 /* ---- making a registered activation ---- */
 
-/* May a registered activation be made here? Valid while the shard's lock is held. */
+/* Does this silo serve the grain's partition, and does no other silo hold the grain? Valid while
+ * the shard's lock is held; drops an outdated entry. */
 static bool grain_is_free(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     return shard->phase == TEFFI_SERVING &&
-           !find_valid_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
+           !find_or_drop_entry(grains, shard, TEFFI_METHOD_REGISTER, ident, (teffi_pid){0});
 }
 
-/* Finds this silo's activation of the grain; else places the grain, and makes the activation if
- * that is here. Shard's lock held. out: as teffi_partition_begin(), without the push. */
+/* Finds this silo's activation of the grain; else chooses a silo for the grain, and makes the
+ * activation if that is this silo. Shard's lock held. out: as teffi_partition_begin(), without the
+ * push. */
 static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *ident,
                                       teffi_msg *msg, teffi_node_id *placed, teffi_activation **act)
 {
@@ -223,14 +228,14 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
         teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
-    return claimed ? act : NULL;
+    return claimed ? act : NULL; /* not claimed: a late push came first, and the call is queued */
 }
 
 /* ---- phases ---- */
 
-/* Adapts a partition to view version, in which this silo owns it or not. An owner that missed a
- * view with another owner keeps its entries: that owner never served, since this silo did not
- * respond in that view. out: true: the partition is LOCKED. */
+/* Adapts a partition to view version. in: mine, this silo owns the partition in that view. An owner
+ * that missed a view with another owner keeps its entries: the other one never served, as it needs
+ * a response of this silo in that view. out: true: the partition is LOCKED. */
 static bool change_phase(teffi_shard *shard, bool mine, uint64_t version)
 {
     pthread_mutex_lock(&shard->lock);
@@ -255,7 +260,7 @@ bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
         bool mine = teffi_node_is(teffi_view_owner(now, i), grains->node->id);
         locked |= change_phase(&shards->at[i], mine, now->version);
     }
-    /* release: pairs with wait_if_behind() in server.c, which reads the phases after the version */
+    /* release: pairs with park_if_behind() in server.c, which reads the phases after the version */
     atomic_store_explicit(&shards->version, now->version, memory_order_release);
     teffi_partitions_deliver(grains);
     return locked;
@@ -263,7 +268,7 @@ bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now)
 
 /* ---- recovery ---- */
 
-bool teffi_partitions_locked(teffi_grains *grains, uint8_t *set)
+bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set)
 {
     bool any = false;
     if (set)
@@ -282,7 +287,7 @@ bool teffi_partitions_locked(teffi_grains *grains, uint8_t *set)
     return any;
 }
 
-/* Any fixed order will do, if all silos that compare two activations get the same result. */
+/* A fixed order of PIDs, so that all silos that compare two activations get the same result. */
 static bool pid_is_lower(teffi_pid a, teffi_pid b)
 {
     uint64_t x = teffi_node_word(a.node), y = teffi_node_word(b.node);
@@ -291,8 +296,8 @@ static bool pid_is_lower(teffi_pid a, teffi_pid b)
     return a.slot != b.slot ? a.slot < b.slot : a.generation < b.generation;
 }
 
-/* If there are an entry and a registered activation of this silo, the entry is the holder: it
- * overrides the activation, which stays in the index. out: as teffi_partition_merge(). */
+/* Of the present holder and pid, the lower PID holds the grain. An entry overrides a registered
+ * activation of this silo, which stays in the index. out: as teffi_partition_merge(). */
 static teff_err merge_locked(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_pid pid, teffi_pid *loser)
 {

@@ -1,5 +1,5 @@
 /* partition.h - which activation holds a grain, for the partitions that this silo owns. Strongly
- * consistent: a new owner serves when it knows all confirmed activations (recover.c).
+ * consistent: a new owner serves only when it knows all confirmed activations (recover.c).
  * Way:     route, direct, client (here), server (other silos) -> [partition] -> shard
  * States:  NOT_MINE --a view gives it to this silo--> LOCKED --all responded--> SERVING
  *              ^--------------a view gives it to another silo--------------------'
@@ -24,9 +24,10 @@ enum { TEFFI_PARKED_MAX = 10000, TEFFI_PARKED_BYTES_MAX = 16 * 1024 * 1024 };
 
 /* teffi_partition_apply - do a REGISTER, LOOKUP or UNREGISTER. No lock held; does not block.
  * in:   msg, the request of another silo, or NULL.
- * out:  TEFF_OK: *holder holds the grain. TEFF_E_NOT_FOUND: none does. TEFF_E_UNAVAILABLE: this
- *       silo does not serve the partition, use client.h. TEFF_E_NOMEM. If msg is not NULL:
- *       TEFF_E_CLOSED: LOCKED; msg was parked. TEFF_E_OVERLOADED: too many are parked. */
+ * out:  TEFF_OK: *holder holds the grain. TEFF_E_NOT_FOUND: no activation holds it.
+ *       TEFF_E_UNAVAILABLE: this silo does not serve the partition, use client.h. TEFF_E_NOMEM.
+ *       If msg is not NULL and the partition is LOCKED: TEFF_E_CLOSED: msg was parked;
+ *       TEFF_E_OVERLOADED: too many requests are parked. */
 TEFF_MUST_USE teff_err teffi_partition_apply(teffi_grains *grains, uint32_t method,
                                              const teffi_ident *ident, teffi_pid pid,
                                              teffi_pid *holder, teffi_msg *msg);
@@ -38,8 +39,8 @@ bool teffi_partition_set_registered(teffi_activation *act, bool registered);
 /* teffi_partition_begin - fast path of a grain's first request: if this silo serves the partition
  * and no activation holds the grain, place the grain; if it is placed here, make its activation,
  * registered, and push msg.
- * out:  as teffi_shard_push; TEFF_E_NOT_FOUND: none holds it, *placed is the silo for it;
- *       TEFF_E_UNAVAILABLE: take the slow path, a look-up. */
+ * out:  as teffi_shard_push; TEFF_E_NOT_FOUND: send msg to silo *placed (zero: no silo hosts the
+ *       type), which activates the grain; TEFF_E_UNAVAILABLE: take the slow path, a look-up. */
 TEFF_MUST_USE teff_err teffi_partition_begin(teffi_grains *grains, const teffi_ident *ident,
                                              teffi_msg *msg, teffi_node_id *placed);
 
@@ -53,26 +54,26 @@ bool teffi_partitions_view(teffi_grains *grains, const teffi_view *now);
 
 /* ---- recovery ---- */
 
-/* teffi_partitions_locked - are any partitions LOCKED? in: set, NULL: only ask. Else it is filled
- * with them, for a round of recovery, and entries of an earlier round are dropped. */
-bool teffi_partitions_locked(teffi_grains *grains, uint8_t *set);
+/* teffi_partitions_list_locked - begin a round of recovery: fill set with the LOCKED partitions,
+ * and drop their entries of earlier rounds. in: set, NULL: only ask. out: false: none is LOCKED. */
+bool teffi_partitions_list_locked(teffi_grains *grains, uint8_t *set);
 
-/* teffi_partition_merge - put an activation that recovery in view version found into its LOCKED
- * partition.
+/* teffi_partition_merge - put an activation of another silo, found by recovery in view version,
+ * into its LOCKED partition.
  * out:  TEFF_OK; TEFF_E_EXISTS: two activations hold the grain; *loser, the one with the higher
  *       PID, must be deactivated before the partition serves.
  * errs: TEFF_E_CLOSED: not LOCKED, or locked by a newer view; TEFF_E_NOMEM. */
 TEFF_MUST_USE teff_err teffi_partition_merge(teffi_grains *grains, const teffi_ident *ident,
                                              teffi_pid pid, uint64_t version, teffi_pid *loser);
 
-/* teffi_partitions_unlock - make the partitions of set SERVING that were locked by view version or
- * an older one, and deliver the parked requests. */
+/* teffi_partitions_unlock - make those partitions of set SERVING that were locked by view version
+ * or an older view, and deliver the parked requests. */
 void teffi_partitions_unlock(teffi_grains *grains, const uint8_t *set, uint64_t version);
 
 /* ---- requests of other silos that wait until a view is adopted or partitions are served ---- */
 
-/* teffi_partitions_park - park a request. out: false: too many are parked, the caller owns msg.
- * teffi_partitions_deliver - deliver all parked requests again; each may be parked again. */
+/* teffi_partitions_park - park msg. out: false: too many requests are parked; the caller owns msg.
+ * teffi_partitions_deliver - deliver all parked requests to this node; each may be parked again. */
 bool teffi_partitions_park(teffi_shards *shards, teffi_msg *msg);
 void teffi_partitions_deliver(teffi_grains *grains);
 

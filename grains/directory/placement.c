@@ -6,7 +6,7 @@ static bool can_host(const teffi_member *member, uint32_t type)
     return member->status == TEFFI_ACTIVE && teffi_member_hosts(member, type);
 }
 
-/* Reservoir sampling: one pass, each candidate with the same chance. */
+/* Reservoir sampling: chooses in one pass, each candidate with the same chance. out: zero: none. */
 static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, uint32_t type)
 {
     const teffi_platform *platform = grains->node->platform;
@@ -19,7 +19,7 @@ static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, u
 }
 
 /* Rendezvous hashing: the silo with the highest hash of {grain, silo}. When a silo joins or leaves,
- * only its own grains get another place. */
+ * only its own grains get another place. out: zero: none can host the type. */
 static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident)
 {
     uint64_t place = teffi_key_place(ident->type, ident->key, ident->key_len), best = 0;

@@ -1,4 +1,4 @@
-/* placement.h - on which silo is a grain activated that has no activation?
+/* placement.h - on which silo shall a grain be activated?
  * Way:     route, partition -> [placement] -> view
  * Source:  Orleans, "Grain placement" */
 #pragma once
@@ -11,7 +11,9 @@
 teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, teff_placement how);
 
 /* A request carries the strategy in its flags, because the silo that places the grain may not host
- * the type and so not know its strategy. */
+ * the type, and then does not know its strategy.
+ * teffi_placement_flags - the flags for a strategy.
+ * teffi_placement_of - the strategy in flags; random if they have none that is known. */
 static inline uint16_t teffi_placement_flags(teff_placement how)
 {
     return (uint16_t)((unsigned)how << 8);

@@ -13,7 +13,7 @@
 
 enum {
     RECOVER_TIMEOUT_MS = 10000,
-    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): 8 ms at first */
+    TRIES_BEFORE = 2, /* added to the tries of teffi_membership_wait(): its first pause is 8 ms */
     RESPONSE_BYTES = 256 * 1024,
     RESPONSE_ENTRIES = 4000
 };
@@ -28,9 +28,9 @@ typedef struct recovery {
 
 /* ---- asking ---- */
 
-/* Merges the activations of silo from. Waits until the loser of a grain that is held twice has
- * ended. On an error the partitions stay LOCKED; r->outdated: a newer view has changed one of
- * them. */
+/* Merges the activations of silo `from` that response lists. If a grain is held twice, waits until
+ * the loser has ended. errs: the partitions stay LOCKED; r->outdated: a newer view has changed one
+ * of them. */
 static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
                                const Teff__Cluster__Recovered *response)
 {
@@ -54,8 +54,8 @@ static teff_err merge_response(teff_ctx *ctx, recovery *r, teffi_node_id from,
     return err;
 }
 
-/* The silo responded for another view than the one asked for: adopt that one if it is newer. errs:
- * always one, as the round cannot succeed; r->outdated: the newer view was adopted. */
+/* Adopts the view for which a silo responded instead of r->view, if it is newer. errs: always one,
+ * as the round cannot succeed; r->outdated: the newer view was adopted. */
 static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
 {
     if (view <= r->view->version)
@@ -66,7 +66,8 @@ static teff_err follow_view(teff_ctx *ctx, recovery *r, uint64_t view)
     return err ? err : TEFF_E_UNAVAILABLE;
 }
 
-/* out: ask->cursor, for the next request; 0: this was the last part. */
+/* Asks silo `from` for the next part of its activations. out: ask->cursor, for the request after
+ * this; 0: this was the last part. */
 static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
                              Teff__Cluster__Recover *ask)
 {
@@ -82,7 +83,8 @@ static teff_err recover_part(teff_ctx *ctx, recovery *r, teffi_node_id from,
     return merge_response(ctx, r, from, response);
 }
 
-/* Frees each response before the next request: all together could exceed message_bytes_max. */
+/* Asks silo `from` for all its activations, in parts. Frees each response before the next request:
+ * all together could exceed message_bytes_max. */
 static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
 {
     Teff__Cluster__Recover ask = TEFF__CLUSTER__RECOVER__INIT;
@@ -98,6 +100,7 @@ static teff_err recover_from(teff_ctx *ctx, recovery *r, teffi_node_id from)
     return err;
 }
 
+/* Asks all silos of the view but this one, whose own activations are in its index. */
 static teff_err recover_all(teff_ctx *ctx, recovery *r)
 {
     teff_err err = TEFF_OK;
@@ -106,18 +109,19 @@ static teff_err recover_all(teff_ctx *ctx, recovery *r)
         if (!teffi_node_is(member, ctx->node->id))
             err = recover_from(ctx, r, member);
     }
-    return err; /* this silo's own activations are in its index */
+    return err;
 }
 
-/* Is there a newer view? The next round is for that one, and asks no silo that has left it. */
-static bool view_is_outdated(teff_ctx *ctx, const recovery *r)
+/* Refreshes the view. out: true: there is a newer one. The next round is for that view, and asks no
+ * silo that has left it. */
+static bool refresh_to_newer_view(teff_ctx *ctx, const recovery *r)
 {
     return teffi_membership_refresh(ctx, 0) == TEFF_OK &&
            teffi_membership_version(ctx->node) > r->view->version;
 }
 
-/* Asks all silos once; if all responded, makes the partitions SERVING. After a failure in a view
- * that is still the newest, waits for a change or a pause that grows with each failure. */
+/* Asks all silos once; if all responded, makes the partitions SERVING. After a failure, if the view
+ * is still the newest, waits for a change or a pause that grows with each failure. */
 static void recover_round(teff_ctx *ctx, recovery *r)
 {
     teffi_grains *grains = ctx->node->grains;
@@ -132,8 +136,8 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     if (!err)
         teffi_partitions_unlock(grains, r->set, r->view->version);
     char why[TEFF_TEXT_MAX];
-    snprintf(why, sizeof why, "%s", teff_error(ctx));
-    if (!err || r->outdated || view_is_outdated(ctx, r)) {
+    snprintf(why, sizeof why, "%s", teff_error(ctx)); /* the refresh may replace ctx's text */
+    if (!err || r->outdated || refresh_to_newer_view(ctx, r)) {
         r->failed = 0;
         return;
     }
@@ -146,13 +150,15 @@ static void recover_round(teff_ctx *ctx, recovery *r)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* A silo that is closing or was declared dead does not serve partitions. */
+/* Are there partitions to recover? in: set, as teffi_partitions_list_locked(). A silo that is
+ * closing or was declared dead does not serve partitions. */
 static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
 {
     return !grains->closed && !teffi_lease_is_over(&grains->node->home.lease) &&
-           teffi_partitions_locked(grains, set);
+           teffi_partitions_list_locked(grains, set);
 }
 
+/* Makes rounds until no partition is LOCKED. */
 static void recover_task(teff_ctx *ctx, void *arg)
 {
     teffi_grains *grains = arg;
@@ -166,7 +172,7 @@ static void recover_task(teff_ctx *ctx, void *arg)
         teffi_view_unref(r.view);
     } while (wanted);
     grains->shards->recovering = false;
-    /* A view adopted after the last teffi_partitions_locked() may have locked more. */
+    /* A view adopted after the last round may have locked more, and found `recovering` set. */
     if (recovery_is_wanted(grains, NULL))
         teffi_recover_start(grains);
 }
@@ -190,7 +196,8 @@ typedef struct listing {
     bool failed;
 } listing;
 
-/* Lists act if it is registered. out: false: the response is full, or memory is out (failed). */
+/* Lists act if it is registered. out: false: stop: the response is full, or memory is out
+ * (failed). */
 static bool list_activation(void *arg, teffi_activation *act)
 {
     listing *l = arg;
@@ -229,7 +236,7 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
                            "directory: not a set of 256 partitions, or memory is out");
         return;
     }
-    response.cursor = ask->cursor;
+    response.cursor = ask->cursor; /* the walk sets it to 0 at the end */
     (void)teffi_shards_walk(grains, ask->partitions.data, &response.cursor, list_activation, &l);
     response.entries = l.entries;
     response.n_entries = l.n;

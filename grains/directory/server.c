@@ -7,8 +7,8 @@
 #include "directory/client.h"
 #include "node/deliver.h"
 
-/* in: err, of teffi_partition_apply(). TEFF_E_UNAVAILABLE becomes REFRESH: the sender refreshes its
- * view and asks again. */
+/* Responds with a result of teffi_partition_apply(): HELD by holder, ABSENT, or for
+ * TEFF_E_UNAVAILABLE REFRESH: the sender refreshes its view and asks again. */
 static void respond_holder(teffi_node *node, teffi_msg *msg, teff_err err, teffi_pid holder)
 {
     Teff__Cluster__DirectoryResponse a = TEFF__CLUSTER__DIRECTORY_RESPONSE__INIT;
@@ -28,7 +28,8 @@ static void refuse_to_park(teffi_node *node, teffi_msg *msg)
                        "too many requests wait for the silo's part of the directory");
 }
 
-/* Clears catching_up before the refresh begins, so that a later request gets a later refresh. */
+/* Adopts the newest view. Clears catching_up before the refresh begins, so that a later request
+ * starts a later refresh. If the refresh fails, the parked requests wait for the next one. */
 static void catch_up(teff_ctx *ctx, void *arg)
 {
     teffi_shards *shards = arg;
@@ -36,7 +37,8 @@ static void catch_up(teff_ctx *ctx, void *arg)
     (void)!teffi_membership_refresh(ctx, 0);
 }
 
-/* One task for all requests, because system tasks have few stacks. */
+/* Starts the task that adopts the newest view, unless it is queued: one task for all requests, as
+ * system tasks have few stacks. */
 static void start_catching_up(teffi_node *node)
 {
     teffi_shards *shards = node->grains->shards;
@@ -45,8 +47,9 @@ static void start_catching_up(teffi_node *node)
         shards->catching_up = false;
 }
 
-/* out: true: msg is parked until a newer view is adopted, or was ended. */
-static bool wait_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
+/* Parks msg if this silo has not yet adopted view, which its sender has seen. out: true: msg is
+ * parked until a newer view is adopted, or was refused. */
+static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
 {
     teffi_shards *shards = node->grains->shards;
     /* acquire: pairs with teffi_partitions_view() */
@@ -69,7 +72,7 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     teffi_pid holder = {0};
-    if (wait_if_behind(node, msg, ask->view))
+    if (park_if_behind(node, msg, ask->view))
         return;
     teffi_ident ident = make_ident(node, ask->type, ask->key);
     teff_err err = teffi_partition_apply(node->grains, msg->method_id, &ident,
@@ -84,8 +87,8 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
 
 enum { END_WAIT_MS = 5000, END_PAUSE_MAX_MS = 50 };
 
-/* Ends the activation that lost the grain, waits until it has ended, and responds. Waits
- * END_WAIT_MS at most, as the sender's partitions are LOCKED meanwhile. */
+/* The task of a DEACTIVATE: ends the activation that lost the grain, waits until it has ended, and
+ * responds. Waits END_WAIT_MS at most, as the sender's partitions are LOCKED meanwhile. */
 static void end_loser(teff_ctx *ctx, void *arg)
 {
     teffi_msg *msg = arg;
@@ -108,6 +111,7 @@ static void handle_deactivate(teffi_node *node, teffi_msg *msg)
         teffi_node_respond(node, msg, TEFF_E_NOMEM, "directory: out of memory");
 }
 
+/* Drops the cached location of a grain that is not on the sender's silo. */
 static void handle_moved(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__Moved *moved = (const Teff__Cluster__Moved *)msg->body;
@@ -131,7 +135,7 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
     else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
         handle_deactivate(node, msg);
     else if (msg->method_id == TEFFI_METHOD_RECOVER) {
-        if (!wait_if_behind(node, msg, ((Teff__Cluster__Recover *)msg->body)->view))
+        if (!park_if_behind(node, msg, ((Teff__Cluster__Recover *)msg->body)->view))
             teffi_recover_respond(node->grains, msg);
     } else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
         handle_ask(node, msg);

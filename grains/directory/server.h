@@ -15,6 +15,6 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
 /* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. */
 void teffi_recover_start(teffi_grains *grains);
 
-/* teffi_recover_respond - respond with this silo's activations in these partitions, found under the
- * shards' locks. Owns msg. */
+/* teffi_recover_respond - respond to a RECOVER with the next part of this silo's registered
+ * activations in the partitions that it names. Owns msg. */
 void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg);

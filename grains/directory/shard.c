@@ -17,7 +17,7 @@ static void begin_activation_entry(void *entry, uint32_t slot, uint32_t generati
 {
     teffi_activation *act = entry;
     (void)owner;
-    /* relaxed: other threads learn the slot by later operations, which order this store */
+    /* relaxed: other threads get the slot by later operations, which order this store */
     atomic_store_explicit(&act->slot, slot + TEFFI_SLOT_SYSTEM_END, memory_order_relaxed);
     act->generation = generation;
 }
@@ -136,6 +136,8 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 
 /* ---- making, pushing, removing ---- */
 
+/* Takes memory and gives it the identity. Reserves a place in the index, so that the later
+ * teffi_index_add() succeeds. out: *out. errs: TEFF_E_NOMEM, TEFF_E_INVALID. */
 static teff_err make_activation(teffi_grains *grains, const teff_grain_type *type,
                                 const teffi_ident *ident, teffi_activation **out)
 {
@@ -158,8 +160,8 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     const teff_grain_type *type = teffi_type_find(grains, ident->type);
     if (!type)
         return TEFF_E_NOT_FOUND;
-    /* seq_cst: counted before accepting is read. A leaving silo clears accepting, then reads the
-     * number: so it sees this activation, or none is made. */
+    /* seq_cst: pairs with teffi_grains_leave(), which clears accepting, then reads the number: so
+     * it counts this activation, or this reads false and makes none. */
     atomic_fetch_add_explicit(&grains->shards->activations, 1, memory_order_seq_cst);
     teff_err err = atomic_load_explicit(&grains->accepting, memory_order_seq_cst)
                        ? make_activation(grains, type, ident, out)
@@ -178,10 +180,10 @@ teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident, bool
     return TEFF_OK;
 }
 
-/* Pushes under the shard's lock, so that a new activation gets its first request before it can
- * end. */
-static teff_err push_locked(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
-                            bool may_create, teffi_activation **act, uint32_t *deep)
+/* Finds or makes the activation and pushes msg, all under the shard's lock: so a new activation
+ * gets its first request before it can end. out: *act; errs: as teffi_shard_push(). */
+static teff_err push_under_lock(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
+                                bool may_create, teffi_activation **act, uint32_t *deep)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     teff_err err = TEFF_OK;
@@ -207,7 +209,7 @@ teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident, teffi_
     if (certain && !may_create)
         return TEFF_E_NOT_FOUND;
     if (err == TEFF_E_CLOSED)
-        err = push_locked(grains, ident, msg, may_create, &act, &deep);
+        err = push_under_lock(grains, ident, msg, may_create, &act, &deep);
     if (deep)
         teffi_warn_long_queue(&act->group, deep);
     return err;
@@ -238,13 +240,14 @@ bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid 
 }
 
 /* A cursor of teffi_shards_walk(): partition, 16 bits | low 16 bits of index.moves | number of the
- * next cell, 32 bits. index.moves changes when the index is rebuilt. */
+ * next cell, 32 bits. index.moves changes when the index is rebuilt: then the cell is not valid. */
 static uint64_t make_cursor(unsigned part, uint32_t moves, uint32_t cell)
 {
     return (uint64_t)part << 48 | (uint64_t)(moves & 0xffff) << 32 | cell;
 }
 
-/* out: true: the walk has reached the end of the shard. */
+/* Visits the shard's activations from *cursor on, or all of them if that is for another shard or an
+ * older index. out: true: the walk has reached the end of the shard. */
 static bool walk_shard(teffi_grains *grains, unsigned part, uint64_t *cursor,
                        bool (*visit)(void *arg, teffi_activation *act), void *arg)
 {

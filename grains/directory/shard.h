@@ -16,7 +16,7 @@ typedef enum teffi_part_phase { TEFFI_NOT_MINE = 0, TEFFI_LOCKED, TEFFI_SERVING 
 typedef struct teffi_shard {
     pthread_mutex_t lock; /* guards the rest; index and hash_collision are also read without it */
     teffi_index index;    /* slots of the activations here, by hash */
-    /* Two grains with one hash were seen: from then on, find by identity under the lock. */
+    /* Two grains had the same hash: from then on, find by identity under the lock. */
     _Atomic bool hash_collision;
     /* The directory's partition. Grains held by activations of this silo have no entry here: those
      * activations have registered set. */
@@ -34,7 +34,7 @@ typedef struct teffi_shards {
      * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image.
      */
     teffi_slab memory;
-    _Atomic uint64_t activations; /* number that has not ended */
+    _Atomic uint64_t activations; /* number of those that have not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
     _Atomic bool recovering;      /* the recovery task runs */
     _Atomic bool catching_up;     /* the task that adopts a newer view is queued */
@@ -63,8 +63,8 @@ static inline teffi_shard *teffi_shard_of(const teffi_grains *grains, uint64_t h
     return &grains->shards->at[teffi_partition(hash)];
 }
 
-/* teffi_activation_slab_init - errs: false: out of memory. What is put into the slab is FREE, and
- * its group COMPLETE. */
+/* teffi_activation_slab_init - in zeroed memory. An activation that is put into the slab is FREE,
+ * and its group COMPLETE. errs: false: out of memory. */
 bool teffi_activation_slab_init(teffi_slab *memory, teffi_grains *grains);
 
 /* teffi_activation_at - the activation whose act->slot is slot: the slab's number of the entry plus
@@ -74,27 +74,28 @@ static inline teffi_activation *teffi_activation_at(teffi_slab *memory, uint32_t
     return teffi_slab_at(memory, slot - TEFFI_SLOT_SYSTEM_END);
 }
 
-/* teffi_shard_push - give msg to the grain's activation; with create, make one if there is none.
- * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: none here, and not create;
- *       TEFF_E_OVERLOADED: its queue is full; TEFF_E_NOMEM. msg moves on TEFF_OK only. */
+/* teffi_shard_push - push msg to the grain's activation; with create, make one if there is none.
+ * out:  TEFF_OK: the activation owns msg; TEFF_E_NOT_FOUND: there is none and create is false, or
+ *       the type is not hosted or the silo leaves; TEFF_E_OVERLOADED: the queue or the silo's
+ *       memory is full; TEFF_E_NOMEM, TEFF_E_INVALID. msg moves on TEFF_OK only. */
 TEFF_MUST_USE teff_err teffi_shard_push(teffi_grains *grains, const teffi_ident *ident,
                                         teffi_msg *msg, bool create);
 
 /* teffi_shard_create - make the grain's activation, under the shard's lock.
- * in:   claimed, NULL: do not claim its group.
- * out:  *claimed: true: it is VALID and its group claimed; false: a late push for the previous
+ * in:   registered, the value of act->registered. claimed, NULL: do not claim the group.
+ * out:  *claimed: true: *act is VALID and its group claimed; false: a late push for the previous
  *       grain of this memory came first.
- * errs: TEFF_E_NOT_FOUND: not hosted here; TEFF_E_NOMEM, TEFF_E_INVALID. */
+ * errs: TEFF_E_NOT_FOUND: not hosted here, or the silo leaves; TEFF_E_NOMEM, TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_shard_create(teffi_grains *grains, const teffi_ident *ident,
                                           bool registered, bool *claimed, teffi_activation **act);
 
-/* teffi_shard_find - find the grain's activation without a lock. It may have been reused for
- * another grain since: push to it, or claim its group and compare the identity then.
- * out:  NULL: none was found; *certain: there is none (else only the lock can tell). */
+/* teffi_shard_find - find the grain's activation without a lock. Its memory may have been reused
+ * for another grain since: only push to it, or claim its group and then compare the identity.
+ * out:  NULL: not found; *certain: there is none (else only a search under the lock can tell). */
 teffi_activation *teffi_shard_find(teffi_grains *grains, const teffi_ident *ident, bool *certain);
 
-/* teffi_shard_find_locked - find it by identity, under the shard's lock. out: NULL: none.
- * teffi_shard_find_pid - the same, if it is pid. */
+/* teffi_shard_find_locked - find the grain's activation, under the shard's lock. out: NULL: none.
+ * teffi_shard_find_pid - the same, but NULL if the activation is not pid. */
 teffi_activation *teffi_shard_find_locked(teffi_grains *grains, const teffi_ident *ident);
 teffi_activation *teffi_shard_find_pid(teffi_grains *grains, const teffi_ident *ident,
                                        teffi_pid pid);
@@ -105,14 +106,15 @@ bool teffi_shard_has(teffi_grains *grains, const teffi_ident *ident, const teffi
 /* teffi_shard_note_collision - two grains have this hash: find by identity from now on. */
 void teffi_shard_note_collision(teffi_grains *grains, uint64_t hash);
 
-/* teffi_shard_remove - take act out of the index: later pushes make another. On its group. */
+/* teffi_shard_remove - take act out of the index, so that later pushes make another activation, and
+ * clear `registered`. On its group. */
 void teffi_shard_remove(teffi_activation *act);
 
 /* teffi_shard_reclaim - return act to the slab; its group is COMPLETE and has no items. */
 void teffi_shard_reclaim(teffi_activation *act);
 
-/* teffi_shard_lose - another silo holds the grain: mark pid as not registered and ask it to end.
- * out: false: it was not registered, so that no user code runs in it. */
+/* teffi_shard_lose - mark pid as not registered and ask it to end, because another silo holds the
+ * grain. out: false: pid has ended, is not registered yet, or was lost before. */
 bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
 
 /* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must

@@ -213,14 +213,14 @@ static void what_was_asked_before_a_partition_was_lost_is_not_taken(void **state
     assert_int_equal(peek(&ident, &pid), TEFF_E_UNAVAILABLE);
     /* A round for a later view takes what is listed for it, and nothing of the one before. */
     assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 2, &pid), TEFF_OK);
-    assert_true(teffi_partitions_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_list_locked(grains, set)); /* a new round */
     assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_OK);
     /* Two of them: the same one wins whichever comes first. */
     assert_int_equal(teffi_partition_merge(grains, &ident, other, v + 3, &pid), TEFF_E_EXISTS);
     assert_true(teffi_pid_is(pid, third));
     assert_int_equal(teffi_partition_merge(grains, &ident, third, v + 3, &pid), TEFF_E_EXISTS);
     assert_true(teffi_pid_is(pid, third));
-    assert_true(teffi_partitions_locked(grains, set)); /* a new round */
+    assert_true(teffi_partitions_list_locked(grains, set)); /* a new round */
     teffi_partitions_unlock(grains, all, v + 3);
     assert_int_equal(peek(&ident, &pid), TEFF_E_NOT_FOUND);
     grains->shards->recovering = false;
