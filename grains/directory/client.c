@@ -19,8 +19,8 @@ typedef struct ask {
     const _Atomic uint64_t *until_ns; /* a look-up's latest deadline; NULL: none */
 } ask;
 
-/* Has the latest deadline of the look-up's requests passed? For a request that joins just after
- * this, send_located() starts another look-up. */
+/* Has the latest deadline of the look-up's requests passed? If a request with a later one joins
+ * just after this, look_up() asks again. */
 static bool ask_is_late(const ask *a, uint64_t now_ns)
 {
     return a->until_ns && now_ns >= atomic_load_explicit(a->until_ns, memory_order_relaxed);

@@ -13,11 +13,13 @@
 #include "request/route.h"
 #include "group/closure.h"
 
-/* One item starts at most this many turns, so that a backlog does not block its worker. */
+/* After one item, at most this many of the requests set aside are examined, so that a backlog does
+ * not block the worker. */
 enum { STARTS_MAX = 64 };
 
 /* ---- requests ---- */
 
+/* Ends a queued request with an error. */
 static void refuse_queued(teffi_activation *act, teffi_msg *msg, teff_err err, const char *text)
 {
     teffi_activation_unqueue(act, msg);
@@ -34,8 +36,7 @@ static bool drop_if_cancelled(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Ends a request that must not start: its deadline has passed, or its caller has cancelled it. out:
- * true: msg was ended. */
+/* Ends msg if its deadline has passed or its caller has cancelled it. out: true: msg was ended. */
 static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
 {
     const teffi_node *node = act->grains->node;
@@ -47,6 +48,7 @@ static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
+/* Keeps msg in pending until start_set_aside() starts it. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_more(act);
@@ -58,6 +60,7 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
     more->pending_of[class]++;
 }
 
+/* Starts the turn of a request that may start now. */
 static void start_request(teffi_activation *act, teffi_msg *msg, const teff_method *method)
 {
     teffi_activation_unqueue(act, msg);
@@ -74,8 +77,8 @@ static bool request_is_misdirected(const teffi_activation *act, const teffi_msg 
            !teffi_key_same(teffi_activation_key_bytes(act), msg->key, msg->key_len);
 }
 
-/* Routes msg again. If it has this activation's hash, two grains have one hash: from now on the
- * shard finds them by identity. */
+/* Routes a misdirected request again. If it has this activation's hash, two grains have the same
+ * hash: from now on the shard finds activations by identity. */
 static void redirect_request(teffi_activation *act, teffi_msg *msg)
 {
     uint64_t hash = teffi_ident_msg(&act->grains->secret, msg).hash;
@@ -85,7 +88,8 @@ static void redirect_request(teffi_activation *act, teffi_msg *msg)
     teffi_route_again(act->grains, msg);
 }
 
-/* The activation has ended or failed: the request gets the error, or is routed again. */
+/* Gives back a request that the ended activation did not start: if the activation has failed, msg
+ * gets its error; else msg is routed to the winner, or again. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -102,6 +106,7 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
+/* Starts msg, sets it aside, or ends it. */
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
@@ -136,8 +141,9 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 
 /* ---- requests set aside ---- */
 
-/* Starts requests in order of arrival. One that may not start is skipped and keeps its position. */
-static void start_waiting(teffi_activation *act)
+/* Starts the requests set aside that may start now, in order of arrival; the others keep their
+ * positions. Stops after STARTS_MAX requests, and continues at the next nudge. */
+static void start_set_aside(teffi_activation *act)
 {
     teffi_more *more = act->more; /* stays: turns only add to pending */
     teffi_queue skipped = {0};
@@ -168,8 +174,8 @@ static void start_waiting(teffi_activation *act)
 
 /* ---- the end of an activation ---- */
 
-/* Removes it from the shard, so that later pushes find or make another activation. Requests that
- * are queued or set aside are handed back: those of a failed activation get its error. */
+/* Removes act from the shard, so that later pushes find or make another activation. Hands back the
+ * requests set aside; handle_request() hands back the queued ones. */
 static void end_activation(teffi_activation *act)
 {
     teffi_qnode *n;
@@ -181,7 +187,7 @@ static void end_activation(teffi_activation *act)
         hand_back_request(act, teffi_container(n, teffi_msg, link));
 }
 
-/* Called when the group has handled its last item. */
+/* The group's `ended`: frees the activation after the group has handled its last item. */
 static void end_group(teffi_group *group)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
@@ -192,7 +198,8 @@ static void end_group(teffi_group *group)
 
 /* ---- after each item ---- */
 
-/* The life turn has ended, or none was needed. */
+/* Makes act VALID, or ends it if it has failed or another activation holds the grain. Called when
+ * the life turn has ended, or if none was needed. */
 static void finish_activating(teffi_activation *act)
 {
     if (act->failed || (act->more && act->more->winner.slot))
@@ -201,8 +208,9 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
-/* Does what phase and reason ask for; each step may change them for the next one. Not inlined:
- * after most items there is nothing to do. */
+/* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each
+ * step may change phase and reason for the next step. Not inlined: after most items there is
+ * nothing to do. */
 __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
 {
     if (act->busy & TEFFI_BUSY_LIFE)
@@ -212,7 +220,7 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
     if (act->phase == TEFFI_VALID && !act->reason)
-        start_waiting(act);
+        start_set_aside(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0) {
         act->phase = TEFFI_DEACTIVATING;
         teffi_life_end(act);
@@ -227,6 +235,7 @@ static inline void settle_activation(teffi_activation *act)
         settle_slow_path(act);
 }
 
+/* Does act run and wait for nothing, and was it not used for its type's idle time? */
 static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
@@ -236,19 +245,19 @@ static bool activation_is_idle(teffi_activation *act)
            (uint32_t)now - used >= teffi_idle_ms(act->type->info);
 }
 
-/* Takes over the reason to end that another thread stored. An activation that was used since it was
- * found idle stays. */
+/* Takes over the reason to end that another thread stored, if there is one. Ignores
+ * TEFF_REASON_IDLE if act is no longer idle or not VALID. */
 static void handle_nudge(teffi_activation *act)
 {
-    /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before it. From here on
-     * the nudge may be pushed again. */
+    /* acq_rel: pairs with teffi_activation_nudge(): sees what was stored before the nudge. From
+     * here on the nudge may be pushed again. */
     (void)atomic_exchange_explicit(&act->nudged, false, memory_order_acq_rel);
     uint8_t why = atomic_exchange_explicit(&act->end_reason, 0, memory_order_relaxed);
     if (why != TEFF_REASON_IDLE || (act->phase == TEFFI_VALID && activation_is_idle(act)))
         act->reason = act->reason ? act->reason : why;
 }
 
-/* The first item, of any kind, begins the activation. */
+/* Starts to activate act, at its first item of any kind. */
 static void begin_life(teffi_activation *act)
 {
     act->phase = TEFFI_ACTIVATING;
@@ -257,6 +266,7 @@ static void begin_life(teffi_activation *act)
         finish_activating(act);
 }
 
+/* The group's `handle`. */
 static void handle_activation_item(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);
@@ -285,7 +295,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         settle_activation(act);
 }
 
-/* Resumes a turn that had yielded. */
+/* The group's `resume`: resumes the fiber of a turn that had yielded. */
 static void resume_turn(teffi_group *group, teffi_fiber *fiber)
 {
     (void)teffi_fiber_resume(fiber);
@@ -293,8 +303,9 @@ static void resume_turn(teffi_group *group, teffi_fiber *fiber)
         settle_activation(teffi_container(group, teffi_activation, group));
 }
 
-/* The run queue is over its limit and this grain has the lowest priority: refuse a request that has
- * not started. out: false: not a request. */
+/* The group's `evict`: refuses a queued request, because the run queue is over its limit and this
+ * grain has the lowest priority. A misdirected request is routed again. out: false: item is not a
+ * request and stays. */
 static bool evict_request(teffi_group *group, teffi_item *item)
 {
     teffi_activation *act = teffi_container(group, teffi_activation, group);

@@ -1,6 +1,5 @@
-/* install.c - make, start, end and free the grains of a silo; the collector, which asks activations
- * to end that got no request for their type's idle time. Sets the node's upcalls, by which runtime/
- * calls grains/.
+/* install.c - make, start, end and free the grains of a silo; the collector, which asks idle
+ * activations to end. Sets the node's upcalls, by which runtime/ calls grains/.
  * Source:  Orleans, "Activation collection" */
 #include "hosting/install.h"
 
@@ -29,6 +28,7 @@ static void on_request_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
     teffi_route_unsent(node->grains, msg, to);
 }
 
+/* Adapts the location cache and this silo's partitions to a new view. */
 static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
@@ -131,8 +131,8 @@ typedef struct slice {
     unsigned looks, ends;
 } slice;
 
-/* Reads act without owning its group, so the check may be outdated; handle_nudge() checks again.
- * out: false: the slice is over. */
+/* Asks act to end if it was not used for its type's idle time. Reads act without owning its group,
+ * so the check may be outdated; handle_nudge() checks again. out: false: the slice is over. */
 static bool end_if_idle(void *arg, teffi_activation *act)
 {
     slice *s = arg;
@@ -145,7 +145,8 @@ static bool end_if_idle(void *arg, teffi_activation *act)
     return s->looks < LOOKS_MAX && s->ends < ENDS_MAX;
 }
 
-/* Also updates coarse_ms, which no other function does. */
+/* Sets the timer, unless teffi_grains_stop() was called. Also updates coarse_ms, which no other
+ * function does. */
 static void set_collect_timer(hosted *all, uint32_t ms)
 {
     teffi_grains *grains = &all->grains;
@@ -159,7 +160,8 @@ static void set_collect_timer(hosted *all, uint32_t ms)
     pthread_mutex_unlock(&all->collect_lock);
 }
 
-/* The timer's function: one slice, then the next one, or the next round after collect_ms. */
+/* The timer's function: does one slice; sets the timer for the next slice or, at the end of the
+ * round, for the next round. */
 static void collect_slice(teffi_timer *timer)
 {
     hosted *all = teffi_container(timer, hosted, collect_timer);
@@ -196,9 +198,11 @@ static uint64_t count_activations(const teffi_grains *grains)
     return atomic_load_explicit(&grains->shards->activations, memory_order_seq_cst);
 }
 
-/* ROUND_ENDS: asked in one round; millions at once would delay the silo's system messages. */
+/* ROUND_ENDS: the most activations asked to end in a round, every ROUND_MS; millions at once would
+ * delay the silo's system messages. */
 enum { ROUND_MS = 2, ROUND_ENDS = 8192 };
 
+/* out: false: the round is over. */
 static bool ask_activation_to_end(void *arg, teffi_activation *act)
 {
     unsigned *asked = arg;
@@ -206,7 +210,8 @@ static bool ask_activation_to_end(void *arg, teffi_activation *act)
     return ++*asked < ROUND_ENDS;
 }
 
-/* Asks again in each round, because an activation that was being activated may have missed it. */
+/* Asks all activations again and again, because a walk may miss an activation that is just being
+ * made, and because a TEFF_REASON_IDLE that is not handled yet hides this reason. */
 teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns)
 {
     teffi_grains *grains = ctx->node->grains;
@@ -232,7 +237,7 @@ void teffi_grains_stop(teffi_node *node)
     node->grains->accepting = false;
     node->grains->closed = true;
     teffi_membership_changed(node->membership); /* look-ups that wait see closed, and fail */
-    pthread_mutex_lock(&all->collect_lock);
+    pthread_mutex_lock(&all->collect_lock);     /* after closed: set_collect_timer() reads it */
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);
 }

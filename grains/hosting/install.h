@@ -18,7 +18,7 @@ void teffi_grains_start(teffi_node *node);
  * errs: TEFF_E_TIMEOUT at deadline_ns (mono), TEFF_E_UNAVAILABLE: the lease is over. */
 TEFF_MUST_USE teff_err teffi_grains_leave(teff_ctx *ctx, uint64_t deadline_ns);
 
-/* teffi_grains_stop - stop the collector; place no more grains; fail look-ups. */
+/* teffi_grains_stop - stop the collector, make no more activations, and let look-ups fail. */
 void teffi_grains_stop(teffi_node *node);
 
 /* teffi_grains_free - free node->grains, after the executor has stopped. */

@@ -10,8 +10,9 @@
 #include "directory/client.h"
 #include "directory/partition.h"
 
-/* in: named, the text is the application's, or names the grain already: it gets no prefix. A turn
- * that fails again while it unregisters replaces the text. */
+/* Stores the error and text for the requests of a failed activation; a second failure, while act is
+ * unregistered, replaces both. in: named, text is the application's or names the grain already, so
+ * that callers do not prefix it. */
 static void fail_activation(teffi_activation *act, teff_err err, const char *text, bool named)
 {
     teffi_more *more = text[0] ? teffi_activation_more(act) : NULL;
@@ -23,9 +24,9 @@ static void fail_activation(teffi_activation *act, teff_err err, const char *tex
     more->failed_named = named && more->failed_text;
 }
 
-/* If teffi_shard_lose() has cleared `registered`, the directory is not asked. Frees the context's
- * memory first, because the calls below may read the membership table, and must not fail if the
- * turn has used up its memory. */
+/* Removes act from the directory, unless teffi_shard_lose() has cleared `registered`. Frees the
+ * context's memory first, because the calls below may read the membership table, and must not fail
+ * if the turn has used up its memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -37,7 +38,7 @@ static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
                    teff_error(ctx));
 }
 
-/* Runs on_activate. errs: what it returned, or TEFF_E_FAILED; with a text in ctx. */
+/* Runs on_activate. errs: what on_activate returned, or TEFF_E_FAILED; with a text in ctx. */
 static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
@@ -50,7 +51,8 @@ static teff_err run_activate(teff_ctx *ctx, teffi_activation *act)
     return teffi_turn_failure(ctx, act, what, err);
 }
 
-/* The life turn of a registered activation. After an error it is registered no longer. */
+/* The life turn of a registered activation: loads the state and runs on_activate. On an error,
+ * unregisters act. */
 static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_load(ctx, act);
@@ -63,8 +65,8 @@ static void load_and_activate(teff_ctx *ctx, teffi_activation *act)
     unregister_activation(ctx, act);
 }
 
-/* Store the outcome of a registration. err TEFF_E_EXISTS: holder won the race for the grain and
- * gets act's queue; without memory to store holder, act fails. out: true: act is registered. */
+/* Stores the result of a registration. After TEFF_E_EXISTS, holder has the grain and gets act's
+ * requests; if there is no memory to store holder, act fails. out: true: act is registered. */
 static bool note_registration(teffi_activation *act, teff_err err, teffi_pid holder,
                               const char *text)
 {
@@ -75,6 +77,7 @@ static bool note_registration(teffi_activation *act, teff_err err, teffi_pid hol
     return !err;
 }
 
+/* The life turn of an activation whose partition another silo owns. */
 static void register_and_activate(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_pid holder;
@@ -90,8 +93,9 @@ static void start_life_turn(teffi_activation *act, void (*fn)(teff_ctx *ctx, tef
         fail_activation(act, err, "out of stacks to activate the grain", false);
 }
 
-/* Register or unregister act, if this silo serves its partition. errs: TEFF_E_UNAVAILABLE: it does
- * not; TEFF_E_EXISTS: *holder is another activation. */
+/* Registers or unregisters act (method), if this silo serves its partition. errs:
+ * TEFF_E_UNAVAILABLE: it does not; TEFF_E_EXISTS: *holder is another activation; TEFF_E_NOT_FOUND:
+ * unregistered, no activation holds the grain. */
 static teff_err apply_here(teffi_activation *act, uint32_t method, teffi_pid *holder)
 {
     teffi_ident ident = teffi_activation_ident(act);
@@ -100,7 +104,7 @@ static teff_err apply_here(teffi_activation *act, uint32_t method, teffi_pid *ho
     return !err && !teffi_pid_is(*holder, pid) ? TEFF_E_EXISTS : err;
 }
 
-/* Starts a fiber only if a step blocks or runs user code. */
+/* Starts a fiber only if a step may block or runs user code. */
 void teffi_life_begin(teffi_activation *act)
 {
     teffi_pid holder = {0};
@@ -125,6 +129,7 @@ static bool must_run_on_deactivate(const teffi_activation *act)
            !teffi_state_is_broken(act);
 }
 
+/* The life turn of an activation that ends. */
 static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 {
     teff_grain grain;
@@ -138,7 +143,7 @@ static void deactivate_and_unregister(teff_ctx *ctx, teffi_activation *act)
 }
 
 /* Starts a fiber only if on_deactivate must run or another silo serves the partition. If there is
- * no stack for it, the directory keeps the activation's entry until the next look-up. */
+ * no stack for the fiber, the directory keeps the activation's entry until the next look-up. */
 void teffi_life_end(teffi_activation *act)
 {
     teffi_pid holder;
@@ -155,7 +160,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
 {
     teffi_turn *turn = ctx->owner;
     teffi_activation *act = turn->act;
-    if (turn->method) {
+    if (turn->method) { /* not a life turn */
         teffi_turn_exit(turn, err);
         return;
     }
