@@ -235,7 +235,7 @@ static inline void settle_activation(teffi_activation *act)
         settle_slow_path(act);
 }
 
-/* Does act run and wait for nothing, and was it not used for its type's idle time? */
+/* Has act no turns and no requests, and was it not used for its type's idle time? */
 static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);

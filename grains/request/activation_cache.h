@@ -1,4 +1,4 @@
-/* activation_cache.h - which activation of this silo held a grain at its last call? A hint.
+/* activation_cache.h - which activation of this silo held a grain at the grain's last call? A hint.
  * Way:     direct -> [activation_cache] -> an activation, claimed and compared
  * Threads: any, without a lock: an entry is one word. Activations are type-stable memory: a stale
  *          entry points to an activation with another identity.
@@ -39,7 +39,8 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
-/* teffi_activation_cache_get - out: NULL: no entry. */
+/* teffi_activation_cache_get - the activation in mark's entry, perhaps of another grain; NULL: no
+ * entry. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {
@@ -52,7 +53,8 @@ static inline teffi_activation *teffi_activation_cache_get(const teffi_activatio
                                            (64 - TEFFI_ADDRESS_BITS));
 }
 
-/* teffi_activation_cache_put - overwrite the slot's entry. A higher address is not cached. */
+/* teffi_activation_cache_put - overwrite the entry for mark. An address of more than 48 bits is not
+ * cached. */
 static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uint64_t mark,
                                               teffi_activation *act)
 {

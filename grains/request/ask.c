@@ -1,4 +1,4 @@
-/* ask.c - put method and key of a call into its error text. */
+/* ask.c - put the method and key of a call into its error text. */
 #include "request/ask.h"
 
 #include "activation/activation.h"

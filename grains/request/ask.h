@@ -1,5 +1,5 @@
-/* ask.h - one call: its method, grain, request, context; and the run in place of a call to an idle
- * grain of this silo: on a fiber inside the caller's turn.
+/* ask.h - one call: its method, grain, request, context; running a call to an idle grain of this
+ * silo in place, which is on a fiber inside the caller's turn.
  * Way:     reference -> [ask] -> direct, or a message for route
  * Threads: the caller's. */
 #pragma once
@@ -21,14 +21,14 @@ typedef struct teffi_ask { /* checked arguments of teff_ask */
 } teffi_ask;
 
 /* teffi_ask_name - prefix ctx's error text with the call's method and key. out: err.
- * teffi_ask_fail - the same, with a text. */
+ * teffi_ask_fail - the same, after setting ctx's error to text. */
 teff_err teffi_ask_name(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
 /* teffi_ask_keep - store method, key and response type in a pending call, for its error texts. */
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);
 
-/* teffi_ask_name_kept - as teffi_ask_name, for a call after teffi_ask_keep. */
+/* teffi_ask_name_kept - as teffi_ask_name, with what teffi_ask_keep stored in call, if anything. */
 teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
 
 /* teffi_timeout_ms - how long a call waits for its response. */
@@ -39,7 +39,7 @@ static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *
                                 : TEFFI_TIMEOUT_DEFAULT_MS;
 }
 
-/* teffi_ask_deadline - teffi_ctx_deadline of a call of method. */
+/* teffi_ask_deadline - teffi_ctx_deadline of a call of method. out: 0: that has passed already. */
 static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method)
 {
     return teffi_ctx_deadline(ctx, teffi_timeout_ms(ctx, method));

@@ -32,7 +32,8 @@ static bool method_may_run_in_place(_Atomic uint32_t *slow)
     return false;
 }
 
-/* A long call is a strike, a short one resets them. From the second strike on, calls are queued. */
+/* A long call adds a strike, a short one resets the strikes. From the second strike on, the next
+ * calls are queued. */
 static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -43,6 +44,7 @@ static void update_strikes(_Atomic uint32_t *slow, bool is_long)
     atomic_store_explicit(slow, strikes << 16 | skips, memory_order_relaxed);
 }
 
+/* Updates slow after a call of ms. Stores nothing in the common case: short, and no strikes. */
 static inline void note_duration(_Atomic uint32_t *slow, uint32_t ms)
 {
     if (atomic_load_explicit(slow, memory_order_relaxed) || ms >= LONG_MS)
@@ -61,7 +63,7 @@ typedef struct stopwatch {
     uint32_t timeout_ms; /* by the coarse clock */
 } stopwatch;
 
-/* For short timeouts, or if the coarse clock is not running. out: as start_watch(). */
+/* Starts watch by the exact clock. out: as start_watch(). */
 __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const teffi_ask *ask,
                                                         uint32_t *due_ms)
 {
@@ -70,8 +72,8 @@ __attribute__((noinline)) static bool start_exact_watch(stopwatch *watch, const 
     return watch->due_ns != 0;
 }
 
-/* The timeout is the call's own or the rest of its caller's, if that is shorter. out: false: the
- * caller's deadline has passed. */
+/* Starts watch, with the call's timeout or the time left until the caller's deadline, if that is
+ * shorter. out: false: the caller's deadline has passed. *due_ms, the call's deadline. */
 static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t *due_ms)
 {
     uint32_t now_ms = teffi_coarse_ms(ask->ctx->node->home.exec);
@@ -87,21 +89,22 @@ static inline bool start_watch(stopwatch *watch, const teffi_ask *ask, uint32_t 
     return true;
 }
 
-/* out: ms since start_watch() by the coarse clock; 0 if that is not running. */
+/* out: ms since start_watch() by the coarse clock; 0 if that clock is not running. */
 static uint32_t get_passed_ms(const stopwatch *watch, teffi_exec *exec)
 {
     uint32_t now_ms = teffi_coarse_ms(exec);
     return watch->from_ms && now_ms ? now_ms - watch->from_ms : 0;
 }
 
-/* out: the deadline for a call that becomes pending. By the coarse clock, an eighth of the timeout
- * does not count as passed, as in get_result(). */
+/* out: the deadline for a call that becomes pending. If the coarse clock is used, the first eighth
+ * of the timeout does not count as passed, as in get_result(). */
 static uint64_t get_watch_deadline(const stopwatch *watch, teffi_exec *exec)
 {
     if (watch->due_ns)
         return watch->due_ns;
     uint32_t passed = get_passed_ms(watch, exec), slack = watch->timeout_ms / COARSE_SLACK;
     uint32_t left_ms = watch->timeout_ms - (passed > slack ? passed - slack : 0);
+    /* over timeout_ms: wrapped, no time is left */
     return teffi_now(exec->platform) + (left_ms > watch->timeout_ms ? 0 : left_ms) * 1000000ull;
 }
 
@@ -117,7 +120,7 @@ typedef struct in_place_call {
 
 /* ---- the callee ---- */
 
-/* Not inlined, like claim_found() below: most calls hit the cache. */
+/* Ends the claim. Not inlined, like claim_found() below: most calls hit the cache. */
 __attribute__((noinline)) static void release_callee(teffi_activation *act)
 {
     teffi_group_release(&act->group);
@@ -134,8 +137,10 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
     return NULL;
 }
 
-/* Uses the cached activation's hash in place of the grain's, which is not computed: the claim then
- * compares the identity. */
+/* out:  the grain's activation in the cache, claimed; NULL: none, or it is not idle. Does not
+ *       compute the grain's hash: uses that of the cached activation, whose identity is compared
+ *       after the claim. Requests that wait for a look-up of the grain come first: then NULL,
+ *       too. */
 static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_activation *act =
@@ -147,12 +152,13 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
         return NULL;
     if (atomic_load_explicit(&act->hash, memory_order_relaxed) == hash)
         return act;
-    release_callee(act); /* it was reused between load and claim */
+    release_callee(act); /* act was reused between load and claim: the look-up test was not of it */
     return NULL;
 }
 
 /* Claims the grain's activation in the shard, or a new one if this silo may make it at once. out:
- * NULL: queue the call; ask->elsewhere and ask->location are set if there is none on this silo. */
+ * NULL: queue the call; ask->elsewhere: this silo has no activation, ask->location was looked
+ * up. */
 __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;
@@ -172,14 +178,16 @@ __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *gra
     return act;
 }
 
-/* Caller and callee may have different versions of the generated type: then find it by id. */
+/* out: the callee's own method for the caller's method; NULL: none. The two are the same, unless
+ * caller and callee have different versions of the generated type: then finds it by id. */
 static const teff_method *find_own_method(const teff_type_info *info, const teff_method *method)
 {
     size_t at = (uintptr_t)method - (uintptr_t)info->methods;
     return at < info->n_methods * sizeof *method ? method : teffi_method_find(info, method->id);
 }
 
-/* May the request start now? Fills v->slow and v->place with the activation's own method. */
+/* May the request start in place now? Fills v->slow and v->place with the activation's own method.
+ * If only the method's strikes prevent it, counts the call as queued. */
 static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
@@ -195,9 +203,9 @@ static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
            !teffi_activation_waits(act, class) && method_may_run_in_place(v->slow);
 }
 
-/* out: the callee, claimed, if it may run the method now. Keeps messages in order: a claim succeeds
- * only on an idle group with an empty queue, and the callee is released if requests of the same
- * class are set aside or wait to be located. */
+/* out: the callee, claimed, if it may run the method now; NULL: queue the call. Keeps messages in
+ * order: a claim succeeds only on an idle group with an empty queue, and the callee is not used if
+ * requests of the same class are set aside or requests wait for a look-up. */
 static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *ask, in_place_call *v)
 {
     if (teffi_lease_is_over(&grains->node->home.lease))
@@ -214,8 +222,8 @@ static inline teffi_activation *claim_callee(teffi_grains *grains, teffi_ask *as
 
 /* ---- the call ---- */
 
-/* The method waits or has yielded: make a pending call for it, before leave_callee() releases its
- * group, so that no response precedes the call. out: NULL: out of memory. */
+/* Makes a pending call for a method that waits or has yielded. Must precede leave_callee(), which
+ * releases the group: else a response could precede the call. out: NULL: no memory. */
 static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
 {
     const teffi_ask *ask = v->ask;
@@ -232,7 +240,7 @@ static teffi_call *make_pending(in_place_call *v, teffi_msg *request)
     return call;
 }
 
-/* out: the method's result; TEFF_E_TIMEOUT, with text, if it came too late. */
+/* out: the result of a method that has ended; TEFF_E_TIMEOUT, with text, if it ended too late. */
 static inline teff_err get_result(const in_place_call *v)
 {
     const stopwatch *watch = &v->watch;
@@ -251,7 +259,8 @@ static inline void leave_callee(in_place_call *v)
     teffi_direct_done(v->ask->ctx->node->home.exec, &act->group);
 }
 
-/* out: TEFFI_TURN_NOT_STARTED: the callee was released. Else call leave_callee(). */
+/* Runs the method. out: TEFFI_TURN_NOT_STARTED: the callee was released; else the caller must call
+ * leave_callee(). */
 static inline teffi_turn_end run_in_place(in_place_call *v)
 {
     teffi_exec *exec = v->ask->ctx->node->home.exec;
@@ -266,7 +275,7 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
     return how;
 }
 
-/* Start the watch and claim the callee. in: as run_direct(). out: false: queue the call. */
+/* Starts the watch and claims the callee. in: as run_direct(). out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
                                                                  uint32_t kind, bool beside)
 {
@@ -279,7 +288,7 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     v->place.in = ask->in;
     v->place.kind = kind;
     if (!start_watch(&v->watch, ask, &v->place.due_ms))
-        return false; /* start_call() fails with the text */
+        return false; /* start_call() fails with the text; a one-way is sent without a deadline */
     if (kind == TEFFI_MSG_ONEWAY)
         v->place.due_ms = 0;
     v->place.err = TEFF_OK;
@@ -287,8 +296,8 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     return v->place.act != NULL;
 }
 
-/* in: kind, TEFFI_MSG_REQUEST or _ONEWAY. beside, the caller does not await the call at once. out:
- * as teffi_direct_ask(). */
+/* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY. beside, the
+ * caller does not await the call at once. out: as teffi_direct_ask(). */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
                                                              bool beside, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)
@@ -317,8 +326,8 @@ bool teffi_direct_ask(teffi_ask *ask, ProtobufCMessage **out, teffi_call **call,
     return run_direct(ask, TEFFI_MSG_REQUEST, false, out, call, err);
 }
 
-/* Make a call that has ended, in the caller's memory; without the fields of pending calls behind
- * the others. */
+/* Makes a call that has ended, in ctx's memory. Allocates no bytes for `asked` and the members
+ * after it, which only pending calls use. */
 static teffi_call *make_ended_call(teff_ctx *ctx, teff_err err, ProtobufCMessage *body)
 {
     teffi_call *call = teff_alloc(ctx, offsetof(teffi_call, asked));
@@ -339,7 +348,7 @@ bool teffi_direct_start(teffi_ask *ask, teffi_call **call)
     teff_err err = TEFF_OK;
     if (!run_direct(ask, TEFFI_MSG_REQUEST, true, &body, call, &err))
         return false;
-    if (!*call) /* after leave_callee(): if the allocation fails, the caller's turn ends */
+    if (!*call) /* only now, after leave_callee(): if its allocation fails, this turn ends */
         *call = make_ended_call(ask->ctx, err, body);
     return true;
 }

@@ -16,8 +16,8 @@ enum { CLIENT_RETRY_MS = 20, FEW = 8 };
 
 enum { BORROWED_FIELDS_MAX = 64 }; /* request_is_flat() reads them in each call */
 
-/* Is the request small in fields, of the method's type and without nested messages? Then it can be
- * packed from the caller's memory; others are copied first. */
+/* Has the request the method's type, few fields, none of them unknown or a message? Then it can be
+ * packed from the caller's memory; other requests are copied first. */
 static bool request_is_flat(const teffi_ask *ask)
 {
     const ProtobufCMessageDescriptor *desc = ask->method->in->desc;
@@ -30,13 +30,15 @@ static bool request_is_flat(const teffi_ask *ask)
     return true;
 }
 
-/* A flat request to another node is not copied: it is packed before the caller continues. */
+/* May msg point to the caller's request? A flat request to another node is not copied, because it
+ * is packed before the caller continues. */
 static bool may_borrow_request(const teffi_ask *ask)
 {
     bool leaves = ask->ctx->node->role == TEFFI_ROLE_CLIENT || !teffi_node_none(ask->location);
     return leaves && (!ask->method->in || request_is_flat(ask));
 }
 
+/* Checks key and request, and lets msg point to them. */
 __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -54,6 +56,7 @@ __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const t
     return TEFF_OK;
 }
 
+/* Copies key and request into msg's arena, and checks the limits. */
 static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
 {
     const teff_method *method = ask->method;
@@ -71,7 +74,8 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
                           teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Make the message of a checked ask; the caller adds call and deadline. */
+/* Makes the message of a checked ask; the caller adds call and deadline. out: *out, not set on an
+ * error. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
@@ -90,7 +94,7 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     return err;
 }
 
-/* Retry until a gateway accepts msg, or its deadline. Owns msg on TEFF_OK. */
+/* Tries until a gateway accepts msg or msg's deadline has passed. Owns msg on TEFF_OK. */
 static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
 {
     uint64_t deadline = msg->deadline_ns;
@@ -104,8 +108,8 @@ static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
     }
 }
 
-/* Passes msg to the gateway (client) or to route.c (silo). Owns msg on TEFF_OK; silos return no
- * other. */
+/* Passes msg to the gateway (client) or to route.c (silo). Owns msg on TEFF_OK, which is the only
+ * result on a silo. */
 static teff_err dispatch_request(const teffi_ask *ask, teffi_msg *msg)
 {
     teff_ctx *ctx = ask->ctx;
@@ -129,9 +133,9 @@ static const char *get_send_error_text(const teffi_node *node, teff_err err)
                                        : "the request could not be sent";
 }
 
-/* Makes the pending call and sends msg; an error of sending ends the call. A call that is not
- * awaited at once stores its method and key, for error texts. out: NULL: no memory; the caller owns
- * msg. */
+/* Makes the pending call and sends msg; if msg cannot be sent, the call has ended with that error.
+ * A call that is not awaited at once stores its method and key, for error texts. out: NULL: no
+ * memory; the caller owns msg. */
 static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint64_t deadline)
 {
     teffi_call *call = teffi_ctx_call(ask->ctx, deadline);
@@ -151,8 +155,8 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* Queues the call. Not inlined, like the slow paths below: most calls end in place. in: awaited,
- * the caller awaits the call at once. */
+/* Starts a call by a message. Not inlined, like the slow paths below: most calls end in place. in:
+ * awaited, the caller awaits the call at once. out: call->impl; NULL on an error. */
 __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
                                                      teff_call *call)
 {
@@ -180,6 +184,7 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     return err && teffi_call_unnamed(call.impl) ? teffi_ask_name_kept(ctx, call.impl, err) : err;
 }
 
+/* Sets ctx's error to why, with method and key before it. out: err. */
 __attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_method *method,
                                                      const teff_key *key, teff_err err,
                                                      const char *why)
@@ -188,13 +193,15 @@ __attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_m
     return teffi_name_key(ctx, method, key, err);
 }
 
+/* Clears what direct.c has set: where the grain is must be looked up again. */
 static inline void forget_location(teffi_ask *ask)
 {
     ask->elsewhere = false;
     ask->location = (teffi_node_id){0};
 }
 
-/* Checks the arguments and fills ask. Sets each member, as clearing its 1 KiB of key is slow. */
+/* Checks the arguments and fills ask. Sets member by member: clearing the 1 KiB for the key is
+ * slow. */
 static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
                                    const teff_key *key, const teff_method *method,
                                    const ProtobufCMessage *in)
@@ -225,7 +232,8 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
     return err;
 }
 
-/* Run in place if possible, which needs a turn (ctx->owner); else through the queue. */
+/* Runs the call in place if possible, for which ctx must be a turn's (ctx->owner); else sends a
+ * message and awaits the response. */
 static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
                                                                ProtobufCMessage **out)
 {
@@ -236,8 +244,8 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
     return err || !call.impl ? err : await_response(ask, call.impl, out);
 }
 
-/* Ask, and retry while the call ends with TEFF_E_UNREACHABLE; for idempotent methods. All tries
- * share one deadline. It is 0 if it has passed already: then ask_once() fails with
+/* Asks, and tries again while the call ends with TEFF_E_UNREACHABLE; for idempotent methods. All
+ * tries share one deadline. If that has passed already, it is 0, and ask_once() fails with
  * TEFF_E_TIMEOUT. */
 __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, ProtobufCMessage **out)
 {
@@ -269,13 +277,14 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
                                                   : ask_once(&this, out);
 }
 
+/* Sends a one-way message, which has no call. */
 __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
 {
     teffi_msg *msg = NULL;
     teff_err err = make_request(ask, TEFFI_MSG_ONEWAY, &msg);
     if (!msg)
         return err;
-    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT) /* until then send_to_gateway() retries */
+    if (ask->ctx->node->role == TEFFI_ROLE_CLIENT) /* send_to_gateway() tries until then */
         msg->deadline_ns = teffi_ask_deadline(ask->ctx, ask->method);
     err = dispatch_request(ask, msg);
     if (err) {
@@ -285,7 +294,8 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     return TEFF_OK;
 }
 
-/* in: few, an array of FEW. out: the *n waits of those calls that were started. */
+/* out:  the waits of the started calls, in few (an array of FEW) or ctx's memory; *n, their
+ *       number. */
 static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
 {
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
@@ -302,7 +312,7 @@ teff_err teff_await_all(teff_ctx *ctx, const teff_call *calls, size_t n)
     teffi_wait *few[FEW] = {NULL};
     size_t n_waits = n;
     teffi_wait **waits = list_waits(ctx, calls, &n_waits, few);
-    teffi_await(ctx, waits, n_waits); /* one suspension for all of them */
+    teffi_await(ctx, waits, n_waits); /* one suspension; teff_await() below does not suspend */
     for (size_t i = 0; i < n; i++) {
         teff_err err = teff_await(ctx, calls[i], NULL);
         if (err)
@@ -332,7 +342,8 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
                       "the silo or client of this context is closed");
 }
 
-/* A call that can be cancelled must be pending from the start: it never runs in place. */
+/* Starts a call that cancel can end. Such a call must be pending from the start: it never runs in
+ * place. */
 static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, teff_call *call)
 {
     if (teffi_cancel_is_fired(cancel))
@@ -344,7 +355,7 @@ static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, tef
     return err;
 }
 
-/* As ask_grain(), without waiting. in: cancel, may be NULL. */
+/* As ask_grain(), without awaiting the call. in: cancel, may be NULL. */
 static inline __attribute__((always_inline)) teff_err
 start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
             const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,

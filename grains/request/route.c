@@ -18,7 +18,8 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
 
 /* ---- to an activation here, or to another silo ---- */
 
-/* End msg with an error of a queue or of the transport. in: full, the text for OVERLOADED. */
+/* Ends msg with an error of a queue or of the transport. in: full, the text for TEFF_E_OVERLOADED
+ * if the silo's message budget is not the reason. */
 static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, const char *full)
 {
     static const char *const large = "the request is larger than a frame may be";
@@ -28,8 +29,8 @@ static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, co
     teffi_node_respond(grains->node, msg, err, text);
 }
 
-/* Copies what msg borrows from its caller, because msg outlives it. out: false: no memory, msg was
- * ended. */
+/* Copies what msg borrows from its caller, because msg outlives the caller's memory. out: false: no
+ * memory; msg was ended. */
 static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_own(msg))
@@ -43,8 +44,8 @@ static bool request_is_expired(const teffi_grains *grains, const teffi_msg *msg)
     return msg->deadline_ns && teffi_now(grains->node->platform) >= msg->deadline_ns;
 }
 
-/* in: create, make an activation if there is none. out: false: there is none, or the type is not
- * hosted here; the caller owns msg. */
+/* Pushes msg to the grain's activation here, or ends it with an error. in: create, make an
+ * activation if there is none. out: false: none here, and none was made; the caller owns msg. */
 static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg, bool create)
 {
     teff_err err = teffi_shard_push(grains, ident, msg, create);
@@ -53,7 +54,7 @@ static bool push_here(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
     return err != TEFF_E_NOT_FOUND;
 }
 
-/* msg surely did not reach silo to: locate it again. */
+/* Undoes send_to_silo(), as msg surely did not reach silo `to`, and locates the grain again. */
 static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                       teffi_node_id to)
 {
@@ -64,7 +65,8 @@ static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
         locate_again(grains, ident, msg);
 }
 
-/* Send msg to another silo, which holds or may hold the grain. */
+/* Sends msg to another silo, which holds or may hold the grain. Ends msg if that is not
+ * possible. */
 static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                          teffi_node_id to)
 {
@@ -75,7 +77,7 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     teff_err err = teffi_relay_begin(node, msg);
     if (err == TEFF_E_CANCELLED) {
-        teffi_msg_free(msg); /* nobody waits for a response */
+        teffi_msg_free(msg); /* its call has ended: no response is needed */
         return;
     }
     if (err) {
@@ -96,8 +98,8 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
                       "more waits for the grain's silo than connection_bytes_max allows");
 }
 
-/* Pass msg to the silo that holds the grain or, with create, to the one that shall activate it. It
- * may be this silo. */
+/* Passes msg to silo `to`, perhaps this one, which holds the grain or, with create, shall activate
+ * it. */
 static void route_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                           teffi_node_id to, bool create)
 {
@@ -160,7 +162,7 @@ void teffi_lookups_fini(teffi_grains *grains)
     }
 }
 
-/* in: more, 1 or (uint32_t)-1. Shard's lock held. */
+/* Adds to the counter for hash. in: more, 1 or (uint32_t)-1. Shard's lock held. */
 static void change_lookup_count(teffi_grains *grains, uint64_t hash, uint32_t more)
 {
     /* release: pairs with teffi_lookup_may_exist() */
@@ -195,9 +197,9 @@ bool teffi_lookups_any(const teffi_grains *grains)
     return false;
 }
 
-/* Take the requests that wait, if the directory was asked and none of them was located again: else
- * all wait for another look-up. out: *tries, entry->tries; false: none waits, the entry was removed
- * from the table. */
+/* Moves the requests that wait to *waiting, if the directory was asked (asked) and no request was
+ * located again since (*tries is 0): else they wait for another look-up. out: *tries, entry->tries,
+ * which is reset; false: no request waits, and entry was removed from the table. */
 static bool take_waiting(lookup *entry, bool asked, teffi_queue *waiting, unsigned *tries)
 {
     teffi_shard *shard = teffi_shard_of(entry->grains, entry->ident.hash);
@@ -222,8 +224,8 @@ typedef struct outcome { /* of a look-up, for all its requests */
     teffi_node_id silo;
 } outcome;
 
-/* If the directory names this silo but no activation is here, the holder has ended, and its
- * unregistration was lost in a change of owner: unregister it now. */
+/* Looks up the grain. If the directory names this silo but no activation is here, the holder has
+ * ended and its unregistration was lost in a change of owner: unregisters the holder. */
 static outcome ask_directory(teff_ctx *ctx, lookup *entry)
 {
     teffi_grains *grains = entry->grains;
@@ -240,13 +242,14 @@ static outcome ask_directory(teff_ctx *ctx, lookup *entry)
     return (outcome){.err = err, .silo = err ? (teffi_node_id){0} : holder.node};
 }
 
+/* Sends msg on by the outcome of the look-up, or ends it. */
 static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *o)
 {
     teffi_grains *grains = entry->grains;
     if (request_is_expired(grains, msg))
         teffi_node_respond(ctx->node, msg, TEFF_E_TIMEOUT,
                            "expired before its grain was found; the call did not run");
-    else if (o->err == TEFF_E_TIMEOUT) /* it joined when the look-up was about to end */
+    else if (o->err == TEFF_E_TIMEOUT) /* msg joined just after the look-up's last deadline check */
         locate_again(grains, &entry->ident, msg);
     else if (o->err == TEFF_OK)
         route_to_silo(grains, &entry->ident, msg, o->silo, false);
@@ -257,8 +260,8 @@ static void send_located(teff_ctx *ctx, lookup *entry, teffi_msg *msg, outcome *
 }
 
 /* The task of a look-up: asks the directory, then sends on the requests that wait, also those that
- * join meanwhile, until none waits. If some were located again (tries), first waits for a change or
- * a pause, then asks again. */
+ * join meanwhile, until no request waits. If some of them were located again (tries), waits for a
+ * change or a pause and asks again before that. */
 static void look_up(teff_ctx *ctx, void *arg)
 {
     lookup *entry = arg;
@@ -293,7 +296,8 @@ static lookup *new_lookup(teffi_grains *grains, const teffi_ident *ident)
     return entry;
 }
 
-/* Shard's lock held, here and below. errs: TEFF_E_OVERLOADED: the caller owns msg. */
+/* Adds msg to the requests that wait for the look-up. Shard's lock held, also in begin_lookup().
+ * errs: TEFF_E_OVERLOADED: the caller owns msg. */
 static teff_err add_waiting(lookup *entry, teffi_msg *msg)
 {
     uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
@@ -329,8 +333,8 @@ static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const tef
     return err;
 }
 
-/* Queue msg behind the requests that wait for the grain; if none waits, begin a look-up if begin.
- * An error ends msg. out: false: none waits and none was begun; the caller owns msg. */
+/* Adds msg to the grain's look-up; if there is none, begins one if begin is set. An error ends msg.
+ * out: false: there was no look-up, and begin is false; the caller owns msg. */
 static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                             bool begin)
 {
@@ -348,8 +352,8 @@ static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teff
     return entry || begin;
 }
 
-/* Look up the grain of msg again, after a change of the cluster or after a pause that grows with
- * each try (teffi_membership_wait), whichever is first. */
+/* Looks up the grain of msg again, after a change of the cluster or after a pause that grows with
+ * each try (teffi_membership_wait), whichever is first. An error ends msg. */
 static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     if (msg->tries < UINT8_MAX)
@@ -375,7 +379,8 @@ void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id w
     route_to_silo(grains, &ident, msg, winner, false);
 }
 
-/* Route by this silo's partitions of the directory if they have the grain; else start a look-up. */
+/* Routes msg by this silo's directory if this silo serves the grain's partition; else starts a
+ * look-up. */
 static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;
@@ -396,8 +401,8 @@ static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, t
         refuse_routed(grains, msg, err, "the grain's queue is full");
 }
 
-/* The grain is not here. location, if set, is a silo of the view: one that has left the view must
- * get no requests, though its last connections may still accept messages. */
+/* Routes msg, whose grain is not here. in: location, zero or a silo of the view: a silo that has
+ * left the view must get no requests, though its last connections may still accept messages. */
 static void send_elsewhere(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                            teffi_node_id location)
 {
@@ -421,7 +426,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
-    /* Behind earlier requests that wait, to keep their order. */
+    /* Keep the order: msg goes behind earlier requests that wait for a look-up. */
     if (!placed && teffi_lookup_may_exist(grains, ident.hash) &&
         wait_for_lookup(grains, &ident, msg, false))
         return;
@@ -436,7 +441,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     send_elsewhere(grains, &ident, msg, location);
 }
 
-/* If the grain was activated here since then, the directory or that silo routes it back. */
+/* If the grain was activated here meanwhile, the directory or silo `location` routes msg back. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);

@@ -15,20 +15,22 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg);
  *       valid until this returns. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location);
 
-/* teffi_route_unsent - locate again a request that the transport returned: it surely did not reach
- * silo to. Owns msg. */
+/* teffi_route_unsent - locate the grain of a request again that the transport returned, because the
+ * request surely did not reach silo `to`. Owns msg. */
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
 
 /* teffi_route_to_winner - route a request of an activation that lost its grain to winner. Owns
  * msg. */
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
-/* teffi_route_again - route a request again whose activation has ended. Owns msg. */
+/* teffi_route_again - route a request again: its activation has ended or has another identity. Owns
+ * msg. */
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
 /* ---- look-ups ---- */
 
-/* teffi_lookup_count - the counter for a grain's hash. */
+/* teffi_lookup_count - the counter of the look-ups for grains of this hash, and some other
+ * hashes. */
 static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, uint64_t hash)
 {
     return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];
@@ -36,15 +38,15 @@ static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, u
 
 /* teffi_lookup_may_exist - may a look-up for a grain of this hash be under way? If false, all
  * requests that waited for one have been sent on (acquire: pairs with change_lookup_count()). A
- * turn sees the look-ups that it began. It may miss one of another thread, which is harmless: the
- * order of the two threads' requests is not defined. */
+ * turn sees the look-ups that it began. It may miss one that another thread began, which is
+ * harmless: the order of the two threads' requests is not defined. */
 static inline bool teffi_lookup_may_exist(const teffi_grains *grains, uint64_t hash)
 {
     return atomic_load_explicit(teffi_lookup_count(grains, hash), memory_order_acquire) != 0;
 }
 
-/* teffi_lookup_waits - do earlier requests for the grain wait? Exact; takes the shard's lock: call
- * teffi_lookup_may_exist first. */
+/* teffi_lookup_waits - is a look-up for this grain under way, so that earlier requests may wait?
+ * Exact; takes the shard's lock: call teffi_lookup_may_exist first. */
 bool teffi_lookup_waits(teffi_grains *grains, const teffi_ident *ident);
 
 /* teffi_lookups_any - is any grain being looked up? */
