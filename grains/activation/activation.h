@@ -130,8 +130,7 @@ void teffi_activation_init(teffi_activation *act, teffi_grains *grains);
 TEFF_MUST_USE teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
                                              const teffi_ident *ident);
 
-/* teffi_activation_clear - make act FREE again: drop its identity and more. After teffi_state_free,
- * on a COMPLETE group. */
+/* teffi_activation_clear - make act FREE again: drop identity and more. After teffi_state_free. */
 void teffi_activation_clear(teffi_activation *act);
 
 /* teffi_activation_push - queue a request. Any thread.

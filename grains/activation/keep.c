@@ -7,8 +7,7 @@
 #include <string.h>
 #include "activation/state.h"
 
-/* The capacity of one list. The entry of an array that is no longer used may stay: an arena gives
- * no address twice. */
+/* The capacity of one list. Entries of freed lists may stay: an arena gives no address twice. */
 typedef struct teffi_room {
     const void *list; /* NULL: empty */
     size_t n_max;     /* capacity in elements */

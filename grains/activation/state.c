@@ -201,8 +201,7 @@ static void request_deactivation(teffi_activation *act)
         act->reason = TEFF_REASON_REQUESTED;
 }
 
-/* Called when another writer has changed the row: makes this and all later writes fail, with
- * TEFF_E_CONFLICT. */
+/* Makes this and all later writes fail, because another writer has changed the row. */
 static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
 {
     act->stored->lost = true;

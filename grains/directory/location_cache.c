@@ -2,8 +2,7 @@
  * Threads: any; if puts and drops race in a line, an entry may be lost or be there twice. */
 #include "directory/location_cache.h"
 
-/* relaxed, in this whole file: no other data depends on these words, and a stale or mixed value is
- * only a wrong hint */
+/* relaxed, in this whole file: no other data depends on these words; stale ones are wrong hints */
 static uint64_t load_entry(const _Atomic uint64_t *word)
 {
     return atomic_load_explicit(word, memory_order_relaxed);

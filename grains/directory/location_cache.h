@@ -54,8 +54,7 @@ static inline teffi_node_id teffi_location_get(const teffi_location_cache *cache
     return (teffi_node_id){0};
 }
 
-/* teffi_location_put - cache the silo of a grain, by the grain's hash. Does nothing for a silo that
- * is not in the view. */
+/* teffi_location_put - cache the silo of a grain, by the grain's hash, if it is in the view. */
 void teffi_location_put(teffi_location_cache *cache, uint64_t hash, teffi_node_id silo);
 
 /* teffi_location_drop - drop the entry of a grain if it names silo. */

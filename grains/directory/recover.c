@@ -196,8 +196,7 @@ typedef struct listing {
     bool failed;
 } listing;
 
-/* Lists act if it is registered. out: false: stop: the response is full, or memory is out
- * (failed). */
+/* Lists act if it is registered. out: false: the response is full, or memory is out (failed). */
 static bool list_activation(void *arg, teffi_activation *act)
 {
     listing *l = arg;

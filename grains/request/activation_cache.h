@@ -39,8 +39,7 @@ static inline uint64_t teffi_activation_mark(const teffi_ident *ident)
     return number << TEFFI_ACTIVATION_CACHE_BITS | number >> (64 - TEFFI_ACTIVATION_CACHE_BITS);
 }
 
-/* teffi_activation_cache_get - the activation in mark's entry, perhaps of another grain; NULL: no
- * entry. */
+/* teffi_activation_cache_get - mark's activation, perhaps of another grain now; NULL: no entry. */
 static inline teffi_activation *teffi_activation_cache_get(const teffi_activation_cache *cache,
                                                            uint64_t mark)
 {
@@ -53,8 +52,7 @@ static inline teffi_activation *teffi_activation_cache_get(const teffi_activatio
                                            (64 - TEFFI_ADDRESS_BITS));
 }
 
-/* teffi_activation_cache_put - overwrite the entry for mark. An address of more than 48 bits is not
- * cached. */
+/* teffi_activation_cache_put - overwrite mark's entry. An address over 48 bits is not cached. */
 static inline void teffi_activation_cache_put(teffi_activation_cache *cache, uint64_t mark,
                                               teffi_activation *act)
 {

@@ -32,8 +32,8 @@ static bool method_may_run_in_place(_Atomic uint32_t *slow)
     return false;
 }
 
-/* A long call adds a strike, a short one resets the strikes. From the second strike on, the next
- * calls are queued. */
+/* A long call adds a strike, a short one resets all. From the second strike on, calls are
+ * queued. */
 static void update_strikes(_Atomic uint32_t *slow, bool is_long)
 {
     uint32_t word = atomic_load_explicit(slow, memory_order_relaxed);
@@ -137,10 +137,9 @@ static inline teffi_activation *claim_if_same(teffi_activation *act, const teffi
     return NULL;
 }
 
-/* out:  the grain's activation in the cache, claimed; NULL: none, or it is not idle. Does not
- *       compute the grain's hash: uses that of the cached activation, whose identity is compared
- *       after the claim. Requests that wait for a look-up of the grain come first: then NULL,
- *       too. */
+/* out: the grain's activation in the cache, claimed; NULL: none, not idle, or requests may wait for
+ * a look-up of the grain. Does not compute the grain's hash: uses that of the cached activation,
+ * whose identity is compared after the claim. */
 static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_ident *ident)
 {
     teffi_activation *act =
@@ -157,8 +156,7 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
 }
 
 /* Claims the grain's activation in the shard, or a new one if this silo may make it at once. out:
- * NULL: queue the call; ask->elsewhere: this silo has no activation, ask->location was looked
- * up. */
+ * NULL: queue the call; ask->elsewhere: this silo has no activation, ask->location is set. */
 __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;

@@ -74,8 +74,7 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
                           teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Makes the message of a checked ask; the caller adds call and deadline. out: *out, not set on an
- * error. */
+/* Makes the message of a checked ask, *out; the caller adds call and deadline. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
@@ -200,8 +199,7 @@ static inline void forget_location(teffi_ask *ask)
     ask->location = (teffi_node_id){0};
 }
 
-/* Checks the arguments and fills ask. Sets member by member: clearing the 1 KiB for the key is
- * slow. */
+/* Checks the arguments and fills ask, member by member, as clearing its 1 KiB of key is slow. */
 static inline teff_err prepare_ask(teffi_ask *ask, teff_ctx *ctx, const teff_type_info *type,
                                    const teff_key *key, const teff_method *method,
                                    const ProtobufCMessage *in)
@@ -294,8 +292,7 @@ __attribute__((noinline)) static teff_err send_one_way(const teffi_ask *ask)
     return TEFF_OK;
 }
 
-/* out:  the waits of the started calls, in few (an array of FEW) or ctx's memory; *n, their
- *       number. */
+/* out: the *n waits of the started calls, in few (an array of FEW) or in ctx's memory. */
 static teffi_wait **list_waits(teff_ctx *ctx, const teff_call *calls, size_t *n, teffi_wait **few)
 {
     teffi_wait **waits = *n <= FEW ? few : teff_alloc(ctx, *n * sizeof *waits);
@@ -342,8 +339,7 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
                       "the silo or client of this context is closed");
 }
 
-/* Starts a call that cancel can end. Such a call must be pending from the start: it never runs in
- * place. */
+/* Starts a call that cancel can end: it must be pending from the start, so never runs in place. */
 static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, teff_call *call)
 {
     if (teffi_cancel_is_fired(cancel))

@@ -29,8 +29,8 @@ static void refuse_routed(teffi_grains *grains, teffi_msg *msg, teff_err err, co
     teffi_node_respond(grains->node, msg, err, text);
 }
 
-/* Copies what msg borrows from its caller, because msg outlives the caller's memory. out: false: no
- * memory; msg was ended. */
+/* Copies what msg borrows from its caller, which may end first. out: false: no memory, msg
+ * ended. */
 static bool copy_borrowed(teffi_grains *grains, teffi_msg *msg)
 {
     if (teffi_msg_own(msg))
@@ -65,8 +65,7 @@ static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
         locate_again(grains, ident, msg);
 }
 
-/* Sends msg to another silo, which holds or may hold the grain. Ends msg if that is not
- * possible. */
+/* Sends msg to another silo, which holds or may hold the grain, or ends msg with an error. */
 static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                          teffi_node_id to)
 {
@@ -379,8 +378,7 @@ void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id w
     route_to_silo(grains, &ident, msg, winner, false);
 }
 
-/* Routes msg by this silo's directory if this silo serves the grain's partition; else starts a
- * look-up. */
+/* Routes msg by this silo's directory if that serves the grain's partition; else by a look-up. */
 static void route_by_directory(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
     teffi_pid holder;

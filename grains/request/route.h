@@ -23,14 +23,12 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
  * msg. */
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
-/* teffi_route_again - route a request again: its activation has ended or has another identity. Owns
- * msg. */
+/* teffi_route_again - route a request again that an activation cannot handle. Owns msg. */
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
 /* ---- look-ups ---- */
 
-/* teffi_lookup_count - the counter of the look-ups for grains of this hash, and some other
- * hashes. */
+/* teffi_lookup_count - the counter of look-ups for this hash; some other hashes share it. */
 static inline _Atomic uint32_t *teffi_lookup_count(const teffi_grains *grains, uint64_t hash)
 {
     return &grains->shards->looking[(hash >> 8) % TEFFI_LOOKING];

@@ -1,5 +1,4 @@
-/* address.c - who can reach an address; check cluster ids; dial an address and suspend the context
- * until the hello. */
+/* address.c - who can reach an address; check cluster ids; dial and wait for the hello. */
 #include "silo/address.h"
 
 #include <stdio.h>
@@ -82,6 +81,7 @@ typedef struct dialling {
     char text[TEFF_TEXT_MAX];
 } dialling;
 
+/* The net's answer to a dial. in: peer, NULL on an error. */
 static void on_peer_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
 {
     dialling *d = arg;

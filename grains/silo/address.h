@@ -7,14 +7,13 @@
 #include <teff/silo.h>
 #include "call/ctx.h"
 
-/* teffi_address_loopback - is it a loopback address or a unix path, which only this machine can
- * reach? */
+/* teffi_address_loopback - is address reachable from this machine only: loopback or a unix path? */
 bool teffi_address_loopback(const char *address);
 
-/* teffi_address_any - is it the address of all interfaces ("0.0.0.0", "[::]")? */
+/* teffi_address_any - is address that of all interfaces ("0.0.0.0", "[::]")? */
 bool teffi_address_any(const char *address);
 
-/* teffi_cluster_ok - is it a cluster id, 1..64 of [A-Za-z0-9._-]? */
+/* teffi_cluster_ok - is cluster a valid id, 1..64 of [A-Za-z0-9._-]? */
 bool teffi_cluster_ok(const char *cluster);
 
 /* teffi_option_refuse - write "option: 'value'; expected ..." to text, TEFF_TEXT_MAX bytes or NULL.
@@ -22,8 +21,8 @@ bool teffi_cluster_ok(const char *cluster);
 teff_err teffi_option_refuse(char *text, const char *option, const char *value,
                              const char *expected);
 
-/* teffi_option_address - check an address; with TLS it cannot be a path. in: text as above.
- * errs: TEFF_E_INVALID. */
+/* teffi_option_address - check an address, which with TLS must not be a unix path. in: text, as
+ * above. errs: TEFF_E_INVALID. */
 TEFF_MUST_USE teff_err teffi_option_address(char *text, const char *option, const char *address,
                                             bool tls);
 

@@ -89,10 +89,10 @@ static const silo_option options[] = {
     {"help", NULL, "list the options", HELP, 0, 0, 0},
 };
 
-/* FIRST: getopt's value for the first option, above its own '?' and ':'. */
+/* FIRST: the value that getopt returns for options[0]; above its own values '?' and ':'. */
 enum { N_OPTIONS = sizeof options / sizeof options[0], FIRST = 256 };
 
-/* out: false: invalid; the error was printed. The same for the functions take_..., below. */
+/* out: false: invalid; the error was printed. The same for the take_...() functions below. */
 static bool parse_number(const silo_option *option, const char *value, uint32_t *n)
 {
     size_t digits = strspn(value, "0123456789");
@@ -105,6 +105,7 @@ static bool parse_number(const silo_option *option, const char *value, uint32_t 
     return ok;
 }
 
+/* Stores value in member, in the unit and type that option->take says. */
 static bool take_number(const silo_option *option, void *member, const char *value)
 {
     uint32_t n;
@@ -119,7 +120,7 @@ static bool take_number(const silo_option *option, void *member, const char *val
     return true;
 }
 
-/* The names of the choices are in option->value: "single|multilevel|priority". */
+/* Stores a choice's number. The names are in option->value: "single|multilevel|priority". */
 static bool take_choice(const silo_option *option, void *member, const char *value)
 {
     unsigned chosen = option->min;
@@ -165,8 +166,9 @@ static bool take_option(teffi_silo_args *args, const silo_option *option, const 
 
 _Static_assert(N_OPTIONS <= 32, "refuse_if_repeated");
 
-/* Marks the option in *seen. Each of teff's options but --seed may be given once; the first --seed
- * replaces the program's seeds. out: true: it was given before; the error was printed. */
+/* Marks option `which` in *seen. Each of teff's options may be given once, only --seed several
+ * times; the first --seed replaces the program's seeds. out: true: refused; the error was
+ * printed. */
 static bool refuse_if_repeated(teffi_silo_args *args, uint32_t *seen, int which)
 {
     bool before = *seen & 1u << which, is_seed = options[which].take == SEED;
@@ -191,7 +193,7 @@ static struct option make_option(const char *name, const char *value, size_t at)
     return (struct option){name, value ? required_argument : no_argument, NULL, FIRST + (int)at};
 }
 
-/* out: teff's options, then the program's, by index; the caller frees it. NULL: out of memory. */
+/* out: an array of teff's options, then the program's; the caller frees it. NULL: out of memory. */
 static struct option *merge_options(const teff_silo_program *program)
 {
     size_t n = count_own_options(program);

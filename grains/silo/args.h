@@ -7,7 +7,7 @@
 
 /* The program's options with the command line's over them. */
 typedef struct teffi_silo_args {
-    teff_silo_options silo; /* its sched is the next one */
+    teff_silo_options silo; /* silo.sched points to sched */
     teff_sched_options sched;
 } teffi_silo_args;
 

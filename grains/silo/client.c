@@ -23,7 +23,7 @@ static teffi_node_id get_gateway(teffi_node *node)
     return teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
 }
 
-/* in: gateway, zero: none. out: false: not set, as that gateway has said that it is leaving. */
+/* in: gateway, zero: none. out: false: not set, as this gateway has said that it is leaving. */
 static bool set_gateway(teff_client *client, teffi_node_id gateway)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -54,18 +54,20 @@ teff_err teffi_client_join(teff_ctx *ctx, teff_client *client)
 
 /* ---- losing a gateway ---- */
 
+/* Tries all gateways, with growing pauses, until one has accepted the client. */
 static void look_for_gateway_task(teff_ctx *ctx, void *arg)
 {
     teff_client *client = arg;
     uint32_t pause = PAUSE_FIRST_MS;
     while (!client->closing && teffi_client_join(ctx, client)) {
-        set_gateway(client, (teffi_node_id){0}); /* calls wait until there is one */
+        set_gateway(client, (teffi_node_id){0}); /* calls wait until one is set */
         teffi_ctx_sleep(ctx, pause);
         pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
     }
     client->looking = false;
 }
 
+/* Starts the task, unless it runs. */
 static void look_for_gateway(teff_client *client)
 {
     if (client->closing || atomic_exchange(&client->looking, true))
@@ -79,7 +81,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
 {
     teff_client *client = teffi_container(node, teff_client, node);
     (void)clean;
-    /* look_for_gateway() dials the address again, and another incarnation may listen there. */
+    /* Removed, as look_for_gateway() dials again, and another incarnation may be at the address. */
     node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     if (!teffi_node_is(get_gateway(node), peer->node))
         return;
@@ -87,7 +89,7 @@ static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clea
     look_for_gateway(client);
 }
 
-/* Reserves a place for the task that leaves gateway from. out: NULL: one runs already, or
+/* Reserves a place for the task that leaves gateway `from`. out: NULL: that task runs already, or
  * TEFF_SEEDS_MAX tasks run. */
 static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
 {
@@ -112,9 +114,9 @@ static void end_parting(teff_client *client, teffi_node_id *place)
     pthread_mutex_unlock(&client->node.lock);
 }
 
-/* A leaving gateway waits for its clients. A client disconnects when its calls there have ended. A
- * thread may have read the gateway before it changed: from peer_left on, its request is refused and
- * sent to the new one. */
+/* The task that disconnects from a leaving gateway, when another gateway is set and the calls
+ * through the old one have ended: the old one waits for that. A thread may have read the old
+ * gateway just before: from peer_left on, its request is refused and sent to the new one. */
 static void leave_gateway(teff_ctx *ctx, void *arg)
 {
     enum { POLL_MS = 2 };
@@ -138,7 +140,8 @@ static void start_parting(teff_client *client, teffi_node_id from)
         end_parting(client, place);
 }
 
-/* The gateway leaves: look for another one, and leave it when the calls there have ended. */
+/* Handles the message of a gateway that leaves: looks for another gateway, and starts the task that
+ * disconnects from this one. */
 static void on_go_away(teffi_node *node, teffi_msg *msg)
 {
     teff_client *client = teffi_container(node, teff_client, node);
@@ -156,7 +159,7 @@ static void on_go_away(teffi_node *node, teffi_msg *msg)
 
 /* ---- requests that were not sent ---- */
 
-/* out: NULL: none waits; `resending` is false now, and the task ends. */
+/* out: the first unsent request; NULL: none left, and `resending` is false: the task ends. */
 static teffi_msg *take_unsent(teff_client *client)
 {
     pthread_mutex_lock(&client->node.lock);
@@ -166,7 +169,7 @@ static teffi_msg *take_unsent(teff_client *client)
     return at ? teffi_container(at, teffi_msg, link) : NULL;
 }
 
-/* The task that sends them again cannot start: ends all of them with an error. */
+/* Ends all unsent requests with an error, because the task that sends them again did not start. */
 static void drop_unsent(teff_client *client)
 {
     for (teffi_msg *msg; (msg = take_unsent(client));)
@@ -174,7 +177,7 @@ static void drop_unsent(teff_client *client)
                            "out of memory to send it again");
 }
 
-/* Send msg to the current gateway; retry until its deadline. */
+/* Sends msg to the current gateway; tries until msg's deadline, then ends msg with an error. */
 static void resend_request(teff_ctx *ctx, teff_client *client, teffi_msg *msg)
 {
     teff_err err = TEFF_E_UNREACHABLE;

@@ -65,8 +65,8 @@ static void fill_entry(top_entry *e, teffi_activation *act, uint32_t queued,
     teffi_key_text(&key, e->key);
 }
 
-/* Inserts act by the length of its queue. Shorter queues move back by one; the last one is dropped
- * if top is full. */
+/* Inserts act into top by the length of its queue. Entries with shorter queues move back by one; if
+ * top is full, its last entry is dropped. */
 static void add_to_top(survey *s, teffi_activation *act, uint32_t queued, teffi_group_state state)
 {
     unsigned at = s->n_top;

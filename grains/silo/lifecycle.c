@@ -71,8 +71,9 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* A silo that joins through this one requests rows before it is in a view, and one that left before
- * this one joined may forward requests: both are added as peers for the responses. */
+/* Lists a client; counts a silo's connection. A silo outside the view is added as a peer, so that
+ * it gets responses: one that joins through this silo requests rows before it is in a view, and one
+ * that left before this silo joined may forward requests. */
 static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
@@ -110,8 +111,8 @@ static void on_lease_lost(teffi_node *node, const char *why)
         silo->opt.lost(silo->opt.lost_arg, why);
 }
 
-/* Also sets `leaving`, under the same lock as add_client() reads it: so each client gets the
- * message. */
+/* Sends GO_AWAY to all clients. Sets `leaving` under the lock under which add_client() reads it: so
+ * each client gets the message. */
 static void send_clients_away(teff_silo *silo)
 {
     pthread_mutex_lock(&silo->lock);
@@ -195,6 +196,7 @@ static teff_err open_own_store(teff_ctx *ctx, teff_silo *silo)
     return err ? teff_fail(ctx, err, "%s: %s", address, teff_error(ctx)) : TEFF_OK;
 }
 
+/* Dials the seeds in order until one responds. out: *seed. */
 static teff_err dial_seeds(teff_ctx *ctx, teff_silo *silo, teffi_hello *seed)
 {
     teff_err err = TEFF_E_UNREACHABLE;
@@ -209,9 +211,9 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
-/* Dials the seeds, with node->id and address in the hello, and makes the store that the seed
- * serves. */
-static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, teffi_hello *seed)
+/* Dials the seeds, with node->id and address in the hello, and makes a store that asks the seed. */
+static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *address,
+                              teffi_hello *seed)
 {
     teffi_node *node = &silo->node;
     node->home.net->ops->identify(node->home.net, node->id, address);
@@ -223,8 +225,8 @@ static teff_err dial_as(teff_ctx *ctx, teff_silo *silo, const char *address, tef
     return silo->store ? TEFF_OK : teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
 }
 
-/* Disconnect from the seed, and wait until its connections are down: their events must not be taken
- * for those of the next connection. */
+/* Disconnects from the seed, and waits until its connections are down: their events must not be
+ * taken for those of the next connection. */
 static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 {
     enum { WAIT_MS = 5000 };
@@ -236,9 +238,9 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
         teffi_ctx_sleep(ctx, 1);
 }
 
-/* The hello needs this silo's identity, which is in the seed's table. So the table is read first,
- * on a separate connection with a random identity. With the identity of an earlier start, the end
- * of this connection would end calls that were sent to that start. */
+/* Connects to the seed twice: the hello needs this silo's identity, which is in the seed's table.
+ * So the table is read first, on a connection with a random identity. With the identity of an
+ * earlier start, the end of that connection would end calls that were sent to the earlier start. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -249,16 +251,17 @@ static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
     node->id.incarnation = 1;
     node->home.net->ops->identify(node->home.net, node->id, get_own_address(silo));
     node->home.net->ops->accept(node->home.net);
-    teff_err err = dial_as(ctx, silo, get_own_address(silo), &seed);
+    teff_err err = dial_seeds_as(ctx, silo, get_own_address(silo), &seed);
     if (!err)
         err = teffi_membership_identify(ctx, get_own_address(silo));
     if (err)
         return err;
     leave_seed(ctx, silo, seed.node);
-    return dial_as(ctx, silo, node->address, &seed);
+    return dial_seeds_as(ctx, silo, node->address, &seed);
 }
 
-/* If the silo is in the table, others place grains here: it must leave. Keeps err's text. */
+/* Leaves again if this silo is in the table, because others then place grains here. Keeps err's
+ * text. out: err. */
 static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
 {
     enum { ABORT_MS = 5000 };
@@ -270,7 +273,7 @@ static teff_err abort_join(teff_ctx *ctx, teff_silo *silo, teff_err err)
     return teff_fail(ctx, err, "%s", text);
 }
 
-/* Accept messages: all parts that handle them exist. Other silos connect after the join. */
+/* Lets the node handle messages: all parts for it exist. Other silos connect after the join. */
 static void open_node(teff_silo *silo)
 {
     teffi_node *node = &silo->node;
@@ -303,8 +306,9 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 
 /* ---- leave ---- */
 
-/* Have all clients disconnected, and all look-ups, calls and relays ended? Each is checked before
- * what it may turn into: connections in the handshake may become clients, look-ups relays. */
+/* Have all clients disconnected, and all look-ups, calls and relays ended? Order: a connection in
+ * the handshake may become a client, and a look-up may become a relay, so the former is checked
+ * first. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -334,8 +338,8 @@ static teff_err pick_first_error(teff_err a, teff_err b)
     return a ? a : b;
 }
 
-/* Repeat a step of leaving until the store accepts it: other silos place grains here until the
- * table says that this silo leaves. */
+/* Repeats a step of leaving until the store accepts it or the deadline has passed: other silos
+ * place grains here until the table says that this silo leaves. */
 static teff_err retry_step(teff_ctx *ctx, teff_err (*step)(teff_ctx *ctx), uint64_t deadline_ns)
 {
     enum { PAUSE_MS = 50 };

@@ -20,7 +20,7 @@ static int take_signal(const sigset_t *signals, long ms)
     return sigtimedwait(signals, NULL, &time);
 }
 
-/* out: true: SIGTERM or SIGINT; false: the silo has lost its lease. */
+/* Writes a dump at each SIGUSR1. out: true: SIGTERM or SIGINT came; false: the lease is lost. */
 static bool wait_for_signal(teff_silo *silo, const sigset_t *signals)
 {
     for (;;) {
@@ -44,7 +44,7 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
     return !err;
 }
 
-/* From "ready" until a signal, or until the lease is lost. out: true: a signal. */
+/* Prints "ready", then serves until a signal comes or the lease is lost. out: true: a signal. */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
     printf("ready %s\n", teff_silo_address(silo));
@@ -56,8 +56,8 @@ static bool serve_once(teff_silo *silo, const teff_silo_program *program, const 
     return asked;
 }
 
-/* A silo that has lost its lease starts again as a new incarnation, when its store and its address
- * can be used. out: false: a signal came before. */
+/* Starts a silo that has lost its lease again, as a new incarnation; tries until its store and its
+ * address can be used. out: false: a signal came before. */
 static bool start_again(teff_silo *silo, char *text, const sigset_t *signals)
 {
     while (teff_silo_start(silo, text)) {
@@ -88,8 +88,8 @@ static int serve_until_signal(teff_silo *silo, const teff_silo_program *program,
     return 0;
 }
 
-/* Give the types to the silo, until it refuses one. Takes over all types: frees the refused one and
- * those after it, or all if silo is NULL. out: false: one was refused, or there is no type. */
+/* Gives the types to the silo, until it refuses a type. Owns all types: frees the refused one and
+ * those after it, or all if silo is NULL. out: true: silo hosts them all, and at least one. */
 static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
 {
     bool ok = type != NULL;
@@ -108,8 +108,8 @@ static bool host_types(teff_silo *silo, teff_grain_type *type, va_list more)
     return ok;
 }
 
-/* Called before any thread is made, as threads inherit the mask. wait_for_signal() takes the
- * signals. */
+/* Blocks the signals that wait_for_signal() takes. Called before any thread is made: threads
+ * inherit the mask. */
 static void block_signals(sigset_t *signals)
 {
     sigemptyset(signals);

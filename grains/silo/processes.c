@@ -62,7 +62,7 @@ void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
 {
     pthread_mutex_lock(&silo->lock);
     teff_process_system *processes = silo->processes;
-    teff_engine *engine = silo->engines; /* later ones are put before it */
+    teff_engine *engine = silo->engines; /* new engines are put before it */
     pthread_mutex_unlock(&silo->lock);
     if (processes)
         teffi_processes_print(processes, to);
@@ -72,7 +72,7 @@ void teffi_silo_print_processes(teff_silo *silo, const teffi_lines *to)
 
 /* ---- the end ---- */
 
-/* out: TEFF_E_TIMEOUT if some did not end by themselves, which is logged. */
+/* Logs if some processes or components were forced to end. out: then TEFF_E_TIMEOUT. */
 static teff_err log_forced(teff_silo *silo, const char *what, const teff_stop_report *report)
 {
     if (!report->forced)

@@ -32,7 +32,7 @@ typedef struct served {
     teffi_msg *msg;
 } served;
 
-/* in: values, false: leave out the values. out: NULL: out of memory. */
+/* Makes the rows of a message. in: values, false: leave out the values. out: NULL: no memory. */
 static Teff__Cluster__StoreRow **pack_rows(teff_arena *arena, const teffi_row *rows, size_t n,
                                            bool values)
 {
@@ -68,6 +68,7 @@ static teffi_row unpack_row(const Teff__Cluster__StoreRow *row)
                        .check = row->check};
 }
 
+/* The operation's `done`: responds with the result, and frees the served operation. */
 static void respond_with_rows(teffi_store_op *op)
 {
     served *s = teffi_container(op, served, op);
@@ -85,6 +86,7 @@ static void respond_with_rows(teffi_store_op *op)
     free(s);
 }
 
+/* Does the operation of a request with the seed's own store. */
 static void serve_store_ask(teffi_node *node, teffi_msg *msg)
 {
     teff_err err = teffi_msg_unpack(msg, &teff__cluster__store_ask__descriptor);
@@ -162,8 +164,8 @@ static void fill_ask(teff_ctx *ctx, const teffi_store_op *op, Teff__Cluster__Sto
     ask->limit = (uint32_t)op->limit;
 }
 
-/* An operation on the cluster's tables, such as a heartbeat, gets two fifths of the lease if that
- * is less. Writes of large rows get longer. */
+/* out: ASK_TIMEOUT_MS, and more for writes of large rows. But two fifths of the lease, if that is
+ * less, for an operation on the cluster's tables, such as a heartbeat. */
 static uint32_t get_op_timeout_ms(const teff_ctx *ctx, const teffi_store_op *op)
 {
     size_t bytes = 0;
@@ -191,8 +193,8 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* out: true: the store did the read. A store that refused it as full may still have the write
- *      queued. */
+/* out: true: the store did the read. If it refused the read as full (TEFF_E_OVERLOADED), it may
+ * still have the write queued. */
 static bool read_is_done(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;
@@ -200,9 +202,9 @@ static bool read_is_done(teff_ctx *ctx, const teffi_store_op *look)
     return err == TEFF_OK && response->err != TEFF_E_OVERLOADED;
 }
 
-/* Wait until a write without a response is not in flight any more, by reading its row: the seed
- * drops what arrives on an old connection, and in its store no read overtakes a write. Writes that
- * do not compare etags need no wait: they are repeated. */
+/* Waits until a write without a response is no longer in flight, by reading its row: the seed drops
+ * what arrives on an old connection, and in its store no read overtakes a write. Returns at once
+ * for writes that do not compare etags, which are repeated. */
 static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
 {
     uint64_t until_ns = teffi_now(ctx->node->platform) + ASK_TIMEOUT_MS * 1000000ull;
@@ -214,6 +216,7 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 
+/* The task of an operation: asks the seed, and ends op with the result. */
 static void ask_seed_task(teff_ctx *ctx, void *arg)
 {
     teffi_store_op *op = arg;

@@ -196,8 +196,8 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Clears the node. Keeps the address that the silo listened on, because other silos and clients
- * know it. */
+/* Clears the node of a stopped silo. Keeps the address that the silo listened on, because other
+ * silos and clients know it. */
 static void prepare_next_incarnation(teff_silo *silo)
 {
     teffi_node_fini(&silo->node);
@@ -219,7 +219,7 @@ teff_err teff_silo_start(teff_silo *silo, char *text)
     if (!err)
         err = join_on_thread(silo, text);
     if (err) {
-        const teffi_membership *m = silo->node.membership;
+        const teffi_membership *m = silo->node.membership; /* listed: others may be connected */
         (void)teffi_silo_close(silo, m && m->listed ? GOODBYE_MS : 0);
     }
     return err;
@@ -248,7 +248,7 @@ teff_err teff_silo_stop(teff_silo *silo, uint32_t timeout_ms)
         ms = LOST_MS;
     teff_err forced = teffi_silo_stop_processes(silo, ms / 2 + 1);
     teff_err left = lost ? TEFF_E_UNAVAILABLE : leave_on_thread(silo, ms);
-    lost = teffi_lease_is_over(&silo->node.home.lease); /* perhaps meanwhile */
+    lost = teffi_lease_is_over(&silo->node.home.lease); /* again: leaving takes time */
     teff_err closed = teffi_silo_close(silo, lost ? 0 : ms);
     return left || forced ? TEFF_E_TIMEOUT : closed;
 }

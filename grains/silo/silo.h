@@ -24,7 +24,7 @@ typedef enum teffi_silo_phase {
 struct teff_silo {
     teffi_node node;
     teffi_platform platform;
-    teff_silo_options opt; /* its strings are copies in arena; its sched is the next one */
+    teff_silo_options opt; /* its strings are copies in arena; opt.sched points to sched */
     teff_sched_options sched;
     teff_sched_hooks hooks; /* of sched */
     teff_arena arena;
@@ -53,12 +53,13 @@ TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
 /* teffi_silo_open - make node, transport and grains; listen. Contacts no other silo. errs: text. */
 TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
 
-/* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: it serves.
- * On an error it has left the table again, if that was possible. */
+/* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: the silo
+ * serves. On an error it has left the table again, if that was possible. */
 TEFF_MUST_USE teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo);
 
 /* teffi_silo_leave - send clients away, end grains, leave the membership; connections stay up.
- * errs: TEFF_E_TIMEOUT: some grains or calls were dropped; all steps were taken all the same. */
+ * Takes all steps, also after an error.
+ * errs: the first one; TEFF_E_TIMEOUT: some grains or calls did not end in time. */
 TEFF_MUST_USE teff_err teffi_silo_leave(teff_ctx *ctx, teff_silo *silo, uint64_t deadline_ns);
 
 /* teffi_silo_host - as teff_silo_host. out: on an error, text of TEFF_TEXT_MAX bytes. */
