@@ -147,10 +147,9 @@ static void start_set_aside(teffi_activation *act)
 {
     teffi_more *more = act->more; /* stays: turns only add to pending */
     teffi_queue skipped = {0};
-    for (unsigned starts = 0;
-         more && more->pending.count && starts < STARTS_MAX &&
-         teffi_activation_any_may_start(act) && !teffi_group_yielded(&act->group);
-         starts++) {
+    unsigned starts = 0; /* those skipped do not count: the next nudge would only skip them again */
+    while (more && more->pending.count && starts < STARTS_MAX &&
+           teffi_activation_any_may_start(act) && !teffi_group_yielded(&act->group)) {
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         teffi_class class = teffi_class_of(act->type->info, method);
@@ -158,6 +157,7 @@ static void start_set_aside(teffi_activation *act)
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
+        starts++;
         more->pending_of[class]--;
         if (!end_if_unwanted(act, msg))
             start_request(act, msg, method);

@@ -19,6 +19,7 @@ enum { LAB_SILOS_MAX = 4, LAB_CALLERS = 8, LAB_SINGLES = 4096 };
 
 typedef struct lab_record {       /* atomic, all of it */
     _Atomic bool gate;            /* open: held turns go on */
+    _Atomic bool writer_gate;     /* open: held writers of Turns go on */
     _Atomic int held;             /* turns that wait for the gate */
     _Atomic uint32_t held_due_ms; /* ctx.due_ms of the newest of them */
     _Atomic int started;          /* turns of Turns, Small and Free */

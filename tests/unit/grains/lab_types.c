@@ -15,7 +15,7 @@ static void hold_turn(teff_ctx *ctx, lab_record *r)
 {
     r->held_due_ms = ctx->due_ms;
     r->held++;
-    for (int ms = 0; !r->gate && ms < HOLD_MS; ms++)
+    for (int ms = 0; !r->gate && !(r->writing && r->writer_gate) && ms < HOLD_MS; ms++)
         teffi_ctx_sleep(ctx, 1);
     r->held--;
 }

@@ -141,6 +141,27 @@ static void readers_and_writers_never_meet(void **state)
     assert_true(l->record.most_readers > 1);
 }
 
+/* More writers than start at a time stand between two readers when a writer ends. */
+static void a_reader_starts_past_many_writers(void **state)
+{
+    enum { WRITERS = 200 };
+    teff_ctx *ctx = l->ctx[0];
+    teff_call writes[WRITERS + 1], reads[2];
+    lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(.hold = true), NULL, &writes[0]));
+    lab_until(l->record.held == 1);
+    lab_ok(ctx, lab_turns_read_async(ctx, "one", lab_step(.hold = true), NULL, &reads[0]));
+    for (int i = 1; i <= WRITERS; i++)
+        lab_ok(ctx, lab_turns_write_async(ctx, "one", lab_step(), NULL, &writes[i]));
+    lab_ok(ctx, lab_turns_read_async(ctx, "one", lab_step(.hold = true), NULL, &reads[1]));
+    l->record.writer_gate = true;
+    lab_until(l->record.reading == 2);
+    assert_int_equal(l->record.started, 3);
+    l->record.gate = true;
+    lab_ok(ctx, teff_await_all(ctx, reads, 2));
+    lab_ok(ctx, teff_await_all(ctx, writes, WRITERS + 1));
+    assert_int_equal(l->record.collisions, 0);
+}
+
 static void always_interleave_enters_at_once(void **state)
 {
     teff_ctx *ctx = l->ctx[0];
@@ -261,6 +282,7 @@ int main(void)
         TURNS(a_writer_waits_for_the_last_reader),
         TURNS(readers_wait_for_a_writer),
         TURNS(readers_and_writers_never_meet),
+        TURNS(a_reader_starts_past_many_writers),
         TURNS(always_interleave_enters_at_once),
         TURNS(a_reentrant_grain_interleaves_and_calls_itself),
         TURNS(other_grains_do_not_wait),
