@@ -230,13 +230,16 @@ void teffi_recover_respond(teffi_grains *grains, teffi_msg *msg)
         return;
     }
     l.entries = teff_arena_alloc(&msg->arena, RESPONSE_ENTRIES * sizeof *l.entries);
-    if (!l.entries || ask->partitions.len != TEFFI_PARTITION_SET_BYTES) {
+    if (ask->partitions.len != TEFFI_PARTITION_SET_BYTES) {
         teffi_node_respond(grains->node, msg, TEFF_E_INVALID,
-                           "directory: not a set of 256 partitions, or memory is out");
+                           "directory: a set of 256 partitions expected");
         return;
     }
+    l.failed = !l.entries;
     response.cursor = ask->cursor; /* the walk sets it to 0 at the end */
-    (void)teffi_shards_walk(grains, ask->partitions.data, &response.cursor, list_activation, &l);
+    if (l.entries)
+        (void)teffi_shards_walk(grains, ask->partitions.data, &response.cursor, list_activation,
+                                &l);
     response.entries = l.entries;
     response.n_entries = l.n;
     if (l.failed)

@@ -49,7 +49,8 @@ teff_err teffi_client_join(teff_ctx *ctx, teff_client *client)
         if (!err && set_gateway(client, peer.node))
             return TEFF_OK;
     }
-    return err ? err : TEFF_E_UNREACHABLE;
+    return err ? err
+               : teff_fail(ctx, TEFF_E_UNREACHABLE, "only the gateway that leaves can be reached");
 }
 
 /* ---- losing a gateway ---- */

@@ -302,8 +302,11 @@ teff_err teffi_exec_real_new(const teffi_platform *platform, unsigned workers,
     opt = opt ? opt : &defaults;
     if (teffi_sched_check(opt, workers))
         return TEFF_E_INVALID;
-    /* Both counts come from one reading, since the CPU quota may change between two. */
+    /* Both counts come from one reading: the CPU quota may change between two, also since the
+     * check. */
     unsigned active = count_active(workers);
+    if (opt->workers_max && active > opt->workers_max)
+        active = opt->workers_max;
     teffi_sched *sched = scheduler_new(platform, count_processors(opt, active), active, opt);
     if (!sched)
         return TEFF_E_NOMEM;

@@ -234,7 +234,7 @@ static void a_set_of_another_size_is_refused(void **state)
     for (unsigned i = 0; i < 2; i++) {
         Teff__Cluster__Recovered *r = listed(1, (size_t)(TEFFI_PARTITION_SET_BYTES + more[i]));
         bare_responded(i + 1, TEFF_E_INVALID,
-                       "directory: not a set of 256 partitions, or memory is out");
+                       "directory: a set of 256 partitions expected");
         teff__cluster__recovered__free_unpacked(r, NULL);
     }
 }
