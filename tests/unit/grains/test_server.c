@@ -233,8 +233,7 @@ static void a_set_of_another_size_is_refused(void **state)
     serve_all(1);
     for (unsigned i = 0; i < 2; i++) {
         Teff__Cluster__Recovered *r = listed(1, (size_t)(TEFFI_PARTITION_SET_BYTES + more[i]));
-        bare_responded(i + 1, TEFF_E_INVALID,
-                       "directory: a set of 256 partitions expected");
+        bare_responded(i + 1, TEFF_E_INVALID, "directory: a set of 256 partitions expected");
         teff__cluster__recovered__free_unpacked(r, NULL);
     }
 }

@@ -393,6 +393,32 @@ static void an_idle_store_does_not_notice_a_restart(void **state)
     assert_true(redis_server_start("yes"));
 }
 
+/* The store ends its lost connection by number. A new server has other clients of such numbers. */
+static void a_new_server_keeps_its_clients(void **state)
+{
+    enum { CLIENTS = 32 }; /* more than the first server has had when the store connects */
+    char address[512];
+    uint64_t etag = 0;
+    redisContext *clients[CLIENTS];
+    redis_server_kill();
+    assert_true(redis_server_start("yes"));
+    redis_server_fresh(address);
+    teffi_store *store = open_store(address);
+    assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
+    redis_server_kill();
+    assert_true(redis_server_start("yes"));
+    for (size_t i = 0; i < CLIENTS; i++)
+        clients[i] = redisConnect("127.0.0.1", (int)redis_server_port());
+    assert_int_equal(put(store, "a", "2", &etag), TEFF_OK);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        redisReply *reply = redisCommand(clients[i], "PING");
+        assert_non_null(reply);
+        freeReplyObject(reply);
+        redisFree(clients[i]);
+    }
+    teffi_store_close(store);
+}
+
 static void a_forgotten_script_is_loaded_again(void **state)
 {
     char address[512];
@@ -509,6 +535,7 @@ int main(void)
         cmocka_unit_test(a_server_that_does_not_answer_is_lost),
         cmocka_unit_test(kills_of_the_server_lose_nothing),
         cmocka_unit_test(an_idle_store_does_not_notice_a_restart),
+        cmocka_unit_test(a_new_server_keeps_its_clients),
         cmocka_unit_test(a_forgotten_script_is_loaded_again),
         cmocka_unit_test(a_damaged_row_is_only_overwritten_by_force),
         cmocka_unit_test(damage_beside_the_rows_is_noticed),
