@@ -434,6 +434,34 @@ static void a_scan_that_fails_is_as_it_was_submitted(void **state)
     assert_true(from > ROWS);
 }
 
+/* SQLite has no memory for the second row, after it has written the first. */
+static void a_batch_without_memory_writes_nothing(void **state)
+{
+    enum { MIB = 1024 * 1024, BIG = 12 * MIB };
+    char address[512], *value = calloc(1, BIG);
+    teffi_store *store;
+    teff_arena arena;
+    teffi_bytes seen;
+    uint64_t etag = 1;
+    teffi_row rows[] = {{.table = "words", .key = ask_str("a"), .value = ask_str("1")},
+                        {.table = "words", .key = ask_str("b"), .value = {value, BIG}}};
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = 2};
+    teffi_arena_init(&arena, NULL, 0, 0);
+    scratch_fresh(address);
+    assert_int_equal(teffi_store_open(address, &store, NULL), TEFF_OK);
+    (void)sqlite3_hard_heap_limit64(sqlite3_memory_used() + 4 * MIB);
+    teff_err err = ask(store, &op);
+    (void)sqlite3_hard_heap_limit64(0);
+    assert_int_equal(err, TEFF_E_NOMEM);
+    assert_int_equal(rows[0].etag | rows[1].etag, 0);
+    assert_int_equal(ask_get(store, &arena, "words", ask_str("a"), &seen, &etag), TEFF_OK);
+    assert_int_equal(etag, 0);
+    assert_int_equal(ask(store, &op), TEFF_OK);
+    teffi_arena_fini(&arena);
+    teffi_store_close(store);
+    free(value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +472,7 @@ int main(void)
         cmocka_unit_test(recovers_by_itself),
         cmocka_unit_test(group_outcomes),
         cmocka_unit_test(a_scan_that_fails_is_as_it_was_submitted),
+        cmocka_unit_test(a_batch_without_memory_writes_nothing),
     };
     return cmocka_run_group_tests(tests, install, remove_shim);
 }
