@@ -189,7 +189,8 @@ static inline teffi_ident teffi_activation_ident(const teffi_activation *act)
                          atomic_load_explicit(&act->hash, memory_order_relaxed)};
 }
 
-/* teffi_activation_key - as teffi_activation_ident: the key, as grain code gets it. */
+/* teffi_activation_key - set *key to act's key, in the form that grain code gets. A text key points
+ * into act. runs: on act's group, or under the shard's lock. */
 static inline void teffi_activation_key(const teffi_activation *act, teff_key *key)
 {
     teffi_key_view(key, act->type->info->key_kind, teffi_activation_key_bytes(act));

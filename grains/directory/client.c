@@ -132,8 +132,8 @@ static teff_err ask_owner_with_retries(teff_ctx *ctx, ask *a)
     }
 }
 
-/* Is version still that of the view? Does not compare owners: one that lost the partition and got
- * it back has lost the entries. */
+/* Is version still that of the view? Compares versions, not owners: an owner that lost the
+ * partition and got it back no longer has its entries. */
 static bool view_is_current(teffi_node *node, uint64_t version)
 {
     const teffi_view *view = teffi_view_get(node);

@@ -47,7 +47,8 @@ static void drop_number_entries(teffi_location_cache *cache, uint32_t number)
             store_entry(&cache->words[i], 0);
 }
 
-void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self)
+void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *view,
+                                teffi_node_id self)
 {
     uint32_t n = atomic_load_explicit(&cache->n_silos, memory_order_relaxed);
     for (uint32_t i = 1; i <= n; i++) {

@@ -1,7 +1,8 @@
 /* location_cache.h - to which other silo was the last request for a grain sent? A hint: a wrong one
  * costs a hop and is dropped.
  * Way:     route, directory (MOVED) -> [location_cache] -> the silo to send to
- * Threads: any, without a lock: an entry is one word. teffi_locations_view: one thread at a time.
+ * Threads: any, without a lock: an entry is one word. teffi_locations_adopt_view: one thread at a
+ *          time.
  *
  *     63             16 15        0
  *     |  48 bits of hash | silo's   |   13 other bits of the hash select a line of 8 entries,
@@ -21,9 +22,10 @@ typedef struct teffi_location_cache {
     _Atomic uint32_t n_silos; /* numbers over this were never used */
 } teffi_location_cache; /* zeroed memory is an empty cache; its untouched pages cost nothing */
 
-/* teffi_locations_view - give numbers to the view's members but self; drop the entries of silos
- * that left the view. */
-void teffi_locations_view(teffi_location_cache *cache, const teffi_view *view, teffi_node_id self);
+/* teffi_locations_adopt_view - give numbers to the view's members but self; drop the entries of
+ * silos that left the view. */
+void teffi_locations_adopt_view(teffi_location_cache *cache, const teffi_view *view,
+                                teffi_node_id self);
 
 /* teffi_location_tag - the 48 bits of a hash, or of an entry's word, that identify a grain. */
 static inline uint64_t teffi_location_tag(uint64_t hash)

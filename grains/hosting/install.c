@@ -32,7 +32,7 @@ static void on_request_unsent(teffi_node *node, teffi_node_id to, teffi_msg *msg
 static void on_view(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
     (void)old;
-    teffi_locations_view(node->grains->location_cache, now, node->id);
+    teffi_locations_adopt_view(node->grains->location_cache, now, node->id);
     if (teffi_partitions_view(node->grains, now))
         teffi_recover_start(node->grains);
 }

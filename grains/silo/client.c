@@ -269,8 +269,11 @@ teff_err teffi_client_open(const teffi_platform *platform, const teff_client_opt
     text[0] = '\0';
     teff_err err = take_client_options(opt, given, text);
     teff_client *client = err ? NULL : calloc(1, sizeof *client);
-    if (!client)
-        return err ? err : teffi_fail(text, TEFF_E_NOMEM, "out of memory");
+    if (!client) {
+        if (!err)
+            (void)teffi_fail(text, TEFF_E_NOMEM, "out of memory");
+        return err ? err : TEFF_E_NOMEM;
+    }
     client->platform = *platform;
     err = copy_gateways(client, opt);
     if (!err)

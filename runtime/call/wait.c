@@ -253,6 +253,8 @@ void teffi_await(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     call_arrive(waits, n);
 }
 
+/* In a turn, if a wait is done already, the turn is not suspended, but yields if its slice is over.
+ * Only a thread calls arrive() itself; for a turn teffi_wait_arrived() does. */
 void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
 {
     bool found = count_done(waits, n) > 0;

@@ -21,6 +21,8 @@ enum { SLICE_MS = 10 };
 
 /* ---- operations ---- */
 
+/* Any processor's wheel may hold the timer: the wheels are passed as an array, by the first one and
+ * the distance between two. */
 static bool cancel_timer(teffi_exec *exec, teffi_timer *timer)
 {
     return teffi_wheel_cancel(&teffi_sched_of(exec)->processors[0].wheel, sizeof(teffi_processor),

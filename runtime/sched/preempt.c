@@ -132,9 +132,9 @@ teff_preemptible teff_preemptible_begin(void)
     return (teff_preemptible){fiber};
 }
 
-/* Takes the fiber from region: until the region has ended, the thread may change at any
- * instruction, so a function that reads a thread-local could return the old thread's value.
- * teffi_worker_self() is safe after that. */
+/* Uses the fiber that the argument holds, and does not look up the current one: until the region
+ * has ended, a signal may move the turn to another thread at any instruction, even between the
+ * read of a thread-local and its use. Afterwards teffi_worker_self() is safe. */
 void teff_preemptible_end(teff_preemptible region)
 {
     if (region.turn) {

@@ -330,8 +330,10 @@ static int ask_number(PGconn *conn, const char *sql, const char *parameter, int 
                       char *text)
 {
     PGresult *result = run_sql(conn, sql, parameter, text);
-    int number = result && PQntuples(result) > 0 ? atoi(PQgetvalue(result, 0, 0)) : otherwise;
-    number = result ? number : -1;
+    bool has_row = result && PQntuples(result) > 0;
+    int number = has_row  ? (int)strtol(PQgetvalue(result, 0, 0), NULL, 10)
+                 : result ? otherwise
+                          : -1;
     PQclear(result);
     return number;
 }

@@ -154,6 +154,7 @@ void teffi_socket_dial_start(teffi_stream_dial *dial)
 
 void teffi_socket_dial_cancel(teffi_stream_dial *dial)
 {
+    /* pairs with attempt_dial(), which the edge below runs: so the attempt sees the flag */
     atomic_store_explicit(&dial->cancelled, true, memory_order_seq_cst);
     teffi_reactor_edge(dial->reactor, &dial->side);
 }

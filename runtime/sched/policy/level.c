@@ -63,6 +63,7 @@ void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_
         group->used = teffi_used_add(group->used, now_ns, ns);
         return;
     }
+    /* with an account, group->used is the account's number. relaxed: only a sum */
     _Atomic uint32_t *used = &levels->account[group->used];
     uint32_t was = atomic_load_explicit(used, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(used, &was, teffi_used_add(was, now_ns, ns),

@@ -194,7 +194,7 @@ static inline void bare_view(uint64_t version, const teffi_node_id *members, siz
     node.view = teffi_view_new(version, list, n);
     assert_non_null(node.view);
     teffi_view_unref(old);
-    teffi_locations_view(grains.location_cache, node.view, bare_self);
+    teffi_locations_adopt_view(grains.location_cache, node.view, bare_self);
     (void)teffi_partitions_view(&grains, node.view);
 }
 

@@ -29,7 +29,7 @@ static void adopt(teffi_location_cache *hints, uint32_t members)
         }
     teffi_view *view = teffi_view_new(1, list, n);
     assert_non_null(view);
-    teffi_locations_view(hints, view, silo(SELF));
+    teffi_locations_adopt_view(hints, view, silo(SELF));
     teffi_view_unref(view);
 }
 
@@ -130,7 +130,7 @@ static void silos_over_the_number_are_located_each_time(void **state)
         list[i] = (teffi_member){.node = silo(i), .status = TEFFI_ACTIVE};
     teffi_view *view = teffi_view_new(1, list, n);
     assert_non_null(view);
-    teffi_locations_view(&h, view, silo(SELF));
+    teffi_locations_adopt_view(&h, view, silo(SELF));
     teffi_view_unref(view);
     for (uint32_t i = 1; i < n; i++) {
         uint64_t hash = teffi_mix64(i);
