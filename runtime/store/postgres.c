@@ -330,10 +330,8 @@ static int ask_number(PGconn *conn, const char *sql, const char *parameter, int 
                       char *text)
 {
     PGresult *result = run_sql(conn, sql, parameter, text);
-    bool has_row = result && PQntuples(result) > 0;
-    int number = has_row  ? (int)strtol(PQgetvalue(result, 0, 0), NULL, 10)
-                 : result ? otherwise
-                          : -1;
+    const char *value = result && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : NULL;
+    int number = !result ? -1 : value ? (int)strtol(value, NULL, 10) : otherwise;
     PQclear(result);
     return number;
 }
