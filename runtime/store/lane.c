@@ -54,19 +54,26 @@ static bool lane_is_ready(teffi_lane *lane)
     return ready;
 }
 
+static bool group_is_full(const teffi_store_op *last, size_t n, size_t reads)
+{
+    return n == TEFFI_LANE_GROUP_MAX || reads == TEFFI_LANE_GROUP_READS_MAX ||
+           last->kind == TEFFI_STORE_SCAN;
+}
+
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],
                        uint64_t timeout_ns)
 {
-    size_t n = 0, bytes = 0;
+    size_t n = 0, bytes = 0, reads = 0;
     while (!lane_is_ready(lane) && teffi_parker_wait(&lane->wake, timeout_ns))
         ;
     pthread_mutex_lock(&lane->lock);
-    while (n < TEFFI_LANE_GROUP_MAX && lane->queue.head) {
+    while (lane->queue.head && !(n > 0 && group_is_full(group[n - 1], n, reads))) {
         teffi_store_op *op = teffi_container(lane->queue.head, teffi_store_op, node);
         bytes += teffi_store_value_bytes(op);
         if (n > 0 && bytes > TEFFI_LANE_GROUP_BYTES_MAX)
             break;
         (void)teffi_queue_pop(&lane->queue);
+        reads += teffi_store_is_read(op);
         group[n++] = op;
     }
     pthread_mutex_unlock(&lane->lock);

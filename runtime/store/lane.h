@@ -10,8 +10,9 @@
 enum {
     TEFFI_LANE_GROUP_MAX = 1024,                   /* operations of one group */
     TEFFI_LANE_GROUP_BYTES_MAX = 16 * 1024 * 1024, /* values of one group; one op always fits */
-    TEFFI_LANE_OPS_MAX = 64 * 1024,                /* operations submitted and not done */
-    TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024        /* values of the writes among them */
+    TEFFI_LANE_GROUP_READS_MAX = 64, /* in one group: results stay in memory until all are there */
+    TEFFI_LANE_OPS_MAX = 64 * 1024,  /* operations submitted and not done */
+    TEFFI_LANE_BYTES_MAX = 64 * 1024 * 1024 /* values of the writes among them */
 };
 
 typedef struct teffi_lane {
@@ -31,7 +32,8 @@ void teffi_lane_fini(teffi_lane *lane);
  * TEFF_E_OVERLOADED, but not for an op on the cluster's own tables. */
 void teffi_lane_submit(teffi_lane *lane, teffi_store_op *op);
 
-/* teffi_lane_take - wait for operations, for timeout_ns, and take the first ones.
+/* teffi_lane_take - wait for operations, for timeout_ns, and take the first ones. A scan is the
+ * last one of a group.
  * out: how many, at most TEFFI_LANE_GROUP_MAX; 0: none came in that time, or the lane is closed and
  *      empty. */
 size_t teffi_lane_take(teffi_lane *lane, teffi_store_op *group[TEFFI_LANE_GROUP_MAX],

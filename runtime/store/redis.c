@@ -23,7 +23,6 @@
 #include "os/thread.h"
 
 enum {
-    PIPELINE_READS_MAX = 64,            /* sent together: the server holds their replies */
     SCAN_BYTES_MAX = 256 * 1024 * 1024, /* bytes of rows of a scan, for the same reason */
     CONNECT_S = 1,       /* for a connection, then for each reply before its first operation */
     REPLY_S = 5,         /* without a byte: the connection is lost. Half of the usual lease */
@@ -502,18 +501,6 @@ static void run_pipeline(session *s, teffi_store_op **ops, size_t n)
         disconnect_server(s); /* connecting loads the script */
 }
 
-/* out: how many of the n operations are sent together. A scan is the last one. */
-static size_t count_pipeline(teffi_store_op *const *ops, size_t n)
-{
-    size_t reads = 0;
-    for (size_t i = 0; i < n; i++) {
-        reads += teffi_store_is_read(ops[i]);
-        if (ops[i]->kind == TEFFI_STORE_SCAN || reads == PIPELINE_READS_MAX)
-            return i + 1;
-    }
-    return n;
-}
-
 /* out: how long to wait for operations: without a connection, until it is time to try again. */
 static uint64_t get_wait_ns(const session *s)
 {
@@ -527,15 +514,11 @@ static void run_redis_session(void *arg)
     bool open = connect_or_back_off(s);
     teffi_parker_wake(&s->opened);
     while (open) {
-        size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s)), k;
+        size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s));
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        if (n == 0)
-            (void)is_connection_ready(s);
-        for (size_t i = 0; i < n; i += k) {
-            k = count_pipeline(s->group + i, n - i);
-            run_pipeline(s, s->group + i, k);
-        }
+        run_pipeline(s, s->group,
+                     n); /* without operations too: it connects again when it is time */
     }
     disconnect_server(s);
 }

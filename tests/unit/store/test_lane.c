@@ -55,7 +55,7 @@ static void groups_keep_the_order(void **state)
     static teffi_row rows[N];
     (void)state;
     for (size_t i = 0; i < N; i++) {
-        make_op(&ops[i], &rows[i], i % 2);
+        make_op(&ops[i], &rows[i], 1);
         teffi_lane_submit(&f.lane, &ops[i]);
     }
     assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), TEFFI_LANE_GROUP_MAX);
@@ -68,6 +68,23 @@ static void groups_keep_the_order(void **state)
     for (size_t i = 0; i < N; i++)
         teffi_lane_finish(&f.lane, &ops[i]);
     assert_int_equal(n_done, N);
+}
+
+static void a_group_has_a_limit_of_reads(void **state)
+{
+    enum { N = TEFFI_LANE_GROUP_READS_MAX + 6 };
+    static teffi_store_op ops[N];
+    static teffi_row rows[N];
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        make_op(&ops[i], &rows[i], i == 1); /* one write */
+        ops[i].kind = i == N - 3 ? TEFFI_STORE_SCAN : ops[i].kind;
+        teffi_lane_submit(&f.lane, &ops[i]);
+    }
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), TEFFI_LANE_GROUP_READS_MAX + 1);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 3); /* the scan is the last */
+    assert_ptr_equal(f.group[2], &ops[N - 3]);
+    assert_int_equal(teffi_lane_take(&f.lane, f.group, 0), 2);
 }
 
 static void a_group_has_a_limit_of_bytes(void **state)
@@ -183,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(groups_keep_the_order, open_lane, close_lane),
+        cmocka_unit_test_setup_teardown(a_group_has_a_limit_of_reads, open_lane, close_lane),
         cmocka_unit_test_setup_teardown(a_group_has_a_limit_of_bytes, open_lane, close_lane),
         cmocka_unit_test_setup_teardown(bytes_over_the_limit_are_refused, open_lane, close_lane),
         cmocka_unit_test_setup_teardown(operations_over_the_limit_are_refused, open_lane,
