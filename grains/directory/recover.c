@@ -215,7 +215,7 @@ static bool list_activation(void *arg, teffi_activation *act)
     e->slot = act->slot;
     e->generation = act->generation;
     l->entries[l->n++] = e;
-    l->bytes += ident.key_len + 24u;
+    l->bytes += ident.key_len + 24u; /* about 24 bytes for the other fields */
     return l->n < RESPONSE_ENTRIES && l->bytes < RESPONSE_BYTES;
 }
 

@@ -65,7 +65,8 @@ static void take_back(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
         locate_again(grains, ident, msg);
 }
 
-/* Sends msg to another silo, which holds or may hold the grain, or ends msg with an error. */
+/* Sends msg to another silo, which holds or may hold the grain. Owns msg: if it cannot be sent, it
+ * is routed again or ends with an error; if its caller has cancelled it, it is freed. */
 static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg,
                          teffi_node_id to)
 {
@@ -86,7 +87,7 @@ static void send_to_silo(teffi_grains *grains, const teffi_ident *ident, teffi_m
     }
     msg->to = (teffi_pid){.node = to};
     if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, to)) {
-        teffi_msg_free(msg);
+        teffi_msg_free(msg); /* cancelled meanwhile: no response is needed */
         return;
     }
     err = node->home.net->ops->send(node->home.net, to, msg);

@@ -60,8 +60,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
  * errs: as teffi_relay_new. */
 TEFF_MUST_USE teff_err teffi_relay_begin(teffi_node *node, teffi_msg *msg);
 
-/* teffi_node_cancelled - was a request that is here cancelled by its caller? Any thread.
- * teffi_node_forget_cancel - the same question, and removes the cancel: for a request that has
- *       ended or will not start. */
+/* teffi_node_cancelled - has the caller cancelled this request, which is on this node? Any thread.
+ * teffi_node_forget_cancel - remove the cancel that is kept for this request; called when the
+ *       request has ended or will not start. out: true: there was one. */
 bool teffi_node_cancelled(teffi_node *node, const teffi_msg *request);
 bool teffi_node_forget_cancel(teffi_node *node, const teffi_msg *request);

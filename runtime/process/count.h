@@ -5,7 +5,8 @@
 
 #include "process/process.h"
 
-/* teffi_own_cell - the index of this thread's cell; 0 on threads that are no workers. */
+/* teffi_own_cell - the index of the cell of the processor that this thread holds; 0 if it holds
+ * none: it is no worker, or its turn has lost the processor or is in a blocking region. */
 static inline unsigned teffi_own_cell(const teff_process_system *system)
 {
     teffi_exec *exec = system->exec;
@@ -31,7 +32,7 @@ static inline void teffi_process_count(teff_process *p, uint64_t turns, uint64_t
     teffi_count_add(&p->events, events);
     if (run_ns)
         teffi_count_add(&p->run_ns, run_ns);
-    if (own == 0) { /* shared by all threads that are no workers */
+    if (own == 0) { /* shared by all threads that hold no processor */
         atomic_fetch_add_explicit(&cell->turns, turns, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->events, events, memory_order_relaxed);
         atomic_fetch_add_explicit(&cell->run_ns, run_ns, memory_order_relaxed);

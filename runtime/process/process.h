@@ -130,7 +130,7 @@ struct teff_process_system {
         teff_command_fn *fn;
         void *arg;
     } handlers[TEFF_COMMANDS_MAX];
-    teffi_cell *cells; /* one a worker, the first for other threads */
+    teffi_cell *cells; /* one a processor; the first: threads that hold none */
     uint32_t n_cells;
     teffi_slab slab; /* of teff_process; has locks of its own */
     /* atomic */

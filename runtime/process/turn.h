@@ -35,7 +35,8 @@ struct teff_step {
 /* teffi_process_step - run one step with the queued events; sets status or over. */
 void teffi_process_step(teff_process *p);
 
-/* teffi_step_end - after ops->step: free its events, apply its decision, dispatch its commands.
+/* teffi_step_end - after ops->step: free its events (RETRY: put the event back), apply its
+ * decision, dispatch its commands.
  * in:   given, the nodes of its events. */
 void teffi_step_end(teff_process *p, teffi_events given, teff_step *out, teff_err err);
 

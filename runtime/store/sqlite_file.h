@@ -48,7 +48,7 @@ int teffi_sqlite_etag_put(teffi_sqlite_file *file, uint64_t etag);
 enum { TEFFI_SQLITE_TEXT = 100 };
 teff_err teffi_sqlite_err(int rc, char text[TEFFI_SQLITE_TEXT]);
 
-/* teffi_sqlite_is - is kind the primary code of rc, a primary or extended result code? */
+/* teffi_sqlite_is - does rc, which may be an extended result code, have the primary code kind? */
 static inline bool teffi_sqlite_is(int rc, int kind)
 {
     return (rc & 0xff) == kind;

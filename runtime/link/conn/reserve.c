@@ -14,8 +14,9 @@ static size_t reserve_max_bytes(const teffi_conns *conns)
     return conns->budget ? (size_t)conns->budget->max_bytes / LINK_RESERVE_SHARE : SIZE_MAX;
 }
 
-/* out: bytes to reserve for a buffer with room for the frame: a quarter more, because block sizes
- * are a quarter apart. 0: none, because the frame is small, or not from a client. */
+/* out: bytes to reserve for the frame's buffer: an upper limit of its size. The buffer has room for
+ * the frame and LINK_READ_BUFFER_MIN after it, and its block may be a quarter larger than that.
+ * 0: nothing to reserve, because the frame is small, or not from a client. */
 static size_t bytes_for_frame(const teffi_conn *conn)
 {
     size_t frame = conn->receiver.buffer.frame;

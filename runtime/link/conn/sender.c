@@ -196,25 +196,25 @@ bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
     return false;
 }
 
-/* Writes the frames kept for a deferred or coalesced write. in: conn, with that write's reference;
- * kept: that write's flag. */
-static void write_kept(teffi_conn *conn, bool *kept)
+/* Runs a deferred or coalesced write: writes the pending frames. in: the reference to conn that this
+ * write holds, taken over; scheduled: sender.deferred or sender.coalesced. */
+static void run_scheduled_write(teffi_conn *conn, bool *scheduled)
 {
     pthread_mutex_lock(&conn->lock);
-    *kept = false;
+    *scheduled = false;
     write_and_unlock(conn);
 }
 
 static void write_deferred(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, sender.write_deferred);
-    write_kept(conn, &conn->sender.deferred);
+    run_scheduled_write(conn, &conn->sender.deferred);
 }
 
 static void write_coalesced(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, sender.write_coalesced);
-    write_kept(conn, &conn->sender.coalesced);
+    run_scheduled_write(conn, &conn->sender.coalesced);
 }
 
 /* ---- coalescing ---- */
