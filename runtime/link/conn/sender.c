@@ -196,8 +196,8 @@ bool teffi_sender_complete(teffi_conn *conn, const teffi_stream_result *result)
     return false;
 }
 
-/* Runs a deferred or coalesced write: writes the pending frames. in: the reference to conn that this
- * write holds, taken over; scheduled: sender.deferred or sender.coalesced. */
+/* Runs a deferred or coalesced write: writes the pending frames. in: the reference to conn that
+ * this write holds, taken over; scheduled: sender.deferred or sender.coalesced. */
 static void run_scheduled_write(teffi_conn *conn, bool *scheduled)
 {
     pthread_mutex_lock(&conn->lock);
