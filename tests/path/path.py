@@ -15,6 +15,9 @@ import sys
 
 # mode: returns. No more than this; lower them when the code passes with less.
 LIMITS = {"inside": 1, "queued": 1, "remote": 8}
+# Heartbeats, and threads that wake up late, add steps to a call but take none away, so the shortest
+# call is the one to count. On a busy machine all 150 calls of a run may meet one: of 24 runs, 4 did.
+RUNS_MAX = 10
 TOOLS = ("runtime/base/", "runtime/memory/", "runtime/os/")
 
 
@@ -71,18 +74,24 @@ def count_returns(steps):
     return sum(again for _, _, _, again in steps)
 
 
+def find_way(program, mode):
+    """out: the steps of the call of one run that had the fewest returns, and then the fewest steps."""
+    done = subprocess.run([program, mode], stdout=subprocess.PIPE, check=True, text=True)
+    calls = read_calls(done.stdout)
+    modules = find_modules(program, {function for call in calls for _, _, function in call})
+    return min((walk(call, modules) for call in calls),
+               key=lambda steps: (count_returns(steps), len(steps)))
+
+
 def main(program, list_all):
     failed = False
     for mode, returns_max in LIMITS.items():
-        done = subprocess.run([program, mode], stdout=subprocess.PIPE, check=True, text=True)
-        calls = read_calls(done.stdout)
-        modules = find_modules(program, {function for call in calls for _, _, function in call})
-        # Heartbeats of the cluster and late wake-ups only add steps: the shortest has none.
-        steps = min((walk(call, modules) for call in calls),
-                    key=lambda steps: (count_returns(steps), len(steps)))
+        for _ in range(RUNS_MAX):
+            steps = find_way(program, mode)
+            if count_returns(steps) <= returns_max:
+                break
         returns = count_returns(steps)
-        files = len(steps) - returns
-        print("path: %s: %d files, %d returns" % (mode, files, returns))
+        print("path: %s: %d files, %d returns" % (mode, len(steps) - returns, returns))
         if list_all:
             for path, name, depth, again in steps:
                 print("  %s%s %s: %s" % (" " * depth, "<-" if again else "->", path, name))
