@@ -200,13 +200,14 @@ static teff_err prefix_error_text(teff_ctx *ctx, const char *what, const teff_ke
     return teff_fail(ctx, err, "%s at %s: %s", what, key_text, text[0] ? text : teff_err_name(err));
 }
 
-teff_err teffi_name_key(teff_ctx *ctx, const teff_method *method, const teff_key *key, teff_err err)
+teff_err teffi_error_prefix_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
+                                teff_err err)
 {
     return prefix_error_text(ctx, method->name, key, err);
 }
 
-teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
-                          const uint8_t *bytes, uint32_t len, teff_err err)
+teff_err teffi_error_prefix_key_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
+                                      const uint8_t *bytes, uint32_t len, teff_err err)
 {
     uint8_t ended[KEY_BYTES_SHOWN + 1] = {0};
     teff_key key;
@@ -215,7 +216,7 @@ teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kin
     return prefix_error_text(ctx, method->name, &key, err);
 }
 
-teff_err teffi_name_turn(teff_ctx *ctx, teff_err err)
+teff_err teffi_error_prefix_turn(teff_ctx *ctx, teff_err err)
 {
     const teffi_turn *turn = ctx->owner;
     teff_key key;

@@ -230,14 +230,15 @@ bool teffi_activation_any_may_start(const teffi_activation *act);
 /* ---- prefix the texts of the runtime's own errors: "words.Word.Add at teff: ". Error texts of
  * methods get no prefix, so a forwarded text has only one. On the context's thread or turn ---- */
 
-/* teffi_name_key - prefix ctx's error text with method and key. out: err. */
-teff_err teffi_name_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
-                        teff_err err);
+/* teffi_error_prefix_key - prefix ctx's error text with method and key. out: err. */
+teff_err teffi_error_prefix_key(teff_ctx *ctx, const teff_method *method, const teff_key *key,
+                                teff_err err);
 
-/* teffi_name_bytes - the same, for a key in bytes. Reads only the first 80: more are not shown. */
-teff_err teffi_name_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
-                          const uint8_t *bytes, uint32_t len, teff_err err);
+/* teffi_error_prefix_key_bytes - the same, for a key in bytes. Reads only the first 80: more are
+ * not shown. */
+teff_err teffi_error_prefix_key_bytes(teff_ctx *ctx, const teff_method *method, teff_key_kind kind,
+                                      const uint8_t *bytes, uint32_t len, teff_err err);
 
-/* teffi_name_turn - the same, with the method and key of the turn that runs on ctx; for a life
- * turn, the grain type's name instead of the method. */
-teff_err teffi_name_turn(teff_ctx *ctx, teff_err err);
+/* teffi_error_prefix_turn - the same, with the method and key of the turn that runs on ctx; for a
+ * life turn, the grain type's name instead of the method. */
+teff_err teffi_error_prefix_turn(teff_ctx *ctx, teff_err err);

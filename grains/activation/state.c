@@ -314,7 +314,7 @@ static teff_err write_state(teff_ctx *ctx, bool remove)
     if (!err && remove)
         protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
     act->stored->saving = false;
-    return err ? teffi_name_turn(ctx, err) : TEFF_OK;
+    return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
 }
 
 teff_err teff_state_save(teff_ctx *ctx)

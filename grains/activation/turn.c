@@ -125,7 +125,7 @@ static teff_err check_response(teffi_turn *turn, const teff_method *method,
 {
     const teff_type_info *info = turn->act->type->info;
     teff_err err = teffi_rules_check(&turn->ctx, info, method->out, out, "response", packed);
-    return err ? teffi_name_turn(&turn->ctx, err) : TEFF_OK;
+    return err ? teffi_error_prefix_turn(&turn->ctx, err) : TEFF_OK;
 }
 
 /* Copies out into arena and checks its limits. If out contains itself, the copy fails at arena's
@@ -140,7 +140,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
         return TEFF_OK;
     teffi_arena_back(arena, before);
     teff_err err = teffi_rules_why(&turn->ctx, type->info, method->out, out, "response");
-    return teffi_name_turn(&turn->ctx, err);
+    return teffi_error_prefix_turn(&turn->ctx, err);
 }
 
 /* Checks out and puts it into response without a copy. */
@@ -243,7 +243,7 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     teff_err err = TEFF_OK;
     if (!out && method->out) {
         err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
-        (void)teffi_name_turn(&turn->ctx, err);
+        (void)teffi_error_prefix_turn(&turn->ctx, err);
     } else {
         teff_grain grain __attribute__((uninitialized));
         teffi_turn_grain(&grain, &turn->ctx, act);
@@ -274,7 +274,7 @@ void teffi_turn_exit(teffi_turn *turn, teff_err err)
     const teff_method *method = turn->method;
     if (turn->act->stored)
         break_state(turn);
-    (void)teffi_name_turn(&turn->ctx, err);
+    (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
 

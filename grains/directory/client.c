@@ -79,11 +79,12 @@ static teff_err ask_remote(teff_ctx *ctx, ask *a)
     return TEFF_OK;
 }
 
-/* out: a->owner, zero: none; a->view; a->none_active. */
+/* Finds the partition's owner in the current view. out: a->owner (zero: none); a->view, the view's
+ * version; a->none_active: this silo has joined, and no silo is active. */
 static void find_owner(teffi_node *node, ask *a)
 {
-    bool joined =
-        node->membership->joined; /* read first: the view is that of the join or a later one */
+    /* Read before the view: if true, the view is that of the join or a later one. */
+    bool joined = node->membership->joined;
     const teffi_view *view = teffi_view_get(node);
     a->view = view ? view->version : 0;
     a->owner = view ? teffi_view_owner(view, teffi_partition(a->ident->hash)) : (teffi_node_id){0};

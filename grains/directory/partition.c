@@ -228,7 +228,9 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
         teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);
-    return claimed ? act : NULL; /* not claimed: a late push came first, and the call is queued */
+    /* Not claimed: a sender that had found this memory's previous grain has pushed to the group.
+     * The caller must queue its call. */
+    return claimed ? act : NULL;
 }
 
 /* ---- phases ---- */

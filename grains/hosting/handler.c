@@ -69,8 +69,8 @@ static void start_request(teffi_activation *act, teffi_msg *msg, const teff_meth
     teffi_turn_start(act, msg, method);
 }
 
-/* Is the request for another grain? The sender found this memory before it was reused, or two
- * grains have one hash. */
+/* Is the request for another grain? It is if this memory was reused for another grain after the
+ * sender had found it, or if two grains have the same hash. */
 static bool request_is_misdirected(const teffi_activation *act, const teffi_msg *msg)
 {
     return act->type->info->id != msg->type_id || act->key_len != msg->key_len ||

@@ -164,7 +164,7 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
         teffi_turn_exit(turn, err);
         return;
     }
-    (void)teffi_name_turn(ctx, err);
+    (void)teffi_error_prefix_turn(ctx, err);
     if (act->phase == TEFFI_DEACTIVATING)
         log_deactivate(ctx, act, err);
     else

@@ -3,15 +3,15 @@
 
 #include "activation/activation.h"
 
-teff_err teffi_ask_name(const teffi_ask *ask, teff_err err)
+teff_err teffi_ask_prefix_error(const teffi_ask *ask, teff_err err)
 {
-    return teffi_name_bytes(ask->ctx, ask->method, ask->type->key_kind, ask->bytes,
-                            ask->ident.key_len, err);
+    return teffi_error_prefix_key_bytes(ask->ctx, ask->method, ask->type->key_kind, ask->bytes,
+                                        ask->ident.key_len, err);
 }
 
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text)
 {
-    return teffi_ask_name(ask, teff_fail(ask->ctx, err, "%s", text));
+    return teffi_ask_prefix_error(ask, teff_fail(ask->ctx, err, "%s", text));
 }
 
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)
@@ -27,10 +27,10 @@ void teffi_ask_keep(teffi_call *call, const teffi_ask *ask)
     teffi_call_expect(call, out ? out->desc : NULL, TEFFI_CALL_HAS_ASKED);
 }
 
-teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err)
+teff_err teffi_ask_prefix_error_kept(teff_ctx *ctx, const teffi_call *call, teff_err err)
 {
     const teffi_asked *asked = teffi_call_asked(call);
-    return asked ? teffi_name_bytes(ctx, asked->method, (teff_key_kind)asked->key_kind, asked->key,
-                                    asked->key_len, err)
+    return asked ? teffi_error_prefix_key_bytes(ctx, asked->method, (teff_key_kind)asked->key_kind,
+                                                asked->key, asked->key_len, err)
                  : err;
 }

@@ -20,16 +20,17 @@ typedef struct teffi_ask { /* checked arguments of teff_ask */
     uint8_t bytes[TEFFI_KEY_BYTES_MAX];
 } teffi_ask;
 
-/* teffi_ask_name - prefix ctx's error text with the call's method and key. out: err.
+/* teffi_ask_prefix_error - prefix ctx's error text with the call's method and key. out: err.
  * teffi_ask_fail - the same, after setting ctx's error to text. */
-teff_err teffi_ask_name(const teffi_ask *ask, teff_err err);
+teff_err teffi_ask_prefix_error(const teffi_ask *ask, teff_err err);
 teff_err teffi_ask_fail(const teffi_ask *ask, teff_err err, const char *text);
 
 /* teffi_ask_keep - store method, key and response type in a pending call, for its error texts. */
 void teffi_ask_keep(teffi_call *call, const teffi_ask *ask);
 
-/* teffi_ask_name_kept - as teffi_ask_name, with what teffi_ask_keep stored in call, if anything. */
-teff_err teffi_ask_name_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
+/* teffi_ask_prefix_error_kept - as teffi_ask_prefix_error, with what teffi_ask_keep stored in call,
+ * if anything. */
+teff_err teffi_ask_prefix_error_kept(teff_ctx *ctx, const teffi_call *call, teff_err err);
 
 /* teffi_timeout_ms - how long a call waits for its response. */
 static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *method)
@@ -39,7 +40,8 @@ static inline uint32_t teffi_timeout_ms(const teff_ctx *ctx, const teff_method *
                                 : TEFFI_TIMEOUT_DEFAULT_MS;
 }
 
-/* teffi_ask_deadline - teffi_ctx_deadline of a call of method. out: 0: that has passed already. */
+/* teffi_ask_deadline - the deadline of a call of method from ctx, in ns of the monotonic clock (see
+ * teffi_ctx_deadline). out: 0: the deadline of the turn's own caller has passed already. */
 static inline uint64_t teffi_ask_deadline(const teff_ctx *ctx, const teff_method *method)
 {
     return teffi_ctx_deadline(ctx, teffi_timeout_ms(ctx, method));

@@ -120,7 +120,8 @@ typedef struct in_place_call {
 
 /* ---- the callee ---- */
 
-/* Ends the claim. Not inlined, like claim_found() below: most calls hit the cache. */
+/* Ends the claim of a callee whose method has not run; after a run, leave_callee() does. Not
+ * inlined, since it is rare. */
 __attribute__((noinline)) static void release_callee(teffi_activation *act)
 {
     teffi_group_release(&act->group);
@@ -155,8 +156,9 @@ static inline teffi_activation *claim_cached(teffi_grains *grains, const teffi_i
     return NULL;
 }
 
-/* Claims the grain's activation in the shard, or a new one if this silo may make it at once. out:
- * NULL: queue the call; ask->elsewhere: this silo has no activation, ask->location is set. */
+/* Claims the grain's activation in the shard, or a new one if this silo may make it at once. Not
+ * inlined, since most calls hit the cache. out: NULL: queue the call; ask->elsewhere: this silo had
+ * no activation before, ask->location is set. */
 __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *grains, teffi_ask *ask)
 {
     teffi_ident *ident = &ask->ident;

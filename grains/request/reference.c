@@ -50,7 +50,7 @@ __attribute__((noinline)) static teff_err borrow_request(teffi_msg *msg, const t
         return TEFF_OK;
     teff_err err = teffi_rules_check(ask->ctx, ask->type, method->in, ask->in, "request", &packed);
     if (err)
-        return teffi_ask_name(ask, err);
+        return teffi_ask_prefix_error(ask, err);
     msg->body = (ProtobufCMessage *)(uintptr_t)ask->in; /* read only */
     msg->packed_len = (uint32_t)packed;
     return TEFF_OK;
@@ -70,8 +70,8 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         teffi_rules_copy(ask->type, teffi_rules_sure(ask->type), method->in, &msg->arena, ask->in);
     if (msg->body)
         return TEFF_OK;
-    return teffi_ask_name(ask,
-                          teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
+    return teffi_ask_prefix_error(
+        ask, teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
 /* Makes the message of a checked ask, *out; the caller adds call and deadline. */
@@ -180,7 +180,8 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
-    return err && teffi_call_unnamed(call.impl) ? teffi_ask_name_kept(ctx, call.impl, err) : err;
+    return err && teffi_call_unnamed(call.impl) ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
+                                                : err;
 }
 
 /* Sets ctx's error to why, with method and key before it. out: err. */
@@ -189,7 +190,7 @@ __attribute__((noinline)) static teff_err fail_named(teff_ctx *ctx, const teff_m
                                                      const char *why)
 {
     (void)teff_fail(ctx, err, "%s", why);
-    return teffi_name_key(ctx, method, key, err);
+    return teffi_error_prefix_key(ctx, method, key, err);
 }
 
 /* Clears what direct.c has set: where the grain is must be looked up again. */
@@ -222,7 +223,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
 {
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
     if (err && teffi_call_unnamed(call))
-        return teffi_ask_name(ask, err);
+        return teffi_ask_prefix_error(ask, err);
     if (!err && !ask->method->out) { /* there is no response to keep */
         LIST_REMOVE(call, in_ctx);
         teffi_call_release(call);

@@ -111,8 +111,8 @@ static void insert_cell(const teffi_cells *cells, uint64_t cell)
     store_cell(cells, at, cell);
 }
 
-/* out: the size of an array for count numbers. Sizes grow by a factor of 1.5, so a third to a half
- * of a new array is in use. */
+/* out: the size of an array for count numbers. Sizes grow by a factor of 1.5, so about a third
+ * to a half of a new array is in use (less in the smallest one, CELLS_MIN). */
 static uint32_t choose_array_size(uint32_t count)
 {
     uint32_t n = CELLS_MIN;

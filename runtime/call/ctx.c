@@ -115,7 +115,7 @@ teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)
     if (ctx->group) {
         err = teffi_closure_push(ctx->group, fn, arg);
     } else if (teffi_home_enter(home)) {
-        err = teffi_closure_push(&home->exec->null, fn, arg);
+        err = teffi_closure_push(&home->exec->null_group, fn, arg);
         teffi_home_exit(home);
     }
     if (err == TEFF_E_NOMEM)

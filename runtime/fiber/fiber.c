@@ -130,10 +130,10 @@ void teffi_fiber_region(teffi_fiber *fiber, bool on)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at)
+bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame)
 {
     return atomic_load_explicit(&fiber->region, memory_order_relaxed) &&
-           (const char *)at >= fiber->low && (const char *)at < fiber->high;
+           (const char *)frame >= fiber->low && (const char *)frame < fiber->high;
 }
 
 __attribute__((noinline)) void **teffi_fiber_joins(void)

@@ -60,9 +60,9 @@ teffi_fiber *teffi_fiber_current(void);
  * thread. So its code must not suspend by itself or use thread-local variables. */
 void teffi_fiber_region(teffi_fiber *fiber, bool on);
 
-/* teffi_fiber_in_region - for a signal handler: is the current fiber in a region, and does the
- * handler run on that fiber's stack? in: at, an address in the handler's frame. */
-bool teffi_fiber_in_region(const teffi_fiber *fiber, const void *at);
+/* teffi_fiber_may_preempt - for a signal handler: is the current fiber in a region, and does the
+ * handler run on that fiber's stack? in: frame, an address in the handler's frame. */
+bool teffi_fiber_may_preempt(const teffi_fiber *fiber, const void *frame);
 
 /* teffi_fiber_label - set what the fiber is doing ("words.Word.Add"), for error reports; text is
  * borrowed until the next label or the fiber's end.

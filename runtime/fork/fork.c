@@ -201,7 +201,7 @@ void teff_join_wait(teff_join *public)
         j->turn = teffi_worker_group(w);
         w->after_yield = release_turn;
         w->after_yield_arg = j;
-        (void)teffi_turn_yield(w, true); /* until the count is zero: teffi_group_go_on */
+        (void)teffi_turn_yield(w, true); /* until the last count_down calls teffi_group_go_on */
     }
     charge_turn(j);
     close_join(j);

@@ -46,22 +46,23 @@ static void handle_null_item(teffi_group *group, teffi_item *item)
     teffi_closure_arrived(item);
 }
 
-static void describe_null(teffi_group *group, char *text, size_t size)
+static void describe_null_group(teffi_group *group, char *text, size_t size)
 {
     (void)group;
-    snprintf(text, size, "the null context");
+    snprintf(text, size, "the null group");
 }
 
-static const teffi_group_ops null_ops = {.handle = handle_null_item, .describe = describe_null};
+static const teffi_group_ops null_group_ops = {.handle = handle_null_item,
+                                               .describe = describe_null_group};
 
-void teffi_null_init(teffi_exec *exec)
+void teffi_null_group_init(teffi_exec *exec)
 {
-    teffi_group_init(&exec->null, exec, &null_ops);
+    teffi_group_init(&exec->null_group, exec, &null_group_ops);
 }
 
-void teffi_null_fini(teffi_exec *exec)
+void teffi_null_group_fini(teffi_exec *exec)
 {
     teffi_item *item;
-    while ((item = teffi_group_take_item(&exec->null)))
+    while ((item = teffi_group_take_item(&exec->null_group)))
         teffi_closure_drop(item);
 }

@@ -20,7 +20,7 @@ TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *a
 void teffi_closure_arrived(teffi_item *item);
 void teffi_closure_drop(teffi_item *item);
 
-/* teffi_null_init - set up exec->null, the group for closures that belong to no other group.
- * teffi_null_fini - drop its queued closures; exec has stopped. */
-void teffi_null_init(teffi_exec *exec);
-void teffi_null_fini(teffi_exec *exec);
+/* teffi_null_group_init - set up exec->null_group, for closures that belong to no other group.
+ * teffi_null_group_fini - drop its queued closures; exec has stopped. */
+void teffi_null_group_init(teffi_exec *exec);
+void teffi_null_group_fini(teffi_exec *exec);

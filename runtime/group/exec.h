@@ -98,7 +98,7 @@ struct teffi_exec {
     _Atomic uint32_t coarse_ms; /* see teffi_coarse_ms; written by the monitor */
     uint32_t repolls_max;       /* teff_sched_options; 0: TEFFI_REPOLLS_MAX */
     teffi_warn warn;
-    teffi_group null; /* for closures of no other group (closure.h) */
+    teffi_group null_group; /* for closures of no other group (closure.h) */
 };
 
 /* teffi_coarse_ms - the platform's clock in ms, late by a tick of the monitor at most; 0: not
@@ -123,8 +123,8 @@ static inline void teffi_exec_check_delay(teffi_group *group, const teffi_item *
         teffi_warn_late_item(group, waited_ms);
 }
 
-/* teffi_exec_must_be_outside - end the process if a turn of exec calls this: function waits for the
- * end of all turns, so the turn would wait for itself. runs: at the beginning of function. */
+/* teffi_exec_must_be_outside - abort if a turn of exec calls this: function waits for the end of
+ * all turns, so the turn would wait for itself. runs: at the beginning of function. */
 void teffi_exec_must_be_outside(teffi_exec *exec, const char *function);
 
 /* teffi_exec_scale - call ops->scale. errs: as ops->scale; TEFF_E_INVALID: ops->scale is NULL. */

@@ -189,8 +189,9 @@ static void submit_read(teffi_conn *conn)
     exec->ops->inbound(exec, &conn->receiver.inbound);
 }
 
-/* Reads on a worker or on a waiting client thread. Other threads that run deferred work (the
- * monitor for a worker in a long turn, the ticker) must not run turns: they begin a receive. */
+/* Reads at once on a worker or a waiting client thread, which may run the turns of what it reads.
+ * The other threads that run deferred work (the ticker, and the monitor in place of a worker in a
+ * long turn) must not run turns: they begin an asynchronous receive. */
 static void run_deferred_read(teffi_deferred *work)
 {
     teffi_conn *conn = teffi_container(work, teffi_conn, receiver.next_read);

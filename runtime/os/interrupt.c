@@ -44,7 +44,7 @@ static void install_handler(void)
 
 void teffi_interrupt_install(void (*fn)(void *context))
 {
-    atomic_store_explicit(&interrupted, fn, memory_order_relaxed); /* before the handler is there */
+    atomic_store_explicit(&interrupted, fn, memory_order_relaxed); /* the handler calls it */
     pthread_once(&once, install_handler);
 }
 

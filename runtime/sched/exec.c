@@ -100,7 +100,7 @@ static void stop_and_free(teffi_exec *exec)
     if (!exec)
         return;
     stop_scheduler(exec);
-    teffi_null_fini(exec);
+    teffi_null_group_fini(exec);
     free_scheduler(teffi_sched_of(exec));
 }
 
@@ -180,7 +180,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     sched->slice_ticks = count_slice_ticks(opt->slice_ms);
     teffi_preempt_start();
     teffi_warn_init(&sched->exec.warn, opt);
-    teffi_null_init(&sched->exec);
+    teffi_null_group_init(&sched->exec);
     sched->no_membarrier = !teffi_barrier_start();
     atomic_init(&sched->n_active, active);
     sched->threads_max = teffi_or(opt->threads_max, TEFFI_THREADS_MAX);

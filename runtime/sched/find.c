@@ -166,8 +166,8 @@ static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
     teffi_counter_add(&p->counters.stolen, 1);
     teffi_counter_add(&p->counters.steals, n);
     if (!p->backoff.since_ns)
-        teffi_backoff_measure(&p->backoff, victim, items_handled(p) + items_handled(victim),
-                              teffi_now(w->sched->exec.platform));
+        teffi_backoff_begin(&p->backoff, victim, items_handled(p) + items_handled(victim),
+                            teffi_now(w->sched->exec.platform));
     return queue_rest_locally(w, n);
 }
 

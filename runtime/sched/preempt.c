@@ -66,7 +66,7 @@ static void on_interrupt(void *context)
 {
     teffi_worker *w = teffi_worker_self();
     teffi_fiber *fiber = w ? teffi_fiber_current() : NULL;
-    if (!fiber || !teffi_fiber_in_region(fiber, __builtin_frame_address(0)) ||
+    if (!fiber || !teffi_fiber_may_preempt(fiber, __builtin_frame_address(0)) ||
         !atomic_load_explicit(&w->preempt, memory_order_relaxed))
         return;
     /* The fiber leaves its region, so that another signal does not interrupt the yield. */

@@ -212,13 +212,13 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         &to,
         "scheduler: %u processors, %u active, %u threads: %u running, %u parked, %u in "
         "blocking calls, %u waiting for a processor, %u spare; %u groups in the global queue, "
-        "%u system groups; null context %s; policy %s",
+        "%u system groups; null group %s; policy %s",
         sched->n_processors, active, shot.threads, shot.by_state[TEFFI_WORKER_RUNNING],
         shot.by_state[TEFFI_WORKER_PARKED],
         shot.by_state[TEFFI_WORKER_BLOCKED] + shot.by_state[TEFFI_WORKER_OUT],
         shot.by_state[TEFFI_WORKER_WAITING], shot.by_state[TEFFI_WORKER_SPARE],
         teffi_runqueue_count(&sched->queue), teffi_runqueue_count(&sched->system_queue),
-        teffi_group_state_name(teffi_group_state_of(&exec->null)), policy_name(sched));
+        teffi_group_state_name(teffi_group_state_of(&exec->null_group)), policy_name(sched));
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
     for (unsigned i = 0; i < active; i++)

@@ -107,11 +107,11 @@ static inline teffi_group *teffi_worker_group(const teffi_worker *w)
     return teffi_running_group(atomic_load_explicit(&w->running, memory_order_relaxed));
 }
 
-/* teffi_turn_fatal - the turn that this worker runs broke a rule: end the process. */
+/* teffi_turn_fatal - the turn that this worker runs broke a rule: abort, with the turn's name. */
 _Noreturn void teffi_turn_fatal(const teffi_worker *w, const char *rule);
 
-/* teffi_turn_check_blocking - after a turn was suspended or has returned: end the process if the
- * turn is still in a blocking region. */
+/* teffi_turn_check_blocking - after a turn was suspended or has returned: abort if it is still in a
+ * blocking region. */
 static inline void teffi_turn_check_blocking(const teffi_worker *w)
 {
     if (__builtin_expect(w->blocking != 0, 0))

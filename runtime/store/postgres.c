@@ -571,7 +571,7 @@ static bool is_write_in_doubt(outcome o, const teffi_store_op *op)
 }
 
 /* Drops the connection. Writes in doubt are kept for end_writes_in_doubt, the others fail. */
-static void end_unsettled(session *s, teffi_store_op **ops, size_t n, outcome o)
+static void fail_or_keep(session *s, teffi_store_op **ops, size_t n, outcome o)
 {
     char text[TEFF_TEXT_MAX];
     copy_line(text, PQerrorMessage(s->conn));
@@ -622,7 +622,7 @@ static bool settle_refused(session *s, teffi_store_op *op, size_t n_results, int
     return again;
 }
 
-/* Ends the operations by their outcome. out: true: run them again. */
+/* Ends each operation, or keeps it if it is a write in doubt. out: true: run them again. */
 static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_results, outcome o,
                            int tries)
 {
@@ -637,7 +637,7 @@ static bool settle_results(session *s, teffi_store_op **ops, size_t n, size_t n_
     for (size_t i = 0; o == REFUSED && i < n; i++)
         run_group(s, &ops[i], 1);
     if (o == UNSENT || o == IN_DOUBT)
-        end_unsettled(s, ops, n, o);
+        fail_or_keep(s, ops, n, o);
     return false;
 }
 

@@ -185,7 +185,8 @@ static teff_err check_server(const char *info, char *text)
 
 /* The server or the network may still hold commands of the lost connection. If they ran later, a
  * read after UNKNOWN would show one outcome, and the next read another. They cannot run when the
- * server has closed that connection, or is another one. */
+ * server has closed that connection, or has been restarted or replaced (its run_id differs). out:
+ * false: text says why. */
 static bool end_lost_connection(session *s, redisContext *c, const char *info, char *text)
 {
     char run_id[ID_MAX] = "", killed[NUMBER_MAX];

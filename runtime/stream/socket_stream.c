@@ -127,7 +127,7 @@ static bool attempt_write(reactor_side *side)
     socket_stream *s = teffi_container(side, socket_stream, out);
     s->written = (teffi_stream_result){0};
     if (s->n_pieces == 0) {
-        teffi_reactor_more(side); /* the edge is left for the next write */
+        teffi_reactor_more(side); /* nothing was sent: the next write need not wait for an edge */
         return true;
     }
     return end_if_closed(s, side, &s->written) ||

@@ -375,14 +375,14 @@ static void go_to_cabin(token *t)
 static void on_closure(void *arg)
 {
     token *t = arg;
-    if (exec->ops->current(exec) != &exec->null)
+    if (exec->ops->current(exec) != &exec->null_group)
         explore_fail("a closure runs in another group");
     go_to(t, &places[explore_draw(n_places)]);
 }
 
 static void go_by_closure(token *t)
 {
-    if (teffi_closure_push(&exec->null, on_closure, t))
+    if (teffi_closure_push(&exec->null_group, on_closure, t))
         explore_fail("a closure was refused");
 }
 
@@ -752,7 +752,8 @@ static void live(void *arg)
             (void)explore_wait(outsiders[i], UINT64_MAX);
     teffi_exec *old = exec;
     exec->ops->stop(exec);
-    if (explore_draw(16) == 0 && teffi_closure_push(&exec->null, never, NULL)) /* it is dropped */
+    if (explore_draw(16) == 0 &&
+        teffi_closure_push(&exec->null_group, never, NULL)) /* it is dropped */
         explore_fail("a closure was refused");
     if (explore_draw(16) == 0) { /* it runs here, and goes nowhere */
         tokens[0].batch.bytes = TEFFI_INBOUND_SHORT + 1;

@@ -16,7 +16,7 @@ import sys
 # mode: returns. No more than this; lower them when the code passes with less.
 LIMITS = {"inside": 1, "queued": 1, "remote": 8}
 # Heartbeats, and threads that wake up late, add steps to a call but take none away, so the shortest
-# call is the one to count. On a busy machine all 150 calls of a run may meet one: of 24 runs, 4 did.
+# call is the one to count. On a busy machine all 150 calls of a run may meet one (4 of 24 runs).
 RUNS_MAX = 10
 TOOLS = ("runtime/base/", "runtime/memory/", "runtime/os/")
 
@@ -75,7 +75,7 @@ def count_returns(steps):
 
 
 def find_way(program, mode):
-    """out: the steps of the call of one run that had the fewest returns, and then the fewest steps."""
+    """out: the steps of one call of a run: of those with the fewest returns, the shortest."""
     done = subprocess.run([program, mode], stdout=subprocess.PIPE, check=True, text=True)
     calls = read_calls(done.stdout)
     modules = find_modules(program, {function for call in calls for _, _, function in call})

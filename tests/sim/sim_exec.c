@@ -322,7 +322,7 @@ static void exec_stop(teffi_exec *base)
 static void exec_free(teffi_exec *base)
 {
     exec_stop(base);
-    teffi_null_fini(base);
+    teffi_null_group_fini(base);
     free(base);
 }
 
@@ -351,7 +351,7 @@ teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
     exec->node = platform->arg;
     exec->exec = (teffi_exec){.ops = &ops, .platform = platform, .fibers = exec->node->sim->fibers};
     teffi_warn_init(&exec->exec.warn, opt ? opt : &(teff_sched_options){0});
-    teffi_null_init(&exec->exec);
+    teffi_null_group_init(&exec->exec);
     exec->leaves.fire = leave_poller;
     teffi_inbound_queue_init(&exec->inbound, &exec->exec, run_batch);
     *out = &exec->exec;

@@ -20,8 +20,8 @@ static uint64_t rate_of(uint64_t items, uint64_t ns)
     return (items << 20) / (ns | 1);
 }
 
-void teffi_backoff_measure(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
-                           uint64_t now)
+void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
+                         uint64_t now)
 {
     b->since_ns = now;
     b->victim = victim;

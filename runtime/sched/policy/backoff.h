@@ -23,9 +23,9 @@ typedef struct teffi_backoff {
     uint64_t sleep_ns;    /* the last sleep; 0: stealing paid */
 } teffi_backoff;
 
-/* teffi_backoff_measure - begin a measurement, at a steal. in: items, handled by both so far. */
-void teffi_backoff_measure(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
-                           uint64_t now);
+/* teffi_backoff_begin - begin a measurement, at a steal. in: items, handled by both so far. */
+void teffi_backoff_begin(teffi_backoff *b, struct teffi_processor *victim, uint64_t items,
+                         uint64_t now);
 
 /* teffi_backoff_judge - the thief has no work: end the measurement, if it took 50 us.
  * in:   items, handled by both so far.

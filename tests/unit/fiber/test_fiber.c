@@ -177,14 +177,14 @@ static void look_at_region(void *arg)
     static char elsewhere;
     char here;
     bool *in = arg;
-    in[0] = teffi_fiber_in_region(fiber, &here);
+    in[0] = teffi_fiber_may_preempt(fiber, &here);
     teffi_fiber_region(fiber, true);
-    in[1] = teffi_fiber_in_region(fiber, &here);
-    in[2] = teffi_fiber_in_region(fiber, &elsewhere);
-    in[3] = teffi_fiber_in_region(fiber, (void *)UINTPTR_MAX);
-    in[4] = teffi_fiber_in_region(fiber, NULL);
+    in[1] = teffi_fiber_may_preempt(fiber, &here);
+    in[2] = teffi_fiber_may_preempt(fiber, &elsewhere);
+    in[3] = teffi_fiber_may_preempt(fiber, (void *)UINTPTR_MAX);
+    in[4] = teffi_fiber_may_preempt(fiber, NULL);
     teffi_fiber_region(fiber, false);
-    in[5] = teffi_fiber_in_region(fiber, &here);
+    in[5] = teffi_fiber_may_preempt(fiber, &here);
 }
 
 static void test_a_region_is_on_the_fibers_own_stack(void **state)

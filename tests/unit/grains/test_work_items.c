@@ -173,18 +173,18 @@ static void a_task_has_a_group_of_its_own(void **state)
         until(atomic_load(&t[i].over));
     until(atomic_load(&seen) == 20 * 5);
     assert_int_equal(atomic_load(&wrong), 0);
-    assert_ptr_not_equal(t[0].group, &node->home.exec->null);
+    assert_ptr_not_equal(t[0].group, &node->home.exec->null_group);
 }
 
 /* ---- closures without a context ---- */
 
 enum { POSTS = 2000 };
 
-static uint32_t next_post; /* of the null context: its closures run one after another */
+static uint32_t next_post; /* of the null group: its closures run one after another */
 
 static void posted_from_outside(void *arg)
 {
-    expect(&node->home.exec->null);
+    expect(&node->home.exec->null_group);
     if ((uint32_t)(uintptr_t)arg != next_post++)
         atomic_fetch_add(&wrong, 1);
 }

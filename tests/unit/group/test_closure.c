@@ -75,7 +75,7 @@ static void what_the_null_group_has_left_is_dropped(void **state)
     teffi_exec *exec = exec_of(&platform, 1, (teff_sched_options){0});
     exec->ops->stop(exec);
     for (unsigned i = 0; i < 100; i++) /* freed: the leak checker would tell */
-        assert_int_equal(teffi_closure_push(&exec->null, never, &ran), TEFF_OK);
+        assert_int_equal(teffi_closure_push(&exec->null_group, never, &ran), TEFF_OK);
     exec->ops->free(exec);
     assert_false(ran);
 }
@@ -84,9 +84,9 @@ static void the_null_group_has_a_description(void **state)
 {
     char text[TEFFI_DESCRIBE_MAX] = "";
     teffi_exec *exec = exec_of(&platform, 1, (teff_sched_options){0});
-    teffi_group_describe(&exec->null, text);
+    teffi_group_describe(&exec->null_group, text);
     exec->ops->free(exec);
-    assert_string_equal(text, "the null context");
+    assert_string_equal(text, "the null group");
 }
 
 int main(void)

@@ -22,7 +22,7 @@ static int setup(void **state)
 /* out: for how long to sleep, after so many items in so long. */
 static uint64_t judge_after(uint64_t items, uint64_t ns)
 {
-    teffi_backoff_measure(&b, NULL, handled, now_ns);
+    teffi_backoff_begin(&b, NULL, handled, now_ns);
     handled += items;
     now_ns += ns;
     return teffi_backoff_judge(&b, handled, now_ns);

@@ -68,7 +68,7 @@ static void outside_of_turns_it_is_null(void **state)
 static void on_null(void *arg)
 {
     job *j = arg;
-    expect(j, &j->exec->null);
+    expect(j, &j->exec->null_group);
     atomic_fetch_add(&j->runs, 1);
 }
 
@@ -78,7 +78,7 @@ static void work_without_a_context_runs_in_null(void **state)
     teffi_exec *exec = exec_of(&platform, 2, (teff_sched_options){0});
     job_init(&j, exec, is_itself);
     for (unsigned i = 1; i <= 1000; i++)
-        assert_int_equal(teffi_closure_push(&exec->null, on_null, &j), TEFF_OK);
+        assert_int_equal(teffi_closure_push(&exec->null_group, on_null, &j), TEFF_OK);
     until(atomic_load(&j.runs) == 1000);
     assert_int_equal(atomic_load(&j.wrong), 0);
     exec->ops->free(exec);

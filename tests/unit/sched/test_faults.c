@@ -22,7 +22,7 @@ static teff_err start_and_run(void)
     err = exec->ops->system(exec);
     assert_int_equal(err != TEFF_OK, exec->system_fibers == NULL);
     if (!err)
-        err = teffi_closure_push(&exec->null, note_done, NULL);
+        err = teffi_closure_push(&exec->null_group, note_done, NULL);
     if (!err)
         latch_wait(&done, 1);
     exec->ops->free(exec);

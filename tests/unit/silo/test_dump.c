@@ -161,7 +161,7 @@ static void a_dump_shows_what_a_silo_does(void **state)
     until(silo_shows(silo, "grain lab.Turns busy", "3 requests wait; last turn: lab.Turns.Write") &&
           has("grains: 1 activations", "3 requests wait") == 1);
     assert_int_equal(has("silo 127.0.0.1:", "of cluster dev: 1 members, 0 clients"), 1);
-    assert_int_equal(has("scheduler: 2 processors", "null context IDLE"), 1);
+    assert_int_equal(has("scheduler: 2 processors", "null group IDLE"), 1);
     assert_int_equal(has("system target directory:", ""), 1);
     assert_int_equal(has("system target store:", ""), 1);
     until(silo_shows(silo, "silo ", " 4 calls pending"));
