@@ -2,6 +2,8 @@
 #include "os/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -18,6 +20,7 @@
 static void *run_thread(void *arg)
 {
     teffi_thread *thread = arg;
+    atomic_store_explicit(&thread->tid, gettid(), memory_order_relaxed);
     /* The name is only for debuggers; it may fail. */
     (void)pthread_setname_np(pthread_self(), thread->name);
     thread->fn(thread->arg);
@@ -40,6 +43,7 @@ teff_err teffi_thread_start(teffi_thread *thread, const char *name, void (*fn)(v
     sigset_t block, before;
     thread->fn = fn;
     thread->arg = arg;
+    atomic_store_explicit(&thread->tid, 0, memory_order_relaxed);
     snprintf(thread->name, sizeof thread->name, "%s", name);
     fill_process_signals(&block);
     pthread_sigmask(SIG_BLOCK, &block, &before); /* the new thread inherits the mask */
@@ -62,6 +66,27 @@ uint64_t teffi_thread_preempted(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
+}
+
+bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
+{
+    char text[64];
+    int tid = atomic_load_explicit(&thread->tid, memory_order_relaxed);
+    snprintf(text, sizeof text, "/proc/self/task/%d/schedstat", tid);
+    int fd = tid ? open(text, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return sscanf(text, "%" SCNu64 " %" SCNu64, ran_ns, delayed_ns) == 2;
+}
+
+uint64_t teffi_process_cpu(void)
+{
+    struct timespec t;
+    teffi_bug_if(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 enum { SPINS = 64, YIELDS = 64 };

@@ -16,6 +16,7 @@
 
 typedef struct teffi_thread {
     pthread_t id;
+    _Atomic int tid; /* the kernel's number, set by the thread; 0: it has not begun */
     void (*fn)(void *arg);
     void *arg;
     char name[16];
@@ -36,6 +37,15 @@ void teffi_thread_yield(void);
 
 /* teffi_thread_preempted - how often the OS has preempted this thread. A system call. */
 uint64_t teffi_thread_preempted(void);
+
+/* teffi_thread_usage - how long a thread of this process has run, and was ready to run but had no
+ * core, since it began. Three system calls.
+ * out:  false: it has not begun or has ended, or the kernel does not tell.
+ * from: proc(5), /proc/PID/task/TID/schedstat */
+bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns);
+
+/* teffi_process_cpu - processor time of all threads of this process so far. A system call. */
+uint64_t teffi_process_cpu(void);
 
 /* teffi_barrier_start - prepare teffi_barrier_all(). out: false: this kernel does not support
  * it. */

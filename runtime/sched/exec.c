@@ -183,6 +183,7 @@ static teffi_sched *scheduler_new(const teffi_platform *platform, unsigned n, un
     teffi_null_group_init(&sched->exec);
     sched->no_membarrier = !teffi_barrier_start();
     atomic_init(&sched->n_active, active);
+    atomic_init(&sched->wake_below, UINT32_MAX);
     sched->threads_max = teffi_or(opt->threads_max, TEFFI_THREADS_MAX);
     if (opt->hooks)
         sched->hooks = *opt->hooks;

@@ -145,13 +145,6 @@ static teffi_group *pick_local(teffi_worker *w)
 
 /* ---- stealing ---- */
 
-/* Items that this processor's workers have handled: what policy/backoff.h compares. */
-static uint64_t items_handled(const teffi_processor *p)
-{
-    return atomic_load_explicit(&p->runs, memory_order_relaxed) +
-           atomic_load_explicit(&p->items, memory_order_relaxed);
-}
-
 /* Steal half of the victim's deque, and move all but one of the groups to this processor's deque.
  * out: the one to run; NULL: the deque is empty, or another thread was faster. */
 static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
@@ -166,7 +159,8 @@ static teffi_group *steal_from(teffi_worker *w, teffi_processor *victim)
     teffi_counter_add(&p->counters.stolen, 1);
     teffi_counter_add(&p->counters.steals, n);
     if (!p->backoff.since_ns)
-        teffi_backoff_begin(&p->backoff, victim, items_handled(p) + items_handled(victim),
+        teffi_backoff_begin(&p->backoff, victim,
+                            teffi_processor_items(p) + teffi_processor_items(victim),
                             teffi_now(w->sched->exec.platform));
     return queue_rest_locally(w, n);
 }
@@ -220,12 +214,12 @@ __attribute__((noinline)) static void back_off(teffi_worker *w)
     teffi_backoff *b = &w->processor->backoff;
     if (!b->since_ns)
         return;
-    uint64_t from = teffi_now(platform), before = items_handled(b->victim);
-    uint64_t ns = teffi_backoff_judge(b, items_handled(w->processor) + before, from);
+    uint64_t from = teffi_now(platform), before = teffi_processor_items(b->victim);
+    uint64_t ns = teffi_backoff_judge(b, teffi_processor_items(w->processor) + before, from);
     if (!ns)
         return;
     teffi_back_off(w, ns, from);
-    teffi_backoff_slept(b, items_handled(b->victim) - before, from, teffi_now(platform));
+    teffi_backoff_slept(b, teffi_processor_items(b->victim) - before, from, teffi_now(platform));
 }
 
 /* ---- all together ---- */

@@ -88,10 +88,27 @@ static void lock_and_wake_one(teffi_sched *sched)
     teffi_worker_wake(w);
 }
 
+/* teffi_enough_are_running. in: word, of idle_word. A worker that sleeps in teffi_back_off counts
+ * as running. */
+static bool enough_are_running(const teffi_sched *sched, uint32_t word)
+{
+    uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
+    return below != UINT32_MAX && atomic_load_explicit(&sched->n_active, memory_order_relaxed) >=
+                                      below + word / TEFFI_IDLE;
+}
+
+bool teffi_enough_are_running(const teffi_sched *sched)
+{
+    /* seq_cst: in a worker that parks, after its idle_add; of two that park, the second one sees
+     * the first one idle */
+    return enough_are_running(sched, atomic_load_explicit(&sched->idle_word, memory_order_seq_cst));
+}
+
 void teffi_wake_one(teffi_sched *sched)
 {
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
-    if (!none_needs_waking(atomic_load_explicit(&sched->idle_word, memory_order_seq_cst)))
+    uint32_t word = atomic_load_explicit(&sched->idle_word, memory_order_seq_cst);
+    if (!none_needs_waking(word) && !enough_are_running(sched, word))
         lock_and_wake_one(sched);
 }
 

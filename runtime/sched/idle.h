@@ -13,7 +13,12 @@
  * at each queue again and wakes another worker if there is more. A deque with no_steal set does not
  * count as a queue here; clearing no_steal counts as a push. */
 
-/* teffi_wake_one - after making work visible: wake a worker, unless one is searching. */
+/* teffi_enough_are_running - while cores are contended (policy/contention.h): do so many workers run
+ * that no other one should be woken? Each of them looks at all queues before it parks. */
+bool teffi_enough_are_running(const teffi_sched *sched);
+
+/* teffi_wake_one - after making work visible: wake a worker, unless one is searching or enough are
+ * running. */
 void teffi_wake_one(teffi_sched *sched);
 
 /* teffi_wake_parked - wake a parked worker without work for it, so that it polls.

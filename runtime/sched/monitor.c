@@ -18,6 +18,8 @@
 
 enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
 
+enum { USAGE_MAX = 8 }; /* workers whose usage a sample reads: a few system calls each */
+
 enum { QUIET_TICKS = 4 }; /* then it sleeps without a timeout; waking it costs the waker 5 us */
 enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims its heap */
 
@@ -170,6 +172,72 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
     return stacks || objects;
 }
 
+/* ---- contention for cores ---- */
+
+/* Add up for how long some of the workers ran, and were delayed, since the last sample. */
+static void sample_usage(teffi_sched *sched, teffi_contention_sample *sample)
+{
+    teffi_worker *some[USAGE_MAX]; /* freed with the scheduler */
+    unsigned n = 0;
+    pthread_mutex_lock(&sched->idle_lock);
+    for (unsigned i = 0; i < sched->n_processors && n < USAGE_MAX; i++)
+        if (sched->processors[i].worker)
+            some[n++] = sched->processors[i].worker;
+    pthread_mutex_unlock(&sched->idle_lock);
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t ran_ns, delayed_ns;
+        if (!teffi_thread_usage(&some[i]->thread, &ran_ns, &delayed_ns))
+            continue;
+        if (ran_ns >= some[i]->ran_ns && delayed_ns >= some[i]->delayed_ns) { /* the same thread */
+            sample->ran_ns += ran_ns - some[i]->ran_ns;
+            sample->delayed_ns += delayed_ns - some[i]->delayed_ns;
+        }
+        some[i]->ran_ns = ran_ns;
+        some[i]->delayed_ns = delayed_ns;
+    }
+}
+
+/* Take a sample for the limit of running workers, if that is due. */
+static void sample_contention(teffi_sched *sched, uint64_t now)
+{
+    teffi_contention *c = &sched->monitor.contention;
+    teffi_contention_sample sample = {.now_ns = now};
+    uint32_t active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
+    bool usage;
+    if (c->n != active)
+        teffi_contention_reset(c, active);
+    if (active == 1 || !teffi_contention_is_due(c, now, &usage))
+        return;
+    for (unsigned i = 0; i < sched->n_processors; i++)
+        sample.items += teffi_processor_items(&sched->processors[i]);
+    sample.cpu_ns = teffi_process_cpu();
+    if (usage)
+        sample_usage(sched, &sample);
+    teffi_contention_update(c, &sample);
+}
+
+/* out: how many workers are in a run that two ticks have seen. */
+static uint32_t count_long_runs(teffi_sched *sched)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&sched->idle_lock);
+    for (unsigned i = 0; i < sched->n_processors; i++)
+        n += sched->processors[i].seen_ticks > 1 && running_worker(sched, &sched->processors[i]);
+    pthread_mutex_unlock(&sched->idle_lock);
+    return n;
+}
+
+/* Set wake_below. A worker in a long run does not look at the queues soon, so it does not count
+ * against the limit. out: true: a worker may be woken now that might not before. */
+static bool update_wake_limit(teffi_sched *sched)
+{
+    const teffi_contention *c = &sched->monitor.contention;
+    uint32_t below = c->limit < c->n ? c->limit + count_long_runs(sched) : UINT32_MAX;
+    uint32_t before = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
+    atomic_store_explicit(&sched->wake_below, below, memory_order_relaxed);
+    return below > before && teffi_processors_have_work(sched);
+}
+
 static void run_tick(teffi_sched *sched)
 {
     uint64_t now = teffi_now(sched->exec.platform);
@@ -184,6 +252,8 @@ static void run_tick(teffi_sched *sched)
         if (due < now && now - due > OVERDUE_NS)
             teffi_wheel_fire(&p->wheel, now);
     }
+    sample_contention(sched, now);
+    allowed |= update_wake_limit(sched);
     if (allowed) {
         teffi_wake_one(sched);
         teffi_back_off_end(sched);

@@ -83,12 +83,13 @@ static teffi_worker_state leave_parked(teffi_worker *w, bool searching)
     return state;
 }
 
-/* Claim the poller, to wait in it. out: NULL: there is no poller, or another thread polls. */
+/* Claim the poller, to wait in it. out: NULL: there is no poller, another thread polls, or enough
+ * workers are running, which look for events. */
 static teffi_poller *claim_poller(teffi_worker *w)
 {
     teffi_sched *sched = w->sched;
     teffi_poller *poller = get_poller(sched);
-    if (!poller || !teffi_poller_claim(poller))
+    if (!poller || teffi_enough_are_running(sched) || !teffi_poller_claim(poller))
         return NULL;
     /* relaxed: the monitor stays awake until it sees polling, and waits is a hint */
     atomic_store_explicit(&sched->polling, w, memory_order_relaxed);
@@ -190,6 +191,7 @@ void teffi_poll_watch(teffi_sched *sched)
     bool none_looked = none_waited && claims == sched->monitor.seen_claims;
     sched->monitor.seen_claims = claims;
     sched->monitor.seen_waits = waits;
-    if (none_waited && !teffi_wake_parked(sched) && none_looked)
+    bool woke = none_waited && !teffi_enough_are_running(sched) && teffi_wake_parked(sched);
+    if (none_looked && !woke)
         poller->neglected(poller);
 }

@@ -66,6 +66,13 @@ static inline void teffi_counter_add(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, now + n, memory_order_relaxed);
 }
 
+/* teffi_processor_items - how many items its workers have handled. A hint: relaxed. */
+static inline uint64_t teffi_processor_items(const teffi_processor *p)
+{
+    return atomic_load_explicit(&p->runs, memory_order_relaxed) +
+           atomic_load_explicit(&p->items, memory_order_relaxed);
+}
+
 /* teffi_processor_take_lifo - empty the LIFO slot. out: NULL: it was empty.
  * runs: the owner, using it; the monitor, when it has retaken the processor. */
 static inline teffi_group *teffi_processor_take_lifo(teffi_processor *p)

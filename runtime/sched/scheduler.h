@@ -4,6 +4,7 @@
 #pragma once
 
 #include "group/inbound.h"
+#include "sched/policy/contention.h"
 #include "sched/policy/level.h"
 #include "sched/policy/priority.h"
 #include "sched/processor.h"
@@ -27,6 +28,7 @@ typedef struct teffi_monitor {
     bool reclaims;                    /* there is more to reclaim */
     uint32_t seen_claims, seen_waits; /* of the poller, at the last tick */
     size_t reclaimed_bytes;           /* freed to the allocator since it last trimmed its heap */
+    teffi_contention contention;
 } teffi_monitor;
 
 /* A thread that is no worker and has borrowed a processor (borrow.c). Guarded by idle_lock. */
@@ -52,7 +54,8 @@ struct teffi_sched {
     teffi_processor *processors;
     void (*worker_main)(void *worker); /* what a worker's thread runs */
     /* atomic */
-    _Alignas(64) _Atomic uint32_t idle_word;  /* see idle.h */
+    _Alignas(64) _Atomic uint32_t idle_word; /* see idle.h */
+    _Atomic uint32_t wake_below; /* see teffi_enough_are_running; written by the monitor */
     _Alignas(64) _Atomic uint32_t attention;  /* not 0: stopping, or a worker waits */
     _Alignas(64) _Atomic uint32_t next_wheel; /* round robin, for timers set by other threads */
     _Atomic uint32_t n_backing_off;           /* workers */

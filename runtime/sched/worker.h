@@ -85,6 +85,8 @@ struct teffi_worker {
     TAILQ_ENTRY(teffi_worker) link; /* in the list of its state */
     uint64_t sleeps_until_ns;       /* while PARKED or SPARE */
     teffi_watched watched;
+    /* the monitor's */
+    uint64_t ran_ns, delayed_ns; /* of its thread, at the last sample (teffi_thread_usage) */
 };
 
 /* teffi_worker_run_begins, teffi_worker_run_ends - record which group this thread runs. After a
