@@ -9,12 +9,12 @@
 /* No wake-up is lost, since both sides store, then load (all seq_cst):
  *  - A pusher makes work visible, then loads idle_word.
  *  - A worker changes idle_word (searching - 1, idle + 1 in one step), then looks at each queue.
- * A pusher that sees a searching worker wakes none. When the last searcher has found work, it looks
- * at each queue again and wakes another worker if there is more. A deque with no_steal set does not
- * count as a queue here; clearing no_steal counts as a push. */
+ * A pusher that sees a searching worker, or enough running ones, wakes none. When the last searcher
+ * has found work, it looks at each queue again and wakes another worker if there is more. A deque
+ * with no_steal set does not count as a queue here; clearing no_steal counts as a push. */
 
-/* teffi_enough_are_running - while cores are contended (policy/contention.h): do so many workers run
- * that no other one should be woken? Each of them looks at all queues before it parks. */
+/* teffi_enough_are_running - while cores are contended (policy/contention.h): do so many workers
+ * run that no other one should be woken? Each of them looks at all queues before it parks. */
 bool teffi_enough_are_running(const teffi_sched *sched);
 
 /* teffi_wake_one - after making work visible: wake a worker, unless one is searching or enough are

@@ -8,12 +8,18 @@
  * Worker 0 may have a local batch: a task in its deque, for which no worker is woken. While no_steal
  * is set, others ignore it and sleep. It is cleared after any turn, and by the monitor if the turn
  * does not end; then a worker is woken.
+ * Or the cores are contended: no worker is woken while as many as wake_below run. The monitor exempts
+ * workers that stay in a turn: it raises wake_below, and wakes a worker if there is work. It may also
+ * lift the limit, as a trial does, and set it again; then there are fewer tasks.
  * One step per atomic operation; lists under idle_lock are one step with the word they go with. */
 
 #define WORKERS 3
-#define OUTSIDE 2  /* tasks pushed from outside */
+#define OUTSIDE 2  /* tasks pushed from outside; while cores are contended one less */
 #define MORE 1     /* tasks pushed or brought by turns, and turns that go back to the queue */
 #define SEARCH_MAX 2
+#define LIMIT 1                /* of running workers, without those that stay in a turn */
+#define NO_LIMIT (WORKERS + 1) /* more than can run */
+#define CHANGES 2              /* the limit is lifted, then set again; then there is no MORE */
 
 byte work;             /* ready and visible */
 byte searching, idle;  /* idle_word */
@@ -22,14 +28,22 @@ bool token[WORKERS];   /* parker */
 byte deque;            /* brought, in worker 0's */
 bool no_steal;            /* worker 0's processor */
 byte spawned, used_up, timers, brings, ran, stuck;
+byte pushes = OUTSIDE, more = MORE, changes; /* that are allowed */
+bool contended;
+byte wake_below = NO_LIMIT;
 
-/* none: nobody to wake. The token comes at once: that a waker is slow is no other than that the woken
- * one is. */
+#define ENOUGH(idle) (WORKERS >= wake_below + (idle))
+
+/* none: nobody to wake. were_idle: as read in one step with searching, before wake_below. The token
+ * comes at once: that a waker is slow is no other than that the woken one is. */
 inline wake_one()
 {
-    none = searching > 0 || idle == 0;
+    d_step {
+        none = searching > 0 || idle == 0;
+        were_idle = (contended && !none -> idle : 0)
+    }
     if
-    :: none
+    :: none || ENOUGH(were_idle)
     :: else ->
         atomic {
             if
@@ -45,7 +59,7 @@ inline wake_one()
             fi
         }
     fi;
-    none = false
+    d_step { none = false; were_idle = 0 }
 }
 
 inline push()
@@ -58,8 +72,17 @@ inline push()
     :: else -> wake_one()
     fi
 #else
+#ifdef MUTANT_ENOUGH_BEFORE_PUSH
+    none = ENOUGH(idle);
+    work++;
+    if
+    :: none -> none = false
+    :: else -> wake_one()
+    fi
+#else
     work++;
     wake_one()
+#endif
 #endif
 }
 
@@ -94,13 +117,48 @@ inline look()
     fi
 }
 
+/* By the monitor. to: read when it is stored; the limit does not go down meanwhile. */
+inline raise(to)
+{
+#ifdef MUTANT_LOOK_BEFORE_RAISING
+    look();
+    wake_below = to;
+#else
+    wake_below = to;
+    look();
+#endif
+#ifndef MUTANT_RAISED_UNANNOUNCED
+    if
+    :: found -> wake_one()
+    :: else
+    fi;
+#endif
+    found = false
+}
+
 proctype outside()
 {
     bool none;
-    byte n;
+    byte n, were_idle;
     do
-    :: n < OUTSIDE -> push(); n++
+    :: n < pushes -> push(); n++
     :: else -> break
+    od
+}
+
+/* A tick that would not change wake_below is left out. That a long turn is counted, then ends, is the
+ * same as that the limit is lifted, then set again. */
+proctype monitor()
+{
+    bool none, found;
+    byte were_idle;
+end_monitor:
+    do
+#ifndef MUTANT_STUCK_COUNTS_AS_RUNNING
+    :: wake_below < LIMIT + stuck -> raise(LIMIT + stuck)
+#endif
+    :: atomic { wake_below != NO_LIMIT && changes > 0 -> changes-- } raise(NO_LIMIT)
+    :: d_step { wake_below == NO_LIMIT && changes > 0 -> changes--; wake_below = LIMIT + stuck }
     od
 }
 
@@ -125,6 +183,7 @@ inline search_end()
 proctype worker(byte id)
 {
     bool mine, none, found, unannounced;
+    byte were_idle;
 
 find:
     atomic {
@@ -224,15 +283,15 @@ turn:
     found = false;
     atomic {
         if
-        :: spawned + used_up + brings < MORE ->
+        :: spawned + used_up + brings < more ->
             used_up++;
             work++;
             if
             :: work == 1 -> unannounced = true; goto find
             :: else -> goto used_up_beside_others
             fi
-        :: spawned + used_up + brings < MORE -> ran++; spawned++
-        :: id == 0 && spawned + used_up + brings < MORE -> ran++; brings++; goto bring
+        :: spawned + used_up + brings < more -> ran++; spawned++
+        :: id == 0 && spawned + used_up + brings < more -> ran++; brings++; goto bring
         :: ran++; goto turn_end
         fi
     }
@@ -275,8 +334,17 @@ init
         run worker(0);
         run worker(1);
         run worker(2);
+        if
+        :: true
+        :: contended = true
+        :: contended = true; more = 0; changes = CHANGES
+        fi;
+        if
+        :: contended -> pushes--; wake_below = LIMIT; run monitor()
+        :: else
+        fi;
         run outside()
     }
     timeout;
-    assert(work == 0 && deque == 0 && ran == OUTSIDE + spawned + timers + brings)
+    assert(work == 0 && deque == 0 && ran == pushes + spawned + timers + brings)
 }

@@ -5,15 +5,21 @@
  * outside, or a parked worker loses its processor, to a borrower or because it is used no more, and
  * gets it back while it still waits in the poller or handles the event. Each worker may stay in a
  * turn for ever.
+ * Or the cores are contended: while as many workers as wake_below run, no other one is woken, and one
+ * that parks leaves the poller alone. The monitor exempts workers that stay in a turn, and may lift
+ * the limit, as a trial does.
  * Checked when nothing can happen any more: unless all workers are stuck, a parked worker waits in
  * the poller, or one that has lost its processor does.
  * One step per atomic operation; states, and what the monitor reads, are guarded by idle_lock. A
  * tick of the monitor that would change nothing is left out. How searching workers stand in for
- * wake-ups is park.pml's question: here each push wakes a parked worker. */
+ * wake-ups is park.pml's question: here each push wakes a parked worker, unless enough are running. */
 
 #define WORKERS 2
 #define NOBODY WORKERS
 #define TICKER (WORKERS + 1)
+
+#define LIMIT 1                /* of running workers, without those that stay in a turn */
+#define NO_LIMIT (WORKERS + 1) /* more than can run */
 
 #define TOKEN 1
 #define POLLING 2
@@ -34,9 +40,12 @@ bool waited;              /* since the monitor's last tick */
 bool awake = true;        /* the monitor */
 bool asked;               /* neglected was called */
 byte stuck, taken;
+byte wake_below = NO_LIMIT;
 
 #define IS_PARKED(i) (state[i] == PARKED)
 #define SLEEPS(i) (IS_PARKED(i) && polling != i)
+#define RUNS(i) (state[i] == RUNNING || (state[i] == SPARE && processor == BORROWED))
+#define ENOUGH (RUNS(0) + RUNS(1) >= wake_below)
 #define RESTS(i) (IS_PARKED(i) || (state[i] == SPARE && processor == UNUSED))
 
 /* Leave a token. Its waker writes to the eventfd in a later step. */
@@ -74,6 +83,14 @@ inline wake_parked(i)
     if
     :: i != NOBODY -> leave_token(i); i = 0
     :: atomic { else -> i = 0 }
+    fi
+}
+
+inline wake_for_work(i)
+{
+    if
+    :: ENOUGH
+    :: else -> wake_parked(i)
     fi
 }
 
@@ -116,7 +133,7 @@ inline handle_kept()
     :: atomic { kept > 0 -> kept-- } /* a part of a message */
     :: atomic { kept > 0 && has -> kept--; own++ }
     :: atomic { kept > 0 && !has -> kept--; work++ }
-        wake_parked(other)
+        wake_for_work(other)
     :: atomic { kept == 0 -> using--; break }
     od
 }
@@ -126,7 +143,7 @@ proctype outside()
     bool writes;
     byte other;
     work++;
-    wake_parked(other)
+    wake_for_work(other)
 }
 
 proctype network()
@@ -158,7 +175,7 @@ end_taker:
     :: processor == BORROWED ->
         d_step { processor = HELD; state[from] = PARKED }
         if
-        :: work > 0 -> wake_parked(other)
+        :: work > 0 -> wake_for_work(other)
         :: else
         fi
     :: processor == UNUSED ->
@@ -200,6 +217,16 @@ end_ticker:
 #endif
 #endif
 #define NONE_PARKED (!IS_PARKED(0) && !IS_PARKED(1))
+#define NONE_TO_WAKE (NONE_PARKED || ENOUGH)
+
+/* After wake_below has been raised. */
+inline announce()
+{
+    if
+    :: work > 0 -> wake_for_work(other)
+    :: else
+    fi
+}
 
 proctype monitor()
 {
@@ -207,9 +234,15 @@ proctype monitor()
 end_monitor:
     do
     :: d_step { awake && waited -> waited = false }
-    :: awake && NONE_WAITED && !NONE_PARKED -> wake_parked(other)
+    :: awake && NONE_WAITED && !NONE_TO_WAKE -> wake_parked(other)
+#ifndef MUTANT_STUCK_COUNTS_AS_RUNNING
+    :: d_step { awake && wake_below < LIMIT + stuck -> wake_below = LIMIT + stuck }
+        announce()
+#endif
+    :: d_step { awake && wake_below < NO_LIMIT && may_lift -> wake_below = NO_LIMIT }
+        announce()
 #ifndef MUTANT_NEVER_ASKED
-    :: d_step { awake && NONE_WAITED && NONE_PARKED && !asked && arrived > 0 -> asked = true }
+    :: d_step { awake && NONE_WAITED && NONE_TO_WAKE && !asked && arrived > 0 -> asked = true }
 #endif
     :: d_step { awake && RESTS(0) && RESTS(1) && !NONE_PARKED && IS_POLLED -> awake = false }
     od
@@ -249,6 +282,9 @@ turn:
     goto find;
 
 park:
+#ifdef MUTANT_ENOUGH_BEFORE_ANNOUNCING
+    enough = ENOUGH_BESIDE_ME;
+#endif
 #ifdef MUTANT_LOOK_BEFORE_ANNOUNCING
     found = work > 0;
     state[id] = PARKED;

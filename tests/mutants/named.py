@@ -63,4 +63,14 @@ NAMED = {
     "a thread more at the start": (
         "runtime/sched/exec.c", "workers ? workers : teffi_cpu_count()",
         "workers ? workers : teffi_cpu_count() + 1"),
+    "items a 32nd cheaper are enough": (
+        "runtime/sched/policy/contention.c", "GAIN = 16", "GAIN = 32"),
+    "contended at an eighth of delay": (
+        "runtime/sched/policy/contention.c", "DELAYED = 4", "DELAYED = 8"),
+    "trials of six windows": ("runtime/sched/policy/contention.c", "WINDOWS = 8", "WINDOWS = 6"),
+    "windows of 10 ms": (
+        "runtime/sched/policy/contention.c", "#define WINDOW_NS (20", "#define WINDOW_NS (10"),
+    "pauses of 16 s": ("runtime/sched/policy/contention.c", "(8 * PAUSE", "(16 * PAUSE"),
+    "long runs count against the limit": (
+        "runtime/sched/monitor.c", "c->limit + count_long_runs(sched)", "c->limit"),
 }

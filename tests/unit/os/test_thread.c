@@ -126,6 +126,37 @@ static void preemptions_are_counted_by_the_system(void **state)
     assert_in_range(n, before.ru_nivcsw, after.ru_nivcsw);
 }
 
+static _Atomic bool usage_read;
+
+static void run_until_read(void *arg)
+{
+    while (!atomic_load(&usage_read))
+        sched_yield();
+}
+
+/* The kernel's own account of a thread that has run for a while; of none that has not begun, or is
+ * over. */
+static void usage_of_a_thread_is_what_the_system_says(void **state)
+{
+    teffi_thread thread = {0};
+    uint64_t ran_ns = 1, delayed_ns = 1, before_ns = 0;
+    bool is_there = access("/proc/self/schedstat", R_OK) == 0;
+    assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
+    atomic_store(&usage_read, false);
+    uint64_t cpu_ns = teffi_process_cpu();
+    assert_int_equal(teffi_thread_start(&thread, "runs", run_until_read, NULL), TEFF_OK);
+    while (is_there && before_ns < 2000000) /* a tick of the kernel, and more */
+        if (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) {
+            assert_true(ran_ns >= before_ns);
+            before_ns = ran_ns;
+        }
+    cpu_ns = teffi_process_cpu() - cpu_ns;
+    atomic_store(&usage_read, true);
+    teffi_thread_join(&thread);
+    assert_true(!is_there || cpu_ns >= 2000000);
+    assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
+}
+
 static void a_barrier_of_all_threads_is_there_if_the_system_has_it(void **state)
 {
     enum { QUERY = 0, PRIVATE_EXPEDITED = 1 << 3 };
@@ -255,6 +286,7 @@ int main(void)
         cmocka_unit_test(one_thread_at_a_time_holds_a_lock),
         cmocka_unit_test(a_thread_has_a_name_and_blocks_signals_of_the_process),
         cmocka_unit_test(preemptions_are_counted_by_the_system),
+        cmocka_unit_test(usage_of_a_thread_is_what_the_system_says),
         cmocka_unit_test(a_barrier_of_all_threads_is_there_if_the_system_has_it),
         cmocka_unit_test(a_token_waits_for_its_thread),
         cmocka_unit_test(a_sleeper_is_woken),

@@ -182,8 +182,11 @@ static void note_thread(job *j)
         atomic_fetch_add(&elsewhere, 1);
 }
 
+static _Atomic unsigned spinning; /* turns that have begun to */
+
 static void spin(job *j)
 {
+    atomic_fetch_add(&spinning, 1);
     while (!atomic_load(&j->stop))
         teffi_thread_yield();
 }
@@ -523,6 +526,40 @@ static void test_nobody_polls_since_all_turns_block(void **state)
     all_are_busy(block);
 }
 
+/* One is enough: the other one, when its wait has ended, sleeps beside the poller. The monitor
+ * wakes it to poll when the run of the first one is long; when that one parks, it polls itself. */
+static void test_under_a_limit_it_leaves_the_poller_to_those_that_run(void **state)
+{
+    static job busy;
+    teffi_exec *exec = polling_exec_held(2);
+    teffi_sched *sched = teffi_sched_of(exec);
+    sched->monitor.contention =
+        (teffi_contention){.n = 2, .limit = 1, .due_ns = UINT64_MAX, .trial_ns = UINT64_MAX};
+    atomic_store(&sched->wake_below, 1);
+    job_init(&busy, exec, 0, spin);
+    atomic_store(&spinning, 0);
+    push(&busy);
+    WAIT_FOR(atomic_load(&spinning) == 1 && parked(exec) == 1);
+    uint64_t before = unparks(exec);
+    arrive();
+    WAIT_FOR(atomic_load(&net.handled) == 1);
+    WAIT_FOR(parked(exec) == 1 && !atomic_load(&net.poller.claimed));
+    monitor_tick();
+    monitor_tick();
+    WAIT_FOR(one_polls(exec, 1)); /* the second tick saw a long run, and that nobody polls */
+    assert_int_equal(unparks(exec), before + 1);
+    arrive();
+    WAIT_FOR(atomic_load(&net.handled) == 2);
+    WAIT_FOR(one_polls(exec, 1)); /* wake_below is 2 */
+    atomic_store(&sched->wake_below, 1);
+    arrive();
+    WAIT_FOR(atomic_load(&net.handled) == 3);
+    WAIT_FOR(parked(exec) == 1 && !atomic_load(&net.poller.claimed));
+    atomic_store(&busy.stop, true);
+    WAIT_FOR(one_polls(exec, 2));
+    end(exec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +578,7 @@ int main(void)
         cmocka_unit_test_setup(test_without_events_it_looks_once_a_millisecond, setup),
         cmocka_unit_test_setup(test_while_the_other_one_sleeps_it_searches_once, setup),
         cmocka_unit_test_setup(test_a_parked_worker_takes_over, setup),
+        cmocka_unit_test_setup(test_under_a_limit_it_leaves_the_poller_to_those_that_run, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_are_long, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_block, setup),
     };

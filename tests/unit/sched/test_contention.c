@@ -1,0 +1,342 @@
+/* test_contention.c - while other threads want the cores: when fewer workers are tried, and which
+ * limit stays; under a limit nobody is woken beside enough running workers, unless their runs are
+ * long. Samples are made up; the monitor is held. */
+#include "sched/policy/contention.h"
+
+#include "held_monitor.h"
+#include "jobs.h"
+#include "sched/idle.h"
+#include "sched/scheduler.h"
+
+enum { MS = 1000000, TRIAL_WINDOWS = 8 };
+
+static teffi_contention c;
+static teffi_contention_sample at; /* the last one */
+
+static void begin(uint32_t n)
+{
+    teffi_contention_reset(&c, n);
+    at = (teffi_contention_sample){.now_ns = 5 * MS, .items = 1000, .cpu_ns = 70000};
+    teffi_contention_update(&c, &at);
+}
+
+/* The next sample, when it is due: n items at so much each, and usage. */
+static void sample(uint64_t items, uint64_t each_ns, uint64_t ran_ns, uint64_t delayed_ns)
+{
+    at.now_ns = c.due_ns;
+    at.items += items;
+    at.cpu_ns += items * each_ns;
+    at.ran_ns = ran_ns;
+    at.delayed_ns = delayed_ns;
+    teffi_contention_update(&c, &at);
+}
+
+/* Samples without a trial, until that time at least. */
+static void wait_until(uint64_t ns)
+{
+    while (c.due_ns < ns)
+        sample(10, 100, 100, 0);
+}
+
+/* A trial that has begun, to its end. */
+static void run_trial(uint64_t low_ns, uint64_t high_ns)
+{
+    assert_int_equal(c.window, 1);
+    for (unsigned i = 0; i < TRIAL_WINDOWS; i++) {
+        assert_int_equal(c.window, i + 1);
+        assert_int_equal(c.limit, i % 2 ? c.high : c.low);
+        sample(1000, i % 2 ? high_ns : low_ns, 0, 0);
+    }
+    assert_int_equal(c.window, 0);
+}
+
+/* ---- samples ---- */
+
+static void a_sample_is_due_each_50_ms_and_each_20_in_a_trial(void **state)
+{
+    bool usage = false;
+    begin(2);
+    assert_int_equal(c.due_ns, 55 * MS);
+    assert_false(teffi_contention_is_due(&c, 55 * MS - 1, &usage));
+    assert_true(teffi_contention_is_due(&c, 55 * MS, &usage));
+    assert_true(usage);
+    sample(1, 1, 100, 25);
+    assert_int_equal(c.due_ns, 75 * MS);
+    assert_true(teffi_contention_is_due(&c, 75 * MS, &usage));
+    assert_false(usage);
+}
+
+static void a_trial_needs_a_quarter_of_delay(void **state)
+{
+    begin(2);
+    sample(1, 1, 0, 0);
+    sample(1, 1, 101, 25);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.limit, 2);
+    sample(1, 1, 100, 25);
+    assert_int_equal(c.window, 1);
+    assert_int_equal(c.limit, 1);
+}
+
+/* Its usage is that of all the time before. */
+static void the_first_sample_begins_none(void **state)
+{
+    teffi_contention_reset(&c, 2);
+    at = (teffi_contention_sample){.now_ns = 5 * MS, .ran_ns = 1, .delayed_ns = 1000};
+    teffi_contention_update(&c, &at);
+    assert_int_equal(c.window, 0);
+}
+
+static void one_worker_is_the_least(void **state)
+{
+    begin(1);
+    sample(1, 1, 0, 1000);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.limit, 1);
+}
+
+/* ---- trials ---- */
+
+static void the_lower_limit_stays_if_items_are_a_sixteenth_cheaper(void **state)
+{
+    begin(2);
+    sample(1, 1, 0, 1000);
+    run_trial(1500, 1600);
+    assert_int_equal(c.limit, 2);
+    begin(2);
+    sample(1, 1, 0, 1000);
+    run_trial(1499, 1600);
+    assert_int_equal(c.limit, 1);
+}
+
+static void without_items_the_higher_one_stays(void **state)
+{
+    begin(2);
+    sample(1, 1, 0, 1000);
+    for (unsigned i = 0; i < TRIAL_WINDOWS; i++)
+        sample(i % 2 ? 1000 : 0, 1000, 0, 0);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.limit, 2);
+}
+
+/* No trial begins before, and one does with the first sample afterwards. */
+static void expect_pause(uint64_t ms, bool by_contention)
+{
+    uint64_t from = at.now_ns;
+    wait_until(from + ms * MS);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.trial_ns, from + ms * MS);
+    sample(1, 1, 0, by_contention ? 1000 : 0);
+    assert_int_equal(c.window, 1);
+}
+
+static void pauses_double_to_8_s_while_nothing_changes(void **state)
+{
+    static const uint64_t pauses[] = {1000, 2000, 4000, 8000, 8000};
+    begin(2);
+    sample(1, 1, 0, 1000);
+    for (unsigned i = 0; i < 5; i++) {
+        run_trial(1000, 1000);
+        expect_pause(pauses[i], true);
+    }
+    run_trial(500, 1000); /* a change */
+    assert_int_equal(c.limit, 1);
+    expect_pause(1000, false); /* upwards, without contention */
+    assert_int_equal(c.low, 1);
+    assert_int_equal(c.high, 2);
+    run_trial(500, 1000);
+    assert_int_equal(c.limit, 1);
+    expect_pause(2000, false);
+    run_trial(1000, 1000);
+    assert_int_equal(c.limit, 2);
+    assert_int_equal(c.pause_ns, 1000ull * MS);
+}
+
+static void limits_are_halved_and_doubled_in_turn(void **state)
+{
+    begin(5);
+    sample(1, 1, 0, 1000);
+    assert_int_equal(c.low, 2);
+    assert_int_equal(c.high, 5);
+    run_trial(500, 1000);
+    assert_int_equal(c.limit, 2);
+    expect_pause(1000, true);
+    assert_int_equal(c.low, 2);
+    assert_int_equal(c.high, 4);
+    run_trial(500, 1000);
+    assert_int_equal(c.limit, 2);
+    expect_pause(2000, true);
+    assert_int_equal(c.low, 1);
+    assert_int_equal(c.high, 2);
+    run_trial(1000, 1000);
+    expect_pause(4000, true);
+    run_trial(1000, 1000);
+    assert_int_equal(c.limit, 4);
+    expect_pause(1000, false);
+    assert_int_equal(c.low, 4);
+    assert_int_equal(c.high, 5);
+}
+
+/* ---- the scheduler under a limit ---- */
+
+static job holding, other;
+static _Atomic bool inside, gate;
+
+static void wait_at_gate(job *j)
+{
+    atomic_store(&inside, true);
+    while (!atomic_load(&gate))
+        teffi_thread_yield();
+}
+
+static unsigned count_parked(teffi_exec *exec)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    unsigned n = 0;
+    const teffi_worker *w;
+    pthread_mutex_lock(&sched->idle_lock);
+    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_PARKED], link)
+        n++;
+    pthread_mutex_unlock(&sched->idle_lock);
+    return n;
+}
+
+static teffi_sched *limited_sched(teffi_exec **exec)
+{
+    atomic_store(&inside, false);
+    atomic_store(&gate, false);
+    monitor_hold(&platform);
+    *exec = exec_new(2, NULL);
+    teffi_sched *sched = teffi_sched_of(*exec);
+    job_init(&holding, *exec, 0, wait_at_gate);
+    job_init(&other, *exec, 0, NULL);
+    WAIT_FOR(count_parked(*exec) == 2);
+    /* the monitor is held: it waits at the begin of a tick, or asleep */
+    sched->monitor.contention =
+        (teffi_contention){.n = 2, .limit = 1, .due_ns = UINT64_MAX, .trial_ns = UINT64_MAX};
+    atomic_store(&sched->wake_below, 1);
+    return sched;
+}
+
+static void end(teffi_exec *exec)
+{
+    atomic_store(&gate, true);
+    monitor_release();
+    exec->ops->free(exec);
+}
+
+static void a_second_worker_is_woken_when_the_run_is_long(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    push(&holding); /* none runs: one is woken */
+    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    assert_false(teffi_none_idle(sched));
+    assert_true(teffi_enough_are_running(sched));
+    push(&other);
+    assert_int_equal(count_parked(exec), 1);
+    monitor_tick();
+    assert_int_equal(count_parked(exec), 1);
+    monitor_tick(); /* sees the same run again */
+    WAIT_FOR(atomic_load(&other.runs) == 1);
+    assert_int_equal(atomic_load(&sched->wake_below), 2);
+    atomic_store(&gate, true);
+    WAIT_FOR(atomic_load(&holding.runs) == 1);
+    end(exec);
+}
+
+static _Atomic bool told;
+
+static void look_for_limit(void *arg, const char *line)
+{
+    if (!strcmp(line, "other threads want the cores: no worker is woken while 1 run"))
+        atomic_store(&told, true);
+}
+
+static void a_dump_tells_of_the_limit(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    atomic_store(&told, false);
+    exec->ops->dump(exec, look_for_limit, NULL);
+    assert_true(atomic_load(&told));
+    atomic_store(&told, false);
+    atomic_store(&sched->wake_below, UINT32_MAX);
+    exec->ops->dump(exec, look_for_limit, NULL);
+    assert_false(atomic_load(&told));
+    end(exec);
+}
+
+static void a_limit_that_is_lifted_wakes_a_worker(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    push(&holding);
+    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    push(&other);
+    sched->monitor.contention.limit = 2;
+    monitor_tick();
+    WAIT_FOR(atomic_load(&other.runs) == 1);
+    assert_int_equal(atomic_load(&sched->wake_below), UINT32_MAX);
+    assert_false(teffi_enough_are_running(sched));
+    end(exec);
+}
+
+static void another_number_of_workers_ends_the_limit(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    sched->monitor.contention.n = 3;
+    push(&holding);
+    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    monitor_tick();
+    assert_int_equal(sched->monitor.contention.n, 2);
+    assert_int_equal(sched->monitor.contention.limit, 2);
+    assert_int_equal(atomic_load(&sched->wake_below), UINT32_MAX);
+    end(exec);
+}
+
+/* A sample has what the workers have handled, the processor time, and the running worker's usage
+ * (if the kernel tells). */
+static void a_tick_samples_what_was_done(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    uint64_t ran_ns, delayed_ns, cpu_ns = teffi_process_cpu();
+    sched->monitor.contention.due_ns = 1;
+    push(&holding);
+    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    monitor_tick();
+    const teffi_contention *seen = &sched->monitor.contention;
+    uint64_t items = 0;
+    for (unsigned i = 0; i < 2; i++)
+        items += teffi_processor_items(&sched->processors[i]);
+    assert_int_equal(seen->items_seen, items);
+    assert_in_range(seen->cpu_seen_ns, cpu_ns, teffi_process_cpu());
+    assert_in_range(seen->due_ns, 50 * MS, UINT64_MAX - 1);
+    for (unsigned i = 0; i < 2; i++)
+        if (teffi_thread_usage(&sched->workers[i]->thread, &ran_ns, &delayed_ns))
+            assert_in_range(sched->workers[i]->ran_ns, 1, ran_ns);
+    end(exec);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sample_is_due_each_50_ms_and_each_20_in_a_trial),
+        cmocka_unit_test(a_trial_needs_a_quarter_of_delay),
+        cmocka_unit_test(the_first_sample_begins_none),
+        cmocka_unit_test(one_worker_is_the_least),
+        cmocka_unit_test(the_lower_limit_stays_if_items_are_a_sixteenth_cheaper),
+        cmocka_unit_test(without_items_the_higher_one_stays),
+        cmocka_unit_test(pauses_double_to_8_s_while_nothing_changes),
+        cmocka_unit_test(limits_are_halved_and_doubled_in_turn),
+        cmocka_unit_test(a_second_worker_is_woken_when_the_run_is_long),
+        cmocka_unit_test(a_dump_tells_of_the_limit),
+        cmocka_unit_test(a_limit_that_is_lifted_wakes_a_worker),
+        cmocka_unit_test(another_number_of_workers_ends_the_limit),
+        cmocka_unit_test(a_tick_samples_what_was_done),
+    };
+    teffi_platform_real(&platform, TEFF_LOG_INFO);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
