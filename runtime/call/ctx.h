@@ -104,7 +104,7 @@ static inline bool teffi_ctx_enter(teff_ctx *ctx)
     if (!ctx->group)
         return teffi_home_enter(ctx->home);
     teffi_ctx_check_fiber(ctx);
-    (void)teff_yield();
+    (void)teff_yield_if_due();
     return true;
 }
 

@@ -24,7 +24,7 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
 teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
     if (ctx->group && call->wait.done)
-        (void)teff_yield();
+        (void)teff_yield_if_due();
     else
         await_call(ctx, call);
     if (call->err)

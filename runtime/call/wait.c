@@ -120,7 +120,7 @@ static void await_in_turn(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
         ctx->waiting++;
     }
     if (!ctx->waiting) {
-        (void)teff_yield();
+        (void)teff_yield_if_due();
         return;
     }
     suspend_turn(ctx);
@@ -260,7 +260,7 @@ void teffi_await_any(teff_ctx *ctx, teffi_wait *const *waits, size_t n)
     bool found = count_done(waits, n) > 0;
     if (ctx->group) {
         if (found)
-            (void)teff_yield();
+            (void)teff_yield_if_due();
         else
             await_any_turn(ctx, waits, n);
         return;

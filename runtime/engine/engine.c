@@ -110,7 +110,7 @@ static teff_err send_task(teff_engine *engine, const target *to, const teff_task
                           const void *task)
 {
     size_t len = sizeof(teffi_task_msg) + type->size;
-    (void)teff_yield(); /* here, since a turn must not yield under broadcast_lock */
+    (void)teff_yield_if_due(); /* here, since a turn must not yield under broadcast_lock */
     teffi_task_msg *msg = malloc(len);
     if (!msg)
         return TEFF_E_NOMEM;

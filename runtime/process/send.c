@@ -150,7 +150,7 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 {
     teff_err err = is_own_pid(system, to) ? send_here(system, to, message, TEFF_EVENT_MESSAGE)
                                           : send_by_route(system, to, message, TEFF_EVENT_MESSAGE);
-    (void)teff_yield(); /* at the end, where a switch has to save nothing but err */
+    (void)teff_yield_if_due(); /* at the end, where a switch has to save nothing but err */
     return err;
 }
 
@@ -228,7 +228,7 @@ teff_err teff_pid_respond(teff_process_system *system, const teff_event *request
     const teffi_pid_route *route = &system->route;
     if (request->kind != TEFF_EVENT_REQUEST || !route->respond)
         return TEFF_E_INVALID;
-    (void)teff_yield();
+    (void)teff_yield_if_due();
     return route->respond(route->arg, request, teffi_err_fits(err) ? err : TEFF_E_FAILED, data,
                           len);
 }

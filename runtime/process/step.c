@@ -93,7 +93,7 @@ teff_err teff_step_command(teff_step *out, uint32_t kind, uint64_t tag, const vo
                            size_t len)
 {
     teff_err err;
-    (void)teff_yield();
+    (void)teff_yield_if_due();
     teffi_command *command = teffi_command_new(out->process, kind, tag, data, len, &err);
     if (!command)
         return err;

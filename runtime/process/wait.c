@@ -103,7 +103,7 @@ static void hold_event(teff_process *p, teffi_event *event)
 teff_err teff_process_receive(teff_process *me, teff_event *event)
 {
     teffi_waiting w = {.ready = has_event};
-    (void)teff_yield();
+    (void)teff_yield_if_due();
     hold_event(me, NULL);
     teff_err err = teffi_process_wait(me, &w);
     if (err)
@@ -123,7 +123,7 @@ teff_err teff_process_command(teff_process *me, uint32_t command, uint64_t tag, 
                               size_t len)
 {
     teff_err err;
-    (void)teff_yield();
+    (void)teff_yield_if_due();
     teffi_command *c = teffi_command_new(me, command, tag, data, len, &err);
     if (c)
         teffi_command_dispatch(me, c);

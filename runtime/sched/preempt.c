@@ -23,8 +23,7 @@ bool teffi_turn_may_yield(const teffi_worker *w)
     return fiber && fiber != w->nested_on && group && group->ops->resume && !w->blocking;
 }
 
-/* Not inlined, to keep teff_yield short: each call of a turn runs teff_yield, and few turns
- * yield. */
+/* Not inlined, to keep teff_yield_if_due short: it runs in each call of a turn, and few yield. */
 __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
 {
     teffi_may_suspend();
@@ -37,7 +36,7 @@ __attribute__((noinline)) bool teffi_turn_yield(teffi_worker *w, bool stays)
     return true;
 }
 
-__attribute__((noinline)) bool teff_yield(void)
+__attribute__((noinline)) bool teff_yield_if_due(void)
 {
     teffi_may_suspend();
     teffi_worker *w = teffi_own_worker;
@@ -47,7 +46,7 @@ __attribute__((noinline)) bool teff_yield(void)
     return teffi_turn_yield(w, false);
 }
 
-bool teff_yield_now(void)
+bool teff_yield(void)
 {
     teffi_may_suspend();
     teffi_worker *w = teffi_worker_self();
@@ -141,5 +140,5 @@ void teff_preemptible_end(teff_preemptible region)
         teffi_fiber_region(region.turn, false);
         atomic_store_explicit(&teffi_worker_self()->in_region, 0, memory_order_relaxed);
     }
-    (void)teff_yield();
+    (void)teff_yield_if_due();
 }

@@ -269,12 +269,12 @@ static void give_way(void)
 {
     teffi_worker *w = teffi_worker_self();
     if (explore_draw(4) == 0) {
-        (void)teff_yield_now();
+        (void)teff_yield();
         return;
     }
     explore_flush(ex.current);
     w->preempt = 1;
-    (void)teff_yield();
+    (void)teff_yield_if_due();
 }
 
 static void in_part(void *arg)
@@ -625,10 +625,11 @@ static void look_for_lost(void)
         return;
     bool work = !sched()->system.running && teffi_runqueue_count(&sched()->system_queue);
     bool parked = teffi_workers_in(sched(), TEFFI_WORKER_PARKED);
-    work |= parked && teffi_runqueue_count(&sched()->queue);
+    bool wakes = parked && !explore_limit_is_reached(sched());
+    work |= wakes && teffi_runqueue_count(&sched()->queue);
     for (unsigned i = 0; parked && i < sched()->n_processors; i++) {
         teffi_processor *p = &sched()->processors[i];
-        work |= teffi_deque_count(&p->deque) != 0 && !is_kept(p);
+        work |= wakes && teffi_deque_count(&p->deque) != 0 && !is_kept(p);
         work |= p->deferral.list && (!p->worker || p->worker->state == TEFFI_WORKER_PARKED);
         work |= p->lifo && p->worker && p->worker->state == TEFFI_WORKER_PARKED;
     }
@@ -725,6 +726,7 @@ static void start_exec(void)
         sched()->processors[i].picks = 61 - explore_draw(12);
         sched()->processors[i].lifo_picks = 256 - explore_draw(16);
     }
+    explore_limit_begin(sched());
 }
 
 static void never(void *arg)

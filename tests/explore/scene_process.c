@@ -175,12 +175,12 @@ static uint32_t some_command(actor *a)
 static void give_way(void)
 {
     if (explore_draw(2)) {
-        (void)teff_yield_now();
+        (void)teff_yield();
         return;
     }
     explore_flush(ex.current);
     teffi_worker_self()->preempt = 1;
-    (void)teff_yield();
+    (void)teff_yield_if_due();
 }
 
 static const teff_process_ops patient_ops, plain_ops;

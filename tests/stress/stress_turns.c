@@ -76,7 +76,7 @@ static void give_way(bool is_long)
 {
     uint64_t until = teffi_now(&platform) + (is_long ? LONG_NS : 0);
     do
-        atomic_fetch_add_explicit(&gave_way, teff_yield(), memory_order_relaxed);
+        atomic_fetch_add_explicit(&gave_way, teff_yield_if_due(), memory_order_relaxed);
     while (teffi_now(&platform) < until);
 }
 

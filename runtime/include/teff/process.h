@@ -272,7 +272,7 @@ TEFF_API TEFF_MUST_USE teff_err teff_process_handler(teff_process_system *system
  * in:   ops, constant; self, owned by the process on success (ops->close releases it). method may
  *       be NULL (""); method and input are copied.
  * out:  *pid, if not NULL; written before the process runs.
- * runs: any thread. Inside a turn the caller continues; teff_yield_now after the spawn lets the new
+ * runs: any thread. Inside a turn the caller continues; teff_yield after the spawn lets the new
  *       process run first, unless another worker takes it.
  * errs: TEFF_E_OVERLOADED (processes_max are alive), TEFF_E_CLOSED (stopping), TEFF_E_NOMEM,
  *       TEFF_E_INVALID (neither step nor run). */

@@ -113,19 +113,20 @@ typedef struct teff_sched_metrics {
     uint64_t evicted;     /* priority: groups evicted over waiting_max */
 } teff_sched_metrics;
 
-/* teff_yield - for long computations: yield if this turn's slice is over (slice_ms) and other
- * groups are READY. Every other call of teff in a turn (calls of grains, send, receive) does
- * the same.
- * out:  true: other groups ran before it returned. Takes 2 ns if there is nothing to do.
+/* teff_yield - let other READY groups run first.
+ * out:  true: it has yielded, or there were none.
  * runs: anywhere. Only a turn with a fiber can yield: every turn of a grain, and of a process with
  *       TEFF_PROCESS_FIBER. Elsewhere it returns false, and another thread runs the other groups.
  *       Nothing else of the same grain or process runs meanwhile. The turn may continue on another
  *       thread, so it must hold no lock. */
 TEFF_API bool teff_yield(void);
 
-/* teff_yield_now - let other READY groups run first, whether or not the slice is over.
- * out, runs: as teff_yield; without other READY groups it returns true at once. */
-TEFF_API bool teff_yield_now(void);
+/* teff_yield_if_due - for long computations: yield only if this turn's slice is over (slice_ms) and
+ * other groups are READY. Every other call of teff in a turn (calls of grains, send, receive) does
+ * the same.
+ * out:  true: other groups ran before it returned. Takes 2 ns if there is nothing to do.
+ * runs: as teff_yield. */
+TEFF_API bool teff_yield_if_due(void);
 
 typedef struct teff_preemptible {
     void *turn;

@@ -16,7 +16,7 @@ static void here(void)
 
 static void in_library(void)
 {
-    (void)teff_yield();
+    (void)teff_yield_if_due();
 }
 
 static void under_lock(void (*suspends)(void))

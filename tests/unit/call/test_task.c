@@ -41,7 +41,7 @@ static void yield_until(teff_ctx *ctx, void *arg)
 {
     while (!goes_on) {
         yields++;
-        (void)teff_yield_now();
+        (void)teff_yield();
     }
     runs++;
 }

@@ -61,7 +61,7 @@ static void part(void *arg)
 {
     int *count = arg;
     for (int i = 0; i < 100; i++) {
-        (void)teff_yield();
+        (void)teff_yield_if_due();
         ++*count;
     }
     world.rounds += *count;

@@ -54,7 +54,7 @@ static teff_err stops_the_silo(teff_ctx *turn, int64_t key, const direct_act *in
 static void part(void *arg)
 {
     while (!world.gate)
-        (void)teff_yield();
+        (void)teff_yield_if_due();
 }
 
 static teff_err joins_in_blocking(teff_ctx *turn, int64_t key, const direct_act *in,

@@ -48,7 +48,7 @@ static void compute(void *arg)
     seen.left_ms = left_ms;
     seen.begun++;
     while (!err && !world.gate) {
-        (void)teff_yield();
+        (void)teff_yield_if_due();
         err = teff_ctx_check(p->turn, NULL);
     }
     seen.last[p->number] = err;

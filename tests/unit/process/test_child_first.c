@@ -1,5 +1,5 @@
 /* test_child_first.c - a process that spawns goes on before its child, as in an ordinary call of a
- * function that queues; with teff_yield_now after it the child runs first, as a started goroutine
+ * function that queues; with teff_yield after it the child runs first, as a started goroutine
  * does. On one worker whose monitor stands, as does the clock: all stay in level 0. */
 #include "../sched/held_monitor.h"
 #include "../sched/jobs.h"
@@ -27,7 +27,7 @@ static teff_err run_parent(void *self, teff_process *me)
     say('p');
     teff_err err = teff_process_spawn(processes, &child, NULL, NULL, NULL, 0, NULL);
     if (yields)
-        (void)teff_yield_now();
+        (void)teff_yield();
     say('q');
     return err;
 }

@@ -15,7 +15,7 @@ static _Atomic unsigned parts, joined; /* how many have ended, at all and when e
 static void yield_and_count(void *arg)
 {
     for (int i = 0; i < 4; i++)
-        (void)teff_yield_now();
+        (void)teff_yield();
     atomic_fetch_add(&parts, 1);
 }
 
@@ -48,8 +48,8 @@ static void run_callee_in_place(job *j)
     fjob_handle(&callee.job.group, NULL);
     teffi_direct_leave(j->exec, own);
     teffi_direct_done(j->exec, &callee.job.group);
-    (void)teff_yield_now();
-    (void)teff_yield_now();
+    (void)teff_yield();
+    (void)teff_yield();
 }
 
 static void in_place(void (*run)(job *j))

@@ -57,7 +57,7 @@ static teff_err loop_with_gosched(void *self, teff_process *me)
     latch_hit(&inside);
     while (!stopped()) {
         count_up();
-        (void)teff_yield();
+        (void)teff_yield_if_due();
     }
     return TEFF_OK;
 }

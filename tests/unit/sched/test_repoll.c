@@ -198,7 +198,7 @@ static teff_err scan(void *self, teff_process *me)
     while ((!atomic_load(&yielded) || !atomic_load(&short_ran)) && real_now() < end_ns) {
         for (unsigned i = 0; i < 1000; i++)
             atomic_fetch_add_explicit(&rows, 1, memory_order_relaxed);
-        if (teff_yield())
+        if (teff_yield_if_due())
             atomic_fetch_add(&yielded, 1);
     }
     return TEFF_OK;

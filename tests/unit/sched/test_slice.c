@@ -21,14 +21,14 @@ static int setup(void **state)
 
 static void test_outside_of_a_turn_it_does_nothing(void **state)
 {
-    assert_false(teff_yield());
+    assert_false(teff_yield_if_due());
 }
 
 static void spin_and_reschedule(job *j)
 {
     latch_hit(&inside);
     while (!atomic_load(&stop))
-        atomic_fetch_add(&yields, teff_yield());
+        atomic_fetch_add(&yields, teff_yield_if_due());
 }
 
 static void small_ones_run(teffi_exec *exec, unsigned n)
@@ -70,7 +70,7 @@ static void yield_when_due(job *j)
     if (j->peer)
         job_push(j->peer);
     for (ticks_before_yield = 0; ticks_before_yield < 20; ticks_before_yield++) {
-        if (teff_yield())
+        if (teff_yield_if_due())
             return;
         monitor_tick();
     }
@@ -166,10 +166,10 @@ static job behind;
 
 static void yield_at_once(job *j)
 {
-    atomic_fetch_add(&yields, teff_yield_now());
+    atomic_fetch_add(&yields, teff_yield());
     job_push(&behind);
     assert_int_equal(atomic_load(&behind.runs), 0);
-    atomic_fetch_add(&yields, teff_yield_now());
+    atomic_fetch_add(&yields, teff_yield());
     assert_int_equal(atomic_load(&behind.runs), 1);
 }
 
@@ -177,7 +177,7 @@ static void yield_at_once(job *j)
 static void test_a_turn_may_yield_before_its_slice_is_over(void **state)
 {
     static fjob f;
-    assert_false(teff_yield_now());
+    assert_false(teff_yield());
     monitor_hold(&platform);
     teffi_exec *exec = exec_of(1, NULL);
     job_init(&behind, exec, job_nothing, &small_done);
@@ -210,7 +210,7 @@ static void spin_and_count(job *j)
 {
     latch_hit(&inside);
     while (!atomic_load(&stop))
-        atomic_fetch_add(&mine, teff_yield());
+        atomic_fetch_add(&mine, teff_yield_if_due());
 }
 
 /* While a turn has given way its group handles nothing else. */
