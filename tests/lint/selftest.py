@@ -32,7 +32,8 @@ GOOD = {
 }
 GOOD["tests/unit/base/test_a.c"] = "/* test_a.c - x. */\n"
 GOOD["tests/unit/grains/test_both.c"] = "/* test_both.c - x. */\n"
-GOOD["tests/unit/behaviours.txt"] = "grains/test_both.c: x: base/a, sched/b\n"
+GOOD["tests/unit/behaviours.txt"] = "grains/test_both.c: x: base/a, sched/b\n" \
+    "base/test_a.c: x: silo/args\n"
 GOOD["meson.build"] = "files('%s')\n" % "', '".join(path for path in GOOD if path.endswith(".c"))
 
 LONG = "/* a.c - long. */\nvoid f(void)\n{\n" + "    ;\n" * 71 + "}\n"
@@ -88,11 +89,15 @@ PLANTED = [
     ("mirror", "tests/unit/base/test_b.c", "/* test_b.c - x. */\n", "mirrors no source"),
     ("mirror", "tests/unit/sched/test_a.c", "/* test_a.c - x. */\n", "mirrors no source"),
     ("mirror", "tests/unit/behaviours.txt",
-     "base/test_a.c: x: base/a\ngrains/test_both.c: x: base/a\n", "no row is needed"),
+     "base/test_a.c: x: base/a\ngrains/test_both.c: x: sched/b, silo/args\n",
+     "its row names only sources without"),
     ("mirror", "tests/unit/behaviours.txt",
      "base/test_c.c: x: base/a\ngrains/test_both.c: x: base/a\n", "there is no tests/unit"),
     ("mirror", "tests/unit/behaviours.txt", "grains/test_both.c: x: grains/b\n",
      "there is no source grains/b"),
+    ("mirror", "runtime/base/lost.c", "/* lost.c - x. */\n", "has no test of its name"),
+    ("mirror", "tests/unit/behaviours.txt", "grains/test_both.c: x: base/a, silo/args\n",
+     "runtime/sched/b.c:1: has no test of its name"),
     ("house", "runtime/base/a.c", "int teffi_a(void)\n{\n    return teffi_b();\n}\n",
      "are in call cycles"),
     ("house", "runtime/sched/b.h", "#include \"sched/report/r.h\"\n",
