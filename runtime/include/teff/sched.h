@@ -39,7 +39,7 @@ typedef struct teff_sched_hooks {
 
 enum { TEFF_SCHED_LEVELS = 3 };
 
-/* A call in place costs the same with each policy, within 4 %, and with hooks (BENCH=guard, call and
+/* A call in place costs the same with each policy, and with hooks, within 4 % (BENCH=guard: call*).
  * call-*). A group that is queued costs more if the policy orders it, since it goes through the one
  * queue of all workers: with priority each, with multilevel those of levels 1 and 2. */
 typedef enum teff_sched_policy {
