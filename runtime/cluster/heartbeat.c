@@ -76,16 +76,16 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
 }
 
 /* out: the node's entry. A node without an entry takes the one with the oldest look. */
-static teffi_watched *take_watched_entry(teffi_membership *m, teffi_node_id node)
+static teffi_watched_silo *take_watched_entry(teffi_membership *m, teffi_node_id node)
 {
-    teffi_watched *oldest = &m->beat.watched[0];
+    teffi_watched_silo *oldest = &m->beat.watched[0];
     for (int i = 0; i < TEFFI_WATCHED_MAX; i++) {
         if (teffi_node_is(m->beat.watched[i].node, node))
             return &m->beat.watched[i];
         if (m->beat.watched[i].looked_ns < oldest->looked_ns)
             oldest = &m->beat.watched[i];
     }
-    *oldest = (teffi_watched){.node = node};
+    *oldest = (teffi_watched_silo){.node = node};
     return oldest;
 }
 
@@ -101,7 +101,7 @@ static uint64_t watch_silo(teff_ctx *ctx, const teffi_member *other, uint64_t *e
     if (teffi_alive_read(ctx, other->node, etag))
         return limit_ns;
     uint64_t now = teffi_now(ctx->node->platform), most = get_part_ns(other, LOOK_PERCENT);
-    teffi_watched *w = take_watched_entry(m, other->node);
+    teffi_watched_silo *w = take_watched_entry(m, other->node);
     uint64_t between = w->looked_ns ? now - w->looked_ns : 0;
     w->still_ns = w->etag == *etag ? w->still_ns + (between < most ? between : most) : 0;
     w->etag = *etag;

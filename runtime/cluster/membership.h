@@ -44,10 +44,10 @@ typedef struct teffi_outsiders {
     unsigned next;                           /* guarded by lock */
 } teffi_outsiders;
 
-typedef struct teffi_watched { /* another silo's heartbeat, as last read */
+typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
     teffi_node_id node;
     uint64_t etag, still_ns, looked_ns;
-} teffi_watched;
+} teffi_watched_silo;
 
 typedef struct teffi_beat { /* heartbeat.c's */
     pthread_mutex_t lock;
@@ -56,8 +56,8 @@ typedef struct teffi_beat { /* heartbeat.c's */
     bool runs;                 /* the heartbeat is a task now; the timer is not set */
     bool hurry;                /* a connection has broken meanwhile: begin the next one at once */
     teffi_timer timer, expiry; /* of the next heartbeat; of the lease */
-    teffi_node_id broken[TEFFI_WATCHED_MAX];  /* silos whose connection broke; none: free */
-    teffi_watched watched[TEFFI_WATCHED_MAX]; /* owner: the running heartbeat */
+    teffi_node_id broken[TEFFI_WATCHED_MAX];       /* silos whose connection broke; none: free */
+    teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running heartbeat */
 } teffi_beat;
 
 typedef struct teffi_membership {

@@ -59,7 +59,7 @@ typedef struct teffi_lock { /* of teff_component_lock */
 } teffi_lock;
 
 /* The phases of a component, in this order: set-up, RUN, take-down. */
-typedef enum teffi_phase {
+typedef enum teffi_component_phase {
     TEFFI_PHASE_OWN = 0,
     TEFFI_PHASE_GROUP,
     TEFFI_PHASE_SHARE,
@@ -67,7 +67,7 @@ typedef enum teffi_phase {
     TEFFI_PHASE_RUN,
     TEFFI_PHASE_TAKE_DOWN,
     TEFFI_PHASE_GONE
-} teffi_phase;
+} teffi_component_phase;
 
 struct teff_component {
     /* immutable once its process runs */
@@ -78,7 +78,7 @@ struct teff_component {
     teff_process *me;
     teff_pid pid;
     /* its process's turn */
-    teffi_phase phase;
+    teffi_component_phase phase;
     size_t at; /* the index in type->data at which a phase waits */
     bool ending;
     teffi_claim claim; /* of set-up, of the queued task, of take-down */

@@ -1,5 +1,5 @@
 /* life.c - the process of a component: set-up, run, take-down.
- * States:  teffi_phase: own data, group, share, set-up -> run -> take-down -> gone
+ * States:  teffi_component_phase: own data, group, share, set-up -> run -> take-down -> gone
  * Threads: the component's turn. A phase that has to wait returns false and is called again after a
  *          poke: by run_component(), or by the next call of step_component(). */
 #include "engine/engine.h"
