@@ -2,8 +2,8 @@
  * Way:     fiber_new -> [cache of this thread -> shared list -> a decommitted stack -> a new one]
  * Threads: the shared part is guarded by the pool's lock; each thread has its own cache.
  *
- * A decommitted stack holds no memory, so its teffi_fiber is gone too; only its address is
- * recorded, in the pool's gone[]. */
+ * A decommitted stack holds no memory, and so no teffi_fiber: its address alone is recorded, in the
+ * pool's decommitted[]. */
 #include "fiber/stack.h"
 
 #include <pthread.h>
@@ -46,8 +46,8 @@ struct teffi_fiber_pool {
     _Atomic size_t n_free; /* relaxed: a hint to readers without the lock */
     size_t least, spare;   /* minimum of n_free since looked_ns; how many to decommit */
     uint64_t looked_ns;    /* when spare was computed last */
-    char **gone;           /* low of each decommitted stack; with room for all stacks */
-    size_t n_gone;
+    char **decommitted;    /* low of each decommitted stack; with room for all stacks */
+    size_t n_decommitted;
     size_t made;          /* stacks ever made */
     region *regions;      /* newest first */
     size_t region_stacks; /* capacity of the newest region */
@@ -88,8 +88,8 @@ static size_t stack_stride(const teffi_fiber_pool *pool)
     return pool->stack_bytes + TEFFI_GUARD_BYTES;
 }
 
-/* lock held. Maps the next region. Also makes room in gone[] for its stacks, so that no memory is
- * needed to decommit one. out: false: out of memory. */
+/* lock held. Maps the next region. Also makes room in decommitted[] for its stacks, so that no
+ * memory is needed to decommit one. out: false: out of memory. */
 static bool add_region(teffi_fiber_pool *pool)
 {
     size_t n = pool->region_stacks ? pool->region_stacks * 2 : REGION_FIRST;
@@ -97,10 +97,10 @@ static bool add_region(teffi_fiber_pool *pool)
         n = REGION_MAX;
     if (n > pool->max - pool->made)
         n = pool->max - pool->made;
-    char **gone = realloc(pool->gone, (pool->made + n) * sizeof *gone);
-    if (!gone)
+    char **decommitted = realloc(pool->decommitted, (pool->made + n) * sizeof *decommitted);
+    if (!decommitted)
         return false;
-    pool->gone = gone;
+    pool->decommitted = decommitted;
     region *r = calloc(1, sizeof *r);
     if (!r)
         return false;
@@ -189,7 +189,7 @@ void teffi_fiber_pool_free(teffi_fiber_pool *pool)
         used = pool->regions ? pool->regions->bytes / stack_stride(pool) : 0;
     }
     pthread_mutex_destroy(&pool->lock);
-    free(pool->gone);
+    free(pool->decommitted);
     free(pool);
 }
 
@@ -215,7 +215,8 @@ teffi_fiber *teffi_stack_take(teffi_fiber_pool *pool)
         pool->free = fiber->next;
         set_free_count(pool, count_of_free(pool) - 1);
     } else {
-        fiber = pool->n_gone ? init_fiber_at(pool, pool->gone[--pool->n_gone]) : new_stack(pool);
+        fiber = pool->n_decommitted ? init_fiber_at(pool, pool->decommitted[--pool->n_decommitted])
+                                    : new_stack(pool);
     }
     pthread_mutex_unlock(&pool->lock);
     return fiber;
@@ -297,7 +298,8 @@ static teffi_fiber *take_unneeded_stacks(teffi_fiber_pool *pool, uint64_t now_ns
     return spare;
 }
 
-/* Frees the memory of a stack, its teffi_fiber included, and records its address in gone[]. */
+/* Frees the memory of a stack, its teffi_fiber included, and records the stack's address in
+ * decommitted[]. */
 static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
 {
     char *low = fiber->low;
@@ -305,7 +307,7 @@ static void decommit_stack(teffi_fiber_pool *pool, teffi_fiber *fiber)
     if (madvise(low, pool->stack_bytes, MADV_DONTNEED) != 0) /* the stack stays committed */
         memset(fiber, 0, sizeof *fiber);
     pthread_mutex_lock(&pool->lock);
-    pool->gone[pool->n_gone++] = low;
+    pool->decommitted[pool->n_decommitted++] = low;
     pthread_mutex_unlock(&pool->lock);
 }
 
