@@ -182,22 +182,22 @@ static const char send[] = "\n"
                            "\n"
                            "    return teff_send(ctx, &$S_info, &to, &teffi_$S_table[$x], $i);\n"
                            "}\n";
-static const char cast_reply[] = "\n"
-                                 "    if (out != NULL) {\n"
-                                 "        *out = ($R *)reply;\n"
-                                 "    }\n"
-                                 "    return err;\n";
+static const char cast_response[] = "\n"
+                                    "    if (out != NULL) {\n"
+                                    "        *out = ($R *)response;\n"
+                                    "    }\n"
+                                    "    return err;\n";
 
 /* Sets the code around the call in a function that waits: $u before it, $p the same after a
  * declaration, $g its begin, $l the argument for the response, $q the cast after it. */
 static void set_response_values(teffi_pool *pool, const teffi_method *m, teffi_values *v)
 {
     teffi_text cast = {.pool = pool};
-    teffi_text_expand(&cast, m->out ? cast_reply : "", v);
-    v->values['u'] = m->out ? "    ProtobufCMessage *reply = NULL;\n" : "";
+    teffi_text_expand(&cast, m->out ? cast_response : "", v);
+    v->values['u'] = m->out ? "    ProtobufCMessage *response = NULL;\n" : "";
     v->values['p'] = m->out ? v->values['u'] : "\n";
     v->values['g'] = m->out ? "    teff_err err =" : "    return";
-    v->values['l'] = m->out ? "out != NULL ? &reply : NULL" : "NULL";
+    v->values['l'] = m->out ? "out != NULL ? &response : NULL" : "NULL";
     v->values['q'] = cast.data;
 }
 

@@ -580,13 +580,13 @@ teff_err acme_shop_x_v1_everything_find(teff_ctx *ctx, teff_uuid key, const char
         const acme_shop_x_v1_http_reply *in, shop_shared_link **out)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
         &teffi_acme_shop_x_v1_everything_table[1], (const ProtobufCMessage *)in,
-        out != NULL ? &reply : NULL);
+        out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (shop_shared_link *)reply;
+        *out = (shop_shared_link *)response;
     }
     return err;
 }
@@ -602,11 +602,11 @@ teff_err acme_shop_x_v1_everything_find_async(teff_ctx *ctx, teff_uuid key, cons
 
 teff_err acme_shop_x_v1_everything_find_await(teff_ctx *ctx, teff_call call, shop_shared_link **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (shop_shared_link *)reply;
+        *out = (shop_shared_link *)response;
     }
     return err;
 }
@@ -624,13 +624,13 @@ teff_err acme_shop_x_v1_everything_get_url(teff_ctx *ctx, teff_uuid key, const c
         const acme_shop_x_v1_empty *in, acme_shop_x_v1_http_reply_inner_thing **out)
 {
     const teff_key to = {TEFF_KEY_UUID_STRING, key_text, 0, key};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_everything_info, &to,
         &teffi_acme_shop_x_v1_everything_table[2], (const ProtobufCMessage *)in,
-        out != NULL ? &reply : NULL);
+        out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (acme_shop_x_v1_http_reply_inner_thing *)reply;
+        *out = (acme_shop_x_v1_http_reply_inner_thing *)response;
     }
     return err;
 }
@@ -647,11 +647,11 @@ teff_err acme_shop_x_v1_everything_get_url_async(teff_ctx *ctx, teff_uuid key, c
 teff_err acme_shop_x_v1_everything_get_url_await(teff_ctx *ctx, teff_call call,
         acme_shop_x_v1_http_reply_inner_thing **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (acme_shop_x_v1_http_reply_inner_thing *)reply;
+        *out = (acme_shop_x_v1_http_reply_inner_thing *)response;
     }
     return err;
 }
@@ -814,12 +814,13 @@ teff_err acme_shop_x_v1_tagged_twice(teff_ctx *ctx, teff_uuid key, const acme_sh
         acme_shop_x_v1_empty **out)
 {
     const teff_key to = {TEFF_KEY_UUID, NULL, 0, key};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &acme_shop_x_v1_tagged_info, &to,
-        &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
+        &teffi_acme_shop_x_v1_tagged_table[0], (const ProtobufCMessage *)in,
+        out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (acme_shop_x_v1_empty *)reply;
+        *out = (acme_shop_x_v1_empty *)response;
     }
     return err;
 }
@@ -836,11 +837,11 @@ teff_err acme_shop_x_v1_tagged_twice_async(teff_ctx *ctx, teff_uuid key,
 teff_err acme_shop_x_v1_tagged_twice_await(teff_ctx *ctx, teff_call call,
         acme_shop_x_v1_empty **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (acme_shop_x_v1_empty *)reply;
+        *out = (acme_shop_x_v1_empty *)response;
     }
     return err;
 }

@@ -111,12 +111,12 @@ teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods
 teff_err shop_shared_lists_read(teff_ctx *ctx, int64_t key, shop_shared_link **out)
 {
     const teff_key to = {TEFF_KEY_INT64, NULL, key, {{0}}};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &shop_shared_lists_info, &to, &teffi_shop_shared_lists_table[0],
-        NULL, out != NULL ? &reply : NULL);
+        NULL, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (shop_shared_link *)reply;
+        *out = (shop_shared_link *)response;
     }
     return err;
 }
@@ -132,11 +132,11 @@ teff_err shop_shared_lists_read_async(teff_ctx *ctx, int64_t key, const teff_cal
 
 teff_err shop_shared_lists_read_await(teff_ctx *ctx, teff_call call, shop_shared_link **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (shop_shared_link *)reply;
+        *out = (shop_shared_link *)response;
     }
     return err;
 }

@@ -215,12 +215,12 @@ teff_err words_word_clear(words_word *self)
 teff_err words_word_add(teff_ctx *ctx, const char *key, const words_seen *in, words_total **out)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[1],
-        (const ProtobufCMessage *)in, out != NULL ? &reply : NULL);
+        (const ProtobufCMessage *)in, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (words_total *)reply;
+        *out = (words_total *)response;
     }
     return err;
 }
@@ -236,11 +236,11 @@ teff_err words_word_add_async(teff_ctx *ctx, const char *key, const words_seen *
 
 teff_err words_word_add_await(teff_ctx *ctx, teff_call call, words_total **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (words_total *)reply;
+        *out = (words_total *)response;
     }
     return err;
 }
@@ -256,12 +256,12 @@ teff_err words_word_add_send(teff_ctx *ctx, const char *key, const words_seen *i
 teff_err words_word_get(teff_ctx *ctx, const char *key, words_total **out)
 {
     const teff_key to = {TEFF_KEY_STRING, key, 0, {{0}}};
-    ProtobufCMessage *reply = NULL;
+    ProtobufCMessage *response = NULL;
     teff_err err = teff_ask(ctx, &words_word_info, &to, &teffi_words_word_table[2], NULL,
-        out != NULL ? &reply : NULL);
+        out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (words_total *)reply;
+        *out = (words_total *)response;
     }
     return err;
 }
@@ -277,11 +277,11 @@ teff_err words_word_get_async(teff_ctx *ctx, const char *key, const teff_call_op
 
 teff_err words_word_get_await(teff_ctx *ctx, teff_call call, words_total **out)
 {
-    ProtobufCMessage *reply = NULL;
-    teff_err err = teff_await(ctx, call, out != NULL ? &reply : NULL);
+    ProtobufCMessage *response = NULL;
+    teff_err err = teff_await(ctx, call, out != NULL ? &response : NULL);
 
     if (out != NULL) {
-        *out = (words_total *)reply;
+        *out = (words_total *)response;
     }
     return err;
 }
