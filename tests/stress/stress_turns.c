@@ -30,7 +30,7 @@ static teffi_exec *exec;
 static actor actors[ACTORS];
 static _Atomic bool stop;
 static _Atomic uint64_t pushed, ended, errors;
-static _Atomic uint64_t gave_way, retaken, forks;
+static _Atomic uint64_t yields, retaken, forks;
 
 static void check(bool ok)
 {
@@ -72,11 +72,11 @@ static void compute(bool is_long)
     check(one == two);
 }
 
-static void give_way(bool is_long)
+static void yield_when_due(bool is_long)
 {
     uint64_t until = teffi_now(&platform) + (is_long ? LONG_NS : 0);
     do
-        atomic_fetch_add_explicit(&gave_way, teff_yield_if_due(), memory_order_relaxed);
+        atomic_fetch_add_explicit(&yields, teff_yield_if_due(), memory_order_relaxed);
     while (teffi_now(&platform) < until);
 }
 
@@ -137,7 +137,7 @@ static void act(actor *a)
         compute(is_long);
         break;
     case 1:
-        give_way(is_long);
+        yield_when_due(is_long);
         break;
     case 2:
         hog(is_long);
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
     printf("stress_turns: %s: seed %llu, %llu turns, %llu yielded, %llu without a processor, %llu "
            "forks, %llu errors\n",
            whole && !wrong ? "ok" : "FAILED", (unsigned long long)seed,
-           (unsigned long long)atomic_load(&ended), (unsigned long long)atomic_load(&gave_way),
+           (unsigned long long)atomic_load(&ended), (unsigned long long)atomic_load(&yields),
            (unsigned long long)atomic_load(&retaken), (unsigned long long)atomic_load(&forks),
            (unsigned long long)wrong);
     return !whole || wrong;

@@ -252,7 +252,7 @@ static uint64_t requeues(void)
 
 /* More computing turns than workers: each yields at its calls when its slice is over, so that
  * others are answered, while its own grain, even a reentrant one, lets nothing else in. */
-static void turns_give_way_at_their_calls(void **state)
+static void turns_yield_at_their_calls(void **state)
 {
     enum { SPINNERS = 6, CALLS_NOW = 20 };
     teff_ctx *ctx = l->ctx[0];
@@ -287,7 +287,7 @@ int main(void)
         TURNS(a_reentrant_grain_interleaves_and_calls_itself),
         TURNS(other_grains_do_not_wait),
         TURNS(one_way_keeps_its_place_in_the_order),
-        TURNS(turns_give_way_at_their_calls),
+        TURNS(turns_yield_at_their_calls),
         TURNS(first_messages_are_not_overtaken),
         cmocka_unit_test_setup_teardown(first_messages_are_not_overtaken, setup_two, teardown),
     };

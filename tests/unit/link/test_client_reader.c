@@ -215,8 +215,8 @@ static void end_wait(teffi_link *link, client_reader *reader, uint32_t tokens)
     teffi_client_reader_end(&link->conns);
 }
 
-/* What comes is long, and not what the thread waits for. With the reactor no thread puts it off. */
-static void nobody_sleeps_beside_what_is_put_off(void **state)
+/* A long message that the thread does not wait for. With the reactor no thread defers reads. */
+static void no_thread_sleeps_beside_deferred_reads(void **state)
 {
     test_node *client, *silo;
     if (test_transport() == TEFFI_TRANSPORT_REACTOR)
@@ -296,8 +296,8 @@ static void a_connection_breaks_under_who_waits(void **state)
     }
 }
 
-/* Nobody waits; or somebody begins to, when it has broken. */
-static void a_connection_breaks_when_it_is_put_off(void **state)
+/* No thread waits; or a thread begins to wait after the connection has broken. */
+static void a_connection_breaks_while_its_read_is_deferred(void **state)
 {
     for (uint32_t i = 0; i < 10; i++) {
         test_node *client, *silo;
@@ -311,7 +311,7 @@ static void a_connection_breaks_when_it_is_put_off(void **state)
     }
 }
 
-static void a_link_ends_with_reads_put_off(void **state)
+static void a_link_ends_with_deferred_reads(void **state)
 {
     for (uint32_t i = 0; i < 20; i++) {
         test_node *client, *silo;
@@ -330,11 +330,11 @@ int main(void)
         cmocka_unit_test(who_waits_is_told_what_comes),
         cmocka_unit_test(a_silo_has_no_readers),
         cmocka_unit_test(who_does_something_else_keeps_no_responses),
-        cmocka_unit_test(nobody_sleeps_beside_what_is_put_off),
+        cmocka_unit_test(no_thread_sleeps_beside_deferred_reads),
         cmocka_unit_test(threads_together_get_all),
         cmocka_unit_test(a_connection_breaks_under_who_waits),
-        cmocka_unit_test(a_connection_breaks_when_it_is_put_off),
-        cmocka_unit_test(a_link_ends_with_reads_put_off),
+        cmocka_unit_test(a_connection_breaks_while_its_read_is_deferred),
+        cmocka_unit_test(a_link_ends_with_deferred_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,7 +183,7 @@ static void a_blocking_region_writes_at_once(void **state)
     disconnect(a, b);
 }
 
-static void what_a_stopped_executor_had_put_off_is_sent(void **state)
+static void deferred_writes_of_a_stopped_executor_are_sent(void **state)
 {
     for (int round = 0; round < 20; round++) {
         test_node *a, *b;
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(a_turn_that_goes_on_holds_nothing_back),
         cmocka_unit_test(reads_do_not_wait_for_workers),
         cmocka_unit_test(a_blocking_region_writes_at_once),
-        cmocka_unit_test(what_a_stopped_executor_had_put_off_is_sent),
+        cmocka_unit_test(deferred_writes_of_a_stopped_executor_are_sent),
         cmocka_unit_test(workers_respond_in_order),
         cmocka_unit_test(a_link_ends_with_reads_under_way),
         cmocka_unit_test(what_is_received_is_submitted),

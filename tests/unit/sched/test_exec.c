@@ -482,13 +482,13 @@ static void test_a_pair_with_turns_in_place_starves_nobody(void **state)
 
 enum { OTHERS = 60 };
 
-typedef struct late { /* one that puts off, and a worker's queue full of long turns beside it */
+typedef struct late { /* a turn that defers work, beside a worker's queue full of long turns */
     teffi_deferred later;
-    job puts, fills, others[OTHERS];
+    job defers, fills, others[OTHERS];
     _Atomic bool filled, done;
-    pthread_t thread; /* that has put it off */
+    pthread_t thread; /* that has deferred it */
     bool kept;        /* that thread had its processor */
-    _Atomic bool put;
+    _Atomic bool deferred;
     _Atomic unsigned before; /* long turns of that thread until it was done */
 } late;
 
@@ -503,7 +503,7 @@ static void note_done(teffi_deferred *work)
 static void long_turn(job *j)
 {
     uint32_t from = teffi_coarse_ms(j->exec);
-    if (atomic_load(&lates.put) && !atomic_load(&lates.done) &&
+    if (atomic_load(&lates.deferred) && !atomic_load(&lates.done) &&
         pthread_equal(pthread_self(), lates.thread))
         atomic_fetch_add(&lates.before, 1);
     while (teffi_coarse_ms(j->exec) == from)
@@ -516,21 +516,21 @@ static void fill_own_queue(job *j)
     for (unsigned i = 0; i < OTHERS; i++)
         push(&lates.others[i]);
     atomic_store(&lates.filled, true);
-    while (!atomic_load(&lates.put))
+    while (!atomic_load(&lates.deferred))
         teffi_thread_yield();
 }
 
-static void put_off_beside(job *j)
+static void defer_in_a_turn(job *j)
 {
     while (!atomic_load(&lates.filled))
         teffi_thread_yield();
     lates.thread = pthread_self();
     lates.kept = j->exec->ops->defer(j->exec, &lates.later);
-    atomic_store(&lates.put, true);
+    atomic_store(&lates.deferred, true);
 }
 
 /* out: false: while the thread stood still, the monitor has retaken its processor. */
-static bool is_put_off_beside_others_work(void)
+static bool defer_beside_others_work(void)
 {
     teffi_exec *exec = exec_new(2);
     memset(&lates, 0, sizeof lates);
@@ -538,9 +538,9 @@ static bool is_put_off_beside_others_work(void)
     for (unsigned i = 0; i < OTHERS; i++)
         job_init(&lates.others[i], exec, long_turn);
     job_init(&lates.fills, exec, fill_own_queue);
-    job_init(&lates.puts, exec, put_off_beside);
+    job_init(&lates.defers, exec, defer_in_a_turn);
     push(&lates.fills);
-    push(&lates.puts);
+    push(&lates.defers);
     for (unsigned i = 0; i < OTHERS; i++)
         while (!atomic_load(&lates.others[i].runs))
             teffi_thread_yield();
@@ -552,14 +552,14 @@ static bool is_put_off_beside_others_work(void)
     return lates.kept;
 }
 
-/* Others' work may go first, but not much of it when it takes long. */
-static void test_put_off_beside_others_work(void **state)
+/* Other turns may run before deferred work, but not many if they are long. */
+static void test_deferred_beside_others_work(void **state)
 {
-    while (!is_put_off_beside_others_work())
+    while (!defer_beside_others_work())
         ;
 }
 
-static void put_off_at_the_stop(job *j)
+static void defer_at_the_stop(job *j)
 {
     atomic_store(&lates.filled, true);
     while (!teffi_sched_is_stopping(teffi_sched_of(j->exec)))
@@ -568,13 +568,13 @@ static void put_off_at_the_stop(job *j)
 }
 
 /* A worker that stops in a turn leaves deferred work to the executor's end. */
-static void test_put_off_while_the_executor_stops(void **state)
+static void test_deferred_while_the_executor_stops(void **state)
 {
     teffi_exec *exec = exec_new(1);
     memset(&lates, 0, sizeof lates);
     lates.later.run = note_done;
-    job_init(&lates.puts, exec, put_off_at_the_stop);
-    push(&lates.puts);
+    job_init(&lates.defers, exec, defer_at_the_stop);
+    push(&lates.defers);
     while (!atomic_load(&lates.filled))
         teffi_thread_yield();
     exec->ops->free(exec);
@@ -674,7 +674,7 @@ static void test_a_timer_comes_soon_after_a_suspend(void **state)
     atomic_store(&suspended_ns, 0);
 }
 
-/* ---- what is pushed for all ends a nap ---- */
+/* ---- work pushed for all workers ends back-off ---- */
 
 static struct {
     _Atomic unsigned runs;
@@ -693,7 +693,7 @@ static void nothing(job *j)
 }
 
 /* The only worker backs off, as far as others see: it is in a turn, so that it leaves its token. */
-static void ends_back_off(teff_sched_policy policy, uint32_t used)
+static void check_push_ends_back_off(teff_sched_policy policy, uint32_t used)
 {
     teff_sched_options opt = {.policy = policy};
     teffi_exec *exec;
@@ -719,11 +719,12 @@ static void ends_back_off(teff_sched_policy policy, uint32_t used)
     assert_true(woken);
 }
 
-static void test_a_push_for_all_ends_naps(void **state)
+static void test_a_push_for_all_ends_back_off(void **state)
 {
-    ends_back_off(TEFF_SCHED_SINGLE, 0);
-    ends_back_off(TEFF_SCHED_MULTILEVEL, teffi_used_add(0, teffi_now(&platform), 1000000000u));
-    ends_back_off(TEFF_SCHED_PRIORITY, 0);
+    check_push_ends_back_off(TEFF_SCHED_SINGLE, 0);
+    check_push_ends_back_off(TEFF_SCHED_MULTILEVEL,
+                             teffi_used_add(0, teffi_now(&platform), 1000000000u));
+    check_push_ends_back_off(TEFF_SCHED_PRIORITY, 0);
 }
 
 /* As `top -H` shows them. */
@@ -777,13 +778,13 @@ int main(void)
         cmocka_unit_test(test_timer_cancel),
         cmocka_unit_test(test_timer_fires_beside_a_stuck_worker),
         cmocka_unit_test(test_two_executors_keep_apart),
-        cmocka_unit_test(test_put_off_beside_others_work),
-        cmocka_unit_test(test_put_off_while_the_executor_stops),
+        cmocka_unit_test(test_deferred_beside_others_work),
+        cmocka_unit_test(test_deferred_while_the_executor_stops),
         cmocka_unit_test(test_a_pair_with_turns_in_place_starves_nobody),
         cmocka_unit_test(test_a_pair_with_long_turns_starves_nobody),
 
         cmocka_unit_test(test_a_timer_comes_soon_after_a_suspend),
-        cmocka_unit_test(test_a_push_for_all_ends_naps),
+        cmocka_unit_test(test_a_push_for_all_ends_back_off),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,7 @@ static teff_err short_step(void *self, const teff_event *events, size_t n, teff_
 static const teff_process_ops scan_ops = {.name = "scan", .flags = TEFF_PROCESS_FIBER, .run = scan};
 static const teff_process_ops short_ops = {.name = "short", .step = short_step};
 
-static void test_a_long_scan_gives_way(void **state)
+static void test_a_long_scan_yields(void **state)
 {
     const teff_process_options opt = {.size = sizeof opt, .workers = 1};
     teff_process_system *system;
@@ -238,7 +238,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_repoll_limit, open_queue, close_queue),
         cmocka_unit_test_setup_teardown(test_repoll_limit_is_an_option, open_queue, close_queue),
         cmocka_unit_test(test_wakes_inside_stay_local),
-        cmocka_unit_test(test_a_long_scan_gives_way),
+        cmocka_unit_test(test_a_long_scan_yields),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ static void test_outside_of_a_turn_it_does_nothing(void **state)
     assert_false(teff_yield_if_due());
 }
 
-static void spin_and_reschedule(job *j)
+static void spin_and_yield(job *j)
 {
     latch_hit(&inside);
     while (!atomic_load(&stop))
@@ -50,7 +50,7 @@ static void test_a_loop_yields(void **state)
     static fjob hog[N];
     teffi_exec *exec = exec_of(1, NULL);
     for (unsigned i = 0; i < N; i++) {
-        fjob_init(&hog[i], exec, spin_and_reschedule, &done);
+        fjob_init(&hog[i], exec, spin_and_yield, &done);
         job_push(&hog[i].job);
     }
     latch_wait(&inside, N); /* the first yielded, else the others had not begun ... */
@@ -194,7 +194,7 @@ static void test_a_turn_without_a_fiber_says_no(void **state)
 {
     static job hog;
     teffi_exec *exec = exec_of(1, NULL);
-    job_init(&hog, exec, spin_and_reschedule, &done);
+    job_init(&hog, exec, spin_and_yield, &done);
     job_push(&hog);
     latch_wait(&inside, 1);
     small_ones_run(exec, 20);
@@ -213,8 +213,8 @@ static void spin_and_count(job *j)
         atomic_fetch_add(&mine, teff_yield_if_due());
 }
 
-/* While a turn has given way its group handles nothing else. */
-static void test_nothing_enters_a_group_that_gave_way(void **state)
+/* While a turn that has yielded waits to go on, its group handles nothing else. */
+static void test_nothing_enters_a_group_that_yielded(void **state)
 {
     enum { N = 3 };
     static fjob f, others[N];
@@ -224,7 +224,7 @@ static void test_nothing_enters_a_group_that_gave_way(void **state)
     fjob_init(&f, exec, spin_and_count, &done);
     job_push(&f.job);
     for (unsigned i = 0; i < N; i++) {
-        fjob_init(&others[i], exec, spin_and_reschedule, &done);
+        fjob_init(&others[i], exec, spin_and_yield, &done);
         job_push(&others[i].job);
     }
     latch_wait(&inside, 1 + N);
@@ -301,7 +301,7 @@ static uint64_t turns_of(teff_process_system *system, teff_pid pid)
     return 0;
 }
 
-static void test_a_process_gives_way_when_it_sends(void **state)
+static void test_a_process_yields_when_it_sends(void **state)
 {
     static const teff_process_ops sink_ops = {.name = "sink", .step = sink_step};
     static const teff_process_ops hog_ops = {
@@ -332,9 +332,9 @@ int main(void)
         cmocka_unit_test_setup(test_the_lifo_slot_of_a_long_turn, setup),
         cmocka_unit_test_setup(test_a_turn_may_yield_before_its_slice_is_over, setup),
         cmocka_unit_test_setup(test_a_turn_without_a_fiber_says_no, setup),
-        cmocka_unit_test_setup(test_nothing_enters_a_group_that_gave_way, setup),
+        cmocka_unit_test_setup(test_nothing_enters_a_group_that_yielded, setup),
         cmocka_unit_test_setup(test_after_a_region_to_a_processor_or_the_global_queue, setup),
-        cmocka_unit_test_setup(test_a_process_gives_way_when_it_sends, setup),
+        cmocka_unit_test_setup(test_a_process_yields_when_it_sends, setup),
     };
     teffi_platform_real(&platform, TEFF_LOG_INFO);
     return cmocka_run_group_tests_name("sched/slice", tests, NULL, NULL);
