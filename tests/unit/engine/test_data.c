@@ -187,8 +187,8 @@ static void test_others_get_the_data_after_setup_owner(void **state)
     teff_engine_free(engine);
 }
 
-/* A worker ends when the owner of its share or group data is gone. */
-static void test_a_worker_whose_owner_is_gone_ends(void **state)
+/* A component ends when the owner of its share or group data has ended. */
+static void test_a_component_whose_owner_has_ended_ends(void **state)
 {
     for (unsigned i = 0; i < 2; i++) { /* in both: with tasks to do, and without */
         memset(&ready, 0, sizeof ready);
@@ -342,10 +342,11 @@ static const teff_data_use own_all[] = {
 static const teff_data_use use_all[] = {
     {&acc_a, TEFF_DATA_SHARE}, {&acc_b, TEFF_DATA_SHARE}, {&acc_c, TEFF_DATA_SHARE}};
 /* A task runs once it holds all data that it names. Data in opposite orders, readers and writers,
- * with and without fibers, more workers than threads: all run, none beside one that it excludes. */
+ * with and without fibers, more components than threads: all run, none beside one that it
+ * excludes. */
 static void test_tasks_hold_all_they_name_and_nobody_deadlocks(void **state)
 {
-    enum { WORKERS = 6, TASKS = 60 };
+    enum { COMPONENTS = 6, TASKS = 60 };
     memset(&ready, 0, sizeof ready);
     atomic_store(&wrong, 0);
     const teff_component_type owner = {"owner", 0, own_all, 3, readies, 1, NULL};
@@ -353,11 +354,11 @@ static void test_tasks_hold_all_they_name_and_nobody_deadlocks(void **state)
     const teff_component_type fiber = {"fiber", TEFF_COMPONENT_FIBER, use_all, 3, moves, 3, NULL};
     teff_engine *engine = engine_of(3, 2);
     (void)add(engine, 0, &owner, NULL);
-    for (uint32_t i = 0; i < WORKERS; i++)
+    for (uint32_t i = 0; i < COMPONENTS; i++)
         (void)add(engine, i % 3, i % 2 ? &plain : &fiber, NULL);
     for (uint32_t i = 0; i < TASKS; i++)
         assert_int_equal(teff_engine_broadcast(engine, moves[i % 3], NULL), TEFF_OK);
-    latch_wait(&ready, WORKERS * TASKS);
+    latch_wait(&ready, COMPONENTS * TASKS);
     assert_int_equal(atomic_load(&wrong), 0);
     teff_engine_free(engine);
 }
@@ -411,7 +412,7 @@ static void test_a_task_in_a_task_locks_only_what_it_names(void **state)
     assert_int_equal(inner_err[1], TEFF_E_INVALID); /* b is neither held nor named */
     assert_int_equal(inner_err[2], TEFF_E_INVALID); /* named, but to read */
     assert_int_equal(inner_err[3], TEFF_OK);
-    assert_int_equal(inner_err[4], TEFF_E_INVALID); /* the worker does not use it */
+    assert_int_equal(inner_err[4], TEFF_E_INVALID); /* the component does not use it */
     teff_engine_free(engine);
 }
 
@@ -730,7 +731,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_up_and_take_down_in_the_stated_order),
         cmocka_unit_test(test_others_get_the_data_after_setup_owner),
-        cmocka_unit_test(test_a_worker_whose_owner_is_gone_ends),
+        cmocka_unit_test(test_a_component_whose_owner_has_ended_ends),
         cmocka_unit_test(test_data_stays_when_its_users_go),
         cmocka_unit_test(test_group_data_is_the_schedulers_own),
         cmocka_unit_test(test_tasks_hold_all_they_name_and_nobody_deadlocks),

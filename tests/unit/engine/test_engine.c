@@ -1,4 +1,4 @@
-/* test_engine.c - schedulers, workers that come and go, and broadcast tasks. */
+/* test_engine.c - schedulers, components that come and go, and broadcast tasks. */
 #include <teff/engine.h>
 #include "engine/engine.h"
 #include "sched/scheduler.h"
@@ -10,7 +10,7 @@ typedef struct note {
     uint32_t number;
 } note;
 
-typedef struct user { /* a worker's own */
+typedef struct user { /* of one component */
     latch ran, over, entered;
     latch *gate;
     unsigned numbers[N];
@@ -91,8 +91,8 @@ static void until_dropped(teff_engine *engine, uint64_t n)
     assert_int_equal(stats.dropped, n);
 }
 
-/* 2: "without workers the scheduler does not end"; a task that it gets then is dropped at once. */
-static void test_a_scheduler_without_workers_runs_and_drops(void **state)
+/* A scheduler without components does not end; a task that it gets is dropped at once. */
+static void test_a_scheduler_without_components_runs_and_drops(void **state)
 {
     teff_engine *engine = engine_of((teff_engine_options){.schedulers = 3});
     broadcast(engine, &note_task, 1);
@@ -101,8 +101,8 @@ static void test_a_scheduler_without_workers_runs_and_drops(void **state)
     teff_engine_free(NULL);
 }
 
-/* 9: "every task is broadcast to all schedulers"; 5: "tasks not in a worker's list are not given to
- * it"; "its queue is executed from front to back". */
+/* A task is broadcast to all schedulers. A component gets only the types of tasks in its list, and
+ * runs its queue in order. */
 static void test_each_listener_of_each_scheduler_gets_its_copies_in_order(void **state)
 {
     static user u[6];
@@ -136,7 +136,7 @@ static void test_each_listener_of_each_scheduler_gets_its_copies_in_order(void *
     assert_int_equal(atomic_load(&over_ran), 4 * N);
 }
 
-/* 2.4: "enqueue_task" of one scheduler */
+/* A task that is sent to one scheduler keeps its place among broadcast tasks. */
 static void test_a_task_for_one_scheduler(void **state)
 {
     static user u[3];
@@ -159,7 +159,7 @@ static void test_a_task_for_one_scheduler(void **state)
     assert_int_equal(atomic_load(&over_ran), 2 * N);
 }
 
-/* 1.2, 2.7: "terminate", "terminated", also from inside */
+/* A task may end its own engine, which then refuses tasks and components. */
 static void run_end(teff_component *w, void *task, void *const *data)
 {
     teff_engine *engine = teff_component_engine(w);
@@ -195,8 +195,8 @@ static void test_a_component_ends_the_engine(void **state)
     teff_engine_free(engine);
 }
 
-/* 2: "adding a worker is immediate, removing it is asynchronous: it ends by itself when it gets the
- * signal"; others do not notice. 6: the queue that is left is cleared without running. */
+/* A component is added at once and removed asynchronously: it ends by itself. The tasks left in its
+ * queue are discarded; other components go on. */
 static void test_remove_is_asynchronous_and_clears_the_queue(void **state)
 {
     enum { QUEUED = 100 }; /* more than a turn takes off its group */
@@ -241,7 +241,7 @@ static int is_set(void *arg)
     return atomic_load((_Atomic bool *)arg);
 }
 
-/* The first task waits for what the second worker's task sets: on the scheduler's only thread. */
+/* The first task waits for a flag that the second component's task sets, on the same thread. */
 static void run_wait_or_set(teff_component *w, void *task, void *const *data)
 {
     user *u = teff_component_user(w);
@@ -256,9 +256,9 @@ static const teff_task_type wait_task = {
     .name = "wait", .size = sizeof(note), .run = run_wait_or_set};
 static const teff_task_type *const waits[] = {&wait_task};
 
-/* 4, 8: "a worker in a fiber switches away when it blocks; without one the scheduler is updated and
- * the others run nested" */
-static void test_a_blocked_worker_lets_others_of_its_only_thread_run(void **state)
+/* A component that waits lets the others of its thread run: with a fiber it suspends, without one
+ * they run nested on its stack. */
+static void test_a_waiting_component_lets_others_of_its_only_thread_run(void **state)
 {
     static const teff_component_type ways[] = {
         {.name = "nested", .tasks = waits, .n_tasks = 1},
@@ -320,7 +320,7 @@ static void test_run_functions_with_and_without_a_fiber(void **state)
     }
 }
 
-/* 5: "run without fiber blocks the scheduler: only where it has this one worker" */
+/* A run function without a fiber blocks its scheduler, so it must be the only component there. */
 static void test_a_run_function_without_a_fiber_is_alone(void **state)
 {
     static const teff_component_type alone = {
@@ -341,7 +341,7 @@ static void test_a_run_function_without_a_fiber_is_alone(void **state)
 
 /* ---- waiting for tasks of others ---- */
 
-/* 8: "send a task to other workers and wait for its end: watch a variable" */
+/* A task sends another task to other components and waits until that one is over. */
 typedef struct job {
     _Atomic bool *busy;
 } job;
@@ -399,8 +399,8 @@ static void test_wait_for_a_task_of_another_scheduler(void **state)
     }
 }
 
-/* 9: "a task only for blocking, with a condition: each time the worker gets there it is looked at".
- * The variable is changed outside of any task: noticed by teff_engine_notify, or by poll_ms. */
+/* teff_task_until holds its component's queue until a condition is true. The condition changes
+ * outside of any task: the component looks again after teff_engine_notify, or every poll_ms. */
 static void test_a_task_that_waits_for_a_condition(void **state)
 {
     static const teff_task_type *const both[] = {&teff_task_until, &note_task};
@@ -425,8 +425,8 @@ static void test_a_task_that_waits_for_a_condition(void **state)
     }
 }
 
-/* A worker that ends while others wait for a task in its queue releases them. */
-static void test_the_queue_of_an_ending_worker_releases_who_waits(void **state)
+/* A component that ends releases those that wait for a task in its queue. */
+static void test_the_queue_of_an_ending_component_releases_waiters(void **state)
 {
     static const teff_task_type *const both[] = {&note_task, &job_task};
     static const teff_component_type hand = {.name = "hand", .tasks = both, .n_tasks = 2};
@@ -479,7 +479,7 @@ static void run_yielder(teff_component *w, void *task, void *const *data)
     latch_hit(&u->ran);
 }
 
-static void test_a_broadcast_gives_way_without_its_lock(void **state)
+static void test_a_broadcast_yields_without_its_lock(void **state)
 {
     static const teff_task_type yield_task = {.name = "yield", .run = run_yielder};
     static const teff_task_type *const yields[] = {&yield_task}, *const looks[] = {&look_task};
@@ -563,18 +563,18 @@ static void test_a_stop_reports_the_components_of_all_schedulers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_scheduler_without_workers_runs_and_drops),
+        cmocka_unit_test(test_a_scheduler_without_components_runs_and_drops),
         cmocka_unit_test(test_each_listener_of_each_scheduler_gets_its_copies_in_order),
         cmocka_unit_test(test_a_task_for_one_scheduler),
         cmocka_unit_test(test_a_component_ends_the_engine),
         cmocka_unit_test(test_remove_is_asynchronous_and_clears_the_queue),
-        cmocka_unit_test(test_a_blocked_worker_lets_others_of_its_only_thread_run),
+        cmocka_unit_test(test_a_waiting_component_lets_others_of_its_only_thread_run),
         cmocka_unit_test(test_run_functions_with_and_without_a_fiber),
         cmocka_unit_test(test_a_run_function_without_a_fiber_is_alone),
         cmocka_unit_test(test_wait_for_a_task_of_another_scheduler),
         cmocka_unit_test(test_a_task_that_waits_for_a_condition),
-        cmocka_unit_test(test_the_queue_of_an_ending_worker_releases_who_waits),
-        cmocka_unit_test(test_a_broadcast_gives_way_without_its_lock),
+        cmocka_unit_test(test_the_queue_of_an_ending_component_releases_waiters),
+        cmocka_unit_test(test_a_broadcast_yields_without_its_lock),
         cmocka_unit_test(test_a_full_scheduler_refuses_for_all),
         cmocka_unit_test(test_a_stop_reports_the_components_of_all_schedulers),
     };

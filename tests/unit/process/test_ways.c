@@ -56,14 +56,14 @@ static const teff_process_ops other = {.name = "other", .step = step_other};
 
 static teff_err ask_and_note(teff_process *me)
 {
-    teff_event reply;
-    teff_err err = teff_process_ask(me, ANSWER, "quick", 6, &reply);
+    teff_event response;
+    teff_err err = teff_process_ask(me, ANSWER, "quick", 6, &response);
     assert_int_equal(err, TEFF_OK);
-    assert_string_equal(reply.data, "quick");
-    assert_int_equal(reply.tag, 0);
-    err = teff_process_ask(me, LATER, NULL, 0, &reply);
+    assert_string_equal(response.data, "quick");
+    assert_int_equal(response.tag, 0);
+    err = teff_process_ask(me, LATER, NULL, 0, &response);
     if (!err)
-        memcpy(t.answer, reply.data, reply.len);
+        memcpy(t.answer, response.data, response.len);
     return err;
 }
 
@@ -88,7 +88,7 @@ static uint64_t count_events(teff_process_system *system)
     return events;
 }
 
-/* 1: "fiber, run: a new fiber for the worker, which runs run" */
+/* A fiber and a run function: run is called on a fiber of its own. */
 static teff_err run_ask(void *self, teff_process *me)
 {
     return ask_and_note(me);
@@ -102,10 +102,10 @@ static void test_fiber_with_run(void **state)
     latch_wait(&t.waiting, 1);
     until_state(*state, pid, TEFF_PROCESS_BLOCKED);
     others_complete_it(4);
-    assert_int_equal(count_events(*state), 2); /* the replies */
+    assert_int_equal(count_events(*state), 2); /* the responses */
 }
 
-/* 2: "fiber, no run: the default function drains the queue, and switches back when it is empty" */
+/* A fiber and step: step is called on a fiber, and may wait there; its events are queued. */
 static teff_err step_ask(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     t.events += (unsigned)n;
@@ -130,7 +130,7 @@ static void test_fiber_without_run(void **state)
     assert_int_equal(t.events, 10);
 }
 
-/* 3: "no fiber, run: run blocks the scheduler"; what else is ready runs nested on top of it */
+/* A run function without a fiber: while it waits, other processes run nested on its stack. */
 static void test_run_without_fiber(void **state)
 {
     static const teff_process_ops ops = {.name = "run", .run = run_ask};
@@ -138,8 +138,7 @@ static void test_run_without_fiber(void **state)
     others_complete_it(4);
 }
 
-/* 4: "no fiber, no run: the default function in the main fiber; a worker that blocks updates the
- * scheduler and runs the other workers nested" */
+/* Step without a fiber: while it waits, other processes run nested on its stack. */
 static void test_step_without_fiber(void **state)
 {
     static const teff_process_ops ops = {.name = "step", .step = step_ask};
