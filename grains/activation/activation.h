@@ -4,7 +4,7 @@
  *                                        \--failed or lost the registration-----------^
  * Threads: fields marked B, and type, are written after the slab gave the activation and before its
  *          group accepts items; read on the group and under the shard's lock. G: group only.
- * Source:  Orleans, ActivationData.cs */
+ * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationData.cs */
 #pragma once
 
 #include <stdatomic.h>

@@ -4,7 +4,7 @@
  * States:  NOT_MINE --a view gives it to this silo--> LOCKED --all responded--> SERVING
  *              ^--------------a view gives it to another silo--------------------'
  * Threads: under the shard's lock.
- * Source:  Orleans' LocalGrainDirectory and its recovery */
+ * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs */
 #pragma once
 
 #include "directory/shard.h"

@@ -1,6 +1,6 @@
 /* placement.h - on which silo shall a grain be activated?
  * Way:     route, partition -> [placement] -> view
- * Source:  Orleans, "Grain placement" */
+ * Source:  Orleans' src/Orleans.Runtime/Placement/PlacementService.cs */
 #pragma once
 
 #include "activation/grains.h"

@@ -4,7 +4,7 @@
  *          partition (LOCKED) -> [recover] -> each silo's shards -> partition (SERVING)
  * Threads: on the system target's group; a request whose sender has seen a newer view is parked
  *          until this silo has adopted it. One task at a time recovers.
- * Source:  recovery: Orleans' RecoverRegisteredActivations */
+ * Source:  Orleans' src/Orleans.Runtime/GrainDirectory/GrainDirectoryPartition.cs: recovery */
 #pragma once
 
 #include "directory/partition.h"

@@ -1,6 +1,6 @@
 /* install.c - make, start, end and free the grains of a silo; the collector, which asks idle
  * activations to end. Sets the node's upcalls, by which runtime/ calls grains/.
- * Source:  Orleans, "Activation collection" */
+ * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationCollector.cs */
 #include "hosting/install.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * load, on_activate) and end it (on_deactivate, unregister).
  * Way:     group/group -> handler -> [life] -> directory, state, the type's activate and deactivate
  * Threads: on the activation's group, then on a fiber of that group.
- * Source:  Orleans, "Grain lifecycle" */
+ * Source:  Orleans' src/Orleans.Runtime/Catalog/ActivationData.cs */
 #pragma once
 
 #include "activation/activation.h"

@@ -2,7 +2,7 @@
  * Way:     messages, connections -> [budget] -> OVERLOADED
  * Threads: any. A thread counts in its own cell and moves that to the total at TEFFI_BUDGET_STEP,
  *          so the total is exact to TEFFI_BUDGET_STEP per thread.
- * Source:  Linux's percpu_counter */
+ * Source:  Linux's lib/percpu_counter.c */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* siphash.h - a keyed hash: without the key nobody can choose colliding inputs. For tables whose
  * keys outsiders choose, and for tags that they must not guess. Its hashes are valid only inside
  * one process; silos compare hashes of base/hash.h.
- * Source:  Aumasson and Bernstein, "SipHash: a fast short-input PRF" */
+ * Source:  Aumasson and Bernstein 2012, SipHash: a fast short-input PRF */
 #pragma once
 
 #include <stddef.h>

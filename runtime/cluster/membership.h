@@ -2,7 +2,7 @@
  * views that the table describes, and wait for changes.
  * Way:     silo/lifecycle -> join -> heartbeat, follow -> node->upcalls.view
  * Threads: any. Views are adopted one at a time; versions only rise.
- * Source:  Orleans' MembershipTableManager */
+ * Source:  Orleans' src/Orleans.Runtime/MembershipService/MembershipTableManager.cs */
 #pragma once
 
 #include "cluster/rows.h"

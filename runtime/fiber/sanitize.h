@@ -1,6 +1,6 @@
 /* sanitize.h - tells ASan, TSan and Valgrind about fiber stacks; empty in a plain build.
  * Way:     fiber.c, stack.c -> [sanitize] -> the tools' own headers
- * Source:  the tools' fiber interfaces: a switch is announced before and finished after it */
+ * Source:  sanitizer/common_interface_defs.h, sanitizer/tsan_interface.h, valgrind/valgrind.h */
 #pragma once
 
 #include "base/poison.h"

@@ -1,7 +1,7 @@
 /* fork.c - parts of a turn that other workers may run.
  * Way:     teff_fork -> [fork] -> this worker's deque -> itself (newest first) | a thief -> join
  * Threads: any thread counts a join down; the rest belongs to the turn or part that runs.
- * Source:  Cilk: child stealing and continuation stealing */
+ * Source:  Frigo, Leiserson and Randall 1998, Cilk-5: continuation stealing */
 #include <teff/fork.h>
 
 #include <stdlib.h>

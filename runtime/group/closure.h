@@ -1,7 +1,7 @@
 /* closure.h - a work item that is a function call: in a group's turn, or in the null group's.
  * Way:     teff_post -> [closure] -> a group's queue -> fn(arg)
  * Threads: push: any. fn runs in a turn of the group, on a worker; it must not wait.
- * Source:  Orleans' ClosureWorkItem */
+ * Source:  Orleans' src/Orleans.Runtime/Scheduler/ClosureWorkItem.cs */
 #pragma once
 
 #include "group/exec.h"

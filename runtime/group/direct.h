@@ -2,7 +2,7 @@
  * result, without queue, wake-up or other worker.
  * Way:     grains/request/direct -> [direct] -> the callee's fiber, resumed on the caller's
  * Threads: the worker of the calling turn, from may to done.
- * Source:  L4's direct process switch */
+ * Source:  Liedtke 1993, Improving IPC by kernel design: direct process switch */
 #pragma once
 
 #include "group/exec.h"

@@ -3,7 +3,7 @@
  * States:  IDLE -push-> READY -a worker-> RUNNING -no items-> IDLE; RUNNING -budget used-> READY.
  *          BLOCKED is IDLE for a process that waits; COMPLETE refuses pushes, until reuse.
  * Threads: push: any. handle: one worker at a time; each run sees all that was done before it.
- * Source:  Orleans WorkItemGroup; yatp's task states */
+ * Source:  Orleans' src/Orleans.Runtime/Scheduler/WorkItemGroup.cs; yatp's src/task/future.rs */
 #pragma once
 
 #include <stdatomic.h>

@@ -1,8 +1,7 @@
 /* warn.h - what a group is, in words; warnings: items that waited too long, queues too long.
  * Way:     group, sched/report, process/, grains/ -> [warn] -> ops->describe, the log
  * Threads: any, unless a function says otherwise. At most one line a second of each kind.
- * Source:  Orleans SchedulingOptions: TurnWarningLengthThreshold, DelayWarningThreshold,
- *          MaxPendingWorkItemsSoftLimit */
+ * Source:  Orleans' src/Orleans.Runtime/Configuration/Options/SchedulingOptions.cs */
 #pragma once
 
 #include <teff/sched.h>

@@ -1,5 +1,5 @@
 /* cpus.c - the affinity mask and the cgroup's CPU quota.
- * Source:  cgroups(7); kernel: Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst
+ * Source:  cgroups(7); Linux's Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst
  *
  * A cgroup's quota limits all cgroups below it, so the smallest one on the way up to the root
  * counts. A container may show its own cgroup as the root of /sys/fs/cgroup, while

@@ -1,7 +1,7 @@
 /* cpus.h - the number of cores that this process may use.
  * Way:     sched/exec -> [cpus] -> the affinity mask, the cgroup's files
  * Threads: any.
- * Source:  Go's GOMAXPROCS since 1.25 */
+ * Source:  Go's src/runtime/cgroup_linux.go */
 #pragma once
 
 /* teffi_cpu_count - the smaller of the affinity mask's cores and the CPU quota, at least 1. */

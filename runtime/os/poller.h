@@ -2,7 +2,7 @@
  * arriving bytes wake also runs their turns.
  * Way:     sched (park, find), link (wait, ticker) -> [poller] -> stream/reactor.c
  * Threads: at most one thread polls, the one that has claimed the poller. wake, neglected: any.
- * Source:  Go's netpoll.go (findRunnable waits in it), tokio's I/O driver */
+ * Source:  Go's src/runtime/netpoll.go; tokio's tokio/src/runtime/io/driver.rs */
 #pragma once
 
 #include <stdatomic.h>

@@ -133,7 +133,7 @@ bool teffi_parker_has(const teffi_parker *parker, uint32_t token);
 void teffi_parker_leave(teffi_parker *parker, uint32_t token);
 
 /* ---- interrupts ----
- * Source:  Go's runtime/signal_unix.go uses SIGURG: programs expect stray ones */
+ * Source:  Go's src/runtime/signal_unix.go uses SIGURG: programs expect stray ones */
 
 /* teffi_interrupt_install - set the function that an interrupted thread calls; once per process. fn
  * runs on the interrupted stack, with the signal blocked. Between _allow and _rebind fn may

@@ -3,7 +3,7 @@
  * Threads: see the headings in the struct; "the turn's": used by the worker that runs the group.
  *          The memory is kept until the system is freed. A slot is used again with another
  *          generation; late events carry the old one.
- * Source:  Erlang's processes */
+ * Source:  Erlang/OTP's erts/emulator/beam/erl_process.c */
 #pragma once
 
 #include <assert.h>

@@ -2,7 +2,7 @@
  * Way:     grains/state, cluster/membership -> [store] -> an engine of open.c
  * Threads: calls from any thread. done() of an operation runs once, on any thread, perhaps before
  *          submit returns; it must not block, so it pushes to a group or wakes a waiter.
- * Source:  Orleans' IGrainStorage, IMembershipTable */
+ * Source:  Orleans' src/Orleans.Core/Providers/IGrainStorage.cs */
 #pragma once
 
 #include "base/queue.h"

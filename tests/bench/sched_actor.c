@@ -1,7 +1,7 @@
 /* sched_actor.c - actors upon groups, their memory pooled by thread.
  * Way:     send -> a pooled message -> group -> receive -> the pool of the thread that ran it
  * Threads: a cache belongs to its thread; full batches move between threads under a lock.
- * Source:  Bonwick's magazines */
+ * Source:  Bonwick and Adams 2001, Magazines and Vmem */
 #include "sched_actor.h"
 
 #include <pthread.h>

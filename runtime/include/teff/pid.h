@@ -1,7 +1,7 @@
 /* pid.h - requests and messages to processes, from any context: a turn, a process, a thread.
  * Way:     methods, processes, threads -> [pid] -> runtime/node/pid
  * Threads: as teff/grain.h: a teff_ctx belongs to one turn or one thread.
- * Source:  Erlang's gen_server: call and cast */
+ * Source:  Erlang/OTP's lib/stdlib/src/gen_server.erl: call and cast */
 #pragma once
 
 #include <teff/grain.h>

@@ -1,7 +1,7 @@
 /* process.h - processes: state machines and fibers that handle events, addressed by PID.
  * Way:     a program, grains or another process -> [process] -> runtime/process -> sched/group
  * Threads: a process's own functions run one at a time; a system's are called from any thread.
- * Source:  Erlang/OTP's processes and gen_server */
+ * Source:  Erlang/OTP's erts/emulator/beam/erl_process.c, lib/stdlib/src/gen_server.erl */
 #pragma once
 
 #include <stddef.h>

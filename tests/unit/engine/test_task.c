@@ -1,6 +1,5 @@
 /* test_task.c - how long an engine without work waits: it reads a broadcast while the clock stands,
- * and tests conditions after poll_ms, by a clock that is set by hand.
- * Source:  the engine of schedulers: a read that blocks for 1 ms at most */
+ * and tests conditions after poll_ms, by a clock that is set by hand. */
 #include "../sched/hand_clock.h"
 #include "engine/engine.h"
 

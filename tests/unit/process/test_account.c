@@ -1,5 +1,5 @@
 /* test_account.c - processes of one account go down the levels together.
- * Source:  yatp's task ids */
+ * Source:  yatp src/queue/extras.rs */
 #include <teff/fork.h>
 #include "../sched/held_monitor.h"
 #include "../sched/jobs.h"
