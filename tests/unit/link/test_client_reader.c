@@ -1,6 +1,6 @@
-/* test_client_reader.c - a client's threads that wait read for themselves: what comes is told on a
- * thread that waits; who then does something else keeps nobody's responses; nobody sleeps beside a
- * read that is deferred; and connections and links end under them. */
+/* test_client_reader.c - a client's waiting threads read for themselves: a waiting thread reports
+ * what it read; a busy thread holds no responses back; no thread sleeps beside a deferred read;
+ * connections and links end while threads wait. */
 #include "net_test.h"
 
 #include <string.h>
@@ -168,7 +168,7 @@ static bool ask_and_wait_asleep(test_node *silo, uint32_t n)
  * waits again. At first the transport's thread may still report what came while connecting, and a
  * thread that reports goes on with what comes meanwhile. With the reactor the ticker polls while
  * nobody waits, so it may be the one that is polling when the thread begins to wait. */
-static void who_waits_is_told_what_comes(void **state)
+static void a_waiting_thread_reports_its_responses(void **state)
 {
     enum { TRIES = 50 };
     test_node *client, *silo;
@@ -191,8 +191,8 @@ static void a_silo_has_no_readers(void **state)
     test_node_stop(silo);
 }
 
-/* Nobody waits in the link. */
-static void who_does_something_else_keeps_no_responses(void **state)
+/* No thread waits in the link. */
+static void a_busy_thread_holds_no_responses_back(void **state)
 {
     test_node *client, *silo;
     connect(&client, &silo);
@@ -279,7 +279,7 @@ static void threads_together_get_all(void **state)
     disconnect(client, silo);
 }
 
-static void a_connection_breaks_under_who_waits(void **state)
+static void a_connection_breaks_while_a_thread_waits(void **state)
 {
     for (uint32_t i = 0; i < 10; i++) {
         test_node *client, *silo;
@@ -327,12 +327,12 @@ static void a_link_ends_with_deferred_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_is_told_what_comes),
+        cmocka_unit_test(a_waiting_thread_reports_its_responses),
         cmocka_unit_test(a_silo_has_no_readers),
-        cmocka_unit_test(who_does_something_else_keeps_no_responses),
+        cmocka_unit_test(a_busy_thread_holds_no_responses_back),
         cmocka_unit_test(no_thread_sleeps_beside_deferred_reads),
         cmocka_unit_test(threads_together_get_all),
-        cmocka_unit_test(a_connection_breaks_under_who_waits),
+        cmocka_unit_test(a_connection_breaks_while_a_thread_waits),
         cmocka_unit_test(a_connection_breaks_while_its_read_is_deferred),
         cmocka_unit_test(a_link_ends_with_deferred_reads),
     };

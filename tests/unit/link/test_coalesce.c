@@ -36,7 +36,7 @@ static void many_messages_are_few_writes(void **state)
     disconnect(a, b);
 }
 
-static void who_does_not_wait_is_not_left_with_it(void **state)
+static void messages_of_a_thread_that_never_waits_are_sent(void **state)
 {
     test_node *a, *b;
     connect(&a, &b);
@@ -113,7 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_messages_are_few_writes),
-        cmocka_unit_test(who_does_not_wait_is_not_left_with_it),
+        cmocka_unit_test(messages_of_a_thread_that_never_waits_are_sent),
         cmocka_unit_test(what_is_waited_for_goes_at_once),
         cmocka_unit_test(threads_together_lose_nothing),
         cmocka_unit_test(a_link_ends_among_many_messages),

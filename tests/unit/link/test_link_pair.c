@@ -149,8 +149,8 @@ static teff_err send_response(test_node *link, teffi_node_id to)
     return err;
 }
 
-/* Who asked must hear that no response will come: the connection that brought the question ends. */
-static void who_asks_and_gets_no_response_is_told(void **state)
+/* A requester must learn that no response will come: the connection of its request ends. */
+static void a_requester_without_a_response_is_disconnected(void **state)
 {
     char nobody[32];
     pair p = {.link = test_node_start((test_options){0}), .greeting = raw_greeting(SILO, 1, 1)};
@@ -173,7 +173,7 @@ static void who_asks_and_gets_no_response_is_told(void **state)
 }
 
 /* Also if the owner has not added the peer, or has removed it: it gets no response. */
-static void who_asks_without_being_a_peer_is_told(void **state)
+static void a_requester_that_is_no_peer_is_disconnected(void **state)
 {
     pair p = {.link = test_node_start((test_options){0}), .greeting = raw_greeting(SILO, 1, 1)};
     p.asks = join(&p);
@@ -225,8 +225,8 @@ int main(void)
         ROW(a_new_connection_for_an_old_one_breaks_both_old_ones),
         ROW(a_connection_after_a_goodbye_stays),
         cmocka_unit_test(the_end_of_an_old_connection_is_told_before_the_new_one),
-        cmocka_unit_test(who_asks_and_gets_no_response_is_told),
-        cmocka_unit_test(who_asks_without_being_a_peer_is_told),
+        cmocka_unit_test(a_requester_without_a_response_is_disconnected),
+        cmocka_unit_test(a_requester_that_is_no_peer_is_disconnected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,7 +168,7 @@ static void send_in_region(teffi_group *group, teffi_item *item)
     s->over = true;
 }
 
-/* It has no pass, and nobody says when it waits. */
+/* A blocking region has no loop iteration whose end could send deferred writes. */
 static void a_blocking_region_writes_at_once(void **state)
 {
     static const teffi_group_ops ops = {.handle = send_in_region};

@@ -86,7 +86,7 @@ static void a_peer_that_says_goodbye_is_closed(void **state)
     test_node_stop(a);
 }
 
-static void who_leaves_sends_no_more(void **state)
+static void a_leaving_silo_sends_no_more(void **state)
 {
     test_node *a = test_node_start((test_options){0});
     test_node *b = test_node_start((test_options){0});
@@ -267,7 +267,7 @@ int main(void)
         cmocka_unit_test(a_removed_peer_is_closed_at_once),
         cmocka_unit_test(a_removed_peer_is_closed_to_messages_of_any_size),
         cmocka_unit_test(a_peer_that_says_goodbye_is_closed),
-        cmocka_unit_test(who_leaves_sends_no_more),
+        cmocka_unit_test(a_leaving_silo_sends_no_more),
         cmocka_unit_test(a_client_is_sent_to_on_its_newest_connection),
         cmocka_unit_test(threads_send_beside_breaks),
         cmocka_unit_test(clients_cannot_choose_a_list),

@@ -243,7 +243,7 @@ static void the_ticker_gives_the_poller_back(void **state)
     end_wait(&second);
 }
 
-static void the_ticker_polls_when_nobody_has_for_a_while(void **state)
+static void the_ticker_polls_when_no_thread_has_for_a_while(void **state)
 {
     assert_true(teffi_poller_once(&poller.poller));
     assert_true(teffi_polling_check(&conns)); /* somebody polled: look again soon */
@@ -280,7 +280,7 @@ static void a_look_of_the_ticker_leaves_no_sleeper_alone(void **state)
 
 /* ---- a link ---- */
 
-static void a_client_that_nobody_waits_in_gets_its_responses(void **state)
+static void a_client_without_waiting_threads_gets_its_responses(void **state)
 {
     setenv("TEFF_TEST_REACTOR", "1", 1);
     test_node *silo = test_node_start((test_options){0});
@@ -311,9 +311,9 @@ int main(void)
         POLLING(a_token_before_the_wait_ends_it),
         POLLING(threads_that_come_and_go_leave_a_poller),
         POLLING(the_ticker_gives_the_poller_back),
-        POLLING(the_ticker_polls_when_nobody_has_for_a_while),
+        POLLING(the_ticker_polls_when_no_thread_has_for_a_while),
         POLLING(a_look_of_the_ticker_leaves_no_sleeper_alone),
-        cmocka_unit_test(a_client_that_nobody_waits_in_gets_its_responses),
+        cmocka_unit_test(a_client_without_waiting_threads_gets_its_responses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

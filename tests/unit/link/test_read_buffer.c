@@ -127,8 +127,8 @@ static void a_frame_in_a_much_larger_buffer_is_copied(void **state)
     teffi_read_buffer_fini(&in);
 }
 
-/* Who says that a megabyte follows gets room for what has come, and as much again. */
-static void who_announces_much_gets_little(void **state)
+/* A peer announces a megabyte: the buffer has room for what was received, and as much again. */
+static void a_large_announced_length_gets_little_memory(void **state)
 {
     enum { BODY = 1024 * KIB };
     read_buffer in = {0};
@@ -238,7 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_frames_take_one_read_and_no_copy),
         cmocka_unit_test(a_frame_in_a_much_larger_buffer_is_copied),
-        cmocka_unit_test(who_announces_much_gets_little),
+        cmocka_unit_test(a_large_announced_length_gets_little_memory),
         cmocka_unit_test(calm_gives_memory_back),
         cmocka_unit_test(a_bad_frame_changes_nothing),
         cmocka_unit_test(tls_is_told_by_its_first_two_bytes),

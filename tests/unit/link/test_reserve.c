@@ -155,8 +155,8 @@ static void an_honest_client_gets_through(void **state)
     assert_in_range(p->silo->downs, GREEDY - ADMITTED + 1, GREEDY);
 }
 
-/* A client that leaves while it waits is found out by the beats, which it is sent. */
-static void who_leaves_while_waiting_is_let_go(void **state)
+/* A waiting client that has left is noticed when a heartbeat is sent to it. */
+static void a_client_that_leaves_while_waiting_is_disconnected(void **state)
 {
     port *p = *state;
     begin_frames(p);
@@ -210,7 +210,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(unfinished_frames_are_limited_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(frames_are_read_when_others_are_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_honest_client_gets_through, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_leaves_while_waiting_is_let_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_leaves_while_waiting_is_disconnected, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(buffers_of_idle_clients_are_limited, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
