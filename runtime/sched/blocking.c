@@ -4,7 +4,7 @@
  *          -end-> RUNNING with a free or an idle worker's processor; else the turn yields, or if it
  *          cannot, the worker is WAITING
  * Threads: the turn's own.
- * Source:  Go's entersyscall, exitsyscall, handoffp */
+ * Source:  Go's src/runtime/proc.go (entersyscall, exitsyscall, handoffp) */
 #include "sched/exec.h"
 
 #include <teff/sched.h>

@@ -1,7 +1,8 @@
 /* find.c - where a worker looks for its next group. Every 61st pick, and one every 10 ms, is a fair
  * pick: it begins with the oldest work, so that newest-first order starves nothing.
  * Way:     LIFO slot (a bounded run) -> own deque -> global queue (one, and a batch) -> steal half
- * Source:  Go's findRunnable (proc.go), tokio's next_task */
+ * Source:  Go's src/runtime/proc.go (findRunnable); tokio's
+ *          runtime/scheduler/multi_thread/worker.rs (next_task) */
 #include "sched/run.h"
 
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 /* idle.h - which workers sleep, which search for work, and how they are woken.
  * Way:     ready -> wake_one -> a parked worker; find (nothing) -> poll (park)
  * Threads: any; lists and states are guarded by idle_lock.
- * Source:  Go's comment on worker thread parking (proc.go); tests/model/park.pml */
+ * Source:  Go's src/runtime/proc.go (worker thread parking); tests/model/park.pml */
 #pragma once
 
 #include "sched/worker.h"

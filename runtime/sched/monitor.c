@@ -3,7 +3,7 @@
  * Way:     every 2.5 ms while a worker runs -> [monitor] -> wake_one, wheel_fire, preempt, retake
  * Threads: its own. When all workers have been parked for a while and nothing is left to reclaim,
  *          it sleeps until a worker wakes it.
- * Source:  Go's sysmon (proc.go) */
+ * Source:  Go's src/runtime/proc.go (sysmon) */
 
 #include "memory/pool.h"
 #include "os/pages.h"

@@ -3,7 +3,7 @@
  * Way:     run (park) -> [poll] -> poller->wait, run -> READY groups: the worker's local batch
  *          run (busy) -> [poll], without waiting; monitor -> [poll] -> a parked worker wakes
  * Threads: as each function says. The system thread and borrowers never poll.
- * Source:  Go's findRunnable and sysmon (proc.go); tests/model/poller.pml */
+ * Source:  Go's src/runtime/proc.go (findRunnable, sysmon); tests/model/poller.pml */
 #pragma once
 
 #include "sched/scheduler.h"

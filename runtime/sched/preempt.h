@@ -2,7 +2,7 @@
  * signal in a region that only computes.
  * Way:     monitor (request) -> [preempt, on the turn's fiber] -> group_run -> global queue
  * Threads: the turn's own, but for requests; it may resume on another worker.
- * Source:  Go's preemption requests and asynchronous preemption */
+ * Source:  Go's src/runtime/preempt.go */
 #pragma once
 
 #include "sched/worker.h"

@@ -4,7 +4,7 @@
  * Way:     a program -> exec op -> [report] -> fn(arg, line); monitor -> [report] -> the log
  * Threads: metrics, dump: any, while groups run; what is read is not from the same moment. No line
  *          is written under a lock.
- * Source:  Go's schedtrace and sysmon; Orleans' DumpSchedulerStatus, TurnWarningLengthThreshold */
+ * Source:  Go's src/runtime/proc.go (schedtrace, sysmon); Orleans' SchedulingOptions.cs */
 #pragma once
 
 #include "sched/scheduler.h"

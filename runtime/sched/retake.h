@@ -3,7 +3,7 @@
  * Way:     a turn -> [use_begin] -> ready, timers, deferral ... -> [use_end] -> the turn
  * States:  RUNNING -> LOST -its turn ends or blocks-> another processor | SPARE | WAITING
  * Threads: the worker's own. The turn neither co-operates with the monitor nor is interrupted.
- * Source:  Go's retake (proc.go); tests/model/retake.pml */
+ * Source:  Go's src/runtime/proc.go (retake); tests/model/retake.pml */
 #pragma once
 
 #include "sched/scheduler.h"

@@ -1,5 +1,5 @@
 /* run.c - a run of a group: run number, quantum, hooks, levels, eviction; and the worker's loop.
- * Source:  Orleans' activation quantum; yatp's Runner and MultilevelRunner */
+ * Source:  Orleans' WorkItemGroup.cs (the quantum); yatp src/pool/runner.rs */
 #include "sched/run.h"
 
 #include "base/queue.h"

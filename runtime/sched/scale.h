@@ -1,7 +1,7 @@
 /* scale.h - how many processors are in use, changed while they work.
  * Way:     a program -> exec op -> [scale] -> processors vacated or staffed; loop -> scale_leave
  * Threads: any. The first n_active processors are in use.
- * Source:  yatp's scale_workers, and its bug of threads that went on working (tikv/yatp 90) */
+ * Source:  yatp src/pool/spawn.rs; tikv/yatp issue 90: threads that went on working */
 #pragma once
 
 #include "sched/worker.h"

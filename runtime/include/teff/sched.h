@@ -2,7 +2,7 @@
  * blocking calls.
  * Way:     silo or process options -> [sched] -> runtime/sched -> metrics
  * Threads: options are plain data, read when the scheduler starts; the hooks run on its workers.
- * Source:  Go's src/runtime/proc.go; yatp's multilevel queue */
+ * Source:  Go's src/runtime/proc.go; yatp's src/queue/multilevel.rs */
 #pragma once
 
 #include <stdbool.h>
@@ -40,7 +40,7 @@ typedef struct teff_sched_hooks {
 enum { TEFF_SCHED_LEVELS = 3 };
 
 /* A call in place costs the same with each policy, and with hooks, within 4 % (BENCH=guard: call*).
- * call-*). A group that is queued costs more if the policy orders it, since it goes through the one
+ * A group that is queued costs more if the policy orders it, since it goes through the one
  * queue of all workers: with priority each, with multilevel those of levels 1 and 2. */
 typedef enum teff_sched_policy {
     /* The group that a turn wakes last runs next on the same worker (LIFO slot); the others run in

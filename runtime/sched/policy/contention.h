@@ -2,7 +2,7 @@
  * may do more: the limit, up to which running workers are woken.
  * Way:     monitor (samples) -> [contention] -> idle (wake_one)
  * Threads: the monitor's.
- * Source:  the idea of trials is hill climbing, as in .NET's ThreadPool (PortableThreadPool) */
+ * Source:  trials: .NET's PortableThreadPool.HillClimbing.cs */
 #pragma once
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
  * urgent is evicted.
  * Way:     run queue push -> [rank] -> pop; over the limit: rank 0, marked -> run -> ops->evict
  * Threads: under the run queue's lock.
- * Source:  yatp src/queue/priority.rs and its try_evict_lowest; TiKV's read pool */
+ * Source:  yatp src/queue/priority.rs; TiKV's src/read_pool.rs */
 #pragma once
 
 #include "sched/queue/runqueue.h"

@@ -1,7 +1,7 @@
 /* runqueue.h - the global queue of READY groups, shared by all workers of an executor.
  * Way:     outside threads, used-up groups -> [run queue] -> a worker, with a batch for its deque
  * Threads: any; it has a lock. count is read without the lock.
- * Source:  Go's global run queue; yatp src/queue */
+ * Source:  Go's src/runtime/proc.go (global run queue); yatp src/queue */
 #pragma once
 
 #include <pthread.h>
