@@ -17,10 +17,13 @@ TEFF_BEGIN_C
 #define TEFF_VERSION TEFF_VERSION_OF(TEFF_VERSION_MAJOR, TEFF_VERSION_MINOR, TEFF_VERSION_PATCH)
 
 /* teff_version - the library's version; TEFF_VERSION is the headers'. A program compiled with older
- * headers runs with a newer library of the same major version. That is why an options struct begins
- * with the size that the program's headers know: members that these headers lack have their
- * defaults. A size that is not set, or a member that is set and unknown to an older library:
- * TEFF_E_INVALID.
+ * headers runs with a newer library of the same major version, if it reads no statistics. That is
+ * why an options struct begins with the size that the program's headers know: members that these
+ * headers lack have their defaults. A size that is not set, or a member that is set and unknown to
+ * an older library: TEFF_E_INVALID. Structs that the library fills in have no size and may change
+ * with the minor version: teff_process_stats, _info and _count, teff_stop_report,
+ * teff_engine_stats, teff_sched_metrics, teff_sched_worker. A program that uses them is compiled
+ * again for each minor version.
  * out:  TEFF_VERSION_OF(major, minor, patch).
  * runs: anywhere. */
 TEFF_API int teff_version(void);
