@@ -92,7 +92,8 @@ static void lock_and_wake_one(teffi_sched *sched)
  * as running. */
 static bool enough_are_running(const teffi_sched *sched, uint32_t word)
 {
-    uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
+    /* seq_cst: in a pusher, after its push; pairs with update_wake_limit */
+    uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_seq_cst);
     return below != UINT32_MAX && atomic_load_explicit(&sched->n_active, memory_order_relaxed) >=
                                       below + word / TEFFI_IDLE;
 }

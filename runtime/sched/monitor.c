@@ -216,25 +216,33 @@ static void sample_contention(teffi_sched *sched, uint64_t now)
     teffi_contention_update(c, &sample);
 }
 
-/* out: how many workers are in a run that two ticks have seen. */
-static uint32_t count_long_runs(teffi_sched *sched)
+/* out: how many processors are not idle and yet do not look at the queues: their worker is in a run
+ * that two ticks have seen, or they are active without a worker, since no thread could start. */
+static uint32_t count_unavailable(teffi_sched *sched)
 {
     uint32_t n = 0;
     pthread_mutex_lock(&sched->idle_lock);
-    for (unsigned i = 0; i < sched->n_processors; i++)
-        n += sched->processors[i].seen_ticks > 1 && running_worker(sched, &sched->processors[i]);
+    for (unsigned i = 0; i < sched->n_processors; i++) {
+        const teffi_processor *p = &sched->processors[i];
+        n += p->worker ? p->seen_ticks > 1 && running_worker(sched, p)
+                       : teffi_processor_is_active(sched, p);
+    }
     pthread_mutex_unlock(&sched->idle_lock);
     return n;
 }
 
-/* Set wake_below. A worker in a long run does not look at the queues soon, so it does not count
- * against the limit. out: true: a worker may be woken now that might not before. */
+/* Set wake_below. A worker in a long run does not look at the queues soon, and an active processor
+ * without a worker does not at all, so they do not count against the limit. out: true: a worker may
+ * be woken now that might not before, and there is work. */
 static bool update_wake_limit(teffi_sched *sched)
 {
     const teffi_contention *c = &sched->monitor.contention;
-    uint32_t below = c->limit < c->n ? c->limit + count_long_runs(sched) : UINT32_MAX;
+    uint32_t below = c->limit < c->n ? c->limit + count_unavailable(sched) : UINT32_MAX;
     uint32_t before = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
-    atomic_store_explicit(&sched->wake_below, below, memory_order_relaxed);
+    if (below == before)
+        return false;
+    /* seq_cst: before the look at the queues; pairs with enough_are_running, after a push */
+    atomic_store_explicit(&sched->wake_below, below, memory_order_seq_cst);
     return below > before && teffi_processors_have_work(sched);
 }
 

@@ -341,6 +341,7 @@ bool explore_wait(const void *on, uint64_t due_ns)
     t->state = EXPLORE_WAITS;
     t->on = on;
     t->due_ns = due_ns;
+    t->since_ns = ex.now_ns;
     ex.ready &= ~bit(t);
     if (due_ns != UINT64_MAX)
         ex.timed |= bit(t);

@@ -43,6 +43,7 @@ typedef struct explore_thread {
     explore_state state;
     const void *on;    /* WAITS: on what */
     uint64_t due_ns;   /* WAITS: until when at most, UINT64_MAX = for ever */
+    uint64_t since_ns; /* WAITS: since when */
     bool timed_out;    /* how the last wait ended */
     uint32_t priority; /* the highest runs, unless this schedule is a random walk */
     unsigned n_locks;  /* that it holds */
@@ -152,6 +153,20 @@ int explore_lock_give(void *mutex, const char *at);
 
 /* The clock is ex.now_ns; a line to the log under a lock fails the schedule. */
 extern const struct teffi_platform explore_platform;
+
+/* ---- explore_limit.c: the limit of running workers ---- */
+
+struct teffi_sched;
+
+/* explore_limit_begin - in a part of the schedules this scheduler, which has just been started, has
+ * a limit, or a trial of one. */
+void explore_limit_begin(struct teffi_sched *sched);
+
+/* explore_limit_is_reached - do so many workers run that, because of a limit, work may wait beside
+ * a worker that sleeps? A worker does not count once the monitor should know that it is in a long
+ * run. A processor without a worker counts until the monitor should know. Called when all threads
+ * wait. */
+bool explore_limit_is_reached(const struct teffi_sched *sched);
 
 /* ---- scenes ---- */
 

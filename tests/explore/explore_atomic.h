@@ -94,6 +94,7 @@
 #undef atomic_thread_fence
 #define atomic_thread_fence(order) explore_fence((order), EXPLORE_AT)
 
+#define pthread_self() ((pthread_t)(ex.current - ex.thread)) /* as teffi_thread_start sets it */
 #define pthread_mutex_init(m, attr) explore_lock_init(m)
 #define pthread_mutex_destroy(m) ((void)(m))
 #define pthread_mutex_lock(m) explore_lock_take((m), EXPLORE_AT)

@@ -45,6 +45,23 @@ uint64_t teffi_thread_preempted(void)
     return explore_draw(4);
 }
 
+/* It runs whenever the clock advances. Sometimes cores seem contended between two samples,
+ * sometimes not, and sometimes this seems to be another thread than before. */
+bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns)
+{
+    (void)thread;
+    explore_point("thread", "usage");
+    *ran_ns = ex.now_ns;
+    *delayed_ns = ex.now_ns / 4 + explore_draw(50000000);
+    return explore_draw(8); /* it may have ended */
+}
+
+/* It never falls, since samples for trials are 20 ms apart. */
+uint64_t teffi_process_cpu(void)
+{
+    return ex.now_ns + explore_draw(20000000);
+}
+
 bool teffi_barrier_start(void)
 {
     return explore_draw(4); /* some kernels cannot */

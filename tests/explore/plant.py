@@ -49,10 +49,24 @@ PLANTS = {
     "poller-unwatched": ("sched/monitor.c", "(!teffi_poll_has(sched) ||", "(sched->exec.ops ||"),
     # All workers are in long turns, and no other thread is asked to poll.
     "poller-neglected": ("sched/poll.c",
-                         "    if (none_waited && !teffi_wake_parked(sched) && none_looked)\n"
-                         "        poller->neglected(poller);\n",
-                         "    if (none_waited && none_looked)\n"
-                         "        (void)teffi_wake_parked(sched);\n"),
+                         "    if (none_looked && !woke)\n        poller->neglected(poller);\n",
+                         "    (void)(none_looked && !woke);\n"),
+    # Under a limit: a worker that parks counts as running; so does one in a long turn; the monitor
+    # stops counting that one, or raises the limit, and wakes nobody for the work that waits.
+    "limit-blind": ("sched/idle.c", "below + word / TEFFI_IDLE;", "below + 0 * word;"),
+    "limit-stuck": ("sched/monitor.c", "c->limit + count_unavailable(sched)",
+                    "c->limit + 0 * count_unavailable(sched)"),
+    "limit-lifted": ("sched/monitor.c",
+                     "return below > before && teffi_processors_have_work(sched);",
+                     "return below > before && !sched;"),
+    # The monitor raises the limit and looks at the queues, and neither it nor a pusher sees what
+    # the other one did; a processor for which no thread could be started counts as running.
+    "limit-races": ("sched/monitor.c",
+                    "atomic_store_explicit(&sched->wake_below, below, memory_order_seq_cst);",
+                    "atomic_store_explicit(&sched->wake_below, below, memory_order_release);"),
+    "limit-vacant": ("sched/monitor.c",
+                     "                       : teffi_processor_is_active(sched, p);",
+                     "                       : false;"),
     # The last searcher takes its group and leaves the rest to nobody.
     "last-searcher": ("sched/idle.c",
                       "(word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&",

@@ -292,7 +292,7 @@ static void look_for_lost(void)
         explore_fail("an event is unread while the monitor sleeps");
     if (sched()->monitor_asleep && sched()->poller && !sched()->polling)
         explore_fail("the monitor sleeps, and nobody polls");
-    if (parked && teffi_runqueue_count(&sched()->queue))
+    if (parked && teffi_runqueue_count(&sched()->queue) && !explore_limit_is_reached(sched()))
         explore_fail("lost wake-up: a worker sleeps beside work");
 }
 
@@ -328,6 +328,7 @@ static void start_exec(void)
         teffi_group_init(&places[i], exec, &place_ops);
     for (unsigned i = 0; i < workers; i++) /* near a look, and one at the clock */
         sched()->processors[i].tick = explore_draw(16);
+    explore_limit_begin(sched());
     if (explore_draw(8) == 0)
         rest();
     exec->ops->poll(exec, &net.poller);

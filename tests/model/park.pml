@@ -28,14 +28,29 @@ bool token[WORKERS];   /* parker */
 byte deque;            /* brought, in worker 0's */
 bool no_steal;            /* worker 0's processor */
 byte spawned, used_up, timers, brings, ran, stuck;
-byte pushes = OUTSIDE, more = MORE, changes; /* that are allowed */
+byte more = MORE, changes; /* that are allowed */
 bool contended;
 byte wake_below = NO_LIMIT;
 
 #define ENOUGH(idle) (WORKERS >= wake_below + (idle))
 
-/* none: nobody to wake. were_idle: as read in one step with searching, before wake_below. The token
- * comes at once: that a waker is slow is no other than that the woken one is. */
+/* The token comes at once: that a waker is slow is no other than that the woken one is. */
+inline lock_and_wake_one()
+{
+    if
+    :: searching == 0 && idle > 0 ->
+        if
+        :: listed[0] -> listed[0] = false; token[0] = true
+        :: listed[1] -> listed[1] = false; token[1] = true
+        :: listed[2] -> listed[2] = false; token[2] = true
+        fi;
+        idle--;
+        searching++
+    :: else
+    fi
+}
+
+/* none: nobody to wake. were_idle: read in one step with searching, and before wake_below. */
 inline wake_one()
 {
     d_step {
@@ -43,23 +58,16 @@ inline wake_one()
         were_idle = (contended && !none -> idle : 0)
     }
     if
-    :: none || ENOUGH(were_idle)
+    :: none
     :: else ->
-        atomic {
-            if
-            :: searching == 0 && idle > 0 ->
-                if
-                :: listed[0] -> listed[0] = false; token[0] = true
-                :: listed[1] -> listed[1] = false; token[1] = true
-                :: listed[2] -> listed[2] = false; token[2] = true
-                fi;
-                idle--;
-                searching++
-            :: else
-            fi
-        }
+        if
+        :: atomic { !contended -> lock_and_wake_one() }
+        :: contended && ENOUGH(were_idle)
+        :: contended && !ENOUGH(were_idle) -> atomic { lock_and_wake_one() }
+        fi
     fi;
-    d_step { none = false; were_idle = 0 }
+    none = false;
+    were_idle = 0
 }
 
 inline push()
@@ -136,7 +144,7 @@ inline raise(to)
     found = false
 }
 
-proctype outside()
+proctype outside(byte pushes)
 {
     bool none;
     byte n, were_idle;
@@ -340,11 +348,11 @@ init
         :: contended = true; more = 0; changes = CHANGES
         fi;
         if
-        :: contended -> pushes--; wake_below = LIMIT; run monitor()
+        :: contended -> wake_below = LIMIT; run monitor()
         :: else
         fi;
-        run outside()
+        run outside(OUTSIDE - contended)
     }
     timeout;
-    assert(work == 0 && deque == 0 && ran == pushes + spawned + timers + brings)
+    assert(work == 0 && deque == 0 && ran == OUTSIDE - contended + spawned + timers + brings)
 }

@@ -6,13 +6,16 @@
  * gets it back while it still waits in the poller or handles the event. Each worker may stay in a
  * turn for ever.
  * Or the cores are contended: while as many workers as wake_below run, no other one is woken, and one
- * that parks leaves the poller alone. The monitor exempts workers that stay in a turn, and may lift
- * the limit, as a trial does.
+ * that parks leaves the poller alone. A borrower counts as running. The monitor exempts workers that
+ * stay in a turn. If there is only the event, it may also lift the limit, as a trial does; and no
+ * processor is UNUSED.
  * Checked when nothing can happen any more: unless all workers are stuck, a parked worker waits in
  * the poller, or one that has lost its processor does.
  * One step per atomic operation; states, and what the monitor reads, are guarded by idle_lock. A
  * tick of the monitor that would change nothing is left out. How searching workers stand in for
- * wake-ups is park.pml's question: here each push wakes a parked worker, unless enough are running. */
+ * wake-ups is park.pml's question: here each push wakes a parked worker, unless enough are running.
+ * If two workers that park leave the poller to each other, the monitor's next tick wakes one: that
+ * costs time only, so the model does not tell. */
 
 #define WORKERS 2
 #define NOBODY WORKERS
@@ -41,8 +44,10 @@ bool awake = true;        /* the monitor */
 bool asked;               /* neglected was called */
 byte stuck, taken;
 byte wake_below = NO_LIMIT;
+bool may_lift;            /* the monitor, once */
 
 #define IS_PARKED(i) (state[i] == PARKED)
+#define NONE_PARKED (!IS_PARKED(0) && !IS_PARKED(1))
 #define SLEEPS(i) (IS_PARKED(i) && polling != i)
 #define RUNS(i) (state[i] == RUNNING || (state[i] == SPARE && processor == BORROWED))
 #define ENOUGH (RUNS(0) + RUNS(1) >= wake_below)
@@ -64,16 +69,19 @@ inline leave_token(i)
     fi
 }
 
-/* One that does not poll, if there is one. in: i, the one that is woken, or NOBODY. */
-inline wake_parked(i)
+/* One that does not poll, if there is one; none if stop. in: i, the one that is woken, or NOBODY. */
+inline wake_unless(stop, i)
 {
     d_step {
         if
-        :: SLEEPS(0) -> i = 0
-        :: !SLEEPS(0) && SLEEPS(1) -> i = 1
-        :: !SLEEPS(0) && !SLEEPS(1) && IS_PARKED(0) -> i = 0
-        :: !SLEEPS(0) && !SLEEPS(1) && !IS_PARKED(0) && IS_PARKED(1) -> i = 1
-        :: !IS_PARKED(0) && !IS_PARKED(1) -> i = NOBODY
+        :: stop || NONE_PARKED -> i = NOBODY
+        :: else ->
+            if
+            :: SLEEPS(0) -> i = 0
+            :: !SLEEPS(0) && SLEEPS(1) -> i = 1
+            :: !SLEEPS(0) && !SLEEPS(1) && IS_PARKED(0) -> i = 0
+            :: !SLEEPS(0) && !SLEEPS(1) && !IS_PARKED(0) -> i = 1
+            fi
         fi;
         if
         :: i != NOBODY -> state[i] = RUNNING; awake = true
@@ -86,25 +94,21 @@ inline wake_parked(i)
     fi
 }
 
-inline wake_for_work(i)
-{
-    if
-    :: ENOUGH
-    :: else -> wake_parked(i)
-    fi
-}
+#define wake_parked(i) wake_unless(false, i)
+#define wake_for_work(i) wake_unless(ENOUGH, i)
 
-inline claim(self)
+/* stop: to read it some steps before it claims would only let it claim more often. */
+inline claim_unless(stop, self)
 {
 #ifdef MUTANT_TWO_POLLERS
-    mine = (claimer == NOBODY);
+    mine = (claimer == NOBODY && !(stop));
     if
     :: mine -> claimer = self
     :: else
     fi
 #else
     d_step {
-        mine = (claimer == NOBODY);
+        mine = (claimer == NOBODY && !(stop));
         if
         :: mine -> claimer = self
         :: else
@@ -112,6 +116,7 @@ inline claim(self)
     }
 #endif
 }
+#define claim(self) claim_unless(false, self)
 
 inline keep_events()
 {
@@ -168,7 +173,7 @@ end_taker:
         awake = true;
         if
         :: processor = BORROWED
-        :: processor = UNUSED
+        :: wake_below == NO_LIMIT -> processor = UNUSED
         fi
     }
     if
@@ -181,7 +186,11 @@ end_taker:
     :: processor == UNUSED ->
         d_step { processor = HELD; state[from] = RUNNING; awake = true }
         leave_token(from)
-    :: processor == UNUSED -> skip /* for ever */
+    :: processor == UNUSED -> /* for ever */
+        if
+        :: work > 0 -> wake_for_work(other)
+        :: else
+        fi
     fi
 }
 
@@ -216,7 +225,6 @@ end_ticker:
 #define IS_POLLED (polling != NOBODY)
 #endif
 #endif
-#define NONE_PARKED (!IS_PARKED(0) && !IS_PARKED(1))
 #define NONE_TO_WAKE (NONE_PARKED || ENOUGH)
 
 /* After wake_below has been raised. */
@@ -239,7 +247,7 @@ end_monitor:
     :: d_step { awake && wake_below < LIMIT + stuck -> wake_below = LIMIT + stuck }
         announce()
 #endif
-    :: d_step { awake && wake_below < NO_LIMIT && may_lift -> wake_below = NO_LIMIT }
+    :: d_step { awake && may_lift -> may_lift = false; wake_below = NO_LIMIT }
         announce()
 #ifndef MUTANT_NEVER_ASKED
     :: d_step { awake && NONE_WAITED && NONE_TO_WAKE && !asked && arrived > 0 -> asked = true }
@@ -282,9 +290,6 @@ turn:
     goto find;
 
 park:
-#ifdef MUTANT_ENOUGH_BEFORE_ANNOUNCING
-    enough = ENOUGH_BESIDE_ME;
-#endif
 #ifdef MUTANT_LOOK_BEFORE_ANNOUNCING
     found = work > 0;
     state[id] = PARKED;
@@ -296,7 +301,7 @@ park:
     :: found -> goto leave
     :: else
     fi;
-    claim(id);
+    claim_unless(ENOUGH, id); /* after the store: of two that park, the second one claims */
     if
     :: mine -> d_step { polling = id; waited = true }
     :: else -> goto asleep
@@ -335,11 +340,15 @@ leave:
         :: else
         fi;
         has = (state[id] == RUNNING);
-        found = false
+        found = found && !has
     }
     if
-    :: !mine -> goto left
-    :: else
+    :: mine
+    :: !mine && !found -> goto left
+    :: !mine && found -> /* pushers may have relied on this one */
+        found = false;
+        wake_for_work(other);
+        goto left
     fi;
 #ifdef MUTANT_RELEASE_BEFORE_RUN
     claimer = NOBODY;
@@ -404,6 +413,9 @@ init
         run ticker();
         run network();
         if
+        :: wake_below = LIMIT; may_lift = true
+        :: wake_below = LIMIT; run outside()
+        :: wake_below = LIMIT; run taker()
         :: work = 1; run outside()
         :: run taker()
         fi

@@ -72,5 +72,5 @@ NAMED = {
         "runtime/sched/policy/contention.c", "#define WINDOW_NS (20", "#define WINDOW_NS (10"),
     "pauses of 16 s": ("runtime/sched/policy/contention.c", "(8 * PAUSE", "(16 * PAUSE"),
     "long runs count against the limit": (
-        "runtime/sched/monitor.c", "c->limit + count_long_runs(sched)", "c->limit"),
+        "runtime/sched/monitor.c", "c->limit + count_unavailable(sched)", "c->limit"),
 }
