@@ -195,6 +195,45 @@ static void test_a_component_ends_the_engine(void **state)
     teff_engine_free(engine);
 }
 
+/* A component may end itself: the present task returns, those in its queue are not run, and others
+ * of its scheduler go on. */
+static void run_own_end(teff_component *w, void *task, void *const *data)
+{
+    teff_component_end(w);
+    run_note(w, task, data);
+}
+
+static const teff_task_type own_end_task = {
+    .name = "own end", .size = sizeof(note), .run = run_own_end, .over = note_over};
+
+static void test_a_component_ends_itself(void **state)
+{
+    static const teff_task_type *const both[] = {&own_end_task, &note_task};
+    static const teff_component_type ender = {.name = "ender", .tasks = both, .n_tasks = 2};
+    static user u[2];
+    latch gate = {0};
+    teff_engine_stats stats;
+    memset(u, 0, sizeof u);
+    u[0].gate = &gate;
+    teff_engine *engine = engine_of((teff_engine_options){.schedulers = 1});
+    (void)add(engine, 0, &ender, &u[0]);
+    (void)add(engine, 0, &noter, &u[1]);
+    broadcast(engine, &own_end_task, 1);
+    latch_wait(&u[0].entered, 1);
+    broadcast(engine, &note_task, 2);
+    latch_wait(&u[1].ran, 1);
+    latch_hit(&gate);
+    latch_wait(&ends, 1);
+    assert_int_equal(u[0].n, 1);
+    assert_int_equal(u[0].numbers[0], 1);
+    assert_int_equal(atomic_load(&over_not_at_end), 1);
+    broadcast(engine, &note_task, 3);
+    latch_wait(&u[1].ran, 2);
+    teff_engine_stats_get(engine, &stats);
+    assert_int_equal(stats.components, 1);
+    teff_engine_free(engine);
+}
+
 /* A component is added at once and removed asynchronously: it ends by itself. The tasks left in its
  * queue are discarded; other components go on. */
 static void test_remove_is_asynchronous_and_clears_the_queue(void **state)
@@ -566,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_a_scheduler_without_components_runs_and_drops),
         cmocka_unit_test(test_each_listener_of_each_scheduler_gets_its_copies_in_order),
         cmocka_unit_test(test_a_task_for_one_scheduler),
+        cmocka_unit_test(test_a_component_ends_itself),
         cmocka_unit_test(test_a_component_ends_the_engine),
         cmocka_unit_test(test_remove_is_asynchronous_and_clears_the_queue),
         cmocka_unit_test(test_a_waiting_component_lets_others_of_its_only_thread_run),
