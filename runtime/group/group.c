@@ -355,10 +355,10 @@ unsigned teffi_group_run_counted(teffi_group *group, unsigned items_max, uint64_
     return run_more(group, items_max, until_ns);
 }
 
-bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
-                          teffi_meter *meter, bool evicted)
+unsigned teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                              teffi_meter *meter, bool evicted)
 {
-    return run_all(group, items_max, until_ns, meter, evicted) & 1;
+    return run_all(group, items_max, until_ns, meter, evicted);
 }
 
 bool teffi_group_claim(teffi_group *group)

@@ -118,11 +118,11 @@ static inline bool teffi_group_run(teffi_group *group, unsigned items_max, uint6
     return teffi_group_run_counted(group, items_max, until_ns) & 1;
 }
 
-/* teffi_group_run_with - as teffi_group_run.
+/* teffi_group_run_with - as teffi_group_run_counted.
  * in:   meter, charged at least at the end; may be NULL. evicted: each item is offered to
  *       ops->evict before it is handled. */
-bool teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
-                          teffi_meter *meter, bool evicted);
+unsigned teffi_group_run_with(teffi_group *group, unsigned items_max, uint64_t until_ns,
+                              teffi_meter *meter, bool evicted);
 
 /* A turn that yielded, as the first item of its group; it is on the fiber's stack. The group's own
  * kinds are below TEFFI_ITEM_YIELDED. */

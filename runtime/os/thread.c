@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -79,7 +79,11 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
     ssize_t n = read(fd, text, sizeof text - 1);
     (void)close(fd);
     text[n > 0 ? n : 0] = '\0';
-    return sscanf(text, "%" SCNu64 " %" SCNu64, ran_ns, delayed_ns) == 2;
+    char *second;
+    *ran_ns = strtoull(text, &second, 10);
+    *delayed_ns = strtoull(second, NULL, 10);
+    return *ran_ns >
+           0; /* 0: the kernel counts only if it is told to (sched_schedstats, delayacct) */
 }
 
 uint64_t teffi_process_cpu(void)

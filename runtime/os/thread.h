@@ -40,7 +40,7 @@ uint64_t teffi_thread_preempted(void);
 
 /* teffi_thread_usage - how long a thread of this process has run, and was ready to run but had no
  * core, since it began. Three system calls.
- * out:  false: it has not begun or has ended, or the kernel does not tell.
+ * out:  false: it has not begun, its thread is gone, or the kernel does not tell.
  * from: proc(5), /proc/PID/task/TID/schedstat */
 bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *delayed_ns);
 

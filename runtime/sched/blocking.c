@@ -9,6 +9,7 @@
 
 #include <teff/sched.h>
 #include "sched/idle.h"
+#include "sched/poll.h"
 #include "sched/preempt.h"
 #include "sched/retake.h"
 
@@ -40,6 +41,7 @@ static void block_worker(teffi_worker *w)
     pthread_mutex_unlock(&sched->idle_lock);
     if (teffi_processors_have_work(sched))
         teffi_wake_one(sched);
+    teffi_poll_leave_to_others(sched);
 }
 
 void teffi_blocking_begin(teffi_exec *exec)

@@ -109,7 +109,11 @@ void teffi_wake_one(teffi_sched *sched)
 {
     /* seq_cst: after the push that made work visible; pairs with idle_add and search_end */
     uint32_t word = atomic_load_explicit(&sched->idle_word, memory_order_seq_cst);
-    if (!none_needs_waking(word) && !enough_are_running(sched, word))
+    if (none_needs_waking(word))
+        return;
+    if (enough_are_running(sched, word))
+        teffi_back_off_end(sched); /* one of those may be backing off */
+    else
         lock_and_wake_one(sched);
 }
 

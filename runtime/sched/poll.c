@@ -176,6 +176,15 @@ void teffi_poll_look_if_due(teffi_worker *w)
         schedule_look(w, look_now(w->sched, poller));
 }
 
+void teffi_poll_leave_to_others(teffi_sched *sched)
+{
+    /* relaxed: a hint; the monitor looks after a tick */
+    if (atomic_load_explicit(&sched->wake_below, memory_order_relaxed) != UINT32_MAX &&
+        teffi_poll_has(sched) && !atomic_load_explicit(&sched->polling, memory_order_relaxed) &&
+        !teffi_enough_are_running(sched))
+        (void)teffi_wake_parked(sched);
+}
+
 /* ---- the monitor ---- */
 
 void teffi_poll_watch(teffi_sched *sched)

@@ -11,13 +11,15 @@
 /* Whenever no worker runs, one parked worker waits in the poller or is about to, or the monitor is
  * awake and wakes one within two ticks:
  *  - A worker that parks claims the poller after it was announced as PARKED. If it cannot, another
- *    thread has claimed it.
+ *    thread has claimed it. It does not while enough are running (idle.h); the last of those does
+ *    when it parks, and when it blocks it wakes a parked worker.
  *  - A worker that leaves the poller with its processor is RUNNING, and claims it when it parks.
  *    One that lost its processor while it slept releases the poller, then wakes a parked worker.
  *  - The monitor sleeps only while all workers are parked and a worker polls, which may be one that
  *    has lost its processor. Whoever ends that, under idle_lock, wakes the monitor.
  *  - While workers run or block, and none has waited in the poller for a tick, the monitor wakes a
- *    parked worker. If none is parked and nobody has looked either, it calls neglected. */
+ *    parked worker, unless enough are running. If it wakes none and nobody has looked either, it
+ *    calls neglected. */
 
 /* teffi_poll_start - exec op poll. */
 void teffi_poll_start(teffi_exec *exec, teffi_poller *poller);
@@ -38,6 +40,10 @@ void teffi_park(teffi_worker *w);
  * since a look is a system call. Not while another thread polls or this worker searches.
  * runs: using the processor. */
 void teffi_poll_look_if_due(teffi_worker *w);
+
+/* teffi_poll_leave_to_others - a worker has blocked: if nobody polls and not enough workers are
+ * running, wake a parked worker, so that it polls. */
+void teffi_poll_leave_to_others(teffi_sched *sched);
 
 /* teffi_poll_watch - if no worker has waited in the poller for a tick, let another thread poll.
  * runs: the monitor, each tick. */

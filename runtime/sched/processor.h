@@ -31,7 +31,7 @@ struct teffi_processor {
      * retake.h. Other threads only test whether it is NULL. */
     _Alignas(64) teffi_group *_Atomic lifo;
     _Atomic uint64_t runs;  /* of groups, plus 1; read by thieves and the monitor */
-    _Atomic uint64_t items; /* handled beyond one a run; not counted by run_extended */
+    _Atomic uint64_t items; /* handled beyond one a run */
     _Atomic bool no_steal;  /* thieves and parking workers ignore deque; set by the owner only */
     teffi_deque deque;
     teffi_wheel wheel;

@@ -221,7 +221,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         teffi_group_state_name(teffi_group_state_of(&exec->null_group)), policy_name(sched));
     uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
     if (below != UINT32_MAX)
-        teffi_line(&to, "other threads want the cores: no worker is woken while %u run", below);
+        teffi_line(&to, "cores were contended: no worker is woken while %u run", below);
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
     for (unsigned i = 0; i < active; i++)

@@ -72,27 +72,27 @@ static void count_level_time(teffi_worker *w, unsigned level, uint64_t ns)
     adjust_levels(sched);
 }
 
-/* Run the group and charge the run time to the group and its level. out: true: the group is still
- * READY. */
-static bool run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+/* Run the group and charge the run time to the group and its level. out: as
+ * teffi_group_run_counted. */
+static unsigned run_timed(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     unsigned level = teffi_level_of_group(w->sched->levels, group);
     teffi_timed_run t = {.meter = {charge_run}, .worker = w, .outer = w->timed};
     uint64_t begun_ns = t.from_ns = teffi_now(w->sched->exec.platform);
     w->timed = &t;
-    bool again = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
+    unsigned ran = teffi_group_run_with(group, ITEMS_MAX, until_ns, &t.meter, false);
     w->timed = t.outer;
     if (t.outer) /* from_ns is when charge_run was last called: at the end of the run */
         t.outer->nested_ns += t.from_ns - begun_ns;
     count_level_time(w, level, t.all_ns);
-    return again;
+    return ran;
 }
 
 /* ---- a run ---- */
 
 /* Run the group; with policy multilevel, measure the time; with policy priority, offer the items of
- * an evicted group to ops->evict. out: true: the group is still READY. */
-static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
+ * an evicted group to ops->evict. out: as teffi_group_run_counted. */
+static unsigned run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns)
 {
     if (w->sched->levels)
         return run_timed(w, group, until_ns);
@@ -101,15 +101,14 @@ static bool run_by_policy(teffi_worker *w, teffi_group *group, uint64_t until_ns
     return teffi_group_run_with(group, ITEMS_MAX, until_ns, NULL, evicted);
 }
 
-/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_counted(), but without
- * the number of items: 1: the group is still READY; 0: it is not. */
+/* Run the group with hooks, by a policy, or both. out: as teffi_group_run_counted. */
 static __attribute__((noinline)) unsigned run_extended(teffi_worker *w, teffi_group *group,
                                                        uint64_t until_ns)
 {
     teffi_hooks_before(w, group);
-    bool again = run_by_policy(w, group, until_ns);
+    unsigned ran = run_by_policy(w, group, until_ns);
     teffi_hooks_after(w, group);
-    return again;
+    return ran;
 }
 
 /* Make up for the wake-up that requeue_group has left out: if the global queue is not empty, this

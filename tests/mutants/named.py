@@ -70,7 +70,13 @@ NAMED = {
     "trials of six windows": ("runtime/sched/policy/contention.c", "WINDOWS = 8", "WINDOWS = 6"),
     "windows of 10 ms": (
         "runtime/sched/policy/contention.c", "#define WINDOW_NS (20", "#define WINDOW_NS (10"),
-    "pauses of 16 s": ("runtime/sched/policy/contention.c", "(8 * PAUSE", "(16 * PAUSE"),
+    "pauses of 8 s": ("runtime/sched/policy/contention.c", "(4 * PAUSE", "(8 * PAUSE"),
+    "contended although hardly anything runs": (
+        "runtime/sched/policy/contention.c", "BUSY = 10", "BUSY = 12"),
+    "trials of few items": (
+        "runtime/sched/policy/contention.c", "ITEMS_MIN = 256", "ITEMS_MIN = 250"),
+    "windows of any length": (
+        "runtime/sched/policy/contention.c", "#define LATE_NS (100", "#define LATE_NS (1000"),
     "long runs count against the limit": (
         "runtime/sched/monitor.c", "c->limit + count_unavailable(sched)", "c->limit"),
 }

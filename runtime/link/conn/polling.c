@@ -5,7 +5,7 @@
 
 #include "link/conn/connection.h"
 
-/* Makes the ticker poll once. runs: the monitor, if no thread polls and all workers are busy. */
+/* Makes the ticker poll once. runs: the monitor, if no thread polls and it wakes no worker to. */
 static void ask_ticker_to_look(teffi_poller *poller)
 {
     teffi_conns *conns = poller->arg;

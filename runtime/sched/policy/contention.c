@@ -4,49 +4,64 @@
 #define MS_NS 1000000u
 #define WATCH_NS (50 * MS_NS)
 #define WINDOW_NS (20 * MS_NS)
+#define LATE_NS (100 * MS_NS) /* a sample later than that: the monitor has slept */
 #define PAUSE_MIN_NS (1000ull * MS_NS)
-#define PAUSE_MAX_NS (8 * PAUSE_MIN_NS)
+#define PAUSE_MAX_NS (4 * PAUSE_MIN_NS)
 
 enum { WINDOWS = 8 };
-enum { DELAYED = 4 }; /* contended: for each ns of delay, at most so many ns of run time */
-enum { GAIN = 16 };   /* the lower limit stays if an item costs 1/GAIN less with it */
+enum { DELAYED = 4 };     /* contended: for each ns of delay, at most so many ns of run time */
+enum { BUSY = 10 };       /* and workers wanted to run for 1/BUSY of the time at least */
+enum { GAIN = 16 };       /* the lower limit stays if an item costs 1/GAIN less with it */
+enum { ITEMS_MIN = 256 }; /* in the windows of each limit; else their costs tell nothing */
 
 void teffi_contention_reset(teffi_contention *c, uint32_t n)
 {
     *c = (teffi_contention){.n = n, .limit = n};
 }
 
-bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns, bool *usage)
+bool teffi_contention_is_due(const teffi_contention *c, uint64_t now_ns)
 {
-    *usage = !c->window;
     return now_ns >= c->due_ns;
 }
 
-/* Begin a trial of half the limit if the cores are contended, or of twice the limit; in turn if
- * both are possible. */
+/* Were the cores contended in a time in which workers ran, and were delayed, for so long? */
+static bool is_contended(uint64_t time_ns, uint64_t ran_ns, uint64_t delayed_ns)
+{
+    return (ran_ns + delayed_ns) * BUSY >= time_ns && delayed_ns * DELAYED >= ran_ns;
+}
+
+/* Begin a trial of half the limit if the cores are contended, or of a higher one; in turn if both
+ * are possible. */
 static void begin_trial(teffi_contention *c, bool contended)
 {
-    bool is_full = c->limit == c->n;
+    bool is_full = c->limit == c->n, may_double = contended && c->limit * 2 < c->n;
     c->went_down = contended && c->limit > 1 && (is_full || !c->went_down);
     if (is_full && !c->went_down)
         return;
     c->low = c->went_down ? c->limit / 2 : c->limit;
-    c->high = c->went_down ? c->limit : c->limit * 2 < c->n ? c->limit * 2 : c->n;
-    c->items[0] = c->items[1] = c->cpu_ns[0] = c->cpu_ns[1] = 0;
+    c->high = c->went_down ? c->limit : may_double ? c->limit * 2 : c->n;
+    c->sums[0] = c->sums[1] = (teffi_contention_sums){0};
     c->window = 1;
 }
 
-/* out: the cost of an item in the windows with low (1) or high (0), in 1/256 ns; 0: no items. */
-static uint64_t cost_of(const teffi_contention *c, unsigned low)
+/* out: the cost of an item, in 1/256 ns. in: there are items. */
+static uint64_t cost_of(const teffi_contention_sums *sums)
 {
-    return c->items[low] ? (c->cpu_ns[low] << 8) / c->items[low] : 0;
+    return (sums->cpu_ns << 8) / sums->items;
+}
+
+/* Should the lower limit stay? If cores are free with the higher one, a lower cost is no reason. */
+static bool lower_is_better(const teffi_contention_sums *high, const teffi_contention_sums *low)
+{
+    return high->items >= ITEMS_MIN && low->items >= ITEMS_MIN &&
+           is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns) &&
+           cost_of(low) * GAIN < cost_of(high) * (GAIN - 1);
 }
 
 static void end_trial(teffi_contention *c, uint64_t now_ns)
 {
     uint32_t before = c->went_down ? c->high : c->low;
-    bool is_cheaper = c->items[1] && cost_of(c, 1) * GAIN < cost_of(c, 0) * (GAIN - 1);
-    c->limit = is_cheaper ? c->low : c->high;
+    c->limit = lower_is_better(&c->sums[0], &c->sums[1]) ? c->low : c->high;
     c->window = 0;
     if (c->limit != before || !c->pause_ns)
         c->pause_ns = PAUSE_MIN_NS;
@@ -55,15 +70,26 @@ static void end_trial(teffi_contention *c, uint64_t now_ns)
     c->trial_ns = now_ns + c->pause_ns;
 }
 
+/* Add to the sums of the present window's limit. */
+static void add_to_trial(teffi_contention *c, const teffi_contention_sample *sample)
+{
+    teffi_contention_sums *sums = &c->sums[c->window % 2];
+    sums->items += sample->items - c->items_seen;
+    sums->cpu_ns += sample->cpu_ns - c->cpu_seen_ns;
+    sums->ran_ns += sample->ran_ns;
+    sums->delayed_ns += sample->delayed_ns;
+}
+
 void teffi_contention_update(teffi_contention *c, const teffi_contention_sample *sample)
 {
+    if (sample->now_ns > c->due_ns + LATE_NS)
+        teffi_contention_reset(c, c->n);
     if (c->window) {
-        c->items[c->window % 2] += sample->items - c->items_seen;
-        c->cpu_ns[c->window % 2] += sample->cpu_ns - c->cpu_seen_ns;
+        add_to_trial(c, sample);
         if (++c->window > WINDOWS)
             end_trial(c, sample->now_ns);
     } else if (c->due_ns && sample->now_ns >= c->trial_ns) {
-        begin_trial(c, sample->delayed_ns && sample->delayed_ns * DELAYED >= sample->ran_ns);
+        begin_trial(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
     }
     if (c->window)
         c->limit = c->window % 2 ? c->low : c->high;

@@ -134,27 +134,25 @@ static void run_until_read(void *arg)
         sched_yield();
 }
 
-/* The kernel's own account of a thread that has run for a while; of none that has not begun, or is
- * over. */
+/* The kernel's own account, if it has one, of a thread that has run for a while; of none that has
+ * not begun, or is over. */
 static void usage_of_a_thread_is_what_the_system_says(void **state)
 {
     teffi_thread thread = {0};
     uint64_t ran_ns = 1, delayed_ns = 1, before_ns = 0;
-    bool is_there = access("/proc/self/schedstat", R_OK) == 0;
     assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
     atomic_store(&usage_read, false);
     uint64_t cpu_ns = teffi_process_cpu();
     assert_int_equal(teffi_thread_start(&thread, "runs", run_until_read, NULL), TEFF_OK);
-    while (is_there && before_ns < 2000000) /* a tick of the kernel, and more */
+    while (teffi_process_cpu() - cpu_ns < 5000000) /* a tick of the kernel, and more */
         if (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) {
             assert_true(ran_ns >= before_ns);
             before_ns = ran_ns;
         }
-    cpu_ns = teffi_process_cpu() - cpu_ns;
     atomic_store(&usage_read, true);
     teffi_thread_join(&thread);
-    assert_true(!is_there || cpu_ns >= 2000000);
-    assert_false(teffi_thread_usage(&thread, &ran_ns, &delayed_ns));
+    while (teffi_thread_usage(&thread, &ran_ns, &delayed_ns)) /* it leaves after the join */
+        sched_yield();
 }
 
 static void a_barrier_of_all_threads_is_there_if_the_system_has_it(void **state)

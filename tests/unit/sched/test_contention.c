@@ -38,51 +38,66 @@ static void wait_until(uint64_t ns)
         sample(10, 100, 100, 0);
 }
 
-/* A trial that has begun, to its end. */
-static void run_trial(uint64_t low_ns, uint64_t high_ns)
+/* A trial that has begun, to its end. In the windows of the higher limit workers are delayed for so
+ * long, and run for four times as long. */
+static void run_trial_delayed(uint64_t low_ns, uint64_t high_ns, uint64_t delayed_ns)
 {
     assert_int_equal(c.window, 1);
     for (unsigned i = 0; i < TRIAL_WINDOWS; i++) {
         assert_int_equal(c.window, i + 1);
         assert_int_equal(c.limit, i % 2 ? c.high : c.low);
-        sample(1000, i % 2 ? high_ns : low_ns, 0, 0);
+        if (i % 2)
+            sample(1000, high_ns, 4 * delayed_ns, delayed_ns);
+        else
+            sample(1000, low_ns, 0, 0);
     }
     assert_int_equal(c.window, 0);
+}
+
+static void run_trial(uint64_t low_ns, uint64_t high_ns)
+{
+    run_trial_delayed(low_ns, high_ns, 5 * MS);
 }
 
 /* ---- samples ---- */
 
 static void a_sample_is_due_each_50_ms_and_each_20_in_a_trial(void **state)
 {
-    bool usage = false;
     begin(2);
     assert_int_equal(c.due_ns, 55 * MS);
-    assert_false(teffi_contention_is_due(&c, 55 * MS - 1, &usage));
-    assert_true(teffi_contention_is_due(&c, 55 * MS, &usage));
-    assert_true(usage);
-    sample(1, 1, 100, 25);
+    assert_false(teffi_contention_is_due(&c, 55 * MS - 1));
+    assert_true(teffi_contention_is_due(&c, 55 * MS));
+    sample(1, 1, 10 * MS, 10 * MS);
     assert_int_equal(c.due_ns, 75 * MS);
-    assert_true(teffi_contention_is_due(&c, 75 * MS, &usage));
-    assert_false(usage);
+    assert_true(teffi_contention_is_due(&c, 75 * MS));
 }
 
 static void a_trial_needs_a_quarter_of_delay(void **state)
 {
     begin(2);
     sample(1, 1, 0, 0);
-    sample(1, 1, 101, 25);
+    sample(1, 1, 101 * MS, 25 * MS);
     assert_int_equal(c.window, 0);
     assert_int_equal(c.limit, 2);
-    sample(1, 1, 100, 25);
+    sample(1, 1, 100 * MS, 25 * MS);
     assert_int_equal(c.window, 1);
     assert_int_equal(c.limit, 1);
+}
+
+static void a_trial_needs_work_for_a_tenth_of_the_time(void **state)
+{
+    begin(2);
+    sample(1, 1, 4 * MS - 1, MS);
+    assert_int_equal(c.window, 0);
+    sample(1, 1, 4 * MS, MS);
+    assert_int_equal(c.window, 1);
 }
 
 /* Its usage is that of all the time before. */
 static void the_first_sample_begins_none(void **state)
 {
     teffi_contention_reset(&c, 2);
-    at = (teffi_contention_sample){.now_ns = 5 * MS, .ran_ns = 1, .delayed_ns = 1000};
+    at = (teffi_contention_sample){.now_ns = 5 * MS, .ran_ns = MS, .delayed_ns = 1000 * MS};
     teffi_contention_update(&c, &at);
     assert_int_equal(c.window, 0);
 }
@@ -90,33 +105,69 @@ static void the_first_sample_begins_none(void **state)
 static void one_worker_is_the_least(void **state)
 {
     begin(1);
-    sample(1, 1, 0, 1000);
+    sample(1, 1, 0, 1000 * MS);
     assert_int_equal(c.window, 0);
     assert_int_equal(c.limit, 1);
+}
+
+/* The monitor has slept, since all workers were parked. */
+static void a_late_sample_ends_limit_and_trial(void **state)
+{
+    begin(2);
+    sample(1, 1, 0, 1000 * MS);
+    c.due_ns -= 100 * MS; /* so late is not too late */
+    at.now_ns = c.due_ns + 100 * MS;
+    teffi_contention_update(&c, &at);
+    assert_int_equal(c.window, 2);
+    at.now_ns = c.due_ns + 100 * MS + 1;
+    at.delayed_ns = 1000 * MS;
+    teffi_contention_update(&c, &at);
+    assert_int_equal(c.window, 0);
+    assert_int_equal(c.limit, 2);
+    assert_int_equal(c.n, 2);
+    assert_int_equal(c.items_seen, at.items);
 }
 
 /* ---- trials ---- */
 
-static void the_lower_limit_stays_if_items_are_a_sixteenth_cheaper(void **state)
+static void begin_trial_of_two(void)
 {
     begin(2);
-    sample(1, 1, 0, 1000);
+    sample(1, 1, 0, 1000 * MS);
+}
+
+static void the_lower_limit_stays_if_items_are_a_sixteenth_cheaper(void **state)
+{
+    begin_trial_of_two();
     run_trial(1500, 1600);
     assert_int_equal(c.limit, 2);
-    begin(2);
-    sample(1, 1, 0, 1000);
+    begin_trial_of_two();
     run_trial(1499, 1600);
     assert_int_equal(c.limit, 1);
 }
 
-static void without_items_the_higher_one_stays(void **state)
+static void it_does_not_if_cores_are_free_with_the_higher_one(void **state)
 {
-    begin(2);
-    sample(1, 1, 0, 1000);
-    for (unsigned i = 0; i < TRIAL_WINDOWS; i++)
-        sample(i % 2 ? 1000 : 0, 1000, 0, 0);
-    assert_int_equal(c.window, 0);
+    begin_trial_of_two();
+    run_trial_delayed(500, 1600, 8 * MS / 5 / 4 - 1); /* 1/10 of the time of four windows */
     assert_int_equal(c.limit, 2);
+    begin_trial_of_two();
+    run_trial_delayed(500, 1600, 8 * MS / 5 / 4);
+    assert_int_equal(c.limit, 1);
+}
+
+static void it_does_not_if_there_were_few_items(void **state)
+{
+    for (unsigned few = 0; few < 3; few++) {
+        begin_trial_of_two();
+        for (unsigned i = 0; i < TRIAL_WINDOWS; i++)
+            sample(i > 1      ? 63
+                   : i == few ? 255 - 189
+                              : 256 - 189,
+                   i % 2 ? 1600 : 500, 20 * MS, 5 * MS);
+        assert_int_equal(c.window, 0);
+        assert_int_equal(c.limit, few == 2 ? 1 : 2);
+    }
 }
 
 /* No trial begins before, and one does with the first sample afterwards. */
@@ -126,16 +177,15 @@ static void expect_pause(uint64_t ms, bool by_contention)
     wait_until(from + ms * MS);
     assert_int_equal(c.window, 0);
     assert_int_equal(c.trial_ns, from + ms * MS);
-    sample(1, 1, 0, by_contention ? 1000 : 0);
+    sample(1, 1, 0, by_contention ? 1000 * MS : 0);
     assert_int_equal(c.window, 1);
 }
 
-static void pauses_double_to_8_s_while_nothing_changes(void **state)
+static void pauses_double_to_4_s_while_nothing_changes(void **state)
 {
-    static const uint64_t pauses[] = {1000, 2000, 4000, 8000, 8000};
-    begin(2);
-    sample(1, 1, 0, 1000);
-    for (unsigned i = 0; i < 5; i++) {
+    static const uint64_t pauses[] = {1000, 2000, 4000, 4000};
+    begin_trial_of_two();
+    for (unsigned i = 0; i < 4; i++) {
         run_trial(1000, 1000);
         expect_pause(pauses[i], true);
     }
@@ -155,7 +205,7 @@ static void pauses_double_to_8_s_while_nothing_changes(void **state)
 static void limits_are_halved_and_doubled_in_turn(void **state)
 {
     begin(5);
-    sample(1, 1, 0, 1000);
+    sample(1, 1, 0, 1000 * MS);
     assert_int_equal(c.low, 2);
     assert_int_equal(c.high, 5);
     run_trial(500, 1000);
@@ -172,8 +222,23 @@ static void limits_are_halved_and_doubled_in_turn(void **state)
     expect_pause(4000, true);
     run_trial(1000, 1000);
     assert_int_equal(c.limit, 4);
-    expect_pause(1000, false);
+    expect_pause(1000, true); /* down: 2 and 4 */
+    assert_int_equal(c.low, 2);
+    run_trial(1000, 1000);
+    expect_pause(2000, true);
     assert_int_equal(c.low, 4);
+    assert_int_equal(c.high, 5);
+}
+
+/* Without contention all may be woken again. */
+static void without_contention_the_highest_limit_is_tried(void **state)
+{
+    begin(5);
+    sample(1, 1, 0, 1000 * MS);
+    run_trial(500, 1000);
+    assert_int_equal(c.limit, 2);
+    expect_pause(1000, false);
+    assert_int_equal(c.low, 2);
     assert_int_equal(c.high, 5);
 }
 
@@ -249,7 +314,7 @@ static _Atomic bool told;
 
 static void look_for_limit(void *arg, const char *line)
 {
-    if (!strcmp(line, "other threads want the cores: no worker is woken while 1 run"))
+    if (!strcmp(line, "cores were contended: no worker is woken while 1 run"))
         atomic_store(&told, true);
 }
 
@@ -325,12 +390,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sample_is_due_each_50_ms_and_each_20_in_a_trial),
         cmocka_unit_test(a_trial_needs_a_quarter_of_delay),
+        cmocka_unit_test(a_trial_needs_work_for_a_tenth_of_the_time),
         cmocka_unit_test(the_first_sample_begins_none),
         cmocka_unit_test(one_worker_is_the_least),
+        cmocka_unit_test(a_late_sample_ends_limit_and_trial),
         cmocka_unit_test(the_lower_limit_stays_if_items_are_a_sixteenth_cheaper),
-        cmocka_unit_test(without_items_the_higher_one_stays),
-        cmocka_unit_test(pauses_double_to_8_s_while_nothing_changes),
+        cmocka_unit_test(it_does_not_if_cores_are_free_with_the_higher_one),
+        cmocka_unit_test(it_does_not_if_there_were_few_items),
+        cmocka_unit_test(pauses_double_to_4_s_while_nothing_changes),
         cmocka_unit_test(limits_are_halved_and_doubled_in_turn),
+        cmocka_unit_test(without_contention_the_highest_limit_is_tried),
         cmocka_unit_test(a_second_worker_is_woken_when_the_run_is_long),
         cmocka_unit_test(a_dump_tells_of_the_limit),
         cmocka_unit_test(a_limit_that_is_lifted_wakes_a_worker),
