@@ -60,13 +60,10 @@ PLANTS = {
                      "return below > before && teffi_processors_have_work(sched);",
                      "return below > before && !sched;"),
     # The monitor raises the limit and looks at the queues, and neither it nor a pusher sees what
-    # the other one did; a processor for which no thread could be started counts as running.
+    # the other one did.
     "limit-races": ("sched/monitor.c",
                     "atomic_store_explicit(&sched->wake_below, below, memory_order_seq_cst);",
                     "atomic_store_explicit(&sched->wake_below, below, memory_order_release);"),
-    "limit-vacant": ("sched/monitor.c",
-                     "                       : teffi_processor_is_active(sched, p);",
-                     "                       : false;"),
     # The last searcher takes its group and leaves the rest to nobody.
     "last-searcher": ("sched/idle.c",
                       "(word & TEFFI_SEARCHING_MASK) == 1 && word >= TEFFI_IDLE &&",

@@ -44,18 +44,16 @@ static void begin_trial(teffi_contention *c, bool contended)
     c->window = 1;
 }
 
-/* out: the cost of an item, in 1/256 ns. in: there are items. */
-static uint64_t cost_of(const teffi_contention_sums *sums)
-{
-    return (sums->cpu_ns << 8) / sums->items;
-}
-
 /* Should the lower limit stay? If cores are free with the higher one, a lower cost is no reason. */
 static bool lower_is_better(const teffi_contention_sums *high, const teffi_contention_sums *low)
 {
-    return high->items >= ITEMS_MIN && low->items >= ITEMS_MIN &&
-           is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns) &&
-           cost_of(low) * GAIN < cost_of(high) * (GAIN - 1);
+    if (high->items < ITEMS_MIN || low->items < ITEMS_MIN ||
+        !is_contended(WINDOWS / 2 * WINDOW_NS, high->ran_ns, high->delayed_ns))
+        return false;
+    /* of an item, in 1/256 ns */
+    uint64_t high_cost = (high->cpu_ns << 8) / high->items;
+    uint64_t low_cost = (low->cpu_ns << 8) / low->items;
+    return low_cost * GAIN < high_cost * (GAIN - 1);
 }
 
 static void end_trial(teffi_contention *c, uint64_t now_ns)

@@ -310,6 +310,22 @@ static void a_second_worker_is_woken_when_the_run_is_long(void **state)
     end(exec);
 }
 
+/* Its worker was taken away, and no thread could be started for it. */
+static void a_processor_without_a_worker_does_not_count(void **state)
+{
+    teffi_exec *exec;
+    teffi_sched *sched = limited_sched(&exec);
+    pthread_mutex_lock(&sched->idle_lock);
+    teffi_processor *p = teffi_idle_lend(teffi_idle_parked(sched));
+    pthread_mutex_unlock(&sched->idle_lock);
+    assert_null(p->worker);
+    push(&other);
+    assert_int_equal(count_parked(exec), 1);
+    monitor_tick();
+    WAIT_FOR(atomic_load(&other.runs) == 1);
+    end(exec);
+}
+
 static _Atomic bool told;
 
 static void look_for_limit(void *arg, const char *line)
@@ -401,6 +417,7 @@ int main(void)
         cmocka_unit_test(limits_are_halved_and_doubled_in_turn),
         cmocka_unit_test(without_contention_the_highest_limit_is_tried),
         cmocka_unit_test(a_second_worker_is_woken_when_the_run_is_long),
+        cmocka_unit_test(a_processor_without_a_worker_does_not_count),
         cmocka_unit_test(a_dump_tells_of_the_limit),
         cmocka_unit_test(a_limit_that_is_lifted_wakes_a_worker),
         cmocka_unit_test(another_number_of_workers_ends_the_limit),
