@@ -560,6 +560,34 @@ static void test_under_a_limit_it_leaves_the_poller_to_those_that_run(void **sta
     end(exec);
 }
 
+static void spin_then_block(job *j)
+{
+    spin(j);
+    atomic_store(&j->stop, false);
+    block(j);
+}
+
+/* Not after a tick of the monitor, which is held. */
+static void test_under_a_limit_who_blocks_wakes_one_to_poll(void **state)
+{
+    static job busy;
+    teffi_exec *exec = polling_exec_held(2);
+    atomic_store(&teffi_sched_of(exec)->wake_below, 1);
+    job_init(&busy, exec, 0, spin_then_block);
+    atomic_store(&spinning, 0);
+    push(&busy);
+    WAIT_FOR(atomic_load(&spinning) == 1 && parked(exec) == 1);
+    arrive();
+    WAIT_FOR(atomic_load(&net.handled) == 1);
+    WAIT_FOR(parked(exec) == 1 && !atomic_load(&net.poller.claimed));
+    atomic_store(&busy.stop, true);
+    WAIT_FOR(atomic_load(&spinning) == 2);
+    WAIT_FOR(one_polls(exec, 1));
+    atomic_store(&busy.stop, true);
+    WAIT_FOR(atomic_load(&busy.runs) == 1);
+    end(exec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -579,6 +607,7 @@ int main(void)
         cmocka_unit_test_setup(test_while_the_other_one_sleeps_it_searches_once, setup),
         cmocka_unit_test_setup(test_a_parked_worker_takes_over, setup),
         cmocka_unit_test_setup(test_under_a_limit_it_leaves_the_poller_to_those_that_run, setup),
+        cmocka_unit_test_setup(test_under_a_limit_who_blocks_wakes_one_to_poll, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_are_long, setup),
         cmocka_unit_test_setup(test_nobody_polls_since_all_turns_block, setup),
     };
