@@ -65,8 +65,8 @@ NAMED = {
         "workers ? workers : teffi_cpu_count() + 1"),
     "items a 32nd cheaper are enough": (
         "runtime/sched/policy/contention.c", "GAIN = 16", "GAIN = 32"),
-    "contended at an eighth of delay": (
-        "runtime/sched/policy/contention.c", "DELAYED = 4", "DELAYED = 8"),
+    "contended at a seventh of delay": (
+        "runtime/sched/policy/contention.c", "DELAYED = 6", "DELAYED = 7"),
     "trials of six windows": ("runtime/sched/policy/contention.c", "WINDOWS = 8", "WINDOWS = 6"),
     "windows of 10 ms": (
         "runtime/sched/policy/contention.c", "#define WINDOW_NS (20", "#define WINDOW_NS (10"),

@@ -9,7 +9,7 @@
 #define PAUSE_MAX_NS (4 * PAUSE_MIN_NS)
 
 enum { WINDOWS = 8 };
-enum { DELAYED = 4 };     /* contended: for each ns of delay, at most so many ns of run time */
+enum { DELAYED = 6 };     /* contended: for each ns of delay, at most so many ns of run time */
 enum { BUSY = 10 };       /* and workers wanted to run for 1/BUSY of the time at least */
 enum { GAIN = 16 };       /* the lower limit stays if an item costs 1/GAIN less with it */
 enum { ITEMS_MIN = 256 }; /* in the windows of each limit; else their costs tell nothing */

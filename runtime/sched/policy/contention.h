@@ -11,7 +11,7 @@
 /* A worker that is woken while no core is free takes the core of another thread, often of the
  * process that sends the requests, and the grains' cache lines move between cores for nothing. So,
  * every 50 ms, compare for how long workers ran with how long they were ready to run and had no
- * core. If the delay is a quarter of the run time or more, and both together a tenth of the time,
+ * core. If the delay is a sixth of the run time or more, and both together a tenth of the time,
  * try half as many workers: eight windows of 20 ms, with the one limit and the other in turn. (A
  * worker that finds work runs on, so the lower one takes effect as workers run dry.) The lower one
  * stays if cores were contended with the higher one, and an item cost the process a sixteenth less

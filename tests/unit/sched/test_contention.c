@@ -72,14 +72,14 @@ static void a_sample_is_due_each_50_ms_and_each_20_in_a_trial(void **state)
     assert_true(teffi_contention_is_due(&c, 75 * MS));
 }
 
-static void a_trial_needs_a_quarter_of_delay(void **state)
+static void a_trial_needs_a_sixth_of_delay(void **state)
 {
     begin(2);
     sample(1, 1, 0, 0);
-    sample(1, 1, 101 * MS, 25 * MS);
+    sample(1, 1, 151 * MS, 25 * MS);
     assert_int_equal(c.window, 0);
     assert_int_equal(c.limit, 2);
-    sample(1, 1, 100 * MS, 25 * MS);
+    sample(1, 1, 150 * MS, 25 * MS);
     assert_int_equal(c.window, 1);
     assert_int_equal(c.limit, 1);
 }
@@ -405,7 +405,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sample_is_due_each_50_ms_and_each_20_in_a_trial),
-        cmocka_unit_test(a_trial_needs_a_quarter_of_delay),
+        cmocka_unit_test(a_trial_needs_a_sixth_of_delay),
         cmocka_unit_test(a_trial_needs_work_for_a_tenth_of_the_time),
         cmocka_unit_test(the_first_sample_begins_none),
         cmocka_unit_test(one_worker_is_the_least),
