@@ -82,8 +82,7 @@ bool teffi_thread_usage(const teffi_thread *thread, uint64_t *ran_ns, uint64_t *
     char *second;
     *ran_ns = strtoull(text, &second, 10);
     *delayed_ns = strtoull(second, NULL, 10);
-    return *ran_ns >
-           0; /* 0: the kernel counts only if it is told to (sched_schedstats, delayacct) */
+    return *ran_ns > 0; /* 0: the kernel keeps no such account */
 }
 
 uint64_t teffi_process_cpu(void)

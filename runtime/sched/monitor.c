@@ -18,7 +18,7 @@
 
 enum { LOST_MIN = 2 }; /* turns that may go on without a processor, if there are fewer processors */
 
-enum { USAGE_MAX = 64 }; /* workers whose usage a sample reads: 4 us each, every 50 ms */
+enum { USAGE_MAX = 64 }; /* workers whose usage a sample reads: three system calls each */
 
 enum { QUIET_TICKS = 4 }; /* then it sleeps without a timeout; waking it costs the waker 5 us */
 enum { HEAP_BYTES = 4 * 1024 * 1024 }; /* freed bytes, then the allocator trims its heap */

@@ -8,6 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef struct teffi_contention_sums {
+    uint64_t items, cpu_ns, ran_ns, delayed_ns; /* as in samples */
+} teffi_contention_sums;
+
 /* A worker that is woken while no core is free takes the core of another thread, often of the
  * process that sends the requests, and the grains' cache lines move between cores for nothing. So,
  * every 50 ms, compare for how long workers ran with how long they were ready to run and had no
@@ -18,10 +22,6 @@
  * processor time. The number of items would not tell: of two processes on the same cores, each
  * handles more as long as it takes more of their time. The next trial, of half the limit or of a
  * higher one, follows after 1 s; after 2 and then 4 s while trials change nothing. */
-typedef struct teffi_contention_sums {
-    uint64_t items, cpu_ns, ran_ns, delayed_ns; /* as in samples */
-} teffi_contention_sums;
-
 typedef struct teffi_contention {
     uint32_t n;                    /* active processors; the highest limit */
     uint32_t limit;                /* the present one */

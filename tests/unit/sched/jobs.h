@@ -8,6 +8,7 @@
 #include "base/queue.h"
 #include "os/thread.h"
 #include "sched/exec.h"
+#include "sched/scheduler.h"
 
 #define LIMIT_NS 60000000000u /* for what must come */
 
@@ -117,4 +118,17 @@ __attribute__((unused)) static teff_sched_worker counts_of(teffi_exec *exec, uns
     teff_sched_worker one[16];
     assert_true(exec->ops->metrics(exec, NULL, one, 16) > processor);
     return one[processor];
+}
+
+/* out: how many workers are parked. */
+__attribute__((unused)) static unsigned parked(teffi_exec *exec)
+{
+    teffi_sched *sched = teffi_sched_of(exec);
+    unsigned n = 0;
+    const teffi_worker *w;
+    pthread_mutex_lock(&sched->idle_lock);
+    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_PARKED], link)
+        n++;
+    pthread_mutex_unlock(&sched->idle_lock);
+    return n;
 }

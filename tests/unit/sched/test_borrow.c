@@ -41,18 +41,6 @@ static void surely_borrow(teffi_exec *exec, job *j)
     WAIT_FOR(did || (did = borrow(exec, j)));
 }
 
-static unsigned parked(teffi_exec *exec)
-{
-    teffi_sched *real = teffi_sched_of(exec);
-    unsigned n = 0;
-    const teffi_worker *w;
-    pthread_mutex_lock(&real->idle_lock);
-    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_PARKED], link)
-        n++;
-    pthread_mutex_unlock(&real->idle_lock);
-    return n;
-}
-
 static void forget_runs(void)
 {
     atomic_store(&n_begun, 0);

@@ -254,18 +254,6 @@ static void wait_at_gate(job *j)
         teffi_thread_yield();
 }
 
-static unsigned count_parked(teffi_exec *exec)
-{
-    teffi_sched *sched = teffi_sched_of(exec);
-    unsigned n = 0;
-    const teffi_worker *w;
-    pthread_mutex_lock(&sched->idle_lock);
-    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_PARKED], link)
-        n++;
-    pthread_mutex_unlock(&sched->idle_lock);
-    return n;
-}
-
 static teffi_sched *limited_sched(teffi_exec **exec)
 {
     atomic_store(&inside, false);
@@ -275,7 +263,7 @@ static teffi_sched *limited_sched(teffi_exec **exec)
     teffi_sched *sched = teffi_sched_of(*exec);
     job_init(&holding, *exec, 0, wait_at_gate);
     job_init(&other, *exec, 0, NULL);
-    WAIT_FOR(count_parked(*exec) == 2);
+    WAIT_FOR(parked(*exec) == 2);
     /* the monitor is held: it waits at the begin of a tick, or asleep */
     sched->monitor.contention =
         (teffi_contention){.n = 2, .limit = 1, .due_ns = UINT64_MAX, .trial_ns = UINT64_MAX};
@@ -295,13 +283,13 @@ static void a_second_worker_is_woken_when_the_run_is_long(void **state)
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
     push(&holding); /* none runs: one is woken */
-    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
     assert_false(teffi_none_idle(sched));
     assert_true(teffi_enough_are_running(sched));
     push(&other);
-    assert_int_equal(count_parked(exec), 1);
+    assert_int_equal(parked(exec), 1);
     monitor_tick();
-    assert_int_equal(count_parked(exec), 1);
+    assert_int_equal(parked(exec), 1);
     monitor_tick(); /* sees the same run again */
     WAIT_FOR(atomic_load(&other.runs) == 1);
     assert_int_equal(atomic_load(&sched->wake_below), 2);
@@ -320,7 +308,7 @@ static void a_processor_without_a_worker_does_not_count(void **state)
     pthread_mutex_unlock(&sched->idle_lock);
     assert_null(p->worker);
     push(&other);
-    assert_int_equal(count_parked(exec), 1);
+    assert_int_equal(parked(exec), 1);
     monitor_tick();
     WAIT_FOR(atomic_load(&other.runs) == 1);
     end(exec);
@@ -353,7 +341,7 @@ static void a_limit_that_is_lifted_wakes_a_worker(void **state)
     teffi_exec *exec;
     teffi_sched *sched = limited_sched(&exec);
     push(&holding);
-    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
     push(&other);
     sched->monitor.contention.limit = 2;
     monitor_tick();
@@ -369,7 +357,7 @@ static void another_number_of_workers_ends_the_limit(void **state)
     teffi_sched *sched = limited_sched(&exec);
     sched->monitor.contention.n = 3;
     push(&holding);
-    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
     monitor_tick();
     assert_int_equal(sched->monitor.contention.n, 2);
     assert_int_equal(sched->monitor.contention.limit, 2);
@@ -386,7 +374,7 @@ static void a_tick_samples_what_was_done(void **state)
     uint64_t ran_ns, delayed_ns, cpu_ns = teffi_process_cpu();
     sched->monitor.contention.due_ns = 1;
     push(&holding);
-    WAIT_FOR(atomic_load(&inside) && count_parked(exec) == 1);
+    WAIT_FOR(atomic_load(&inside) && parked(exec) == 1);
     monitor_tick();
     const teffi_contention *seen = &sched->monitor.contention;
     uint64_t items = 0;

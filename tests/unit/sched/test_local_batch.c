@@ -21,18 +21,6 @@ static teffi_sched *real_of(teffi_exec *exec)
     return teffi_sched_of(exec);
 }
 
-static unsigned parked(teffi_exec *exec)
-{
-    teffi_sched *real = real_of(exec);
-    unsigned n = 0;
-    const teffi_worker *w;
-    pthread_mutex_lock(&real->idle_lock);
-    TAILQ_FOREACH (w, &real->in_state[TEFFI_WORKER_PARKED], link)
-        n++;
-    pthread_mutex_unlock(&real->idle_lock);
-    return n;
-}
-
 /* NULL: the monitor has retaken it, or is about to. */
 static teffi_processor *processor_here(teffi_exec *exec)
 {

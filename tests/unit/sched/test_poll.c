@@ -109,18 +109,6 @@ static int setup(void **state)
 
 /* ---- the executor ---- */
 
-static unsigned parked(teffi_exec *exec)
-{
-    teffi_sched *sched = teffi_sched_of(exec);
-    unsigned n = 0;
-    const teffi_worker *w;
-    pthread_mutex_lock(&sched->idle_lock);
-    TAILQ_FOREACH (w, &sched->in_state[TEFFI_WORKER_PARKED], link)
-        n++;
-    pthread_mutex_unlock(&sched->idle_lock);
-    return n;
-}
-
 static bool monitor_sleeps(teffi_exec *exec)
 {
     teffi_sched *sched = teffi_sched_of(exec);

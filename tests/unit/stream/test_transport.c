@@ -119,7 +119,7 @@ static void end_silent(const silent *s)
 }
 
 /* Cancel before the start, at once, or after the transport has looked at it. On a busy machine the
- * system connected one of thousands of dials although the queue is full. */
+ * system was once seen to connect such a dial, although the queue is full. */
 static void a_dial_without_an_answer_is_cancelled(void **state)
 {
     lab *l = *state;
