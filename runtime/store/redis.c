@@ -518,8 +518,8 @@ static void run_redis_session(void *arg)
         size_t n = teffi_lane_take(&s->lane, s->group, get_wait_ns(s));
         if (n == 0 && teffi_lane_is_closed(&s->lane))
             break;
-        run_pipeline(s, s->group,
-                     n); /* without operations too: it connects again when it is time */
+        /* without operations, too: it connects again when it is time */
+        run_pipeline(s, s->group, n);
     }
     disconnect_server(s);
 }
