@@ -113,14 +113,18 @@ class Ladder:
                 digest.update(file.read())
         return digest.digest()
 
+    def output(self, test):
+        return os.path.join(self.build, "mutant-%s.log" % test.name.replace("/", "-"))
+
     def limit(self, test):
         return max(SECONDS_MIN, TIMES * self.seconds.get(test.name, 0))
 
     def run(self, test, seconds, stop):
         """out: why the test failed; None: it passed, or was stopped."""
-        with open(os.devnull, "r+b") as null:
+        with open(self.output(test), "wb") as output:
             child = subprocess.Popen(test.command, env={**os.environ, **test.env}, cwd=self.build,
-                                     stdin=null, stdout=null, stderr=null, start_new_session=True)
+                                     stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                     start_new_session=True)
         begin = time.monotonic()
         try:
             while child.poll() is None:
@@ -168,6 +172,8 @@ class Ladder:
             raise SystemExit(said[-4000:] + "mutants: the tree does not build")
         failure = self.first_failure(tests, lambda test: 300)
         if failure:
+            with open(self.output(self.tests[failure[0]]), errors="replace") as file:
+                print(file.read()[-4000:])
             raise SystemExit("mutants: %s fails without a mutant: %s" % failure)
         self.programs = {test.name: self.digest(test) for test in tests}
 
