@@ -47,6 +47,17 @@ static void start_catching_up(teffi_node *node)
         shards->catching_up = false;
 }
 
+/* Refuses the request of a silo that is not in this silo's view, which is as new as the sender's.
+ * out: true: refused. */
+static bool refuse_stranger(teffi_node *node, teffi_msg *msg)
+{
+    if (!teffi_outsiders_have_stranger(node->membership, msg->src))
+        return false;
+    teffi_node_respond(node, msg, TEFF_E_REFUSED,
+                       "directory: the sender is not in the cluster's view");
+    return true;
+}
+
 /* Parks msg if this silo has not yet adopted view, which its sender has seen. out: true: msg is
  * parked until a newer view is adopted, or was refused. */
 static bool park_if_behind(teffi_node *node, teffi_msg *msg, uint64_t view)
@@ -72,8 +83,6 @@ static void handle_ask(teffi_node *node, teffi_msg *msg)
 {
     const Teff__Cluster__DirectoryAsk *ask = (const Teff__Cluster__DirectoryAsk *)msg->body;
     teffi_pid holder = {0};
-    if (park_if_behind(node, msg, ask->view))
-        return;
     teffi_ident ident = make_ident(node, ask->type, ask->key);
     teff_err err = teffi_partition_apply(node->grains, msg->method_id, &ident,
                                          teffi_pid_unpack(ask->pid), &holder, msg);
@@ -121,6 +130,15 @@ static void handle_moved(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
+/* out: the sender's view; 0 in a message without one. */
+static uint64_t read_view(const teffi_msg *msg)
+{
+    return msg->method_id == TEFFI_METHOD_MOVED ? 0
+           : msg->method_id == TEFFI_METHOD_RECOVER
+               ? ((const Teff__Cluster__Recover *)msg->body)->view
+               : ((const Teff__Cluster__DirectoryAsk *)msg->body)->view;
+}
+
 void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
 {
     const ProtobufCMessageDescriptor *desc =
@@ -130,14 +148,15 @@ void teffi_directory_handle(teffi_node *node, teffi_msg *msg)
     teff_err err = teffi_msg_unpack(msg, desc);
     if (err)
         teffi_node_respond(node, msg, err, "directory: the request does not decode");
+    else if (park_if_behind(node, msg, read_view(msg)) || refuse_stranger(node, msg))
+        return;
     else if (msg->method_id == TEFFI_METHOD_MOVED)
         handle_moved(node, msg);
     else if (msg->method_id == TEFFI_METHOD_DEACTIVATE)
         handle_deactivate(node, msg);
-    else if (msg->method_id == TEFFI_METHOD_RECOVER) {
-        if (!park_if_behind(node, msg, ((Teff__Cluster__Recover *)msg->body)->view))
-            teffi_recover_respond(node->grains, msg);
-    } else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
+    else if (msg->method_id == TEFFI_METHOD_RECOVER)
+        teffi_recover_respond(node->grains, msg);
+    else if (msg->method_id >= TEFFI_METHOD_REGISTER && msg->method_id <= TEFFI_METHOD_UNREGISTER)
         handle_ask(node, msg);
     else
         teffi_node_respond(node, msg, TEFF_E_NOT_FOUND, "directory: no such request");

@@ -71,37 +71,48 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
     pthread_mutex_unlock(&silo->lock);
 }
 
-/* Lists a client; counts a silo's connection. A silo outside the view is added as a peer, so that
- * it gets responses: one that joins through this silo requests rows before it is in a view, and one
- * that left before this silo joined may forward requests. */
+/* A silo outside the view is added as a peer, so that it gets responses: one that joins through
+ * this silo requests rows before it is in a view, and one that left before this silo joined may
+ * forward requests. A dead one, which the view may know only since the hello, is disconnected. */
+static void meet_silo(teffi_node *node, const teffi_hello *peer)
+{
+    const teffi_net_ops *net = node->home.net->ops;
+    teffi_standing standing = node->membership ? teffi_outsiders_add(node->membership, peer->node)
+                                               : TEFFI_STANDING_STRANGER;
+    if (standing == TEFFI_STANDING_DEAD)
+        net->peer_remove(node->home.net, peer->node, false);
+    else if (standing != TEFFI_STANDING_MEMBER)
+        (void)!net->peer_add(node->home.net, peer->node, peer->address);
+    teffi_membership_note_connection(node->membership, peer->node, true);
+    teffi_membership_changed(node->membership);
+}
+
+/* Lists a client; counts a silo's connection. */
 static void on_connection_up(teffi_node *node, const teffi_hello *peer)
 {
     teff_silo *silo = get_silo(node);
-    if (peer->role == TEFFI_ROLE_CLIENT)
+    if (peer->role == TEFFI_ROLE_CLIENT) {
         add_client(silo, peer);
-    else
-        atomic_fetch_add(&silo->links, 1);
-    if (peer->role == TEFFI_ROLE_SILO && !teffi_view_now_has(node, peer->node)) {
-        teffi_membership_note_outsider(node->membership, peer->node);
-        (void)!node->home.net->ops->peer_add(node->home.net, peer->node, peer->address);
-    }
-    if (peer->role == TEFFI_ROLE_CLIENT)
         return;
-    teffi_membership_note_connection(node->membership, peer->node, true);
-    teffi_membership_changed(node->membership);
+    }
+    atomic_fetch_add(&silo->links, 1);
+    meet_silo(node, peer);
 }
 
 static void on_connection_down(teffi_node *node, const teffi_hello *peer, bool clean)
 {
     teff_silo *silo = get_silo(node);
-    if (peer->role == TEFFI_ROLE_CLIENT)
+    if (peer->role == TEFFI_ROLE_CLIENT) {
         remove_client(silo, peer);
-    else if (!teffi_view_now_has(node, peer->node))
+        return;
+    }
+    if (node->membership)
+        teffi_outsiders_remove(node->membership, peer->node);
+    if (!teffi_view_now_has(node, peer->node))
         node->home.net->ops->peer_remove(node->home.net, peer->node, false);
     else if (!clean)
         teffi_membership_note_connection(node->membership, peer->node, false);
-    if (peer->role == TEFFI_ROLE_SILO)
-        atomic_fetch_sub(&silo->links, 1);
+    atomic_fetch_sub(&silo->links, 1);
 }
 
 static void on_lease_lost(teffi_node *node, const char *why)

@@ -41,10 +41,12 @@ const teffi_member_row *teffi_rows_find_silo(const teffi_rows *rows, uint32_t si
     return NULL;
 }
 
-static int by_incarnation(const void *a, const void *b)
+static int by_end(const void *a, const void *b)
 {
     const teffi_member_row *x = a, *y = b;
     uint32_t i = x->member.node.incarnation, j = y->member.node.incarnation;
+    if (x->ended != y->ended)
+        return x->ended < y->ended ? -1 : 1;
     return (i > j) - (i < j);
 }
 
@@ -56,7 +58,7 @@ size_t teffi_rows_forget_oldest(const teffi_rows *rows, uint32_t but, teffi_memb
             changed[n++] = rows->rows[i];
     if (n <= TEFFI_TOMBSTONES_MAX)
         return 0;
-    qsort(changed, n, sizeof *changed, by_incarnation);
+    qsort(changed, n, sizeof *changed, by_end);
     n -= TEFFI_TOMBSTONES_MAX;
     n = n < FORGET_MAX ? n : FORGET_MAX;
     for (size_t i = 0; i < n; i++)

@@ -32,21 +32,39 @@ static void drop_departed_before(teffi_membership *m, uint64_t since_ns)
     m->follow.n_departed = kept;
 }
 
-/* Notes the silos that `now` lacks. Requests for grains no longer go to them, but their connections
- * stay for DROP_MS: a silo that adopts this view has sent its last request to the leaving silo
- * before it responds, and the leaving silo says goodbye when all have responded. If there is no
- * room, the oldest noted ones are dropped. */
-static void note_departed(teffi_membership *m, const teffi_view *old, const teffi_view *now)
+/* Is a member of a view, which the next one lacks, dead? Its row may be gone, too. */
+static bool is_dead(const teffi_member *member, const teffi_view *now)
 {
+    teffi_standing standing = teffi_view_standing(now, member->node);
+    return standing == TEFFI_STANDING_DEAD ||
+           (standing == TEFFI_STANDING_STRANGER && member->status == TEFFI_ACTIVE);
+}
+
+/* follow.lock held. If there is no room, the silos that were noted first are dropped. */
+static void note_departed(teffi_membership *m, teffi_node_id silo)
+{
+    if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
+        drop_departed_before(m, m->follow.departed[0].since_ns);
+    m->follow.departed[m->follow.n_departed++] =
+        (teffi_departed){silo, teffi_now(m->node->platform)};
+}
+
+/* follow.lock held. Requests for grains no longer go to the silos that `now` lacks. Dead ones are
+ * disconnected, which also ends the calls sent to them. The connections of those that left stay for
+ * DROP_MS: a silo that adopts this view has sent its last request to the leaving silo before it
+ * responds, and the leaving silo says goodbye when all have responded. */
+static void drop_old_members(teffi_membership *m, const teffi_view *old, const teffi_view *now)
+{
+    teffi_net *net = m->node->home.net;
     for (size_t i = 0; old && i < old->n_members; i++) {
-        if (teffi_view_find(now, old->members[i].node))
+        const teffi_member *member = &old->members[i];
+        if (teffi_view_find(now, member->node))
             continue;
-        m->node->home.net->ops->peer_left(m->node->home.net, old->members[i].node);
-        if (m->follow.n_departed == TEFFI_DEPARTED_MAX)
-            drop_departed_before(m, m->follow.departed[0].since_ns);
-        m->follow.departed[m->follow.n_departed++] =
-            (teffi_departed){old->members[i].node, teffi_now(m->node->platform),
-                             old->members[i].status == TEFFI_LEAVING};
+        net->ops->peer_left(net, member->node);
+        if (is_dead(member, now))
+            net->ops->peer_remove(net, member->node, false);
+        else
+            note_departed(m, member->node);
     }
 }
 
@@ -75,9 +93,10 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
     pthread_mutex_lock(&node->lock);
     node->view = view;
     pthread_mutex_unlock(&node->lock);
+    teffi_outsiders_update(m, view);
     if (node->upcalls.view)
         node->upcalls.view(node, old, view);
-    note_departed(m, old, view);
+    drop_old_members(m, old, view);
     m->follow.adopted = view->version;
     bool member = teffi_view_find(view, node->id) != NULL;
     pthread_mutex_unlock(&m->follow.lock);

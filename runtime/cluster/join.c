@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "base/error.h"
 #include "base/hash.h"
 
 static const uint64_t second_2022 = 1640995200u;
@@ -28,7 +29,8 @@ teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, ch
         err = TEFF_E_REFUSED;
     }
     teffi_view_unref(view);
-    return err;
+    const char *why = err ? NULL : teffi_outsiders_check(node->membership, peer->node);
+    return why ? teffi_fail(text, TEFF_E_REFUSED, "%s", why) : err;
 }
 
 /* May this silo replace `before`, the row with its id? Yes, if that is NULL, a dead silo's, or has

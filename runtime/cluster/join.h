@@ -14,8 +14,8 @@
  *       another address has the same id. */
 TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *address);
 
-/* teffi_identity_check_peer - does a member of the view have a connecting peer's silo id, but
- * another address? errs: TEFF_E_REFUSED, text. */
+/* teffi_identity_check_peer - may this silo connect? No, if a member of the view has its id, but
+ * another address, or as teffi_outsiders_check() says. errs: TEFF_E_REFUSED, text. */
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
 
 /* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, push it to the other

@@ -16,11 +16,9 @@ typedef struct teffi_changes { /* changes.c's */
     _Atomic uint64_t count;                   /* written under lock */
 } teffi_changes;
 
-typedef struct
-    teffi_departed { /* a silo no longer in the view; its connections are dropped later */
+typedef struct teffi_departed { /* a silo that has left; its connections are dropped later */
     teffi_node_id node;
     uint64_t since_ns;
-    bool left; /* it left by itself, so it may still forward requests */
 } teffi_departed;
 
 typedef struct teffi_follow {                    /* follow.c's */
@@ -36,12 +34,20 @@ typedef struct teffi_follow {                    /* follow.c's */
     _Atomic size_t junk;       /* unreadable rows at the last read */
 } teffi_follow;
 
-/* tell.c's: silos that connected while the view lacked them. They are joining, or left before this
- * silo joined and still forward requests to it. */
-typedef struct teffi_outsiders {
+typedef struct teffi_outsider { /* a connected silo that is no member, or has just become one */
+    teffi_node_id node;
+    teffi_standing standing;
+    uint32_t connections; /* that came up while it was no member */
+    uint32_t held;        /* messages that are kept, and the one that is being delivered */
+} teffi_outsider;
+
+typedef struct teffi_outsiders { /* outsiders.c's */
     pthread_mutex_t lock;
-    teffi_node_id node[TEFFI_OUTSIDERS_MAX]; /* the last ones, a ring; guarded by lock */
-    unsigned next;                           /* guarded by lock */
+    /* guarded by lock */
+    teffi_outsider silo[TEFFI_OUTSIDERS_MAX];
+    size_t n;
+    teffi_queue held; /* messages of strangers */
+    bool served;      /* a task delivers them */
 } teffi_outsiders;
 
 typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
@@ -105,9 +111,37 @@ TEFF_MUST_USE teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *r
  * any more to a silo that this view lacks. */
 uint64_t teffi_membership_version(teffi_node *node);
 
-/* teffi_membership_note_outsider - a silo that the view lacks has connected: when this silo leaves,
- * it pushes its last view to that one, too. in: membership may be NULL. */
-void teffi_membership_note_outsider(teffi_membership *membership, teffi_node_id silo);
+/* A silo that is no member may connect, to join, or to pass on what it received before it left. A
+ * stranger may use only the system targets of membership, directory and store: the first one makes
+ * this silo read the table, the second one checks the view, and the third one serves silos that
+ * have no store of their own. Its other messages are kept until the table has been read: it may
+ * have joined. A dead silo may not connect at all.
+ * teffi_outsiders_check - may a silo connect? out: NULL: yes; otherwise why not.
+ * teffi_outsiders_add - one of its connections has come up. out: its standing; DEAD: it must be
+ *       disconnected (also when TEFFI_OUTSIDERS_MAX others are connected).
+ * teffi_outsiders_remove - one of them has ended.
+ * teffi_outsiders_update - view was adopted: members are no outsiders any more; dead silos are
+ *       disconnected. in: follow.lock held.
+ * teffi_outsiders_list - out: how many are written to `to`, of TEFFI_OUTSIDERS_MAX.
+ * teffi_outsiders_have_stranger - is this silo a stranger now?
+ * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which messages are kept.
+ *       out: *first: nobody delivers them yet. errs: TEFF_E_NOT_FOUND: not kept: deliver it;
+ *       TEFF_E_OVERLOADED.
+ * teffi_outsiders_take_held - take what is kept now. out: nothing: the next one is the first.
+ * teffi_outsiders_note_delivered - a message of this silo, which was kept, was delivered. */
+const char *teffi_outsiders_check(teffi_membership *membership, teffi_node_id silo);
+teffi_standing teffi_outsiders_add(teffi_membership *membership, teffi_node_id silo);
+void teffi_outsiders_remove(teffi_membership *membership, teffi_node_id silo);
+void teffi_outsiders_update(teffi_membership *membership, const teffi_view *view);
+size_t teffi_outsiders_list(teffi_membership *membership, teffi_node_id *to);
+bool teffi_outsiders_have_stranger(teffi_membership *membership, teffi_node_id silo);
+TEFF_MUST_USE teff_err teffi_outsiders_hold(teffi_membership *membership, teffi_msg *msg,
+                                            bool *first);
+teffi_queue teffi_outsiders_take_held(teffi_membership *membership);
+void teffi_outsiders_note_delivered(teffi_membership *membership, teffi_node_id silo);
+
+/* teffi_membership_hold - see node->hold. */
+bool teffi_membership_hold(teffi_node *node, teffi_msg *msg);
 
 /* teffi_membership_note_connection - a silo is connected (up), or its last connection has broken
  * (!up): then its heartbeat is watched at once, and may stand still for a shorter time.

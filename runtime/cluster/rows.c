@@ -55,6 +55,8 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     row->member.types = from->types;
     row->member.n_types = from->n_types;
     row->dead = from->status == TEFF__CLUSTER__STATUS__DEAD;
+    row->left = row->dead && from->left;
+    row->ended = row->dead ? from->ended : 0;
     row->etag = etag;
     return true;
 }
@@ -220,7 +222,8 @@ static teffi_bytes pack_message(teff_ctx *ctx, const ProtobufCMessage *msg)
     return (teffi_bytes){data, n};
 }
 
-static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
+/* in: version, the one that the row is written with. */
+static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint64_t version)
 {
     Teff__Cluster__Node node = TEFF__CLUSTER__NODE__INIT;
     Teff__Cluster__Member msg = TEFF__CLUSTER__MEMBER__INIT;
@@ -232,6 +235,8 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
                  : row->member.status == TEFFI_LEAVING ? TEFF__CLUSTER__STATUS__LEAVING
                                                        : TEFF__CLUSTER__STATUS__ACTIVE;
     msg.lease_ms = row->member.lease_ms;
+    msg.left = row->left || row->leaves;
+    msg.ended = row->leaves || row->dies ? version : row->ended;
     msg.types = row->member.types;
     msg.n_types = row->member.n_types;
     return pack_message(ctx, &msg.base);
@@ -239,7 +244,7 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row)
 
 /* Makes the row that writes or removes a member. A damaged row has no etag to compare; it is
  * protected by the etag of the version row in the same batch. */
-static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed)
+static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed, uint64_t version)
 {
     teffi_row row = {.table = members_table,
                      .etag = changed->etag,
@@ -247,7 +252,7 @@ static teffi_row make_member_row(teff_ctx *ctx, const teffi_member_row *changed)
                      .key = make_silo_key(ctx, changed->member.node.silo),
                      .remove = changed->forget};
     if (!changed->forget)
-        row.value = pack_member(ctx, changed);
+        row.value = pack_member(ctx, changed, version);
     return row;
 }
 
@@ -266,10 +271,11 @@ static teffi_row make_removal_row(teff_ctx *ctx, const char *table, uint32_t sil
 }
 
 /* Sets the rows that one changed member writes; the fence is the last. out: how many. */
-static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, teffi_row *rows)
+static size_t add_changed_rows(teff_ctx *ctx, const teffi_member_row *changed, uint64_t version,
+                               teffi_row *rows)
 {
     uint32_t silo = changed->member.node.silo;
-    rows[0] = make_member_row(ctx, changed);
+    rows[0] = make_member_row(ctx, changed, version);
     if (changed->joins) {
         rows[1] = make_marker_row(ctx, alive_table, silo);
         rows[2] = make_marker_row(ctx, fence_table, silo);
@@ -307,7 +313,7 @@ teff_err teffi_rows_write(teff_ctx *ctx, const teffi_rows *read, const teffi_mem
                           .key = make_row_key(ctx, 0, "v"),
                           .value = pack_message(ctx, &version.base)};
     for (size_t i = 0; i < n; i++) {
-        n_rows += add_changed_rows(ctx, &changed[i], rows + n_rows);
+        n_rows += add_changed_rows(ctx, &changed[i], version.version, rows + n_rows);
         fence = changed[i].joins ? n_rows - 1 : fence;
     }
     teff_err err = run_store_op(ctx, TEFFI_STORE_BATCH, rows, n_rows);
@@ -320,9 +326,13 @@ teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
 {
     teffi_member *members = teff_alloc(ctx, (rows->n + 1) * sizeof *members);
     size_t n = 0;
-    for (size_t i = 0; i < rows->n; i++)
-        if (!rows->rows[i].dead)
-            members[n++] = rows->rows[i].member;
+    for (size_t i = 0; i < rows->n; i++) {
+        const teffi_member_row *row = &rows->rows[i];
+        members[n] = row->member;
+        if (row->dead)
+            members[n].status = row->left ? TEFFI_LEFT : TEFFI_DEAD;
+        n += row->member.node.incarnation != 0; /* 0: the row was unreadable */
+    }
     return teffi_view_new(rows->version, members, n);
 }
 

@@ -20,6 +20,8 @@ enum { TEFFI_TOMBSTONES_MAX = 25 };
 typedef struct teffi_member_row {
     teffi_member member; /* types in the context's arena */
     bool dead;           /* a tombstone: keeps the last incarnation (0: the row was unreadable) */
+    bool left;           /* dead because it left by itself */
+    uint64_t ended;      /* dead since this version of the table; 0: unknown */
     bool damaged;        /* damaged in the store: no etag; written without comparing etags */
     bool forget;         /* write: remove the row */
     bool joins;          /* write: also write its heartbeat and its fence */

@@ -17,34 +17,20 @@ static bool is_listed(const teffi_node_id *silos, size_t n, teffi_node_id silo)
     return false;
 }
 
-void teffi_membership_note_outsider(teffi_membership *m, teffi_node_id silo)
-{
-    if (!m)
-        return;
-    teffi_outsiders *o = &m->outsiders;
-    pthread_mutex_lock(&o->lock);
-    if (!is_listed(o->node, TEFFI_OUTSIDERS_MAX, silo))
-        o->node[o->next++ % TEFFI_OUTSIDERS_MAX] = silo;
-    pthread_mutex_unlock(&o->lock);
-}
-
 /* Lists silos that left and may still forward requests: departed ones, and outsiders, since a silo
  * that left before this silo joined is known by its connection only. out: how many. */
-static size_t list_departed(teffi_membership *m, const teffi_view *view, teffi_node_id *to)
+static size_t list_departed(teffi_membership *m, teffi_node_id *to)
 {
-    size_t n = 0;
+    teffi_node_id outsiders[TEFFI_OUTSIDERS_MAX];
+    size_t n = 0, n_outsiders = teffi_outsiders_list(m, outsiders);
     pthread_mutex_lock(&m->follow.lock);
     for (size_t i = 0; i < m->follow.n_departed; i++)
-        if (m->follow.departed[i].left && !teffi_node_is(m->follow.departed[i].node, m->node->id))
+        if (!teffi_node_is(m->follow.departed[i].node, m->node->id))
             to[n++] = m->follow.departed[i].node;
     pthread_mutex_unlock(&m->follow.lock);
-    pthread_mutex_lock(&m->outsiders.lock);
-    for (size_t i = 0; i < TEFFI_OUTSIDERS_MAX; i++) {
-        teffi_node_id silo = m->outsiders.node[i];
-        if (!teffi_node_none(silo) && !teffi_view_find(view, silo) && !is_listed(to, n, silo))
-            to[n++] = silo;
-    }
-    pthread_mutex_unlock(&m->outsiders.lock);
+    for (size_t i = 0; i < n_outsiders; i++)
+        if (!is_listed(to, n, outsiders[i]))
+            to[n++] = outsiders[i];
     return n;
 }
 
@@ -56,7 +42,7 @@ static size_t list_others(teffi_membership *m, const teffi_view *view, bool depa
     for (size_t i = 0; i < view->n_members; i++)
         if (!teffi_node_is(view->members[i].node, m->node->id))
             to[n++] = view->members[i].node;
-    return departed_too ? n + list_departed(m, view, to + n) : n;
+    return departed_too ? n + list_departed(m, to + n) : n;
 }
 
 /* ---- tell ---- */

@@ -63,23 +63,32 @@ static bool assign_owners(teffi_view *view)
 }
 
 /* out: false: no memory; teffi_view_unref frees what was copied. */
+static bool copy_member(teffi_view *view, const teffi_member *member)
+{
+    teffi_member *to = &view->members[view->n_members++]; /* teffi_view_unref frees this many */
+    *to = *member;
+    to->types = calloc(to->n_types + 1, sizeof *to->types);
+    if (!to->types)
+        return false;
+    if (to->n_types)
+        memcpy(to->types, member->types, to->n_types * sizeof *to->types);
+    view->n_active += to->status == TEFFI_ACTIVE;
+    return true;
+}
+
+/* out: as copy_member(). */
 static bool copy_members(teffi_view *view, const teffi_member *members, size_t n)
 {
     view->members = calloc(n + 1, sizeof *view->members);
-    if (!view->members)
+    view->gone = calloc(n + 1, sizeof *view->gone);
+    if (!view->members || !view->gone)
         return false;
-    for (size_t i = 0; i < n; i++) {
-        teffi_member *to = &view->members[i];
-        *to = members[i];
-        to->types = calloc(to->n_types + 1, sizeof *to->types);
-        view->n_members = i + 1; /* before the check: teffi_view_unref frees this many */
-        if (!to->types)
+    for (size_t i = 0; i < n; i++)
+        if (members[i].status >= TEFFI_LEFT)
+            view->gone[view->n_gone++] = (teffi_gone){members[i].node, members[i].status};
+        else if (!copy_member(view, &members[i]))
             return false;
-        if (to->n_types)
-            memcpy(to->types, members[i].types, to->n_types * sizeof *to->types);
-        view->n_active += to->status == TEFFI_ACTIVE;
-    }
-    qsort(view->members, n, sizeof *view->members, by_node);
+    qsort(view->members, view->n_members, sizeof *view->members, by_node);
     return true;
 }
 
@@ -106,6 +115,7 @@ void teffi_view_unref(const teffi_view *view)
     for (size_t i = 0; i < v->n_members; i++)
         free(v->members[i].types);
     free(v->members);
+    free(v->gone);
     free(v);
 }
 
@@ -133,6 +143,24 @@ const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
         if (teffi_node_is(view->members[i].node, node))
             return &view->members[i];
     return NULL;
+}
+
+teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
+{
+    for (size_t i = 0; view && i < view->n_members; i++) {
+        teffi_node_id member = view->members[i].node;
+        if (member.silo == node.silo && member.incarnation >= node.incarnation)
+            return member.incarnation == node.incarnation ? TEFFI_STANDING_MEMBER
+                                                          : TEFFI_STANDING_DEAD;
+    }
+    for (size_t i = 0; view && i < view->n_gone; i++) {
+        teffi_node_id gone = view->gone[i].node;
+        if (gone.silo == node.silo && gone.incarnation >= node.incarnation)
+            return gone.incarnation == node.incarnation && view->gone[i].status == TEFFI_LEFT
+                       ? TEFFI_STANDING_LEFT
+                       : TEFFI_STANDING_DEAD;
+    }
+    return TEFFI_STANDING_STRANGER;
 }
 
 teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition)

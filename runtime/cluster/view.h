@@ -8,7 +8,13 @@
 /* The hash ring has this many equal partitions, each with one owner. Part of the wire protocol. */
 enum { TEFFI_PARTITIONS = 256 };
 
-typedef enum teffi_status { TEFFI_ACTIVE = 1, TEFFI_LEAVING = 2 } teffi_status;
+/* A silo that has left, or was declared dead, is no member; the view remembers the last ones. */
+typedef enum teffi_status {
+    TEFFI_ACTIVE = 1,
+    TEFFI_LEAVING = 2,
+    TEFFI_LEFT = 3,
+    TEFFI_DEAD = 4
+} teffi_status;
 
 typedef struct teffi_member {
     teffi_node_id node;
@@ -19,15 +25,30 @@ typedef struct teffi_member {
     uint32_t lease_ms;
 } teffi_member;
 
+typedef struct teffi_gone { /* a silo that has left (LEFT) or was declared dead (DEAD) */
+    teffi_node_id node;
+    teffi_status status;
+} teffi_gone;
+
+/* What a view says about a silo. STRANGER: nothing; it may be joining. */
+typedef enum teffi_standing {
+    TEFFI_STANDING_STRANGER,
+    TEFFI_STANDING_MEMBER,
+    TEFFI_STANDING_LEFT, /* may still pass on requests that it has received */
+    TEFFI_STANDING_DEAD, /* or a later start of the same silo is in the table */
+} teffi_standing;
+
 typedef struct teffi_view {
     _Atomic uint32_t refs;
     uint64_t version;
     teffi_member *members; /* sorted by node; ACTIVE and LEAVING */
     size_t n_members, n_active;
+    teffi_gone *gone;
+    size_t n_gone;
     int16_t owner[TEFFI_PARTITIONS]; /* index into members, ACTIVE ones only; -1: none */
 } teffi_view;
 
-/* teffi_view_new - make a view of copies of members, and compute the owners.
+/* teffi_view_new - make a view of copies of members, of any status, and compute the owners.
  * out:  with one reference; NULL: no memory. */
 teffi_view *teffi_view_new(uint64_t version, const teffi_member *members, size_t n);
 
@@ -42,6 +63,9 @@ bool teffi_view_now_has(struct teffi_node *node, teffi_node_id silo);
 
 /* teffi_view_find - find a member. out: NULL: not in the view. */
 const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node);
+
+/* teffi_view_standing - what does the view say about this start of a silo? in: view, NULL: none. */
+teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node);
 
 /* teffi_view_owner - the silo that keeps the directory entries of a partition; zero: none. */
 teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition);

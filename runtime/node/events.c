@@ -15,6 +15,14 @@ static bool node_is_open(const teffi_node *node)
     return atomic_load_explicit(&node->open, memory_order_acquire);
 }
 
+/* out: true: the message is taken, because the view does not know its sender (membership.h). */
+static bool hold_strangers(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+{
+    bool any = atomic_load_explicit(&node->strangers, memory_order_relaxed) != 0;
+    bool system = msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END;
+    return any && !system && from->role == TEFFI_ROLE_SILO && node->hold(node, msg);
+}
+
 /* Delivers a message of a peer. msg->src becomes the connected peer, also for a forwarded request,
  * since the response must go to the forwarder's relay. */
 static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
@@ -28,7 +36,7 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
             teffi_node_drop(node, msg);
     } else if (!node_is_open(node)) {
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
-    } else {
+    } else if (!hold_strangers(node, from, msg)) {
         teffi_node_deliver(node, msg);
     }
 }

@@ -57,6 +57,9 @@ struct teffi_node {
     void (*lost)(teffi_node *node, const char *why);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
+    /* Takes a message of a silo if the view does not know that silo. out: false: deliver it.
+     * Called while `strangers` is not 0. Must not block. Installed by membership. */
+    bool (*hold)(teffi_node *node, teffi_msg *msg);
     struct teffi_membership *membership;
     struct teffi_grains *grains; /* opaque here */
     teffi_target targets[TEFFI_SLOT_SYSTEM_END];
@@ -73,7 +76,10 @@ struct teffi_node {
     _Atomic bool open;         /* every target of messages is initialized; set once, with release */
     _Atomic uint64_t seed;     /* the only node that may connect before open; 0: none */
     _Atomic uint32_t greeting; /* clients between accepted hello and up or gone */
-    _Atomic uint64_t dropped;  /* messages that could not be delivered or responded to */
+    /* connected silos whose messages go to hold(); relaxed, because the count is set before the
+     * first message of a connection is reported */
+    _Atomic uint32_t strangers;
+    _Atomic uint64_t dropped; /* messages that could not be delivered or responded to */
 };
 
 /* teffi_node_init - initialize the node and make its executor; the caller sets net and store.

@@ -1,0 +1,63 @@
+/* strangers.c - messages of silos that the view does not know: they are kept until the table has
+ * been read, since such a silo may have joined. */
+#include "cluster/membership.h"
+
+#include "call/task.h"
+
+enum { LOOK_APART_MS = 100 };
+
+/* Delivers a message that was kept, unless its sender is still a stranger, or dead. */
+static void deliver_held_message(teffi_membership *m, teffi_msg *msg)
+{
+    teffi_node_id from = msg->src;
+    const teffi_view *view = teffi_view_get(m->node);
+    teffi_standing standing = teffi_view_standing(view, from);
+    teffi_view_unref(view);
+    if (standing == TEFFI_STANDING_MEMBER || standing == TEFFI_STANDING_LEFT)
+        teffi_node_deliver(m->node, msg);
+    else
+        teffi_node_respond(m->node, msg, TEFF_E_UNAVAILABLE,
+                           "the sender is not in the view of the silo that it has reached");
+    teffi_outsiders_note_delivered(m, from);
+}
+
+static void deliver_held_messages(teffi_membership *m, teffi_queue *held)
+{
+    for (teffi_qnode *node; (node = teffi_queue_pop(held));)
+        deliver_held_message(m, teffi_container(node, teffi_msg, link));
+}
+
+/* The task that reads the table, and then delivers what was kept before. If the table cannot be
+ * read, the senders remain strangers. */
+static void serve_strangers(teff_ctx *ctx, void *arg)
+{
+    teffi_membership *m = arg;
+    for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
+         held = teffi_outsiders_take_held(m)) {
+        (void)!teffi_membership_refresh(ctx, 0);
+        deliver_held_messages(m, &held);
+        teffi_ctx_sleep(ctx, LOOK_APART_MS);
+    }
+}
+
+/* Without memory for a task, the view stays as it is. */
+static void start_serving(teffi_membership *m)
+{
+    if (!teffi_task_start(&m->node->home, serve_strangers, m,
+                          "membership: messages of unknown silos", true))
+        return;
+    for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
+         held = teffi_outsiders_take_held(m))
+        deliver_held_messages(m, &held);
+}
+
+bool teffi_membership_hold(teffi_node *node, teffi_msg *msg)
+{
+    bool first = false;
+    teff_err err = teffi_outsiders_hold(node->membership, msg, &first);
+    if (first)
+        start_serving(node->membership);
+    if (err == TEFF_E_OVERLOADED)
+        teffi_node_respond(node, msg, err, "too many messages of silos outside the view wait");
+    return err != TEFF_E_NOT_FOUND;
+}
