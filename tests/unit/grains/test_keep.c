@@ -462,6 +462,32 @@ static void many_lists_grow(void **state)
     assert_in_range(moves, 300, N / 5);
 }
 
+/* The table of their capacities grows five times meanwhile. */
+static teff_err fills_many_lists(keep_keeper *self, const keep_act *in, keep_number *out)
+{
+    enum { LISTS = 64, ROOM = 4 };
+    keep_all *to = self->state;
+    const int64_t *was[LISTS];
+    for (int i = 0; i < LISTS; i++) {
+        keep_all_append_parts(self->ctx, to, keep_part(.name = "a list"));
+        keep_part_append_numbers(self->ctx, to->parts[i], i);
+        was[i] = to->parts[i]->numbers;
+    }
+    for (int i = 0; i < LISTS * (ROOM - 1); i++)
+        keep_part_append_numbers(self->ctx, to->parts[i % LISTS], i);
+    for (int i = 0; i < LISTS; i++)
+        must(to->parts[i]->numbers == was[i]);
+    to->n_parts = 0;
+    return TEFF_OK;
+}
+
+/* Each time at other addresses. */
+static void lists_keep_their_room_among_many(void **state)
+{
+    for (int i = 0; i < 10; i++)
+        run(fills_many_lists, 0, NULL);
+}
+
 /* A list of the program's own, as long as its elements; one that was made shorter. */
 static teff_err has_its_own_list(keep_keeper *self, const keep_act *in, keep_number *out)
 {
@@ -573,6 +599,7 @@ int main(void)
         KEEP(a_stack_is_cheap),
         KEEP(garbage_is_given_back),
         KEEP(many_lists_grow),
+        KEEP(lists_keep_their_room_among_many),
         KEEP(lists_of_the_program_grow_too),
         KEEP(over_the_limit_the_turn_ends),
         KEEP(a_list_may_be_as_large_as_a_state),

@@ -261,6 +261,17 @@ static void clients_cannot_choose_a_list(void **state)
     test_node_stop(a);
 }
 
+static void each_link_has_a_secret_of_its_own(void **state)
+{
+    test_node *node[2] = {test_node_start((test_options){0}), test_node_start((test_options){0})};
+    const teffi_sipkey *one = &((teffi_link *)node[0]->net)->secret;
+    const teffi_sipkey *other = &((teffi_link *)node[1]->net)->secret;
+    assert_int_not_equal(one->k0, other->k0);
+    assert_int_not_equal(one->k1, other->k1);
+    for (int i = 0; i < 2; i++)
+        test_node_stop(node[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_client_is_sent_to_on_its_newest_connection),
         cmocka_unit_test(threads_send_beside_breaks),
         cmocka_unit_test(clients_cannot_choose_a_list),
+        cmocka_unit_test(each_link_has_a_secret_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
