@@ -85,13 +85,24 @@ void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg)
     heap_push(s, (sim_event){.due_ns = s->now_ns + delay_ns, .fn = fn, .arg = arg});
 }
 
+void sim_at_node(const sim_node *node, uint64_t delay_ns, sim_fn *fn, void *arg)
+{
+    sim *s = node->sim;
+    heap_push(s, (sim_event){.due_ns = s->now_ns + delay_ns, .fn = fn, .arg = arg, .node = node});
+}
+
+bool sim_is_paused(const sim_node *node)
+{
+    return node->paused_until_ns > node->sim->now_ns;
+}
+
 /* ---- timers ---- */
 
 void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_bug_if(timer->where != 0);
     timer->where = 1;
-    heap_push(s, (sim_event){.due_ns = due_ns, .timer = timer, .exec = exec});
+    heap_push(s, (sim_event){.due_ns = due_ns, .timer = timer, .exec = exec, .node = exec->node});
 }
 
 bool sim_timer_cancel(sim *s, teffi_timer *timer)
@@ -139,19 +150,30 @@ static void reclaim_memory(sim *s)
     teffi_slab_age(s->now_ns);
 }
 
+/* An event in a paused node happens when that goes on, in the order in which it was set. */
+static void take_event(sim *s)
+{
+    sim_event e = heap_take(s, 0);
+    if (e.due_ns > s->now_ns)
+        s->now_ns = e.due_ns;
+    if (e.node && sim_is_paused(e.node)) {
+        e.due_ns = e.node->paused_until_ns;
+        sift_up(s, s->n_events++, e);
+    } else {
+        event_fire(s, e);
+    }
+}
+
 bool sim_step(sim *s)
 {
     if (s->broken || (!s->n_ready && !s->n_events))
         return false;
-    if (s->n_ready && !event_is_due(s)) {
-        sim_exec_run(s);
+    if (s->n_ready && !event_is_due(s) && sim_exec_run(s))
         s->now_ns += sim_draw_below(&s->pick, RUN_COST_MAX_NS);
-    } else {
-        sim_event e = heap_take(s, 0);
-        if (e.due_ns > s->now_ns)
-            s->now_ns = e.due_ns;
-        event_fire(s, e);
-    }
+    else if (s->n_events)
+        take_event(s);
+    else
+        s->now_ns = s->paused_until_ns; /* only groups of paused nodes are left */
     reclaim_memory(s);
     if (s->after && !s->broken)
         s->after(s->world);

@@ -18,6 +18,7 @@
 #define SIM_MS 1000000ull
 #define SIM_SECOND 1000000000ull
 #define SIM_STALL_MAX_NS (4 * SIM_SECOND)
+#define SIM_SILENT_NS (5 * SIM_SECOND) /* five heartbeats of a link */
 
 typedef struct sim sim;
 
@@ -30,6 +31,7 @@ typedef struct sim_event {
     void *arg;
     teffi_timer *timer; /* of the runtime, instead of fn; its bucket is the index in the heap */
     struct sim_exec *exec;
+    const struct sim_node *node; /* to which it happens: not while that is paused; NULL: to none */
 } sim_event;
 
 /* Bugs planted in the simulator's world, to see that the checkers find them. */
@@ -62,6 +64,7 @@ typedef struct sim_faults {
     unsigned parts;         /* not per mille: pairs of nodes that do not reach each other */
     unsigned crashes;       /* not per mille: silos that end without leaving */
     unsigned outages;       /* not per mille: silos that do not reach the store for a while */
+    unsigned pauses;        /* not per mille: silos whose process stands still for a while */
 } sim_faults;
 
 /* A cancel that has arrived; zeroed: none. */
@@ -80,8 +83,9 @@ typedef struct sim_node {
     sim_draw random;
     teffi_platform platform;
     bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
-    uint64_t cut_until_ns; /* till then it does not reach the store */
-    bool polled;           /* its transport works as the reactor, else as nng */
+    uint64_t cut_until_ns;    /* till then it does not reach the store */
+    uint64_t paused_until_ns; /* till then nothing happens in it */
+    bool polled;              /* its transport works as the reactor, else as nng */
 } sim_node;
 
 struct sim {
@@ -100,6 +104,7 @@ struct sim {
     struct sim_conn *conns;
     struct teffi_store *rows; /* the one memory engine behind all stores */
     uint64_t store_running;
+    uint64_t paused_until_ns;   /* the latest of all nodes */
     void (*after)(void *world); /* looks at the world after each step */
     void *world;
     sim_cancelled cancelled[SIM_CANCELLED]; /* sim_cancel.c; the newest */
@@ -117,8 +122,12 @@ void sim_fini(sim *s);
 /* sim_step - run one thing. out: false: nothing is left to do, or the run is broken. */
 bool sim_step(sim *s);
 
-/* sim_at - fn(arg) after delay_ns. */
+/* sim_at - fn(arg) after delay_ns. sim_at_node - the same, in a node: later if that is paused. */
 void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg);
+void sim_at_node(const sim_node *node, uint64_t delay_ns, sim_fn *fn, void *arg);
+
+/* sim_is_paused - does the node's process stand still? */
+bool sim_is_paused(const sim_node *node);
 
 /* sim_fail - a violation: the run ends. Only the first one is kept. */
 void sim_fail(sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -148,8 +157,9 @@ typedef struct sim_exec {
 teff_err sim_exec_new(const teffi_platform *platform, unsigned workers,
                       const teff_sched_options *opt, teffi_exec **exec);
 
-/* sim_exec_run - run a group that was drawn, of those that are ready. */
-void sim_exec_run(sim *s);
+/* sim_exec_run - run a group that was drawn, of those that are ready. out: false: all of them are
+ * of paused nodes. */
+bool sim_exec_run(sim *s);
 
 /* sim_exec_end_wait - the worker in the poller leaves it soon. out: false: there is none. */
 bool sim_exec_end_wait(teffi_exec *exec);
@@ -175,6 +185,9 @@ void sim_net_stall(sim *s);
 /* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
  * are refused. */
 void sim_net_part(sim *s);
+/* sim_net_pause - a node is paused: others break their connections to it when it has been silent
+ * for as long as five heartbeats take. */
+void sim_net_pause(struct teffi_net *net);
 /* sim_net_kill - all connections of a node that is dead break. */
 void sim_net_kill(struct teffi_net *net);
 /* sim_poll_is_due - in: a node's poller. out: a wait would end at once. */

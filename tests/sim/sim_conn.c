@@ -8,7 +8,7 @@
 #include "sim_net.h"
 #include "link/conn/receiver.h"
 
-enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000 };
+enum { BACKOFF_MIN_MS = 20, BACKOFF_MAX_MS = 5000, HELLO_TIMEOUT_MS = 10000 };
 
 int sim_conn_side(const sim_conn *conn, const sim_net *net)
 {
@@ -100,7 +100,7 @@ static tell *tell_after(sim_conn *conn, int side, tell_kind kind, teff_err err, 
     if (t->side->net->reactor)
         sim_poll_tell(t->side->net, tell_now, t);
     else
-        sim_at(conn->sim, 0, tell_now, t);
+        sim_at_node(t->side->net->node, 0, tell_now, t);
     return t;
 }
 
@@ -158,7 +158,7 @@ static void plan_redial(sim_peer *peer, bool failed)
     uint64_t half = peer->backoff_ms * SIM_MS / 2;
     peer->redial = ++s->order;
     *r = (redial){peer, peer->redial};
-    sim_at(s, half + sim_draw_below(&s->delay, half), redial_due, r);
+    sim_at_node(peer->net->node, half + sim_draw_below(&s->delay, half), redial_due, r);
 }
 
 /* ---- the end ---- */
@@ -334,6 +334,24 @@ static sim_net *find_listener(sim *s, const char *address)
     return NULL;
 }
 
+static void hello_arrives(sim *s, void *arg, bool run);
+
+/* The hello reaches a paused node when that goes on. out: false: the dialler has waited for as long
+ * as it does. */
+static bool wait_for_pause(sim_conn *conn, const sim_node *node)
+{
+    sim *s = conn->sim;
+    uint64_t left_ns = node->paused_until_ns - s->now_ns;
+    if (!conn->hello_until_ns)
+        conn->hello_until_ns = s->now_ns + HELLO_TIMEOUT_MS * SIM_MS;
+    if (s->now_ns >= conn->hello_until_ns)
+        return false;
+    if (left_ns > conn->hello_until_ns - s->now_ns)
+        left_ns = conn->hello_until_ns - s->now_ns;
+    sim_at(s, left_ns, hello_arrives, conn);
+    return true;
+}
+
 /* The dialler's hello arrives at the address. */
 static void hello_arrives(sim *s, void *arg, bool run)
 {
@@ -347,9 +365,11 @@ static void hello_arrives(sim *s, void *arg, bool run)
         sim_at(s, SIM_MS, hello_arrives, conn);
         return;
     }
+    if (net && sim_is_paused(net->node) && wait_for_pause(conn, net->node))
+        return;
     acceptor->other = dialler->net->self;
     if (!net || net == dialler->net || !sim_net_reaches(dialler->net, net) ||
-        !dialler_fits(net, conn) || net->self.node.silo == 0 ||
+        sim_is_paused(net->node) || !dialler_fits(net, conn) || net->self.node.silo == 0 ||
         strcmp(net->self.cluster, dialler->net->self.cluster) != 0 ||
         net->events.hello(net->arg, &acceptor->other, text) != TEFF_OK) {
         sim_conn_end(conn, SIM_DIALLER);
@@ -357,7 +377,7 @@ static void hello_arrives(sim *s, void *arg, bool run)
     }
     acceptor->net = net;
     dialler->other = net->self;
-    sim_at(s, sim_wire_delay(s), conn_establish, conn);
+    sim_at_node(dialler->net->node, sim_wire_delay(s), conn_establish, conn);
 }
 
 static void hand_on(teffi_inbound *batch);

@@ -186,12 +186,18 @@ static void stop_polling(sim_exec *exec)
     exec->poller = NULL;
 }
 
-void sim_exec_run(sim *s)
+bool sim_exec_run(sim *s)
 {
     size_t at = sim_draw_below(&s->pick, s->n_ready);
+    for (size_t tried = 0; sim_is_paused(s->ready[at].exec->node); tried++) {
+        if (tried == s->n_ready)
+            return false;
+        at = (at + 1) % s->n_ready;
+    }
     sim_exec *exec = s->ready[at].exec;
     run_at(s, at);
     look_at_poller(exec);
+    return true;
 }
 
 /* ---- received batches and deferred work ---- */

@@ -26,6 +26,19 @@ static unsigned key_of(const char *name)
 
 /* ---- one activation of a grain at a time; those of a silo that has crashed do not count ---- */
 
+/* The grain was left behind by a silo whose lease has run out, and which does not know that yet, as
+ * it is paused. That one must not run another turn of it. */
+static void take_over(sim_world *w, sim_kind kind, unsigned key)
+{
+    sim_ledger *l = &w->ledger[kind][key];
+    const sim_silo *holder = &w->silos[l->alive_on - 1];
+    if (!holder->silo || teffi_lease_holds(&holder->silo->node.home.lease, w->s.now_ns))
+        return;
+    sim_trace_add(&w->s.trace, w->s.now_ns, holder->node.name, "left", kind, key);
+    l->loose |= kind == SIM_TALLY;
+    l->alive_on = l->running = l->reading = 0;
+}
+
 static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
 {
     sim_ledger *l = ledger_of(place, kind, key);
@@ -33,6 +46,8 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
     if (place->node.dead)
         return TEFF_OK;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
+    if (l->alive_on)
+        take_over(place->world, kind, key);
     if (l->alive_on)
         sim_fail(s, "two activations at once: kind %d key %u on silo %u, and on silo %u", kind, key,
                  l->alive_on - 1, place->no);
@@ -215,6 +230,8 @@ static bool relay_is_bare(const sim_silo *place)
 static void relay_enter(sim_silo *place, const teff_ctx *ctx, unsigned key)
 {
     sim_ledger *l = ledger_of(place, SIM_RELAY, key);
+    if (relay_is_bare(place) && l->alive_on && !place->node.dead)
+        take_over(place->world, SIM_RELAY, key);
     if (relay_is_bare(place) && l->alive_on && !place->node.dead)
         sim_fail(&place->world->s, "relay %u: two turns at once", key);
     if (relay_is_bare(place) && !place->node.dead)

@@ -136,7 +136,7 @@ static void net_dial(teffi_net *base, const char *address,
         refused *r = malloc(sizeof *r);
         teffi_bug_if(!r);
         *r = (refused){done, arg};
-        sim_at(net->node->sim, 0, refuse_dial, r);
+        sim_at_node(net->node, 0, refuse_dial, r);
         return;
     }
     sim_conn *conn = sim_conn_dial(net, NULL, address);
@@ -270,6 +270,7 @@ teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *op
     net->events = *opt->events;
     net->arg = opt->arg;
     net->exec = opt->exec;
+    net->until_ns = opt->until_ns;
     net->frame_max = opt->frame_max_bytes ? opt->frame_max_bytes : frame_max_default;
     net->next = net->node->sim->nets;
     net->node->sim->nets = net;
@@ -327,7 +328,8 @@ static void cut_conn(sim *s, sim_conn *c)
         c->side[i].deaf = sim_draw_chance(&s->fault, 600);
         /* a reset is noticed at once, a dead line after five heartbeats */
         bool dead = sim_draw_chance(&s->fault, 300);
-        sim_at(s, dead ? 5 * SIM_SECOND : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
+        sim_at_node(c->side[i].net->node,
+                    dead ? SIM_SILENT_NS : sim_draw_below(&s->fault, 3 * SIM_MS), notice_loss, n);
     }
 }
 
@@ -376,6 +378,19 @@ void sim_net_part(sim *s)
     a->apart_until_ns = b->apart_until_ns =
         s->now_ns + sim_draw_below(&s->fault, PART_MAX_MS * SIM_MS);
     cut_between(s, a, b);
+}
+
+static void notice_silence(sim *s, void *arg, bool run)
+{
+    const sim_net *net = arg;
+    if (run && !net->freed && sim_is_paused(net->node))
+        cut_between(s, net, NULL);
+}
+
+void sim_net_pause(teffi_net *base)
+{
+    sim_net *net = (sim_net *)base;
+    sim_at(net->node->sim, SIM_SILENT_NS, notice_silence, net);
 }
 
 void sim_net_kill(teffi_net *base)

@@ -61,9 +61,10 @@ struct sim_net {
     bool (*run_sides)(teffi_poller *poller); /* the reactor's own run */
     sim_edges came, found;                   /* found: by the last wait, for run */
     sim_edge has_told;
-    sim_told *told, **told_end; /* in order */
-    bool ticker_looks;          /* soon */
-    uint32_t claims_seen;       /* by the ticker, at its last look */
+    sim_told *told, **told_end;       /* in order */
+    bool ticker_looks;                /* soon */
+    uint32_t claims_seen;             /* by the ticker, at its last look */
+    const _Atomic uint64_t *until_ns; /* nothing is written from then on; NULL, or 0: no limit */
     sim_net *apart; /* it does not reach this one before apart_until_ns; NULL: it does */
     uint64_t apart_until_ns;
 };
@@ -122,6 +123,7 @@ struct sim_conn {
     sim_frames fill;      /* the dialler's, until it is up: a goodbye */
     teffi_queue unopened; /* and messages before it */
     char target[TEFFI_ADDRESS_MAX + 1];
+    uint64_t hello_until_ns; /* till then it waits for a paused listener; 0: it does not */
     void (*done)(void *arg, teff_err err, const teffi_hello *peer, const char *text);
     void *done_arg;
     bool done_told, expects, cut;

@@ -62,7 +62,7 @@ static void call_ticker(sim_net *net)
         return;
     net->ticker_looks = true;
     net->claims_seen = net->reactor->poller.claims;
-    sim_at(net->node->sim, sim_draw_below(draw_of(net), TICK_MAX_MS * SIM_MS), run_ticker, net);
+    sim_at_node(net->node, sim_draw_below(draw_of(net), TICK_MAX_MS * SIM_MS), run_ticker, net);
 }
 
 static void end_wait_or_tick(sim_net *net)

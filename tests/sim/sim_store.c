@@ -97,7 +97,7 @@ static void op_begin(sim *s, void *arg, bool run)
         op_unknown(r->op);
     else
         op_run(s, r->op);
-    sim_at(s, draw_delay(s), op_finish, r);
+    sim_at_node(r->door->node, draw_delay(s), op_finish, r);
 }
 
 static bool same_row(const teffi_row *a, const teffi_row *b)

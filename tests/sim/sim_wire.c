@@ -128,20 +128,40 @@ static void frame_departs(sim_conn *conn, int to, sim_frame *frame)
     side->last_due_ns = due;
     frame->conn = conn;
     frame->to = to;
-    sim_at(s, due - s->now_ns, frame_arrives, frame);
+    sim_at_node(side->net->node, due - s->now_ns, frame_arrives, frame);
 }
 
 void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what)
 {
+    for (int i = 0; i < 2; i++) /* the pause of a node is no fault of its frames */
+        if (conn->side[i].net && conn->side[i].net->node->paused_until_ns > frame->since_ns)
+            return;
     uint64_t age_ns = conn->sim->now_ns - frame->since_ns;
     if (age_ns > LATE_NS)
         sim_fail(conn->sim, "connection %lu: bytes were %s after %lu ms", (unsigned long)conn->no,
                  what, (unsigned long)(age_ns / SIM_MS));
 }
 
+static bool lease_is_over(const sim_net *net)
+{
+    uint64_t until_ns = net->until_ns ? atomic_load(net->until_ns) : 0;
+    return until_ns && net->node->sim->now_ns >= until_ns;
+}
+
+/* Instead of writing after the lease. The owner hears of it later, as from the real link. */
+static void break_conn(sim_conn *conn, int side)
+{
+    sim_frames_drop(&conn->side[!side].pending);
+    sim_conn_end(conn, side);
+}
+
 void sim_wire_write_pending(sim_side *side)
 {
     const sim_frame *first = side->pending.head;
+    if (first && lease_is_over(first->conn->side[!first->to].net)) {
+        break_conn(first->conn, !first->to);
+        return;
+    }
     if (!first || sim_poll_waits_for_room(first->conn->side[!first->to].net, side))
         return;
     sim_wire_check_age(first->conn, first, "written");

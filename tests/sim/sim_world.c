@@ -15,6 +15,7 @@ enum {
     STREAM_WORLD = 50,
     STREAM_BULK = 300,
     STREAM_OUTAGES = 301,
+    STREAM_PAUSES = 302,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
@@ -24,12 +25,14 @@ enum {
 bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
-    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes && !f->outages;
+    return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
+           !f->outages && !f->pauses;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
-    return w->store_faults || w->s.faults.outages || (w->remote_store && w->s.faults.cuts);
+    return w->store_faults || w->s.faults.outages || w->s.faults.pauses ||
+           (w->remote_store && w->s.faults.cuts);
 }
 
 static uint64_t ms_below(sim_world *w, uint64_t ms)
@@ -216,12 +219,14 @@ static unsigned count_in(const sim_world *w, sim_state state)
     return n;
 }
 
+/* A paused silo is not there to be told anything. */
 static sim_silo *some_in(sim_world *w, sim_state state)
 {
     uint64_t seen = 0;
     sim_silo *chosen = NULL;
     for (unsigned i = w->remote_store ? 1 : 0; i < w->n_silos; i++)
-        if (w->silos[i].state == state && sim_draw_below(&w->draw, ++seen) == 0)
+        if (w->silos[i].state == state && !sim_is_paused(&w->silos[i].node) &&
+            sim_draw_below(&w->draw, ++seen) == 0)
             chosen = &w->silos[i];
     return chosen;
 }
@@ -347,6 +352,22 @@ static void draw_outage(sim *s, void *arg, bool run)
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
 }
 
+/* From a hiccup to longer than all time limits. */
+static void draw_pause(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
+    if (!place)
+        return;
+    uint64_t longest_ms = sim_draw_chance(&w->pauses, 300) ? 2000 : 40000;
+    uint64_t pause_ns = sim_draw_between(&w->pauses, 100, longest_ms) * SIM_MS;
+    place->node.paused_until_ns = s->now_ns + pause_ns;
+    if (s->paused_until_ns < place->node.paused_until_ns)
+        s->paused_until_ns = place->node.paused_until_ns;
+    sim_trace_add(&s->trace, s->now_ns, place->node.name, "paused", pause_ns, 0);
+    sim_net_pause(place->silo->node.home.net);
+}
+
 /* ---- stages ---- */
 
 static void next_stage(sim_world *w, sim_stage stage)
@@ -364,18 +385,18 @@ static bool clients_ready(const sim_world *w)
     return true;
 }
 
-static bool store_is_reached(const sim_world *w)
+static bool all_reach_the_store(const sim_world *w)
 {
     for (unsigned i = 0; i < w->n_silos; i++)
-        if (w->silos[i].node.cut_until_ns > w->s.now_ns)
+        if (w->silos[i].node.cut_until_ns > w->s.now_ns || sim_is_paused(&w->silos[i].node))
             return false;
     return true;
 }
 
 static bool world_is_settled(const sim_world *w)
 {
-    return store_is_reached(w) && w->callers == 0 && w->begun == 0 && !sim_processes_under_way(w) &&
-           clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
+    return all_reach_the_store(w) && w->callers == 0 && w->begun == 0 &&
+           !sim_processes_under_way(w) && clients_ready(w) && count_in(w, SIM_SERVING) > 0 &&
            count_in(w, SIM_SERVING) + count_in(w, SIM_AWAY) == w->n_silos;
 }
 
@@ -499,6 +520,18 @@ static void draw_outages(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->outages, length_ms * SIM_MS), draw_outage, w);
 }
 
+/* Drawn from a stream of its own, as stalls are. Not with a remote store, whose operations fail. */
+static void draw_pauses(sim_world *w, uint64_t length_ms)
+{
+    w->pauses = sim_draw_of(w->s.seed, STREAM_PAUSES);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->pauses, 200);
+    if (w->remote_store || !drawn)
+        return;
+    w->s.faults.pauses = (unsigned)sim_draw_between(&w->pauses, 1, 4);
+    for (unsigned i = 0; i < w->s.faults.pauses; i++)
+        sim_at(&w->s, sim_draw_below(&w->pauses, length_ms * SIM_MS), draw_pause, w);
+}
+
 static void first_silos(sim *s, void *arg, bool run)
 {
     sim_silo *place = arg;
@@ -533,6 +566,7 @@ static void plan_run(sim_world *w)
     for (unsigned i = 0; i < w->s.faults.crashes; i++)
         sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
     draw_outages(w, length_ms);
+    draw_pauses(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
