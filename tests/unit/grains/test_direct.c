@@ -364,8 +364,11 @@ static void test_so_many_calls_of_a_slow_method_are_queued(void **state)
     assert_int_equal(skips("direct.Actor.Obey"), SKIPS - CALLS);
 }
 
+static _Atomic unsigned with_deadline;
+
 static teff_err counts(teff_ctx *turn, int64_t key, const direct_act *in, direct_number *out)
 {
+    with_deadline += turn->due_ms != 0;
     world.rounds++;
     return TEFF_OK;
 }
@@ -387,6 +390,7 @@ static void test_one_way_messages_need_no_queue(void **state)
     uint64_t before = acts_picks();
     lab_ok(ctx, direct_actor_obey(ctx, 1, ACT(tells_one, .n = MESSAGES), &out));
     assert_true(acts_picks() - before < MESSAGES / 9);
+    assert_int_equal(with_deadline, 0); /* nobody waits for them */
 }
 
 /* Yields inside its caller's turn, which yields with it. */

@@ -176,6 +176,7 @@ static void a_chunk_is_adopted_and_counted(void **state)
     assert_null(teffi_chunk_new(SIZE_MAX, &room));
     assert_int_equal(teffi_chunks_held(NULL), 0);
     teffi_arena_init(&arena, NULL, 0, 50000);
+    assert_int_equal(teffi_arena_held(&arena), 0);
     for (int i = 1; i < 5; i++) {
         teffi_arena_adopt(&arena, teffi_chunk_new(20000, &room));
         assert_true(teffi_chunks_held(arena.chunks) >= (size_t)i * 20000);
