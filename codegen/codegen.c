@@ -99,10 +99,38 @@ static uint32_t parse_lock_line(char *line)
     return (uint32_t)strtoul(space + 3, NULL, 16);
 }
 
-/* Compares a line of the lock with the method that it names. in: where, "FILE:number". */
+/* Compares a line "words.Word version 2" of the lock with the grain type that it names. out: false:
+ * it is another line. in: where, "FILE:number". */
+static bool check_version_line(teffi_model *model, const teffi_file *file, const char *line,
+                               const char *where)
+{
+    const char *space = strchr(line, ' ');
+    if (!space || strncmp(space, " version ", 9) != 0 || !space[9] ||
+        strspn(space + 9, "0123456789") != strlen(space + 9))
+        return false;
+    unsigned long version = strtoul(space + 9, NULL, 10);
+    size_t len = (size_t)(space - line);
+    for (size_t i = 0; i < file->n_services; i++) {
+        const teffi_service *s = &file->services[i];
+        if (!s->grain || strncmp(s->full, line, len) != 0 || s->full[len])
+            continue;
+        if (s->grain->version < version)
+            teffi_add_problem(model, file, &s->path,
+                              "%s has the version %" PRIu32 ", expected at least %lu as in %s",
+                              s->full, s->grain->version, version, where);
+        return true;
+    }
+    teffi_add_problem_at(model, where, "grain %.*s is not in %s any more", (int)len, line,
+                         file->name);
+    return true;
+}
+
+/* Compares a line of the lock with what it names. in: where, "FILE:number". */
 static void check_lock_line(teffi_model *model, const teffi_file *file, const method_list *list,
                             char *line, const char *where)
 {
+    if (check_version_line(model, file, line, where))
+        return;
     uint32_t id = parse_lock_line(line);
     const teffi_method *m = find_method(list, line);
     if (id == 0) {
@@ -120,7 +148,7 @@ static void check_lock_line(teffi_model *model, const teffi_file *file, const me
 }
 
 /* Compares the file's methods with the lock file at path, which lists the methods published
- * earlier: each must still exist and have the same id. */
+ * earlier: each must still exist and have the same id. A version must not fall. */
 static void check_lock(teffi_model *model, const teffi_codegen_env *env, const char *path,
                        const Protoc__Request *request)
 {
@@ -159,6 +187,10 @@ static void emit_lock(teffi_text *out, const teffi_model *model, const teffi_fil
         file->name);
     for (size_t i = 0; i < list.n; i++)
         teffi_text_printf(out, "%s 0x%08" PRIx32 "\n", list.methods[i]->full, list.methods[i]->id);
+    for (size_t i = 0; i < file->n_services; i++)
+        if (file->services[i].grain && file->services[i].grain->version)
+            teffi_text_printf(out, "%s version %" PRIu32 "\n", file->services[i].full,
+                              file->services[i].grain->version);
 }
 
 /* ---- what protobuf-c's generator must not see ---- */

@@ -5,9 +5,9 @@
 
 #include "model/names.h"
 
-/* Is the field, not a message, an optional one of proto2? While it is absent it reads as its
- * default. */
-static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
+/* Is it an optional field of proto2 of another type than a message: one with a has_ flag, or a
+ * text? While it is absent, it reads as its default. */
+static bool reads_default_if_absent(const teffi_message *m, const Protoc__Field *f)
 {
     return teffi_has_flag(m, f) ||
            (m->file->proto2 && !f->has_oneof_index && f->type == PROTOC__FIELD__TYPE__STRING &&
@@ -18,7 +18,7 @@ static bool field_has_default(const teffi_message *m, const Protoc__Field *f)
 static bool text_is_own(const teffi_message *m, const Protoc__Field *f)
 {
     return f->type == PROTOC__FIELD__TYPE__STRING && !teffi_is_repeated(f) && !f->has_oneof_index &&
-           !field_has_default(m, f);
+           !reads_default_if_absent(m, f);
 }
 
 static const char own_text[] =
@@ -145,7 +145,7 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
         if (teffi_is_repeated(f)) {
             teffi_text_expand(
                 out, teffi_by_type(f, copy_list, copy_list, list_of_messages, list_of_numbers), &v);
-        } else if (field_has_default(m, f)) {
+        } else if (reads_default_if_absent(m, f)) {
             emit_optional(out, f, &v);
         } else if (text_is_own(m, f)) {
             teffi_text_expand(out, own_text, &v);
@@ -160,7 +160,7 @@ static void emit_fields(teffi_text *out, const teffi_model *model, const teffi_m
 static bool has_defaults(const teffi_message *m)
 {
     for (size_t i = 0; i < m->desc->n_field; i++)
-        if (field_has_default(m, m->desc->field[i]))
+        if (reads_default_if_absent(m, m->desc->field[i]))
             return true;
     return false;
 }

@@ -60,7 +60,8 @@ static const char type_info[] =
     "    $q,\n"
     "    $b,\n"
     "    teffi_$S_activate, teffi_$S_deactivate,\n"
-    "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate)\n"
+    "    offsetof($S_methods, on_activate), offsetof($S_methods, on_deactivate),\n"
+    "    $i /* version */\n"
     "};\n"
     "\n"
     "teff_grain_type *$S_type(const $S_methods *methods, void *user)\n"
@@ -137,12 +138,14 @@ static void define_info(teffi_text *out, const teffi_service *s, teffi_values *v
     v->values['h'] = print_id(out->pool, s->id);
     v->values['g'] = s->grain->reentrant ? "TEFF_TYPE_REENTRANT" : "0";
     v->values['p'] = placements[s->grain->placement];
-    v->values['l'] =
-        teffi_pool_printf(out->pool,
-                          "    %" PRIu32 ", /* idle_ms */\n"
-                          "    %" PRIu32 ", /* queue_max */\n"
-                          "    %" PRIu32 ", /* max_message_bytes */\n",
-                          s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes);
+    v->values['l'] = teffi_pool_printf(out->pool,
+                                       "    %" PRIu32 ", /* idle_ms */\n"
+                                       "    %" PRIu32 ", /* queue_max */\n"
+                                       "    %" PRIu32 ", /* max_message_bytes */\n"
+                                       "    %" PRIu32 ", /* answers_max */\n",
+                                       s->idle_ms, s->grain->queue_max, s->grain->max_message_bytes,
+                                       s->grain->answers_max);
+    v->values['i'] = teffi_pool_printf(out->pool, "%" PRIu32, s->grain->version);
     v->values['q'] = name_ops(out->pool, s->state);
     v->values['b'] = s->n_methods > 0
                          ? teffi_pool_printf(out->pool, "teffi_%s_table, %zu", s->c, s->n_methods)

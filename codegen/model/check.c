@@ -24,8 +24,8 @@ static bool claim_key(teffi_model *model, const char *key, symbol owner, const c
     const symbol *first = teffi_map_put(&model->claims, key, kept);
     if (first && (owner.file->generate || first->file->generate)) {
         teffi_add_problem(model, owner.file, owner.path, "%s and %s (%s:%d) %s", owner.owner,
-                          first->owner, first->file->name, teffi_line(first->file, first->path),
-                          wrong);
+                          first->owner, first->file->name,
+                          teffi_places_find_line(first->file, first->path), wrong);
     }
     return !first;
 }

@@ -107,12 +107,13 @@ void teffi_model_check(teffi_model *model);
 const teffi_path *teffi_path_new(teffi_pool *pool, const teffi_path *up, int32_t field,
                                  int32_t index);
 
-/* teffi_places_load - make a file's places ready for teffi_line and teffi_comment. Defuses the
- * comments of its description, which protobuf-c writes into its header, too. */
+/* teffi_places_load - make a file's places ready for teffi_places_find_line and teffi_comment.
+ * Defuses the comments of its description, which protobuf-c writes into its header, too. */
 void teffi_places_load(teffi_file *file);
 
-/* teffi_line - the line where an element begins, else that of the nearest enclosing element. */
-int teffi_line(const teffi_file *file, const teffi_path *path);
+/* teffi_places_find_line - find the line where an element begins, else that of the nearest
+ * enclosing element. */
+int teffi_places_find_line(const teffi_file *file, const teffi_path *path);
 
 /* teffi_comment - the defused comment before an element, else the one after it; NULL: none. */
 const char *teffi_comment(const teffi_file *file, const teffi_path *path);

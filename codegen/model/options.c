@@ -6,7 +6,9 @@
 #include <string.h>
 
 #define MESSAGE_BYTES_MAX 1048576u /* the cluster's limit for one packed message */
+#define ANSWERS_MAX 1024u          /* stored with the state at each save */
 #define QUEUE_MAX 1000000u         /* more waiting requests than this is memory, not a queue */
+#define VERSION_MAX 63u            /* a request carries it in six bits */
 
 enum { SERVICE_OPTIONS = 3, METHOD_OPTIONS = 4, OPTION_TEFF = 51870 };
 
@@ -136,9 +138,18 @@ static void read_grain(teffi_model *model, teffi_service *s)
     check_key(model, s);
     if (o->has_queue_max)
         check_limit(model, s, "queue_max", o->queue_max, QUEUE_MAX, "");
+    if (o->has_version)
+        check_limit(model, s, "version", o->version, VERSION_MAX, "");
     if (o->has_max_message_bytes) {
         check_limit(model, s, "max_message_bytes", o->max_message_bytes, MESSAGE_BYTES_MAX,
                     ", the cluster's limit");
+    }
+    if (o->has_answers_max)
+        check_limit(model, s, "answers_max", o->answers_max, ANSWERS_MAX, "");
+    if (o->has_answers_max && !o->state) {
+        teffi_add_problem(model, s->file, find_option(model->pool, &s->path, "answers_max"),
+                          "answers_max: %s has no state to keep answers with, expected a state",
+                          s->full);
     }
     if (o->state)
         read_state(model, s, o->state);
@@ -157,7 +168,7 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
     const Protoc__GrainMethodOptions *o = m->options;
     const struct {
         bool wrong;
-        const char *option, *before, *behind; /* before, behind: the method's name */
+        const char *option, *before, *behind; /* text before and behind the method's name */
     } conflicts[] = {
         {o->one_way && !teffi_is_void(m->desc->output_type), "one_way", "",
          " has a response, expected returns (teff.Void)"},

@@ -38,7 +38,7 @@ void teffi_places_load(teffi_file *file)
     }
 }
 
-int teffi_line(const teffi_file *file, const teffi_path *path)
+int teffi_places_find_line(const teffi_file *file, const teffi_path *path)
 {
     for (char *at = print_path(file->places.pool, path); *at; *strrchr(at, '/') = '\0') {
         const location *l = teffi_map_get(&file->places, at);
@@ -75,7 +75,8 @@ void teffi_add_problem(teffi_model *model, const teffi_file *file, const teffi_p
     va_list args;
     va_start(args, fmt);
     const char *what = teffi_pool_vprintf(model->pool, fmt, args);
-    const char *where = teffi_pool_printf(model->pool, "%s:%d", file->name, teffi_line(file, path));
+    const char *where =
+        teffi_pool_printf(model->pool, "%s:%d", file->name, teffi_places_find_line(file, path));
     va_end(args);
     teffi_add_problem_at(model, where, "%s", what);
 }

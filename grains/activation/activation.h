@@ -44,23 +44,25 @@ typedef struct teffi_more {
     teffi_pid winner;       /* another activation that the directory registered; zero: none */
     char *failed_text;      /* NULL: none; text of teffi_activation.failed */
     bool failed_named;      /* send failed_text by teffi_node_respond_named */
+    uint8_t version;        /* newest that a request of a newer caller asked for; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. Used by state.c and keep.c. */
 typedef struct teffi_stored {
     ProtobufCMessage *message;
-    teff_arena *arena;         /* heap; holds message */
-    size_t compact_bytes;      /* arena->used_bytes after the last compaction or load */
-    struct teffi_rooms *rooms; /* in arena; keep.c; NULL: no list was appended to since then */
-    size_t grown_bytes;        /* spare room from the first growth of each list since then */
-    size_t pause_bytes;        /* arena->used_bytes at which a pause begins */
-    struct teffi_pause *pause; /* no turn starts until compacted; NULL: no pause */
+    teff_arena *arena;             /* heap; holds message */
+    size_t compact_bytes;          /* arena->used_bytes after the last compaction or load */
+    struct teffi_rooms *rooms;     /* in arena; keep.c; NULL: no list was appended to since then */
+    size_t grown_bytes;            /* spare room from the first growth of each list since then */
+    size_t pause_bytes;            /* arena->used_bytes at which a pause begins */
+    struct teffi_pause *pause;     /* no turn starts until compacted; NULL: no pause */
+    struct teffi_answers *answers; /* to calls with idempotency keys (answers.h); NULL: none */
     uint64_t etag;
     uint64_t tried_hash; /* if unsure: hash of the value in the last write */
     bool tried_remove;   /* if unsure: the last write was a removal */
     bool unsure;         /* the outcome of the last write is not known */
     bool lost;           /* another writer changed the row: never write it again */
-    bool saving;         /* a store operation on the row is under way */
+    bool saving;         /* a store operation on the row is under way, or a call with a key */
     bool broken;         /* a turn ended in the middle of a change */
 } teffi_stored;
 

@@ -18,6 +18,7 @@ typedef struct teffi_grains {
     struct teffi_shards *shards;                     /* directory/shard.h */
     struct teffi_location_cache *location_cache;     /* directory/location_cache.h */
     struct teffi_activation_cache *activation_cache; /* request/activation_cache.h */
+    struct teffi_load_limit *load_limit;             /* load_limit.h */
     /* atomic */
     _Atomic bool accepting;     /* new activations may be made here */
     _Atomic bool closed;        /* no grain is placed any more; waiting look-ups fail */

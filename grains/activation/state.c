@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "activation/answers.h"
+#include "activation/load_limit.h"
 #include "cluster/membership.h"
 #include "memory/pool.h"
 #include "message/codec.h"
@@ -45,6 +47,18 @@ static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
     *row = (teffi_row){.table = "state", .key = make_state_key(ctx, act)};
     return teffi_ctx_store(ctx, &op);
+}
+
+/* The same, when the limit on loads allows it. */
+static teff_err read_state_row_when_allowed(teff_ctx *ctx, const teffi_activation *act,
+                                            teffi_row *row)
+{
+    const teffi_platform *platform = ctx->node->platform;
+    teffi_load_limit_enter(act->grains->load_limit, ctx);
+    uint64_t begun_ns = teffi_now(platform);
+    teff_err err = read_state_row(ctx, act, row);
+    teffi_load_limit_leave(act->grains->load_limit, teffi_now(platform) - begun_ns);
+    return err;
 }
 
 /* Writes row in one batch with a check of this silo's fence row. So the store refuses the writes of
@@ -139,6 +153,8 @@ static void decode_on_worker(void *arg)
         d->err = teffi_unpack_with(ops->desc, d->value.data, d->value.len, FIELDS_MAX, false,
                                    scratch, &stored);
     }
+    if (!d->err)
+        d->err = teffi_answers_take(d->act, stored, scratch);
     if (d->err)
         free_arena(arena);
     else
@@ -173,7 +189,7 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
     if (!make_stored(act))
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the state");
     teffi_row row;
-    teff_err err = read_state_row(ctx, act, &row);
+    teff_err err = read_state_row_when_allowed(ctx, act, &row);
     if (err)
         return err;
     act->stored->etag = row.etag;
@@ -185,8 +201,9 @@ teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act)
 
 /* ---- writing ---- */
 
-/* Waits until no other turn of the activation saves or clears the state, then sets saving, which
- * write_state() clears. Turns of one activation may interleave. */
+/* Waits until no other turn of the activation saves or clears the state, or has an idempotency key,
+ * then sets saving, which write_state() or teffi_state_end_once() clears. Turns of one activation
+ * may interleave. */
 static void lock_state(teff_ctx *ctx, teffi_activation *act)
 {
     while (act->stored->saving)
@@ -255,6 +272,8 @@ static teff_err write_known_row(teff_ctx *ctx, teffi_activation *act, teffi_row 
     }
     if (!err)
         stored->etag = row->etag;
+    if (!err && stored->answers)
+        stored->answers->unsaved = false;
     return err;
 }
 
@@ -275,20 +294,35 @@ static teff_err write_row(teff_ctx *ctx, teffi_activation *act, teffi_row *row)
 const teffi_limits teffi_state_limits = {
     .bytes = TEFF_STATE_MAX, .fields = FIELDS_MAX, .memory = TEFF_STATE_UNPACKED_MAX};
 
-/* Checks the limits that decode_state() has, so that every saved state can be loaded. */
-static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
+/* Packs the state and the answers. Checks the limits that decode_state() has, so that every saved
+ * state can be loaded. in: state, act's own or an empty one. */
+static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufCMessage *state,
+                           teffi_bytes *value)
 {
-    const ProtobufCMessage *state = act->stored->message;
     char text[TEFF_TEXT_MAX];
     size_t len;
+    ProtobufCMessage own = *state, with_answers = teffi_answers_with(ctx, act, state);
+    *state = with_answers;
     teff_err err = teffi_check(act->type->info->state->desc, state, &teffi_state_limits,
                                "the state", &len, text);
+    *state = own; /* before the turn may end */
     if (err)
         return teff_fail(ctx, err, "%s", text);
     uint8_t *data = teff_alloc(ctx, len + 1);
+    *state = with_answers;
     teffi_pack(state, len, data);
+    *state = own;
     *value = (teffi_bytes){data, len};
     return TEFF_OK;
+}
+
+/* Packs an empty state, with the answers. */
+static teff_err pack_empty_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
+{
+    const ProtobufCMessageDescriptor *desc = act->type->info->state->desc;
+    ProtobufCMessage *empty = teff_alloc(ctx, desc->sizeof_message);
+    protobuf_c_message_init(desc, empty);
+    return pack_state(ctx, act, empty, value);
 }
 
 teffi_activation *teffi_state_owner(teff_ctx *ctx)
@@ -297,22 +331,76 @@ teffi_activation *teffi_state_owner(teff_ctx *ctx)
     return act && teffi_activation_state(act) ? act : NULL;
 }
 
-/* Saves the state or, with remove, removes its row and clears the state. */
-static teff_err write_state(teff_ctx *ctx, bool remove)
+static void empty_state(teffi_activation *act)
+{
+    protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
+}
+
+/* Writes the row of the state or, with clears, removes it; a row with answers stays. */
+static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
+{
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_row row = {.remove = clears && !teffi_answers_any(act)};
+    teff_err err = TEFF_OK;
+    if (!clears)
+        err = pack_state(ctx, act, act->stored->message, &row.value);
+    else if (!row.remove)
+        err = pack_empty_state(ctx, act, &row.value);
+    if (!err)
+        err = write_row(ctx, act, &row);
+    teffi_arena_back(&ctx->arena, here);
+    return err;
+}
+
+/* In the turn of a call with an idempotency key: clears or checks the state; teffi_state_end_once()
+ * writes it. */
+static teff_err write_at_end(teff_ctx *ctx, teffi_activation *act, bool clears)
+{
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_bytes unused;
+    if (clears)
+        empty_state(act);
+    teff_err err = pack_state(ctx, act, act->stored->message, &unused);
+    teffi_arena_back(&ctx->arena, here);
+    return err;
+}
+
+/* Saves the state or, with clears, removes its row and clears the state. */
+static teff_err write_state(teff_ctx *ctx, bool clears)
 {
     teffi_activation *act = teffi_state_owner(ctx);
     if (!act)
         return teff_fail(ctx, TEFF_E_INVALID, "no state to %s: not in a turn of such a type",
-                         remove ? "clear" : "save");
+                         clears ? "clear" : "save");
+    teff_err err;
+    if (act->stored->answers && act->stored->answers->turn == ctx) {
+        err = write_at_end(ctx, act, clears);
+    } else {
+        lock_state(ctx, act);
+        err = write_packed(ctx, act, clears);
+        if (!err && clears)
+            empty_state(act);
+        act->stored->saving = false;
+    }
+    return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
+}
+
+teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act)
+{
     lock_state(ctx, act);
-    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
-    teffi_row row = {.remove = remove};
-    teff_err err = remove ? TEFF_OK : pack_state(ctx, act, &row.value);
-    if (!err)
-        err = write_row(ctx, act, &row);
-    teffi_arena_back(&ctx->arena, here);
-    if (!err && remove)
-        protobuf_c_message_init(act->type->info->state->desc, act->stored->message);
+    if (teffi_answers_of(act)) {
+        act->stored->answers->turn = ctx;
+        return TEFF_OK;
+    }
+    act->stored->saving = false;
+    return teffi_error_prefix_turn(ctx,
+                                   teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer"));
+}
+
+teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act)
+{
+    teff_err err = act->stored->answers->unsaved ? write_packed(ctx, act, false) : TEFF_OK;
+    act->stored->answers->turn = NULL;
     act->stored->saving = false;
     return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
 }
@@ -430,6 +518,7 @@ void teffi_state_free(teffi_activation *act)
     if (!act->stored)
         return;
     teffi_state_end_pause(act);
+    teffi_answers_free(act->stored->answers);
     free_arena(act->stored->arena);
     teffi_pool_put(act->stored, sizeof *act->stored);
     act->stored = NULL;

@@ -11,6 +11,15 @@
  * errs: the store's; TEFF_E_MALFORMED: the row does not decode as the state message. */
 TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
 
+/* teffi_state_begin_once - begin the turn of a call with an idempotency key: wait until no other
+ * turn writes the state or has a key, and make act->stored->answers. From here on saves of this
+ * turn are deferred, and those of others wait.
+ * errs: TEFF_E_NOMEM: nothing has begun.
+ * teffi_state_end_once - write the state with the answers, if the row lacks any, and let others
+ * write. errs: as teff_state_save. */
+TEFF_MUST_USE teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act);
+TEFF_MUST_USE teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act);
+
 /* teffi_state_must_compact - has the arena so much garbage that the state must be compacted, or has
  * it reached pause_bytes?
  * teffi_state_compact - if no turn runs: compact the state if it must be, and end the pause. Called

@@ -3,6 +3,7 @@
 #include "activation/turn.h"
 
 #include <stdio.h>
+#include "activation/answers.h"
 #include "activation/state.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
@@ -200,15 +201,13 @@ static inline void respond_in_place(teffi_turn *turn, const teff_method *method,
         (void)teff_fail(place->caller, err, "%s", teff_error(&turn->ctx));
 }
 
-/* Responds, then frees the turn and stops counting it. */
-static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
-                                                              const teff_method *method,
-                                                              teffi_class class, teff_err err,
-                                                              ProtobufCMessage *out)
+/* Responds with a valid error or out, then frees the turn and stops counting it. */
+static inline __attribute__((always_inline)) void finish_request(teffi_turn *turn,
+                                                                 const teff_method *method,
+                                                                 teffi_class class, teff_err err,
+                                                                 ProtobufCMessage *out)
 {
     teffi_activation *act = turn->act;
-    if (err)
-        err = teffi_turn_failure(&turn->ctx, act, method->name, err);
     if (turn->place)
         respond_in_place(turn, method, err, out);
     else
@@ -216,6 +215,17 @@ static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
     turn_fini(turn);
     act->running--;
     act->running_of[class]--;
+}
+
+/* The same, with any error. */
+static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
+                                                              const teff_method *method,
+                                                              teffi_class class, teff_err err,
+                                                              ProtobufCMessage *out)
+{
+    if (err)
+        err = teffi_turn_failure(&turn->ctx, turn->act, method->name, err);
+    finish_request(turn, method, class, err, out);
 }
 
 /* ---- requests ---- */
@@ -231,25 +241,103 @@ static ProtobufCMessage *new_response_body(teffi_msg *request, const teff_method
     return out;
 }
 
+static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method,
+                                     ProtobufCMessage *out)
+{
+    teff_grain grain __attribute__((uninitialized));
+    teffi_turn_grain(&grain, &turn->ctx, turn->act);
+    return method->invoke(&grain, turn->act->type->methods, turn->request->body, out);
+}
+
+__attribute__((noinline)) static teff_err fail_without_body(teffi_turn *turn)
+{
+    teff_err err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
+    return teffi_error_prefix_turn(&turn->ctx, err);
+}
+
 /* Calls the method, then responds and ends the turn. The fiber then ends, too. */
 static inline __attribute__((always_inline)) void
 run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
 {
     teffi_activation *act = turn->act;
-    teffi_msg *request = turn->request;
     act->running++;
     act->running_of[class]++;
-    ProtobufCMessage *out = new_response_body(request, method);
-    teff_err err = TEFF_OK;
-    if (!out && method->out) {
-        err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
-        (void)teffi_error_prefix_turn(&turn->ctx, err);
-    } else {
-        teff_grain grain __attribute__((uninitialized));
-        teffi_turn_grain(&grain, &turn->ctx, act);
-        err = method->invoke(&grain, act->type->methods, request->body, out);
-    }
+    ProtobufCMessage *out = new_response_body(turn->request, method);
+    teff_err err = !out && method->out ? fail_without_body(turn) : invoke_method(turn, method, out);
     end_request(turn, method, class, err, out);
+}
+
+/* ---- calls with an idempotency key ---- */
+
+static teff_err refuse_once(teffi_turn *turn, teff_err err, const char *why)
+{
+    return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
+}
+
+/* Calls the method and adds its answer, err or *out, to the grain's. *out is a copy, as other turns
+ * may change the state until it is written. Without memory for the answer the turn ends, so that
+ * the state is not written without it. */
+static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
+{
+    teff_ctx *ctx = &turn->ctx;
+    const teff_method *method = turn->method;
+    if (teff_ctx_check(ctx, NULL) == TEFF_E_TIMEOUT)
+        return refuse_once(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
+    ProtobufCMessage *body = new_response_body(turn->request, method);
+    if (!body && method->out)
+        return fail_without_body(turn);
+    teff_err err = invoke_method(turn, method, body);
+    if (err)
+        err = teffi_turn_failure(ctx, turn->act, method->name, err);
+    else if (body)
+        err = copy_response(turn, method, &ctx->arena, body, out);
+    if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, *out))
+        return err;
+    (void)teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer");
+    teffi_ctx_exit(ctx, TEFF_E_NOMEM);
+}
+
+/* Finds or makes the answer. */
+static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
+{
+    const teffi_msg *request = turn->request;
+    uint64_t hash = teffi_answers_hash(&turn->ctx, turn->method, request->body);
+    const teffi_answer *known = teffi_answers_find(turn->act->stored->answers, request->once);
+    if (!known)
+        return make_answer(turn, hash, out);
+    if (known->hash != hash)
+        return refuse_once(turn, TEFF_E_INVALID,
+                           "the idempotency key was used with another method or request");
+    return teffi_answers_read(&turn->ctx, known, turn->method, out);
+}
+
+/* Why the method takes no calls with a key; NULL: it does. */
+static const char *get_once_refusal(const teffi_turn *turn)
+{
+    if (!turn->act->stored)
+        return "an idempotency key needs a grain type with state, which keeps the answer";
+    return turn->method->flags & TEFF_METHOD_READ_ONLY
+               ? "a read-only method takes no idempotency key: it has nothing to count"
+               : NULL;
+}
+
+/* As run_method(), for a request with a key: responds when the state and the answer are written. */
+static void run_once(teffi_turn *turn)
+{
+    teffi_activation *act = turn->act;
+    teffi_class class = teffi_class_of(act->type->info, turn->method);
+    ProtobufCMessage *out = NULL;
+    const char *refusal = get_once_refusal(turn);
+    act->running++;
+    act->running_of[class]++;
+    teff_err err = refusal ? refuse_once(turn, TEFF_E_INVALID, refusal)
+                           : teffi_state_begin_once(&turn->ctx, act);
+    if (!err) {
+        err = answer_once(turn, &out);
+        teff_err unwritten = teffi_state_end_once(&turn->ctx, act);
+        err = unwritten ? unwritten : err;
+    }
+    finish_request(turn, turn->method, class, err, err ? NULL : out);
 }
 
 /* Marks the state as broken, unless it is already. The activation's other turns, which are all
@@ -294,7 +382,10 @@ static void request_main(void *arg)
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, s->act, s->fiber, method, s->due_ms);
     turn.request = s->request;
-    run_method(&turn, method, teffi_class_of(s->act->type->info, method));
+    if (turn.request->once && turn.request->item.kind == TEFFI_MSG_REQUEST)
+        run_once(&turn);
+    else
+        run_method(&turn, method, teffi_class_of(s->act->type->info, method));
 }
 
 /* Unpacks a request from another node. errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED, TEFF_E_NOMEM;

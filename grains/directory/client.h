@@ -55,7 +55,7 @@ static inline void teffi_pid_pack(teffi_packed_pid *packed, teffi_pid pid)
     packed->pid.generation = pid.generation;
 }
 
-/* teffi_pid_unpack - the PID in from; zero if from is NULL or has none. */
+/* teffi_pid_unpack - decode a PID's message. out: zero if `from` is NULL or has no node. */
 static inline teffi_pid teffi_pid_unpack(const Teff__Cluster__Pid *from)
 {
     teffi_pid pid = {0};

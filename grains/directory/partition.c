@@ -191,7 +191,7 @@ static teff_err find_or_create_locked(teffi_grains *grains, const teffi_ident *i
         return TEFF_OK;
     if (!grain_is_free(grains, ident))
         return TEFF_E_UNAVAILABLE;
-    *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+    *placed = teffi_place(grains, ident, msg->flags);
     if (!teffi_node_is(*placed, grains->node->id))
         return TEFF_E_NOT_FOUND;
     msg->flags |= TEFFI_MSG_PLACED;
@@ -224,7 +224,8 @@ teffi_activation *teffi_partition_claim_new(teffi_grains *grains, const teffi_id
     pthread_mutex_t *lock = &teffi_shard_of(grains, ident->hash)->lock;
     pthread_mutex_lock(lock);
     if (!teffi_shard_find_locked(grains, ident) && grain_is_free(grains, ident) &&
-        teffi_node_is(teffi_place(grains, ident, type->info->placement), grains->node->id) &&
+        teffi_node_is(teffi_place(grains, ident, teffi_placement_flags(type->info)),
+                      grains->node->id) &&
         teffi_shard_create(grains, ident, true, &claimed, &act) != TEFF_OK)
         act = NULL;
     pthread_mutex_unlock(lock);

@@ -1,26 +1,36 @@
-/* placement.c - the strategies: random, prefer local, by hash. */
+/* placement.c - the strategies: random, prefer local, by hash; the versions of the silos. */
 #include "directory/placement.h"
 
-static bool can_host(const teffi_member *member, uint32_t type)
+#include <stdio.h>
+#include "node/deliver.h"
+
+/* What a silo must host. */
+typedef struct wanted {
+    uint32_t type;
+    uint32_t version; /* this or a newer one: each version serves the callers of older ones */
+} wanted;
+
+static bool can_host(const teffi_member *member, wanted want)
 {
-    return member->status == TEFFI_ACTIVE && teffi_member_hosts(member, type);
+    return member->status == TEFFI_ACTIVE &&
+           teffi_member_version(member, want.type) >= (int64_t)want.version;
 }
 
 /* Reservoir sampling: chooses in one pass, each candidate with the same chance. out: zero: none. */
-static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, uint32_t type)
+static teffi_node_id pick_random(teffi_grains *grains, const teffi_view *view, wanted want)
 {
     const teffi_platform *platform = grains->node->platform;
     uint64_t n = 0;
     teffi_node_id chosen = {0};
     for (size_t i = 0; i < view->n_members; i++)
-        if (can_host(&view->members[i], type) && platform->random(platform->arg) % ++n == 0)
+        if (can_host(&view->members[i], want) && platform->random(platform->arg) % ++n == 0)
             chosen = view->members[i].node;
     return chosen;
 }
 
 /* Rendezvous hashing: the silo with the highest hash of {grain, silo}. When a silo joins or leaves,
  * only its own grains get another place. out: zero: none can host the type. */
-static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident)
+static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident, wanted want)
 {
     uint64_t place = teffi_key_place(ident->type, ident->key, ident->key_len), best = 0;
     teffi_node_id chosen = {0};
@@ -28,7 +38,7 @@ static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident)
         teffi_node_id node = view->members[i].node;
         uint64_t id = (uint64_t)node.silo << 32 | node.incarnation;
         uint64_t score = teffi_mix64(place ^ teffi_mix64(id));
-        if (can_host(&view->members[i], ident->type) && score >= best) {
+        if (can_host(&view->members[i], want) && score >= best) {
             best = score;
             chosen = node;
         }
@@ -36,19 +46,50 @@ static teffi_node_id pick_hash(const teffi_view *view, const teffi_ident *ident)
     return chosen;
 }
 
-teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, teff_placement how)
+teffi_node_id teffi_place(teffi_grains *grains, const teffi_ident *ident, uint16_t flags)
 {
     const teffi_view *view = teffi_view_get(grains->node);
+    teff_placement how = teffi_placement_of(flags);
+    wanted want = {ident->type, teffi_version_of(flags)};
     teffi_node_id chosen = {0};
     if (!view)
         return chosen;
     const teffi_member *self = teffi_view_find(view, grains->node->id);
-    if (how == TEFF_PLACE_PREFER_LOCAL && self && can_host(self, ident->type))
+    if (how == TEFF_PLACE_PREFER_LOCAL && self && can_host(self, want))
         chosen = self->node;
     else if (how == TEFF_PLACE_HASH)
-        chosen = pick_hash(view, ident);
+        chosen = pick_hash(view, ident, want);
     else
-        chosen = pick_random(grains, view, ident->type);
+        chosen = pick_random(grains, view, want);
     teffi_view_unref(view);
     return chosen;
+}
+
+int64_t teffi_place_newest(teffi_grains *grains, uint32_t type)
+{
+    const teffi_view *view = teffi_view_get(grains->node);
+    int64_t newest = -1;
+    for (size_t i = 0; view && i < view->n_members; i++) {
+        int64_t version = view->members[i].status == TEFFI_ACTIVE
+                              ? teffi_member_version(&view->members[i], type)
+                              : -1;
+        newest = version > newest ? version : newest;
+    }
+    teffi_view_unref(view);
+    return newest;
+}
+
+void teffi_place_fail(teffi_grains *grains, teffi_msg *msg, int64_t newest)
+{
+    char text[TEFF_TEXT_MAX];
+    if (newest < 0) {
+        teffi_node_respond(grains->node, msg, TEFF_E_NOT_FOUND,
+                           "no silo of the cluster hosts this grain type");
+        return;
+    }
+    snprintf(text, sizeof text,
+             "the caller has version %u of the grain type, the newest silo of the cluster has "
+             "version %lld; the call did not run",
+             (unsigned)teffi_version_of(msg->flags), (long long)newest);
+    teffi_node_respond(grains->node, msg, TEFF_E_VERSION, text);
 }

@@ -158,6 +158,15 @@ static bool recovery_is_wanted(teffi_grains *grains, uint8_t *set)
            teffi_partitions_list_locked(grains, set);
 }
 
+/* in: a task or a timer has set recovering, and now clears it. */
+static void end_recovering(teffi_grains *grains)
+{
+    grains->shards->recovering = false;
+    /* A view adopted after the last round may have locked more, and found `recovering` set. */
+    if (recovery_is_wanted(grains, NULL))
+        teffi_recover_start(grains);
+}
+
 /* Makes rounds until no partition is LOCKED. */
 static void recover_task(teff_ctx *ctx, void *arg)
 {
@@ -171,10 +180,30 @@ static void recover_task(teff_ctx *ctx, void *arg)
             recover_round(ctx, &r);
         teffi_view_unref(r.view);
     } while (wanted);
-    grains->shards->recovering = false;
-    /* A view adopted after the last round may have locked more, and found `recovering` set. */
-    if (recovery_is_wanted(grains, NULL))
-        teffi_recover_start(grains);
+    end_recovering(grains);
+}
+
+static void on_recover_timer(teffi_timer *timer)
+{
+    teffi_shards *shards = teffi_container(timer, teffi_shards, recover_timer);
+    end_recovering(shards->grains);
+}
+
+/* Sets the timer, as no later view need come, and nobody else would start the task. out: false: the
+ * silo closes. */
+static bool start_later(teffi_grains *grains)
+{
+    enum { PAUSE_MS = 100 };
+    teffi_shards *shards = grains->shards;
+    teffi_exec *exec = grains->node->home.exec;
+    uint64_t due_ns = teffi_now(grains->node->platform) + PAUSE_MS * 1000000ull;
+    pthread_mutex_lock(&shards->parked_lock);
+    bool sets = !grains->closed;
+    shards->recover_timer.fire = on_recover_timer;
+    if (sets)
+        exec->ops->timer_set(exec, &shards->recover_timer, due_ns);
+    pthread_mutex_unlock(&shards->parked_lock);
+    return sets;
 }
 
 void teffi_recover_start(teffi_grains *grains)
@@ -183,8 +212,18 @@ void teffi_recover_start(teffi_grains *grains)
         return;
     if (!teffi_task_start(&grains->node->home, recover_task, grains, "directory: recover", true))
         return;
-    grains->shards->recovering = false;
     teffi_logf(&grains->node->platform->log, TEFF_LOG_ERROR, "directory: out of memory to recover");
+    if (!start_later(grains))
+        grains->shards->recovering = false;
+}
+
+void teffi_recover_stop(teffi_grains *grains)
+{
+    teffi_shards *shards = grains->shards;
+    teffi_exec *exec = grains->node->home.exec;
+    pthread_mutex_lock(&shards->parked_lock); /* after closed: start_later() reads it */
+    exec->ops->timer_cancel(exec, &shards->recover_timer);
+    pthread_mutex_unlock(&shards->parked_lock);
 }
 
 /* ---- responding ---- */

@@ -106,7 +106,7 @@ static void end_loser(teff_ctx *ctx, void *arg)
     teffi_ident ident = make_ident(ctx->node, ask->type, ask->key);
     teffi_pid pid = teffi_pid_unpack(ask->pid);
     uint64_t deadline = teffi_now(ctx->node->platform) + END_WAIT_MS * 1000000ull;
-    if (teffi_shard_lose(grains, &ident, pid))
+    if (teffi_shard_end_duplicate(grains, &ident, pid))
         for (uint32_t ms = 1;
              teffi_shard_has(grains, &ident, &pid) && teffi_now(ctx->node->platform) < deadline;
              ms = ms * 2 < END_PAUSE_MAX_MS ? ms * 2 : END_PAUSE_MAX_MS)

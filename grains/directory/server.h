@@ -12,8 +12,11 @@
 /* teffi_directory_handle - the handler of the system target TEFFI_SLOT_DIRECTORY. Owns msg. */
 void teffi_directory_handle(teffi_node *node, teffi_msg *msg);
 
-/* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs. */
+/* teffi_recover_start - start the task that recovers all LOCKED partitions, unless it runs; without
+ * memory, some time later.
+ * teffi_recover_stop - it will not start by itself any more. in: grains->closed is set. */
 void teffi_recover_start(teffi_grains *grains);
+void teffi_recover_stop(teffi_grains *grains);
 
 /* teffi_recover_respond - respond to a RECOVER with the next part of this silo's registered
  * activations in the partitions that it names. Owns msg. */

@@ -54,6 +54,7 @@ bool teffi_shards_init(teffi_shards *shards, teffi_grains *grains)
     for (int i = 0; i < TEFFI_PARTITIONS; i++)
         pthread_mutex_init(&shards->at[i].lock, NULL);
     pthread_mutex_init(&shards->parked_lock, NULL);
+    shards->grains = grains;
     return teffi_activation_slab_init(&shards->memory, grains);
 }
 
@@ -225,7 +226,7 @@ void teffi_shard_remove(teffi_activation *act)
     pthread_mutex_unlock(&shard->lock);
 }
 
-bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
+bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid)
 {
     teffi_shard *shard = teffi_shard_of(grains, ident->hash);
     pthread_mutex_lock(&shard->lock);

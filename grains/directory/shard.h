@@ -29,6 +29,7 @@ typedef struct teffi_shard {
 enum { TEFFI_LOOKING = 1024 };
 
 typedef struct teffi_shards {
+    teffi_grains *grains; /* immutable */
     teffi_shard at[TEFFI_PARTITIONS];
     /* The memory of activations: found by slot, reused, never unmapped. A FREE activation refuses
      * pushes because its group is COMPLETE; so does decommitted memory, which reads as the image.
@@ -36,12 +37,13 @@ typedef struct teffi_shards {
     teffi_slab memory;
     _Atomic uint64_t activations; /* number of those that have not ended */
     _Atomic uint64_t version;     /* of the view to which the phases correspond */
-    _Atomic bool recovering;      /* the recovery task runs */
+    _Atomic bool recovering;      /* the recovery task runs, or recover_timer is set */
     _Atomic bool catching_up;     /* the task that adopts a newer view is queued */
     /* Number of look-ups, by bits of the grain's hash; written under the shard's lock with release,
      * pairs with teffi_lookup_may_exist(). Mostly 0, so that one load is enough. */
     _Atomic uint32_t looking[TEFFI_LOOKING];
     pthread_mutex_t parked_lock; /* guards the rest */
+    teffi_timer recover_timer;   /* the task could not start */
     teffi_queue parked; /* other silos' requests that wait for a partition or a view: partition.h */
     size_t parked_bytes;
 } teffi_shards;
@@ -113,9 +115,9 @@ void teffi_shard_remove(teffi_activation *act);
 /* teffi_shard_reclaim - return act to the slab; its group is COMPLETE and has no items. */
 void teffi_shard_reclaim(teffi_activation *act);
 
-/* teffi_shard_lose - mark pid as not registered and ask it to end, because another silo holds the
- * grain. out: false: pid has ended, is not registered yet, or was lost before. */
-bool teffi_shard_lose(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
+/* teffi_shard_end_duplicate - mark pid as not registered and ask it to end, because another silo
+ * holds the grain. out: false: pid has ended, is not registered yet, or was asked before. */
+bool teffi_shard_end_duplicate(teffi_grains *grains, const teffi_ident *ident, teffi_pid pid);
 
 /* teffi_shards_walk - visit the activations of all shards, each under its shard's lock; visit must
  * be short. May miss an activation that is just being made.

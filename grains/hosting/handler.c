@@ -8,6 +8,7 @@
 #include "activation/turn.h"
 #include "base/bug.h"
 #include "call/wait.h"
+#include "directory/placement.h"
 #include "directory/shard.h"
 #include "node/deliver.h"
 #include "request/route.h"
@@ -88,16 +89,27 @@ static void redirect_request(teffi_activation *act, teffi_msg *msg)
     teffi_route_again(act->grains, msg);
 }
 
+/* Does the request need another silo, as its caller has a newer version of the type? */
+static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg)
+{
+    return teffi_version_of(msg->flags) > act->type->info->version;
+}
+
 /* Gives back a request that the ended activation did not start: if the activation has failed, msg
- * gets its error; else msg is routed to the winner, or again. */
+ * gets its error, unless another silo can run it; else msg is routed to the winner, or again. If
+ * the activation has ended for a newer caller, all its requests ask for that version: else one of
+ * an old caller could activate the grain on a silo that is too old, again and again. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
     teffi_node_id winner = act->more ? act->more->winner.node : (teffi_node_id){0};
     teffi_activation_unqueue(act, msg);
-    if (act->failed && act->more && act->more->failed_named)
+    if (act->more)
+        msg->flags = teffi_version_raise(msg->flags, act->more->version);
+    bool failed = act->failed && !is_of_newer_caller(act, msg);
+    if (failed && act->more && act->more->failed_named)
         teffi_node_respond_named(grains->node, msg, act->failed, act->more->failed_text);
-    else if (act->failed)
+    else if (failed)
         teffi_node_respond(grains->node, msg, act->failed,
                            act->more ? act->more->failed_text : NULL);
     else if (!teffi_node_none(winner) && msg->hops < TEFFI_HOPS_MAX)
@@ -106,9 +118,33 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
         teffi_route_again(grains, msg);
 }
 
+/* Keeps msg, whose caller has a newer version of the type than this silo, and deactivates act: then
+ * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has. */
+__attribute__((noinline)) static void hand_over(teffi_activation *act, teffi_msg *msg)
+{
+    uint32_t version = teffi_version_of(msg->flags);
+    int64_t newest = teffi_place_newest(act->grains, msg->type_id);
+    if (end_if_unwanted(act, msg))
+        return;
+    if (newest < (int64_t)version) {
+        teffi_activation_unqueue(act, msg);
+        teffi_place_fail(act->grains, msg, newest < 0 ? act->type->info->version : newest);
+        return;
+    }
+    set_request_aside(act, msg, TEFFI_EXCLUSIVE);
+    if (!act->more)
+        return;
+    act->more->version = version > act->more->version ? (uint8_t)version : act->more->version;
+    act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
+}
+
 /* Starts msg, sets it aside, or ends it. */
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
+    if (is_of_newer_caller(act, msg)) {
+        hand_over(act, msg);
+        return;
+    }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
     if (!method) {
         refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");

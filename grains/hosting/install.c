@@ -13,6 +13,7 @@
 #include "directory/location_cache.h"
 #include "directory/server.h"
 #include "hosting/life.h"
+#include "activation/load_limit.h"
 #include "request/activation_cache.h"
 #include "request/route.h"
 
@@ -47,6 +48,7 @@ typedef struct hosted {
     teffi_shards shards;
     teffi_location_cache location_cache;
     teffi_activation_cache activation_cache;
+    teffi_load_limit load_limit;
     teffi_grains grains;
     pthread_mutex_t collect_lock; /* held while collect_timer is set or cancelled */
     teffi_timer collect_timer;
@@ -77,6 +79,8 @@ static void init_grains(hosted *all, teffi_node *node, teff_grain_type **types, 
     grains->shards = &all->shards;
     grains->location_cache = &all->location_cache;
     grains->activation_cache = &all->activation_cache;
+    grains->load_limit = &all->load_limit;
+    teffi_load_limit_init(&all->load_limit);
     pthread_mutex_init(&all->collect_lock, NULL);
 }
 
@@ -240,4 +244,5 @@ void teffi_grains_stop(teffi_node *node)
     pthread_mutex_lock(&all->collect_lock);     /* after closed: set_collect_timer() reads it */
     exec->ops->timer_cancel(exec, &all->collect_timer);
     pthread_mutex_unlock(&all->collect_lock);
+    teffi_recover_stop(node->grains);
 }

@@ -24,9 +24,9 @@ static void fail_activation(teffi_activation *act, teff_err err, const char *tex
     more->failed_named = named && more->failed_text;
 }
 
-/* Removes act from the directory, unless teffi_shard_lose() has cleared `registered`. Frees the
- * context's memory first, because the calls below may read the membership table, and must not fail
- * if the turn has used up its memory. */
+/* Removes act from the directory, unless teffi_shard_end_duplicate() has cleared `registered`.
+ * Frees the context's memory first, because the calls below may read the membership table, and must
+ * not fail if the turn has used up its memory. */
 static void unregister_activation(teff_ctx *ctx, teffi_activation *act)
 {
     teffi_ident ident = teffi_activation_ident(act);

@@ -178,12 +178,16 @@ __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *gra
     return act;
 }
 
-/* out: the callee's own method for the caller's method; NULL: none. The two are the same, unless
- * caller and callee have different versions of the generated type: then finds it by id. */
-static const teff_method *find_own_method(const teff_type_info *info, const teff_method *method)
+/* out: the callee's own method for the caller's method; NULL: none, or the callee's version is too
+ * old. The two are the same, unless caller and callee have different versions of the generated
+ * type: then finds it by id. */
+static const teff_method *find_own_method(const teff_type_info *info, const teffi_ask *ask)
 {
+    const teff_method *method = ask->method;
     size_t at = (uintptr_t)method - (uintptr_t)info->methods;
-    return at < info->n_methods * sizeof *method ? method : teffi_method_find(info, method->id);
+    return at < info->n_methods * sizeof *method ? method
+           : ask->type->version > info->version  ? NULL
+                                                 : teffi_method_find(info, method->id);
 }
 
 /* May the request start in place now? Fills v->slow and v->place with the activation's own method.
@@ -191,7 +195,7 @@ static const teff_method *find_own_method(const teff_type_info *info, const teff
 static inline bool may_run_method(const teffi_activation *act, in_place_call *v)
 {
     const teff_type_info *info = act->type->info;
-    const teff_method *method = find_own_method(info, v->ask->method);
+    const teff_method *method = find_own_method(info, v->ask);
     if (!method)
         return false;
     teffi_class class = teffi_class_of(info, method);

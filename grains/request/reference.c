@@ -81,7 +81,7 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     if (!msg)
         return teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     msg->src = ask->ctx->node->id;
-    msg->flags = teffi_placement_flags(ask->type->placement);
+    msg->flags = teffi_placement_flags(ask->type);
     msg->type_id = ask->type->id;
     msg->method_id = ask->method->id;
     msg->hash = ask->ident.hash;
@@ -155,9 +155,10 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
 }
 
 /* Starts a call by a message. Not inlined, like the slow paths below: most calls end in place. in:
- * awaited, the caller awaits the call at once. out: call->impl; NULL on an error. */
+ * awaited, the caller awaits the call at once. once, an idempotency key or NULL. out: call->impl;
+ * NULL on an error. */
 __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool awaited,
-                                                     teff_call *call)
+                                                     const teff_uuid *once, teff_call *call)
 {
     teffi_msg *msg = NULL;
     uint64_t deadline = teffi_ask_deadline(ask->ctx, ask->method);
@@ -168,7 +169,10 @@ __attribute__((noinline)) static teff_err start_call(const teffi_ask *ask, bool 
     if (!msg)
         return err;
     msg->awaited = awaited;
-    call->impl = start_pending_call(ask, msg, deadline);
+    if (once)
+        msg->once = teff_arena_copy(&msg->arena, once->bytes, TEFFI_ONCE_BYTES);
+    if (!once || msg->once)
+        call->impl = start_pending_call(ask, msg, deadline);
     if (call->impl)
         return TEFF_OK;
     teffi_msg_free(msg);
@@ -180,8 +184,9 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
-    return err && teffi_call_unnamed(call.impl) ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
-                                                : err;
+    return err && teffi_call_text_lacks_method(call.impl)
+               ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
+               : err;
 }
 
 /* Sets ctx's error to why, with method and key before it. out: err. */
@@ -222,7 +227,7 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
                                                          ProtobufCMessage **out)
 {
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
-    if (err && teffi_call_unnamed(call))
+    if (err && teffi_call_text_lacks_method(call))
         return teffi_ask_prefix_error(ask, err);
     if (!err && !ask->method->out) { /* there is no response to keep */
         LIST_REMOVE(call, in_ctx);
@@ -239,7 +244,7 @@ static inline __attribute__((always_inline)) teff_err ask_once(teffi_ask *ask,
     teff_call call = {NULL};
     teff_err err = TEFF_OK;
     if (!ask->ctx->owner || !teffi_direct_ask(ask, out, &call.impl, &err))
-        err = start_call(ask, true, &call);
+        err = start_call(ask, true, NULL, &call);
     return err || !call.impl ? err : await_response(ask, call.impl, out);
 }
 
@@ -340,32 +345,36 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
                       "the silo or client of this context is closed");
 }
 
-/* Starts a call that cancel can end: it must be pending from the start, so never runs in place. */
-static teff_err start_cancellable(const teffi_ask *ask, teff_cancel *cancel, teff_call *call)
+/* Starts a call that cancel can end, or that has an idempotency key. The first must be pending from
+ * the start, the second waits for the store: neither runs in place. in: one of cancel and once may
+ * be NULL. */
+static teff_err start_with_message(const teffi_ask *ask, teff_cancel *cancel, const teff_uuid *once,
+                                   teff_call *call)
 {
-    if (teffi_cancel_is_fired(cancel))
+    if (cancel && teffi_cancel_is_fired(cancel))
         return teffi_ask_fail(ask, TEFF_E_CANCELLED,
                               "cancelled before it began; the call did not run");
-    teff_err err = start_call(ask, false, call);
-    if (!err)
+    teff_err err = start_call(ask, false, once, call);
+    if (!err && cancel)
         teffi_cancel_add(cancel, call->impl);
     return err;
 }
 
-/* As ask_grain(), without awaiting the call. in: cancel, may be NULL. */
+/* As ask_grain(), without awaiting the call. in: cancel and once may be NULL. */
 static inline __attribute__((always_inline)) teff_err
 start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
             const teff_method *method, const ProtobufCMessage *in, teff_cancel *cancel,
-            teff_call *call)
+            const teff_uuid *once, teff_call *call)
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
         return err;
-    if (cancel)
-        return start_cancellable(&this, cancel, call);
-    return ctx->owner && teffi_direct_start(&this, &call->impl) ? TEFF_OK
-                                                                : start_call(&this, false, call);
+    if (cancel || once)
+        return start_with_message(&this, cancel, once, call);
+    return ctx->owner && teffi_direct_start(&this, &call->impl)
+               ? TEFF_OK
+               : start_call(&this, false, NULL, call);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -389,7 +398,7 @@ static teff_err start_with_options(teff_ctx *ctx, const teff_type_info *type, co
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
     uint32_t timeout_ms = ctx->timeout_ms;
     ctx->timeout_ms = opt.timeout_ms ? opt.timeout_ms : timeout_ms;
-    teff_err err = start_grain(ctx, type, key, method, in, opt.cancel, call);
+    teff_err err = start_grain(ctx, type, key, method, in, opt.cancel, opt.once, call);
     ctx->timeout_ms = timeout_ms;
     return err;
 }
@@ -403,7 +412,7 @@ teff_err teff_ask_async(teff_ctx *ctx, const teff_type_info *type, const teff_ke
         return fail_closed(ctx, key, method);
     return teffi_ctx_leave(ctx, options
                                     ? start_with_options(ctx, type, key, method, in, options, call)
-                                    : start_grain(ctx, type, key, method, in, NULL, call));
+                                    : start_grain(ctx, type, key, method, in, NULL, NULL, call));
 }
 
 teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,

@@ -118,10 +118,9 @@ static void send_to_place(teffi_grains *grains, const teffi_ident *ident, teffi_
                           teffi_node_id *placed)
 {
     if (teffi_node_none(*placed))
-        *placed = teffi_place(grains, ident, teffi_placement_of(msg->flags));
+        *placed = teffi_place(grains, ident, msg->flags);
     if (teffi_node_none(*placed)) {
-        teffi_node_respond(grains->node, msg, TEFF_E_NOT_FOUND,
-                           "no silo of the cluster hosts this grain type");
+        teffi_place_fail(grains, msg, teffi_place_newest(grains, ident->type));
         return;
     }
     msg->flags |= TEFFI_MSG_PLACED;
@@ -296,8 +295,8 @@ static lookup *new_lookup(teffi_grains *grains, const teffi_ident *ident)
     return entry;
 }
 
-/* Adds msg to the requests that wait for the look-up. Shard's lock held, also in begin_lookup().
- * errs: TEFF_E_OVERLOADED: the caller owns msg. */
+/* Adds msg to the requests that wait for the look-up. The shard's lock is held.
+ * errs: TEFF_E_OVERLOADED: the caller still owns msg. */
 static teff_err add_waiting(lookup *entry, teffi_msg *msg)
 {
     uint64_t until_ns = msg->deadline_ns ? msg->deadline_ns : UINT64_MAX;
@@ -313,7 +312,8 @@ static teff_err add_waiting(lookup *entry, teffi_msg *msg)
     return TEFF_OK;
 }
 
-/* Starts a look-up with msg as its first request. errs: the caller owns msg. */
+/* Starts a look-up with msg as its first request. The shard's lock is held. errs: the caller still
+ * owns msg. */
 static teff_err begin_lookup(teffi_grains *grains, teffi_shard *shard, const teffi_ident *ident,
                              teffi_msg *msg)
 {
@@ -353,9 +353,14 @@ static bool wait_for_lookup(teffi_grains *grains, const teffi_ident *ident, teff
 }
 
 /* Looks up the grain of msg again, after a change of the cluster or after a pause that grows with
- * each try (teffi_membership_wait), whichever is first. An error ends msg. */
+ * each try (teffi_membership_wait), whichever is first. An error ends msg, and so does the end of
+ * the lease: this silo then learns of no change. */
 static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
 {
+    if (teffi_lease_is_over(&grains->node->home.lease)) {
+        teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+        return;
+    }
     if (msg->tries < UINT8_MAX)
         msg->tries++;
     (void)wait_for_lookup(grains, ident, msg, true);

@@ -32,7 +32,7 @@ static const silo_option options[] = {
      AT(silo.listen), 0, 0},
     {"advertise", "HOST:PORT", "how others reach it (the address it listens on)", TEXT,
      AT(silo.advertise), 0, 0},
-    {"store", "memory|sqlite:FILE|postgres:DATABASE|redis:HOST:PORT",
+    {"store", "memory|sqlite:FILE|postgres:DATABASE|redis:HOST:PORT|etcd://HOST:PORT",
      "where rows are kept (memory); silos with the same file or\n"
      "                         database are one cluster",
      TEXT, AT(silo.store), 0, 0},
@@ -82,6 +82,14 @@ static const silo_option options[] = {
      AT(silo.tls_cert), 0, 0},
     {"tls-ca", "FILE", "PEM: the CA that signs the peers' certificates", TEXT, AT(silo.tls_ca), 0,
      0},
+    {"gateway", "HOST:PORT", "an address for clients only; --listen is then for silos only (none)",
+     TEXT, AT(silo.gateway), 0, 0},
+    {"tls-client-ca", "FILE", "PEM: the CA that signs clients' certificates, for --gateway", TEXT,
+     AT(silo.tls_client_ca), 0, 0},
+    {"secret-file", "FILE", "only peers that know its secret are accepted (none)", TEXT,
+     AT(silo.secret_file), 0, 0},
+    {"client-secret-file", "FILE", "another secret for clients, beside --secret-file", TEXT,
+     AT(silo.client_secret_file), 0, 0},
     {"transport", "nng|reactor", "threads of nng's, or idle workers, wait on sockets (nng)", CHOICE,
      AT(silo.transport), TEFF_TRANSPORT_NNG, 0},
     {"insecure", NULL, "listen beyond this machine without TLS", FLAG, AT(silo.insecure), 0, 0},
@@ -164,15 +172,15 @@ static bool take_option(teffi_silo_args *args, const silo_option *option, const 
     return true;
 }
 
-_Static_assert(N_OPTIONS <= 32, "refuse_if_repeated");
+_Static_assert(N_OPTIONS <= 64, "refuse_if_repeated");
 
 /* Marks option `which` in *seen. Each of teff's options may be given once, only --seed several
  * times; the first --seed replaces the program's seeds. out: true: refused; the error was
  * printed. */
-static bool refuse_if_repeated(teffi_silo_args *args, uint32_t *seen, int which)
+static bool refuse_if_repeated(teffi_silo_args *args, uint64_t *seen, int which)
 {
-    bool before = *seen & 1u << which, is_seed = options[which].take == SEED;
-    *seen |= 1u << which;
+    bool before = *seen & 1ull << which, is_seed = options[which].take == SEED;
+    *seen |= 1ull << which;
     if (is_seed && !before)
         memset(args->silo.seeds, 0, sizeof args->silo.seeds);
     if (before && !is_seed)
@@ -254,7 +262,7 @@ static int parse_options(int argc, char **argv, const teff_silo_program *program
                          const struct option *all, teffi_silo_args *args)
 {
     int which;
-    uint32_t seen = 0;
+    uint64_t seen = 0;
     opterr = 0;
     optind = 1;
     while ((which = getopt_long(argc, argv, ":", all, NULL)) != -1) {

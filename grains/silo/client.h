@@ -6,17 +6,20 @@
 #include <teff/silo.h>
 #include "call/ctx.h"
 #include "node/deliver.h"
+#include "silo/gateways.h"
 
 struct teff_client {
     teffi_node node;
     teffi_platform platform;
-    char *gateways[TEFF_SEEDS_MAX];
-    uint32_t n_gateways;
-    teffi_node_id avoid;                   /* node.lock: the last gateway that said it is leaving */
-    teffi_node_id parting[TEFF_SEEDS_MAX]; /* node.lock: gateways with a leave_gateway() task */
-    teffi_queue unsent;                    /* node.lock: requests that reached no gateway */
-    bool resending;                        /* node.lock: the task that sends them again runs */
-    _Atomic bool looking;                  /* the task that looks for a gateway runs */
+    gateway_place places[TEFF_SEEDS_MAX];
+    uint32_t n_places;
+    /* node.lock */
+    uint32_t n_leaving;
+    teffi_node_id leaving[TEFF_SEEDS_MAX]; /* the last ones that said they are leaving */
+    teffi_node_id parting[TEFF_SEEDS_MAX]; /* those with a leave_gateway() task */
+    teffi_queue unsent;                    /* requests that reached no gateway */
+    bool resending;                        /* the task that sends them again runs */
+    /* atomic */
     _Atomic bool closing;
 };
 
@@ -24,6 +27,3 @@ struct teff_client {
 TEFF_MUST_USE teff_err teffi_client_open(const teffi_platform *platform,
                                          const teff_client_options *opt, teff_client **client,
                                          char *text);
-
-/* teffi_client_join - connect to the first gateway that responds. errs: text in ctx. */
-TEFF_MUST_USE teff_err teffi_client_join(teff_ctx *ctx, teff_client *client);

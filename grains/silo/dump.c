@@ -4,6 +4,7 @@
  * Threads: any, while the silo runs; closing waits until the dump has ended. Locks are held while
  *          counters are copied, never while fn gets a line. A shard's lock guards the identity of
  *          its activations; their other fields read here are atomic. */
+#include "activation/load_limit.h"
 #include "base/log.h"
 #include "call/calls.h"
 #include "call/task.h"
@@ -17,14 +18,14 @@ static void print_silo(teff_silo *silo, const teffi_lines *to)
     size_t clients = silo->n_clients;
     pthread_mutex_unlock(&silo->lock);
     /* relaxed: counters */
-    teffi_line(to,
-               "silo %s of cluster %s%s: %u members, %zu clients, %llu calls pending, %llu tasks, "
-               "%llu messages dropped",
-               node->address, node->cluster, node->leaving ? ", leaving" : "",
-               teff_silo_members(silo), clients,
-               (unsigned long long)teffi_calls_pending(&node->home),
-               (unsigned long long)teffi_tasks_running(&node->home),
-               (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed));
+    teffi_lines_print(
+        to,
+        "silo %s of cluster %s%s: %u members, %zu clients, %llu calls pending, %llu tasks, "
+        "%llu messages dropped",
+        node->address, node->cluster, node->leaving ? ", leaving" : "", teff_silo_members(silo),
+        clients, (unsigned long long)teffi_calls_pending(&node->home),
+        (unsigned long long)teffi_tasks_running(&node->home),
+        (unsigned long long)atomic_load_explicit(&node->dropped, memory_order_relaxed));
 }
 
 static void print_targets(teffi_node *node, const teffi_lines *to)
@@ -32,8 +33,8 @@ static void print_targets(teffi_node *node, const teffi_lines *to)
     for (unsigned i = 0; i < TEFFI_SLOT_SYSTEM_END; i++) {
         teffi_target *target = &node->targets[i];
         if (target->handle)
-            teffi_line(to, "system target %s: %s", teffi_target_name(target),
-                       teffi_group_state_name(teffi_group_state_of(&target->group)));
+            teffi_lines_print(to, "system target %s: %s", teffi_target_name(target),
+                              teffi_group_state_name(teffi_group_state_of(&target->group)));
     }
 }
 
@@ -98,17 +99,25 @@ static void print_grains(teffi_node *node, const teffi_lines *to)
     survey s = {0};
     uint64_t cursor = 0;
     (void)teffi_shards_walk(node->grains, NULL, &cursor, survey_activation, &s);
-    teffi_line(to,
-               "grains: %llu activations: %llu idle, %llu ready, %llu running; %llu requests wait; "
-               "look-ups under way: %s",
-               (unsigned long long)s.n, (unsigned long long)s.in_state[TEFFI_GROUP_IDLE],
-               (unsigned long long)s.in_state[TEFFI_GROUP_READY],
-               (unsigned long long)s.in_state[TEFFI_GROUP_RUNNING], (unsigned long long)s.queued,
-               teffi_lookups_any(node->grains) ? "yes" : "no");
+    teffi_lines_print(
+        to,
+        "grains: %llu activations: %llu idle, %llu ready, %llu running; %llu requests wait; "
+        "look-ups under way: %s",
+        (unsigned long long)s.n, (unsigned long long)s.in_state[TEFFI_GROUP_IDLE],
+        (unsigned long long)s.in_state[TEFFI_GROUP_READY],
+        (unsigned long long)s.in_state[TEFFI_GROUP_RUNNING], (unsigned long long)s.queued,
+        teffi_lookups_any(node->grains) ? "yes" : "no");
+    teffi_load_limit *loads = node->grains->load_limit;
+    pthread_mutex_lock(&loads->lock);
+    uint32_t running = loads->running, limit = loads->limit, waiting = loads->n_waiting;
+    pthread_mutex_unlock(&loads->lock);
+    teffi_lines_print(to,
+                      "states: %u are read from the store, at most %u at once; %u activations wait",
+                      running, limit, waiting);
     for (unsigned i = 0; i < s.n_top; i++)
-        teffi_line(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s", s.top[i].type,
-                   s.top[i].key, s.top[i].slot, teffi_group_state_name(s.top[i].state),
-                   s.top[i].queued, s.top[i].doing);
+        teffi_lines_print(to, "grain %s %s (slot %u): %s, %u requests wait; last turn: %s",
+                          s.top[i].type, s.top[i].key, s.top[i].slot,
+                          teffi_group_state_name(s.top[i].state), s.top[i].queued, s.top[i].doing);
 }
 
 /* ---- all of it ---- */
@@ -118,7 +127,7 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
     teffi_node *node = &silo->node;
     const teffi_lines to = {fn, arg};
     if (!teffi_home_enter(&node->home)) {
-        teffi_line(&to, "silo: closed");
+        teffi_lines_print(&to, "silo: closed");
         return;
     }
     /* After teffi_home_enter(): a silo that serves now is not closed before teffi_home_exit(). */
@@ -130,7 +139,7 @@ void teff_silo_dump(teff_silo *silo, teff_line_fn *fn, void *arg)
         print_grains(node, &to);
         teffi_silo_print_processes(silo, &to);
     } else {
-        teffi_line(&to, "silo: not serving");
+        teffi_lines_print(&to, "silo: not serving");
     }
     teffi_home_exit(&node->home);
 }

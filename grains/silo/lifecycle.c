@@ -73,7 +73,8 @@ static void remove_client(teff_silo *silo, const teffi_hello *peer)
 
 /* A silo outside the view is added as a peer, so that it gets responses: one that joins through
  * this silo requests rows before it is in a view, and one that left before this silo joined may
- * forward requests. A dead one, which the view may know only since the hello, is disconnected. */
+ * forward requests. A dead silo is disconnected: the view may have learned of the death only after
+ * the hello was accepted. */
 static void meet_silo(teffi_node *node, const teffi_hello *peer)
 {
     const teffi_net_ops *net = node->home.net->ops;
@@ -137,21 +138,37 @@ static void send_clients_away(teff_silo *silo)
 
 _Static_assert((int)TEFF_TRANSPORT_REACTOR == (int)TEFFI_TRANSPORT_REACTOR, "the same numbers");
 
-teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes, teff_transport transport,
-                            const char *tls_cert, const char *tls_ca, char *text)
+teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *given, char *text)
 {
-    teffi_net_options opt = {.self = {.role = node->role, .node = node->id},
-                             .events = &teffi_node_net_events,
-                             .arg = node,
-                             .exec = node->home.exec,
-                             .budget = node->budget,
-                             .until_ns = &node->home.lease.until_ns,
-                             .queue_max_bytes = queue_max_bytes,
-                             .transport = (teffi_transport_kind)transport,
-                             .tls_cert = tls_cert,
-                             .tls_ca = tls_ca};
+    teffi_net_options opt = *given;
+    opt.self = (teffi_hello){.role = node->role, .node = node->id};
+    opt.events = &teffi_node_net_events;
+    opt.arg = node;
+    opt.exec = node->home.exec;
+    opt.budget = node->budget;
+    opt.until_ns = &node->home.lease.until_ns;
     snprintf(opt.self.cluster, sizeof opt.self.cluster, "%s", node->cluster);
     return node->platform->net_new(node->platform, &opt, &node->home.net, text);
+}
+
+/* Makes the transport, and binds the silo's addresses. */
+static teff_err open_silo_net(teff_silo *silo, char *text)
+{
+    const teff_silo_options *opt = &silo->opt;
+    const teffi_net_options net_opt = {
+        .queue_max_bytes = opt->connection_bytes_max,
+        .transport = (teffi_transport_kind)opt->transport,
+        .tls = {opt->tls_cert, opt->tls_ca, opt->tls_client_ca},
+        .secret_file = opt->secret_file,
+        .client_secret_file = opt->client_secret_file,
+    };
+    teffi_net **net = &silo->node.home.net;
+    teff_err err = teffi_silo_net_new(&silo->node, &net_opt, text);
+    if (!err)
+        err = (*net)->ops->listen(*net, TEFFI_DOOR_SILOS, opt->listen, silo->bound, text);
+    if (!err && opt->gateway)
+        err = (*net)->ops->listen(*net, TEFFI_DOOR_GATEWAY, opt->gateway, silo->gateway, text);
+    return err;
 }
 
 teff_err teffi_silo_open(teff_silo *silo, char *text)
@@ -166,13 +183,10 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
         return teffi_fail(text, err, "the worker threads could not be started");
     silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.lost = on_lease_lost;
+    teffi_silo_authorize(silo);
     silo->node.net_up = on_connection_up;
     silo->node.net_down = on_connection_down;
-    teffi_net **net = &silo->node.home.net;
-    err = teffi_silo_net_new(&silo->node, silo->opt.connection_bytes_max, silo->opt.transport,
-                             silo->opt.tls_cert, silo->opt.tls_ca, text);
-    if (!err)
-        err = (*net)->ops->listen(*net, silo->opt.listen, silo->bound, text);
+    err = open_silo_net(silo, text);
     if (!err)
         err = teffi_grains_install(&silo->node, silo->types, silo->n_types, text);
     return err;
@@ -182,10 +196,14 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
 
 static teff_err make_membership(teff_ctx *ctx, teff_silo *silo)
 {
-    uint32_t *ids = teff_alloc(ctx, (silo->n_types + 1) * sizeof *ids);
-    for (size_t i = 0; i < silo->n_types; i++)
+    size_t n = silo->n_types;
+    uint32_t *ids = teff_alloc(ctx, (2 * n + 1) * sizeof *ids), any = 0;
+    for (size_t i = 0; i < n; i++) {
         ids[i] = silo->types[i]->info->id;
-    if (!teffi_membership_new(&silo->node, ids, silo->n_types))
+        ids[n + i] = silo->types[i]->info->version;
+        any |= ids[n + i];
+    }
+    if (!teffi_membership_new(&silo->node, ids, any ? ids + n : NULL, n))
         return teff_fail(ctx, TEFF_E_NOMEM, "out of memory");
     return TEFF_OK;
 }
@@ -318,8 +336,8 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 /* ---- leave ---- */
 
 /* Have all clients disconnected, and all look-ups, calls and relays ended? Order: a connection in
- * the handshake may become a client, and a look-up may become a relay, so the former is checked
- * first. */
+ * the handshake may become a client, a message that is kept a look-up, and that a relay, so the
+ * former is checked first. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -328,7 +346,8 @@ static bool silo_is_quiet(teffi_node *node)
     pthread_mutex_lock(&silo->lock);
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
-    return alone && !teffi_lookups_any(node->grains) && teffi_calls_relays(&node->home) == 0 &&
+    return alone && !teffi_outsiders_hold_any(node->membership) &&
+           !teffi_lookups_any(node->grains) && teffi_calls_relays(&node->home) == 0 &&
            teffi_calls_pending(&node->home) == 0;
 }
 

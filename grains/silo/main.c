@@ -47,7 +47,8 @@ static bool start_program(teff_silo *silo, const teff_silo_program *program, cha
 /* Prints "ready", then serves until a signal comes or the lease is lost. out: true: a signal. */
 static bool serve_once(teff_silo *silo, const teff_silo_program *program, const sigset_t *signals)
 {
-    printf("ready %s\n", teff_silo_address(silo));
+    const char *gateway = teff_silo_gateway(silo);
+    printf("ready %s%s%s\n", teff_silo_address(silo), *gateway ? " gateway " : "", gateway);
     if (fflush(stdout) != 0)
         fprintf(stderr, "silo %s is ready; standard output is closed\n", teff_silo_address(silo));
     bool asked = wait_for_signal(silo, signals);

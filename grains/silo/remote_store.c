@@ -193,9 +193,9 @@ static teff_err ask_seed_once(teff_ctx *ctx, const teffi_store_op *op,
     return err;
 }
 
-/* out: true: the store did the read. If it refused the read as full (TEFF_E_OVERLOADED), it may
- * still have the write queued. */
-static bool read_is_done(teff_ctx *ctx, const teffi_store_op *look)
+/* Asks the seed once to do the read. out: true: its store did it. A store whose queue is full
+ * (TEFF_E_OVERLOADED) refuses the read, and may still have an earlier write in that queue. */
+static bool try_read(teff_ctx *ctx, const teffi_store_op *look)
 {
     const Teff__Cluster__StoreResponse *response = NULL;
     teff_err err = ask_seed_once(ctx, look, &response);
@@ -212,7 +212,7 @@ static void await_write_end(teff_ctx *ctx, const teffi_store_op *op)
     const teffi_store_op look = {.kind = TEFFI_STORE_READ, .rows = &row, .n_rows = 1};
     if (op->rows[0].any)
         return;
-    while (!read_is_done(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)
+    while (!try_read(ctx, &look) && teffi_now(ctx->node->platform) < until_ns)
         teffi_ctx_sleep(ctx, AGAIN_MS);
 }
 

@@ -21,6 +21,51 @@ static teff_err check_sched(const teff_silo_options *opt, char *text)
     return wrong ? teffi_fail(text, TEFF_E_INVALID, "sched.%s", wrong) : TEFF_OK;
 }
 
+/* Refuses an address that other machines reach, unless what travels is protected or the user wants
+ * it so. */
+static teff_err check_reach(const teff_silo_options *opt, const char *option, const char *address,
+                            char *text)
+{
+    if (teffi_address_loopback(address) || opt->tls_cert || opt->insecure)
+        return TEFF_OK;
+    return teffi_option_refuse(
+        text, option, address,
+        "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
+}
+
+/* The two authorities must differ: else a client's certificate is a silo's. */
+static teff_err check_client_ca(const teff_silo_options *opt, char *text)
+{
+    const char *ca = opt->tls_client_ca;
+    if (!ca && opt->gateway && opt->tls_cert)
+        return teffi_option_refuse(text, "gateway", opt->gateway,
+                                   "the option tls_client_ca beside it, with TLS");
+    if (ca && !(opt->gateway && opt->tls_cert))
+        return teffi_option_refuse(text, "tls_client_ca", ca,
+                                   "gateway, tls_cert and tls_ca beside it");
+    if (ca && strcmp(ca, opt->tls_ca) == 0)
+        return teffi_option_refuse(text, "tls_client_ca", ca, "another authority than tls_ca");
+    return TEFF_OK;
+}
+
+/* With a secret for clients only, silos would have to prove nothing. */
+static teff_err check_secrets(const teff_silo_options *opt, char *text)
+{
+    if (opt->client_secret_file && !opt->secret_file)
+        return teffi_option_refuse(text, "client_secret_file", opt->client_secret_file,
+                                   "secret_file, the silos', beside it");
+    return TEFF_OK;
+}
+
+static teff_err check_gateway(const teff_silo_options *opt, char *text)
+{
+    teff_err err = check_client_ca(opt, text);
+    if (err || !opt->gateway)
+        return err;
+    err = teffi_option_address(text, "gateway", opt->gateway, opt->tls_cert);
+    return err ? err : check_reach(opt, "gateway", opt->gateway, text);
+}
+
 static teff_err check_listen(const teff_silo_options *opt, char *text)
 {
     const char *listen = opt->listen;
@@ -33,11 +78,7 @@ static teff_err check_listen(const teff_silo_options *opt, char *text)
         return teffi_option_refuse(
             text, "listen", listen,
             "the option advertise beside it: how do others reach this silo?");
-    if (!teffi_address_loopback(listen) && !opt->tls_cert && !opt->insecure)
-        return teffi_option_refuse(
-            text, "listen", listen,
-            "a loopback address, or TLS (tls_cert, tls_ca), or the option insecure");
-    return TEFF_OK;
+    return check_reach(opt, "listen", listen, text);
 }
 
 static teff_err check_silo_options(const teff_silo_options *opt, char *text)
@@ -59,26 +100,38 @@ static teff_err check_silo_options(const teff_silo_options *opt, char *text)
     if (opt->grain_bytes_max > TEFFI_QUEUE_BYTES_MAX)
         return teffi_option_refuse(text, "grain_bytes_max", "too large", "at most 2047 MiB");
     err = check_sched(opt, text);
-    return err ? err : check_listen(opt, text);
+    if (!err)
+        err = check_listen(opt, text);
+    if (!err)
+        err = check_secrets(opt, text);
+    return err ? err : check_gateway(opt, text);
 }
 
-static const char *copy_option(teff_silo *silo, const char *s)
+/* Replaces *option by a copy. out: false: no memory. An option that is lost would count as not
+ * given, which is another cluster, no store, or no TLS. */
+static bool copy_option(teff_silo *silo, const char **option)
 {
-    return s ? teff_arena_copy(&silo->arena, s, strlen(s)) : NULL;
+    const char *copy = *option ? teff_arena_copy(&silo->arena, *option, strlen(*option)) : NULL;
+    bool copied = copy || !*option;
+    *option = copy;
+    return copied;
 }
 
-/* The caller's strings need not outlive teff_silo_new(). */
-static void copy_option_strings(teff_silo *silo)
+/* The caller's strings need not outlive teff_silo_new(). out: false: no memory. */
+static bool copy_option_strings(teff_silo *silo)
 {
     teff_silo_options *opt = &silo->opt;
-    opt->cluster = copy_option(silo, opt->cluster);
-    opt->listen = copy_option(silo, opt->listen);
-    opt->advertise = copy_option(silo, opt->advertise);
-    opt->store = copy_option(silo, opt->store);
-    opt->tls_cert = copy_option(silo, opt->tls_cert);
-    opt->tls_ca = copy_option(silo, opt->tls_ca);
-    for (int i = 0; i < TEFF_SEEDS_MAX; i++)
-        opt->seeds[i] = copy_option(silo, opt->seeds[i]);
+    const char **texts[] = {&opt->cluster,       &opt->listen,
+                            &opt->advertise,     &opt->store,
+                            &opt->tls_cert,      &opt->tls_ca,
+                            &opt->tls_client_ca, &opt->gateway,
+                            &opt->secret_file,   &opt->client_secret_file};
+    bool copied = true;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && copied; i++)
+        copied = copy_option(silo, texts[i]);
+    for (int i = 0; i < TEFF_SEEDS_MAX && copied; i++)
+        copied = copy_option(silo, &opt->seeds[i]);
+    return copied;
 }
 
 static teff_err take_silo_options(teff_silo *silo, const teff_silo_options *given, char *text)
@@ -110,7 +163,10 @@ teff_err teffi_silo_new_on(const teffi_platform *platform, const teff_silo_optio
     silo->platform = *platform;
     if (silo->opt.silent && silo->platform.log.level > TEFF_LOG_WARN)
         silo->platform.log.level = TEFF_LOG_WARN;
-    copy_option_strings(silo);
+    if (!copy_option_strings(silo)) {
+        teff_silo_free(silo);
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
+    }
     *out = silo;
     return TEFF_OK;
 }
@@ -196,24 +252,38 @@ static teff_err join_on_thread(teff_silo *silo, char *text)
     return err;
 }
 
-/* Clears the node of a stopped silo. Keeps the address that the silo listened on, because other
- * silos and clients know it. */
-static void prepare_next_incarnation(teff_silo *silo)
+/* The next start listens where this one did, because other silos and clients know the address.
+ * out: false: no memory; *option is as it was. */
+static bool keep_address(teff_silo *silo, const char **option, const char *bound)
 {
+    if (!bound[0] || strcmp(bound, *option) == 0)
+        return true;
+    const char *kept = bound;
+    if (!copy_option(silo, &kept))
+        return false;
+    *option = kept;
+    return true;
+}
+
+/* Clears the node of a stopped silo. out: false: no memory, and the node is as it was. */
+static bool prepare_next_incarnation(teff_silo *silo)
+{
+    if (!keep_address(silo, &silo->opt.listen, silo->bound) ||
+        !keep_address(silo, &silo->opt.gateway, silo->gateway))
+        return false;
     teffi_node_fini(&silo->node);
     memset(&silo->node, 0, sizeof silo->node);
     silo->n_clients = 0;
     atomic_store(&silo->links, 0);
-    if (silo->bound[0] && strcmp(silo->bound, silo->opt.listen) != 0)
-        silo->opt.listen = copy_option(silo, silo->bound);
+    return true;
 }
 
 teff_err teff_silo_start(teff_silo *silo, char *text)
 {
-    if (silo->phase == TEFFI_SILO_STOPPED)
-        prepare_next_incarnation(silo);
-    else if (silo->phase != TEFFI_SILO_NEW)
+    if (silo->phase != TEFFI_SILO_STOPPED && silo->phase != TEFFI_SILO_NEW)
         return teffi_fail(text, TEFF_E_INVALID, "the silo runs already");
+    if (silo->phase == TEFFI_SILO_STOPPED && !prepare_next_incarnation(silo))
+        return teffi_fail(text, TEFF_E_NOMEM, "out of memory");
     silo->phase = TEFFI_SILO_STARTED;
     teff_err err = teffi_silo_open(silo, text);
     if (!err)
@@ -270,6 +340,11 @@ void teff_silo_free(teff_silo *silo)
 const char *teff_silo_address(const teff_silo *silo)
 {
     return silo->node.address;
+}
+
+const char *teff_silo_gateway(const teff_silo *silo)
+{
+    return silo->gateway;
 }
 
 teff_ctx *teff_silo_ctx(teff_silo *silo)

@@ -30,13 +30,14 @@ struct teff_silo {
     teff_arena arena;
     teff_grain_type *types[TEFFI_TYPES_MAX];
     size_t n_types;
-    teffi_store *store;                /* its own or a remote store; also node.store */
-    teff_process_system *processes;    /* written under lock; NULL: none */
-    struct teff_engine *engines;       /* guarded by lock; through engine->next */
-    char bound[TEFFI_ADDRESS_MAX + 1]; /* address that it listens on */
-    pthread_mutex_t lock;              /* guards clients */
-    _Atomic teffi_silo_phase phase;    /* written by the thread that starts or stops the silo */
-    teffi_node_id *clients;            /* connected clients */
+    teffi_store *store;                  /* its own or a remote store; also node.store */
+    teff_process_system *processes;      /* written under lock; NULL: none */
+    struct teff_engine *engines;         /* guarded by lock; through engine->next */
+    char bound[TEFFI_ADDRESS_MAX + 1];   /* address that it listens on */
+    char gateway[TEFFI_ADDRESS_MAX + 1]; /* the same of its gateway; "": none */
+    pthread_mutex_t lock;                /* guards clients */
+    _Atomic teffi_silo_phase phase;      /* written by the thread that starts or stops the silo */
+    teffi_node_id *clients;              /* connected clients */
     size_t n_clients, clients_max;
     _Atomic uint32_t links; /* connections to silos that are up; exact until the first goodbye */
 };
@@ -80,11 +81,15 @@ void teffi_silo_drop_processes(teff_silo *silo);
 /* teffi_silo_close - send goodbye, stop every part, free the executor. Not from a worker. */
 teff_err teffi_silo_close(teff_silo *silo, uint32_t timeout_ms);
 
-/* For a client, too: teffi_silo_net_new - make the node's transport. errs: with text.
+/* teffi_silo_authorize - have the program's function asked before a client's call is delivered, if
+ * there is one (authorize.c). in: the silo's node was initialized. */
+void teffi_silo_authorize(teff_silo *silo);
+
+/* For a client, too: teffi_silo_net_new - make the node's transport. in: opt, those of the user's;
+ * the node's members are set here. errs: with text.
  * teffi_silo_wait_for_tasks - until the node's tasks have ended. A client, or a closing silo. */
-TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, uint32_t queue_max_bytes,
-                                          teff_transport transport, const char *tls_cert,
-                                          const char *tls_ca, char *text);
+TEFF_MUST_USE teff_err teffi_silo_net_new(teffi_node *node, const teffi_net_options *opt,
+                                          char *text);
 void teffi_silo_wait_for_tasks(teffi_node *node);
 
 /* The seed's store, used by a silo that joined through the seed (remote_store.c). Each operation is

@@ -100,8 +100,9 @@ static inline const teffi_asked *teffi_call_asked(const teffi_call *call)
     return out & TEFFI_CALL_HAS_ASKED ? &call->asked : NULL;
 }
 
-/* teffi_call_unnamed - did the call end with an error text of the runtime that names no method? */
-static inline bool teffi_call_unnamed(const teffi_call *call)
+/* teffi_call_text_lacks_method - did the call fail with a text that the runtime wrote and that does
+ * not name the method? */
+static inline bool teffi_call_text_lacks_method(const teffi_call *call)
 {
     return call->err && (!call->response || call->response->flags & TEFFI_MSG_UNNAMED);
 }

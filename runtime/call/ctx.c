@@ -91,21 +91,36 @@ __attribute__((noinline)) static _Noreturn void exit_over_arena(teff_ctx *ctx, s
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-void *teff_alloc(teff_ctx *ctx, size_t n)
+/* A grain's turn ends. A thread and a task of the runtime have nobody to return an error to, so
+ * they try again for TRIES * PAUSE_NS: a silo that joins, serves or leaves should not abort because
+ * memory was out for a moment. They block their thread meanwhile, as the caller may not expect to
+ * be suspended. out: n bytes. */
+__attribute__((noinline)) static void *alloc_again(teff_ctx *ctx, size_t n)
 {
-    void *p = teff_arena_alloc(&ctx->arena, n);
+    enum { TRIES = 100, PAUSE_NS = 10000000 };
+    bool system = n <= ctx->arena.budget_bytes - ctx->arena.used_bytes;
+    teffi_parker pause = {0};
+    void *p = NULL;
+    for (int i = 0; i < TRIES && !p && system && !ctx->owner; i++) {
+        (void)teffi_parker_wait(&pause, PAUSE_NS);
+        p = teff_arena_alloc(&ctx->arena, n);
+    }
     if (!p)
         exit_over_arena(ctx, n);
     return p;
+}
+
+void *teff_alloc(teff_ctx *ctx, size_t n)
+{
+    void *p = teff_arena_alloc(&ctx->arena, n);
+    return p ? p : alloc_again(ctx, n);
 }
 
 char *teff_strdup(teff_ctx *ctx, const char *s)
 {
     size_t n = strlen(s);
     void *p = teff_arena_copy(&ctx->arena, s, n); /* appends a zero byte */
-    if (!p)
-        exit_over_arena(ctx, n + 1);
-    return p;
+    return p ? p : memcpy(alloc_again(ctx, n + 1), s, n + 1);
 }
 
 teff_err teff_post(teff_ctx *ctx, void (*fn)(void *arg), void *arg)

@@ -207,8 +207,9 @@ static void end_cancelled(teffi_home *home, teffi_call *call, uint64_t word, boo
         teffi_call_end(call, TEFF_E_CANCELLED, "cancelled by its caller; the call may have run");
 }
 
-/* If the request is not sent yet, the cancel is kept here before the call is taken. So
- * teffi_cancel_sign finds either a pending call or the cancel. */
+/* If the request is not sent yet, this node first keeps the cancel and then ends the call. So
+ * teffi_cancel_sign(), which runs right before a send, finds either a pending call or the cancel:
+ * no request is sent whose cancel is lost. */
 void teffi_cancel_call(teffi_home *home, uint32_t slot, uint32_t generation)
 {
     const teffi_origin own = {slot, generation, 0};

@@ -4,14 +4,20 @@
 #include <stdlib.h>
 #include "cluster/membership.h"
 
+/* Pauses after conflicts double, so that hundreds of silos that start at once get through: a pause
+ * must be about as long as the changes of all the others take. */
 enum {
-    CONFLICTS_MAX = 100,
+    CONFLICTS_MAX = 60,
+    PAUSE_FIRST_MS = 16,
+    PAUSE_MAX_MS = 4096,
     FORGET_MAX = 20 /* tombstones removed by one change */
 };
 
 teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const void *arg)
 {
+    const teffi_platform *platform = ctx->node->platform;
     teffi_rows rows;
+    uint32_t pause_ms = PAUSE_FIRST_MS;
     for (int i = 0; i < CONFLICTS_MAX; i++) {
         teff_err err = teffi_membership_read(ctx, &rows);
         if (err)
@@ -27,8 +33,8 @@ teff_err teffi_membership_change(teff_ctx *ctx, teffi_change_fn *change, const v
             return teffi_membership_refresh(ctx, rows.version + 1);
         if (err != TEFF_E_CONFLICT && err != TEFF_E_UNKNOWN)
             return err;
-        uint64_t wait = ctx->node->platform->random(ctx->node->platform->arg) % 20;
-        teffi_ctx_sleep(ctx, 1 + (uint32_t)wait);
+        teffi_ctx_sleep(ctx, 1 + (uint32_t)(platform->random(platform->arg) % pause_ms));
+        pause_ms = pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
     }
     return teff_fail(ctx, TEFF_E_TIMEOUT, "membership: %d conflicts in a row", CONFLICTS_MAX);
 }

@@ -9,13 +9,18 @@ enum {
     READ_TRIES = 9       /* tries to pass to teffi_membership_wait(): the end of a read wakes it */
 };
 
-static void add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
+/* Allows sends to the silos that `old` lacks. One whose address is invalid cannot be reached.
+ * out:  false: no memory for one; `now` must not be adopted, as later views would not add it. */
+static bool add_peers(teffi_node *node, const teffi_view *old, const teffi_view *now)
 {
-    for (size_t i = 0; i < now->n_members; i++) {
+    bool added = true;
+    for (size_t i = 0; i < now->n_members && added; i++) {
         const teffi_member *m = &now->members[i];
         if (!teffi_node_is(m->node, node->id) && !(old && teffi_view_find(old, m->node)))
-            (void)node->home.net->ops->peer_add(node->home.net, m->node, m->address);
+            added =
+                node->home.net->ops->peer_add(node->home.net, m->node, m->address) != TEFF_E_NOMEM;
     }
+    return added;
 }
 
 /* follow.lock held. Drops the connections to silos that left the view at since_ns or before. */
@@ -76,20 +81,22 @@ void teffi_membership_drop_departed(teffi_membership *m)
     pthread_mutex_unlock(&m->follow.lock);
 }
 
-/* Adopts a view, unless it is no newer than the adopted one. in: view, owned. */
-static void adopt_view(teffi_membership *m, teffi_view *view)
+/* Adopts a view, unless it is no newer than the adopted one. in: view, owned. out: false: no
+ * memory. */
+static bool adopt_view(teffi_membership *m, teffi_view *view)
 {
     teffi_node *node = m->node;
     pthread_mutex_lock(&m->follow.lock);
     const teffi_view *old = node->view;
-    if (old && old->version >= view->version) {
+    bool newer = !old || old->version < view->version;
+    bool added = newer && add_peers(node, old, view);
+    if (!added) {
         pthread_mutex_unlock(&m->follow.lock);
         teffi_view_unref(view);
-        return;
+        return !newer;
     }
     teffi_logf(&node->platform->log, TEFF_LOG_INFO, "membership: view %llu, %zu silos, %zu active",
                (unsigned long long)view->version, view->n_members, view->n_active);
-    add_peers(node, old, view);
     pthread_mutex_lock(&node->lock);
     node->view = view;
     pthread_mutex_unlock(&node->lock);
@@ -104,6 +111,7 @@ static void adopt_view(teffi_membership *m, teffi_view *view)
     teffi_membership_changed(m);
     if (!member && m->joined)
         teffi_membership_lose_lease(m, "the cluster has declared it dead");
+    return true;
 }
 
 /* Logs the number of unreadable rows when it changes, but not when it becomes 0. */
@@ -122,9 +130,8 @@ teff_err teffi_membership_read(teff_ctx *ctx, teffi_rows *rows)
 teff_err teffi_membership_adopt(teff_ctx *ctx, const teffi_rows *rows)
 {
     teffi_view *view = teffi_rows_view(ctx, rows);
-    if (!view)
+    if (!view || !adopt_view(ctx->node->membership, view))
         return teff_fail(ctx, TEFF_E_NOMEM, "membership: out of memory for a view");
-    adopt_view(ctx->node->membership, view);
     return TEFF_OK;
 }
 

@@ -98,6 +98,8 @@ static size_t change_rows_to_join(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     memcpy(changed->member.address, node->address, sizeof node->address);
     changed->member.types = m->types;
     changed->member.n_types = m->n_types;
+    changed->member.versions = m->types + m->n_types;
+    changed->member.n_versions = m->n_versions;
     changed->etag = before ? before->etag : 0;
     changed->damaged = before && before->damaged;
     changed->joins = true;

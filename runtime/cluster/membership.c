@@ -5,15 +5,19 @@
 #include <string.h>
 #include "cluster/join.h"
 
-teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, size_t n)
+teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
+                                       const uint32_t *versions, size_t n)
 {
-    teffi_membership *m = calloc(1, sizeof *m + n * sizeof *types);
+    teffi_membership *m = calloc(1, sizeof *m + 2 * n * sizeof *types);
     if (!m)
         return NULL;
     m->node = node;
     m->n_types = n;
+    m->n_versions = versions ? n : 0;
     if (n)
         memcpy(m->types, types, n * sizeof *types);
+    if (n && versions)
+        memcpy(m->types + n, versions, n * sizeof *versions);
     pthread_mutex_init(&m->follow.lock, NULL);
     pthread_mutex_init(&m->beat.lock, NULL);
     pthread_mutex_init(&m->follow.changes.lock, NULL);

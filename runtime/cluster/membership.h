@@ -73,13 +73,14 @@ typedef struct teffi_membership {
     teffi_follow follow;
     teffi_outsiders outsiders;
     teffi_beat beat;
-    size_t n_types;
-    uint32_t types[]; /* ids of the types that the silo hosts */
+    size_t n_types, n_versions;
+    uint32_t types[]; /* ids of the types that the silo hosts; then their versions */
 } teffi_membership;
 
 /* teffi_membership_new - create it, and register the system target. in: types, ids of the types the
- * silo hosts, copied. out: NULL: no memory. */
-teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types, size_t n);
+ * silo hosts; versions, as many, NULL: all 0; both copied. out: NULL: no memory. */
+teffi_membership *teffi_membership_new(teffi_node *node, const uint32_t *types,
+                                       const uint32_t *versions, size_t n);
 
 /* teffi_membership_free - after the node's tasks have ended. in: may be NULL. */
 void teffi_membership_free(teffi_membership *membership);
@@ -123,7 +124,8 @@ uint64_t teffi_membership_version(teffi_node *node);
  * teffi_outsiders_update - view was adopted: members are no outsiders any more; dead silos are
  *       disconnected. in: follow.lock held.
  * teffi_outsiders_list - out: how many are written to `to`, of TEFFI_OUTSIDERS_MAX.
- * teffi_outsiders_have_stranger - is this silo a stranger now?
+ * teffi_outsiders_have_stranger - is this silo a stranger now? zero: is any outsider one?
+ * teffi_outsiders_hold_any - are messages kept that are not delivered yet?
  * teffi_outsiders_hold - keep the message of a stranger, or of a silo of which messages are kept.
  *       out: *first: nobody delivers them yet. errs: TEFF_E_NOT_FOUND: not kept: deliver it;
  *       TEFF_E_OVERLOADED.
@@ -135,6 +137,7 @@ void teffi_outsiders_remove(teffi_membership *membership, teffi_node_id silo);
 void teffi_outsiders_update(teffi_membership *membership, const teffi_view *view);
 size_t teffi_outsiders_list(teffi_membership *membership, teffi_node_id *to);
 bool teffi_outsiders_have_stranger(teffi_membership *membership, teffi_node_id silo);
+bool teffi_outsiders_hold_any(teffi_membership *membership);
 TEFF_MUST_USE teff_err teffi_outsiders_hold(teffi_membership *membership, teffi_msg *msg,
                                             bool *first);
 teffi_queue teffi_outsiders_take_held(teffi_membership *membership);

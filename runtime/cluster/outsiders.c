@@ -140,10 +140,23 @@ bool teffi_outsiders_have_stranger(teffi_membership *m, teffi_node_id silo)
 {
     teffi_outsiders *o = &m->outsiders;
     pthread_mutex_lock(&o->lock);
-    const teffi_outsider *outsider = find_outsider(o, silo);
-    bool stranger = outsider && outsider->standing == TEFFI_STANDING_STRANGER;
+    bool found = false;
+    for (size_t i = 0; i < o->n; i++)
+        found |= o->silo[i].standing == TEFFI_STANDING_STRANGER &&
+                 (teffi_node_none(silo) || teffi_node_is(o->silo[i].node, silo));
     pthread_mutex_unlock(&o->lock);
-    return stranger;
+    return found;
+}
+
+bool teffi_outsiders_hold_any(teffi_membership *m)
+{
+    teffi_outsiders *o = &m->outsiders;
+    bool any = false;
+    pthread_mutex_lock(&o->lock);
+    for (size_t i = 0; i < o->n; i++)
+        any |= o->silo[i].held > 0;
+    pthread_mutex_unlock(&o->lock);
+    return any;
 }
 
 /* ---- messages ---- */

@@ -54,6 +54,8 @@ static bool convert_member(const Teff__Cluster__Member *from, uint64_t etag, tef
     snprintf(row->member.address, sizeof row->member.address, "%s", from->address);
     row->member.types = from->types;
     row->member.n_types = from->n_types;
+    row->member.versions = from->versions;
+    row->member.n_versions = from->n_versions;
     row->dead = from->status == TEFF__CLUSTER__STATUS__DEAD;
     row->left = row->dead && from->left;
     row->ended = row->dead ? from->ended : 0;
@@ -239,6 +241,8 @@ static teffi_bytes pack_member(teff_ctx *ctx, const teffi_member_row *row, uint6
     msg.ended = row->leaves || row->dies ? version : row->ended;
     msg.types = row->member.types;
     msg.n_types = row->member.n_types;
+    msg.versions = row->member.versions;
+    msg.n_versions = row->member.n_versions;
     return pack_message(ctx, &msg.base);
 }
 

@@ -27,16 +27,23 @@ static void deliver_held_messages(teffi_membership *m, teffi_queue *held)
         deliver_held_message(m, teffi_container(node, teffi_msg, link));
 }
 
-/* The task that reads the table, and then delivers what was kept before. If the table cannot be
- * read, the senders remain strangers. */
+static bool have_strangers(teffi_membership *m)
+{
+    return teffi_outsiders_have_stranger(m, (teffi_node_id){0});
+}
+
+/* The task that reads the table if there are strangers, and then delivers what was kept before. If
+ * the table cannot be read, the senders remain strangers. */
 static void serve_strangers(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
     for (teffi_queue held = teffi_outsiders_take_held(m); held.count;
          held = teffi_outsiders_take_held(m)) {
-        (void)!teffi_membership_refresh(ctx, 0);
+        if (have_strangers(m))
+            (void)!teffi_membership_refresh(ctx, 0);
         deliver_held_messages(m, &held);
-        teffi_ctx_sleep(ctx, LOOK_APART_MS);
+        if (have_strangers(m))
+            teffi_ctx_sleep(ctx, LOOK_APART_MS);
     }
 }
 

@@ -67,11 +67,14 @@ static bool copy_member(teffi_view *view, const teffi_member *member)
 {
     teffi_member *to = &view->members[view->n_members++]; /* teffi_view_unref frees this many */
     *to = *member;
-    to->types = calloc(to->n_types + 1, sizeof *to->types);
+    to->types = calloc(to->n_types + to->n_versions + 1, sizeof *to->types);
     if (!to->types)
         return false;
+    to->versions = to->types + to->n_types;
     if (to->n_types)
         memcpy(to->types, member->types, to->n_types * sizeof *to->types);
+    if (to->n_versions)
+        memcpy(to->versions, member->versions, to->n_versions * sizeof *to->versions);
     view->n_active += to->status == TEFFI_ACTIVE;
     return true;
 }
@@ -169,10 +172,10 @@ teffi_node_id teffi_view_owner(const teffi_view *view, unsigned partition)
     return owner < 0 ? (teffi_node_id){0} : view->members[owner].node;
 }
 
-bool teffi_member_hosts(const teffi_member *member, uint32_t type_id)
+int64_t teffi_member_version(const teffi_member *member, uint32_t type_id)
 {
     for (size_t i = 0; i < member->n_types; i++)
         if (member->types[i] == type_id)
-            return true;
-    return false;
+            return i < member->n_versions ? member->versions[i] : 0;
+    return -1;
 }

@@ -22,6 +22,8 @@ typedef struct teffi_member {
     char address[TEFFI_ADDRESS_MAX + 1];
     uint32_t *types; /* ids of the types it hosts, sorted */
     size_t n_types;
+    uint32_t *versions; /* of the types, in their order; in a view in the same memory */
+    size_t n_versions;  /* the versions of the other types are 0 */
     uint32_t lease_ms;
 } teffi_member;
 
@@ -75,5 +77,5 @@ static inline unsigned teffi_partition(uint64_t grain_hash)
     return (unsigned)(grain_hash >> 56);
 }
 
-/* teffi_member_hosts - does the silo host the type? */
-bool teffi_member_hosts(const teffi_member *member, uint32_t type_id);
+/* teffi_member_version - which version of the type does the silo host? out: -1: it does not. */
+int64_t teffi_member_version(const teffi_member *member, uint32_t type_id);

@@ -365,12 +365,13 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
 {
     teff_engine_stats stats;
     teff_engine_stats_get(engine, &stats);
-    teffi_line(to,
-               "engine: %u schedulers, %u components, %llu broadcasts, %llu copies given, %llu "
-               "dropped, %llu refused, %llu evicted",
-               engine->n_schedulers, stats.components, (unsigned long long)stats.broadcasts,
-               (unsigned long long)stats.given, (unsigned long long)stats.dropped,
-               (unsigned long long)stats.refused, (unsigned long long)stats.evicted);
+    teffi_lines_print(
+        to,
+        "engine: %u schedulers, %u components, %llu broadcasts, %llu copies given, %llu "
+        "dropped, %llu refused, %llu evicted",
+        engine->n_schedulers, stats.components, (unsigned long long)stats.broadcasts,
+        (unsigned long long)stats.given, (unsigned long long)stats.dropped,
+        (unsigned long long)stats.refused, (unsigned long long)stats.evicted);
     for (uint32_t i = 0; i < engine->n_schedulers; i++)
         teffi_processes_print(engine->schedulers[i].system, to);
 }

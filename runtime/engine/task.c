@@ -132,8 +132,9 @@ static bool needs_are_covered(teff_component *w, const teff_task_type *type, con
     return true;
 }
 
-/* Start the claim and wait until it is granted. The caller ends the claim, also on an error. errs:
- * TEFF_E_CLOSED, TEFF_E_DEADLOCK, TEFF_E_CANCELLED: the component is ending. */
+/* Start the claim and wait until it is granted. The caller ends the claim, also on an error.
+ * errs: TEFF_E_DEADLOCK; TEFF_E_CANCELLED: the component ended while it waited; TEFF_E_CLOSED: the
+ * owner of some of the data has ended, and the component ends, too. */
 static teff_err claim_and_wait(teff_component *w, teffi_claim *claim)
 {
     teffi_claim_state state;

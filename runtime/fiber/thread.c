@@ -48,9 +48,15 @@ static void chain_handler(int signal, siginfo_t *info, void *context)
         before.sa_handler(signal);
         return;
     }
-    /* The default action: the instruction faults again, which ends the process. */
+    bool sent = info->si_code <= 0;
+    if (sent && before.sa_handler == SIG_IGN)
+        return;
+    /* The default action: the instruction faults again, which ends the process; a signal that was
+     * sent is sent again, and taken when this handler returns. */
     struct sigaction dfl = {.sa_handler = SIG_DFL};
     sigaction(signal, &dfl, NULL);
+    if (sent)
+        (void)raise(signal);
 }
 
 /* Reports a fault on the guard of the running fiber, and aborts; passes other faults on. */

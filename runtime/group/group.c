@@ -230,8 +230,9 @@ static inline bool group_refill(teffi_group *group, group_run *run)
 }
 
 /* Has the run used its items or its quantum? The coarse clock is read after 2, 4, 8, 16 items, then
- * every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known. So a
- * run may exceed its quantum by the time that it had used at the last check, and a tick. */
+ * every 16; the platform's clock (40 ns) only if the coarse one has advanced or is not known. The
+ * next check comes after at most as many items again. So if items take equal times, a run exceeds
+ * its quantum at most by what it had used at the last check and one coarse tick. */
 static inline bool budget_used(teffi_group *group, group_run *run)
 {
     if (run->done >= run->items_max)

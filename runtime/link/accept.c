@@ -1,4 +1,4 @@
-/* accept.c - the listener and the connections that it accepts. */
+/* accept.c - the listeners and the connections that they accept. */
 #include <stdio.h>
 #include <string.h>
 #include "base/error.h"
@@ -24,12 +24,14 @@ static bool kill_oldest_pending(teffi_link *link)
 }
 
 /* Makes a connection of an accepted stream, and begins to read. in: stream, taken over. */
-static void begin_conn(teffi_link *link, teffi_stream *stream)
+static void begin_conn(const link_door *door, teffi_stream *stream)
 {
+    teffi_link *link = door->link;
     bool crowded = false;
     pthread_mutex_lock(&link->conns.lock);
     teffi_conn *conn = link->freeing ? NULL : teffi_driver_open(link, false);
     if (conn) {
+        conn->at_gateway = door->door == TEFFI_DOOR_GATEWAY;
         crowded = kill_oldest_pending(link);
         teffi_conn_attach(conn, stream);
         stream->ops->remote(stream, conn->target, sizeof conn->target);
@@ -46,43 +48,54 @@ static void begin_conn(teffi_link *link, teffi_stream *stream)
         stream->ops->free(stream);
 }
 
-static void accept_next(teffi_link *link)
+static void accept_next(const link_door *door)
 {
-    link->conns.transport->ops->accept(link->conns.transport);
+    teffi_transport *transport = door->link->conns.transport;
+    transport->ops->accept(transport, door->door);
 }
 
 void teffi_accept_done(void *arg, const teffi_stream_result *result)
 {
-    teffi_link *link = arg;
+    link_door *door = arg;
+    teffi_link *link = door->link;
     if (!result->end)
-        begin_conn(link, result->stream);
+        begin_conn(door, result->stream);
     pthread_mutex_lock(&link->conns.lock);
     bool again = !link->freeing && result->end != TEFFI_STREAM_CLOSED;
-    link->accept_again = again && result->end; /* failed: the ticker calls teffi_accept_retry() */
+    door->accept_again = again && result->end; /* failed: the ticker calls teffi_accept_retry() */
     pthread_mutex_unlock(&link->conns.lock);
     if (again && !result->end)
-        accept_next(link);
+        accept_next(door);
+}
+
+static void retry_door(link_door *door)
+{
+    teffi_link *link = door->link;
+    pthread_mutex_lock(&link->conns.lock);
+    bool again = door->accept_again && !link->freeing;
+    door->accept_again = false;
+    pthread_mutex_unlock(&link->conns.lock);
+    if (again)
+        accept_next(door);
 }
 
 void teffi_accept_retry(teffi_link *link)
 {
-    pthread_mutex_lock(&link->conns.lock);
-    bool again = link->accept_again && !link->freeing;
-    link->accept_again = false;
-    pthread_mutex_unlock(&link->conns.lock);
-    if (again)
-        accept_next(link);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        retry_door(&link->doors[i]);
 }
 
-teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text)
+teff_err teffi_accept_listen(teffi_net *net, teffi_door which, const char *address, char *bound,
+                             char *text)
 {
     teffi_link *link = (teffi_link *)net;
+    link_door *door = &link->doors[which];
     teffi_transport *transport = link->conns.transport;
     const char *why = "listening already";
     int port = 0;
     teff_err err = TEFF_E_INVALID;
-    if (!link->listens)
-        err = transport->ops->listen(transport, address, &port, &why);
+    if (!door->listens)
+        err = transport->ops->listen(transport, which, address, &port, &why);
     if (err)
         return teffi_fail(text, err, "listen on '%.256s': %s", address, why);
     const char *colon = strrchr(address, ':');
@@ -90,11 +103,14 @@ teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, c
         snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%s", address);
     else
         snprintf(bound, TEFFI_ADDRESS_MAX + 1, "%.*s:%d", (int)(colon - address), address, port);
-    link->listens = true;
+    door->listens = true;
     return TEFF_OK;
 }
 
 void teffi_accept_begin(teffi_net *net)
 {
-    accept_next((teffi_link *)net);
+    teffi_link *link = (teffi_link *)net;
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        if (link->doors[i].listens)
+            accept_next(&link->doors[i]);
 }

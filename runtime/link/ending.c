@@ -73,13 +73,19 @@ static void post_down(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->down_event, EVENT_DOWN, conn);
 }
 
-void teffi_ending_kill_after_goodbye(teffi_conn *conn)
+void teffi_ending_end_goodbye(link_peer *peer)
 {
-    if (!conn || conn->state != CONN_UP)
+    teffi_conn *conn = peer->out;
+    peer->bye_heard = false;
+    if (!conn)
         return;
     conn->ending.cause = CONN_REPLACED;
-    conn->ending.was_up = true;
-    conn->ending.clean = !has_unsent(conn);
+    conn->ending.was_up = conn->state == CONN_UP;
+    conn->ending.clean = conn->ending.was_up && !has_unsent(conn);
+    teffi_conn_carry(conn, 0);
+    peer->out = NULL;
+    if (peer->known)
+        plan_redial(peer, false);
     teffi_conn_kill(conn);
 }
 

@@ -157,6 +157,6 @@ teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms)
         unfinished = is_unfinished(link);
     }
     pthread_mutex_unlock(&conns->lock);
-    link->conns.transport->ops->close_listener(link->conns.transport);
+    link->conns.transport->ops->close_listeners(link->conns.transport);
     return unfinished ? TEFF_E_TIMEOUT : TEFF_OK;
 }

@@ -1,5 +1,5 @@
-/* handshake.c - hello, hello, ack. A hello is checked against the cluster, earlier connections and
- * the owner. */
+/* handshake.c - hello, hello, ack. A hello is checked against the cluster, the address, the secret,
+ * earlier connections and the owner. */
 #include "link/steps.h"
 
 #include <string.h>
@@ -14,6 +14,11 @@ static teffi_hello own_hello(teffi_conn *conn)
     teffi_hello self = link->self;
     pthread_mutex_unlock(&link->conns.lock);
     return self;
+}
+
+static const teffi_secret *find_secret(teffi_conn *conn, uint32_t dialler_role)
+{
+    return teffi_secrets_find(&teffi_link_of(conn)->secrets, dialler_role);
 }
 
 /* Makes this node's greeting. Its nonce is random, and kept to check the peer's echo. */
@@ -34,20 +39,26 @@ static void send_greeting(teffi_conn *conn, const teffi_greeting *g)
     teffi_sender_control(conn, TEFFI_FRAME_HELLO, payload, teffi_hello_pack(g, payload));
 }
 
+/* Without memory for the digest, this side refuses the acceptor's proof. */
 void teffi_handshake_begin(teffi_conn *conn)
 {
     teffi_greeting g = own_greeting(conn);
+    g.secret = find_secret(conn, g.hello.role) != NULL;
+    if (g.secret)
+        (void)!teffi_proof_digest(&g, conn->handshake.own_digest);
     send_greeting(conn, &g);
 }
 
-/* Counts and logs the refusal. An acceptor sends the reason to the dialler.
- * out:  false: the connection ends now. true: it ends once the reason is written. */
-static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
+/* Counts and logs the refusal. */
+static void note_refusal(teffi_conn *conn, link_counter which, const char *text)
 {
     teffi_counters_note(&conn->conns->counters, which, "%s: refused: %s", conn->target, text);
     teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
-    if (conn->dialled)
-        return false;
+}
+
+/* Sends the reason. out: true, always: the connection ends once the reason is written. */
+static bool send_refusal(teffi_conn *conn, const char *text)
+{
     uint8_t payload[TEFFI_HELLO_MAX];
     size_t len = teffi_refuse_pack(text, payload);
     conn->handshake.refused = true;
@@ -55,6 +66,25 @@ static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
     teffi_sender_linger(conn);
     return true;
 }
+
+/* An acceptor sends the reason to the dialler. out: false: the connection ends now. true: it ends
+ * once the reason is written. */
+static bool refuse_peer(teffi_conn *conn, link_counter which, const char *text)
+{
+    note_refusal(conn, which, text);
+    return !conn->dialled && send_refusal(conn, text);
+}
+
+/* The same, but a dialler sends the reason, too: it is the first that sees that secrets differ, and
+ * the acceptor's log must say so. */
+static bool refuse_secret(teffi_conn *conn, const char *text)
+{
+    note_refusal(conn, LINK_REFUSED_SECRET, text);
+    return send_refusal(conn, text);
+}
+
+static const char secrets_differ[] =
+    "the secrets of the two sides differ (secret_file; a silo's client_secret_file for clients)";
 
 static const link_counter refusals[] = {
     [TEFFI_MISMATCH_CLUSTER] = LINK_REFUSED_CLUSTER,
@@ -91,12 +121,38 @@ static const char *find_conflict(teffi_link *link, const teffi_hello *hello, uin
     return link->conns.clients_up < link->clients_max ? NULL : "too many clients are connected";
 }
 
+/* Are only clients, or only silos, accepted where this peer has connected? What a hello says of its
+ * role counts only with that: at a gateway's address a certificate of the clients' authority is
+ * enough. out: why it is refused; NULL: it is not refused. */
+static const char *find_wrong_door(teffi_conn *conn, const teffi_hello *peer)
+{
+    const teffi_link *link = teffi_link_of(conn);
+    bool client = peer->role == TEFFI_ROLE_CLIENT;
+    if (conn->at_gateway && !client)
+        return "only clients connect to this address, which is a gateway's";
+    if (!conn->at_gateway && client && link->doors[TEFFI_DOOR_GATEWAY].listens)
+        return "only silos connect to this address; clients connect to the silo's gateway";
+    return NULL;
+}
+
 /* out: false: the owner refuses the peer, with text. */
 static bool ask_owner(teffi_conn *conn, const teffi_hello *peer, char *text)
 {
     teffi_link *link = teffi_link_of(conn);
     text[0] = '\0';
     return link->events.hello(link->arg, peer, text) == TEFF_OK;
+}
+
+/* Acceptor: adds the proof to its hello, and keeps the one that the dialler must send.
+ * out: false: no memory. */
+static bool prove_to_dialler(teffi_conn *conn, const teffi_secret *secret,
+                             const teffi_greeting *peer, teffi_greeting *own)
+{
+    uint8_t theirs[TEFFI_PROOF_BYTES], ours[TEFFI_PROOF_BYTES];
+    own->secret = true;
+    return teffi_proof_digest(peer, theirs) && teffi_proof_digest(own, ours) &&
+           teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, theirs, ours, own->proof) &&
+           teffi_proof_make(secret, TEFFI_PROVER_DIALLER, theirs, ours, conn->handshake.expected);
 }
 
 /* Acceptor: checks the dialler's hello and responds with ours. out: false: the connection ends. */
@@ -109,11 +165,20 @@ static bool take_dialler_hello(teffi_conn *conn, const teffi_greeting *peer)
     teffi_mismatch mismatch = teffi_hello_check(&own.hello, &peer->hello, text);
     if (mismatch)
         return refuse_peer(conn, refusals[mismatch], text);
+    const char *wrong_door = find_wrong_door(conn, &peer->hello);
+    if (wrong_door)
+        return refuse_peer(conn, LINK_REFUSED_IDENTITY, wrong_door);
+    const teffi_secret *secret = find_secret(conn, peer->hello.role);
+    const char *missing = teffi_secrets_missing(peer->secret, secret);
+    if (missing)
+        return refuse_secret(conn, missing);
     pthread_mutex_lock(&link->conns.lock);
     const char *conflict = find_conflict(link, &peer->hello, peer->sequence, &which);
     pthread_mutex_unlock(&link->conns.lock);
     if (conflict)
         return refuse_peer(conn, which, conflict);
+    if (secret && !prove_to_dialler(conn, secret, peer, &own))
+        return refuse_peer(conn, LINK_CROWDED, "out of memory");
     if (!ask_owner(conn, &peer->hello, text))
         return refuse_peer(conn, LINK_REFUSED_PEER, text);
     conn->handshake.remote = peer->hello;
@@ -134,8 +199,7 @@ static void replace_incoming(link_peer *peer, teffi_conn *conn)
     peer->in = conn;
     peer->in_sequence = conn->handshake.sequence;
     if (peer->bye_heard)
-        teffi_ending_kill_after_goodbye(peer->out);
-    peer->bye_heard = false;
+        teffi_ending_end_goodbye(peer);
     if (old) {
         teffi_ending_replace(old);
         teffi_conn_carry(old, 0);
@@ -162,9 +226,9 @@ static void bring_conn_up(teffi_conn *conn, link_peer *peer)
     teffi_peer_post(peer, &conn->up_event, EVENT_UP, conn);
 }
 
-/* Acceptor: makes conn UP after the ACK, which proves that the hello was not a replay. The checks
- * are repeated, because two connections of one node may be in their handshake at the same time.
- * out:  false: the connection ends. */
+/* Acceptor: makes conn UP after the ACK, which proves that the hello was not a replay, and with a
+ * secret that the dialler knows it. The other checks are repeated, because two connections of one
+ * node may be in their handshake at the same time. out: false: the connection ends. */
 static bool accept_peer(teffi_conn *conn)
 {
     teffi_link *link = teffi_link_of(conn);
@@ -190,12 +254,23 @@ static bool accept_peer(teffi_conn *conn)
 
 static bool take_ack(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
-    uint8_t echo[TEFFI_NONCE_BYTES];
-    if (teffi_ack_unpack(payload, len, echo))
+    teffi_ack ack;
+    if (teffi_ack_unpack(payload, len, &ack))
         return teffi_receiver_malformed(conn, "bad ack");
-    if (memcmp(echo, conn->handshake.nonce, sizeof echo) != 0)
+    if (memcmp(ack.echo, conn->handshake.nonce, sizeof ack.echo) != 0)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "the ack belongs to another connection");
+    if (find_secret(conn, conn->handshake.remote.role) &&
+        !teffi_proof_equal(ack.proof, conn->handshake.expected))
+        return refuse_secret(conn, secrets_differ);
     return accept_peer(conn);
+}
+
+/* Where a peer that was dialled by address is dialled again. A client uses the same address: what
+ * a silo advertises is for silos. */
+static const char *get_redial_address(const teffi_conn *conn)
+{
+    bool client = conn->conns->role == TEFFI_ROLE_CLIENT;
+    return client ? conn->target : conn->handshake.remote.address;
 }
 
 /* conns.lock held. Dialler: makes conn the peer's outgoing connection. It takes over the messages
@@ -205,7 +280,7 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
 {
     teffi_conn *old = peer->out;
     if (!conn->peer) /* otherwise dialled for a peer; if that was removed since, it stays so */
-        teffi_peer_know(peer, peer->known ? peer->address : conn->handshake.remote.address);
+        teffi_peer_know(peer, peer->known ? peer->address : get_redial_address(conn));
     peer->dial_failed = false;
     peer->backoff_ms = 0;
     if (old && old != conn) {
@@ -223,16 +298,16 @@ static bool become_outgoing(teffi_conn *conn, link_peer *peer)
 }
 
 /* Dialler: makes conn UP, and sends the ACK. out: false: the connection ends. */
-static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYTES])
+static bool establish_conn(teffi_conn *conn, const teffi_ack *ack)
 {
     teffi_link *link = teffi_link_of(conn);
-    uint8_t payload[64];
+    uint8_t payload[TEFFI_ACK_MAX];
     bool up = false;
     pthread_mutex_lock(&link->conns.lock);
     link_peer *peer = conn->peer;
     if (!peer && !link->leaving)
         peer = teffi_peer_make(link, conn->handshake.remote.node);
-    if (peer && !link->freeing) {
+    if (peer && !link->freeing && conn->ending.cause != CONN_REPLACED) {
         up = become_outgoing(conn, peer);
         if (up)
             bring_conn_up(conn, peer);
@@ -243,9 +318,22 @@ static bool establish_conn(teffi_conn *conn, const uint8_t nonce[TEFFI_NONCE_BYT
     pthread_mutex_unlock(&link->conns.lock);
     if (!up)
         return false;
-    teffi_sender_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(nonce, payload));
+    teffi_sender_control(conn, TEFFI_FRAME_ACK, payload, teffi_ack_pack(ack, payload));
     teffi_sender_open(conn);
     return true;
+}
+
+/* Dialler: checks the acceptor's proof, and adds its own to the ack. out: false: the proof is
+ * missing or wrong, or no memory. */
+static bool prove_to_acceptor(const teffi_conn *conn, const teffi_secret *secret,
+                              const teffi_greeting *peer, teffi_ack *ack)
+{
+    const uint8_t *ours = conn->handshake.own_digest;
+    uint8_t theirs[TEFFI_PROOF_BYTES], expected[TEFFI_PROOF_BYTES];
+    return teffi_proof_digest(peer, theirs) &&
+           teffi_proof_make(secret, TEFFI_PROVER_ACCEPTOR, ours, theirs, expected) &&
+           teffi_proof_equal(expected, peer->proof) &&
+           teffi_proof_make(secret, TEFFI_PROVER_DIALLER, ours, theirs, ack->proof);
 }
 
 /* Dialler: checks the acceptor's hello, and makes conn UP. out: false: the connection ends. */
@@ -262,19 +350,31 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "only silos are dialled");
     if (conn->peer && !teffi_node_is(conn->peer->id, peer->hello.node))
         return refuse_peer(conn, LINK_REFUSED_IDENTITY, "another node listens at this address");
+    const teffi_secret *secret = find_secret(conn, self.role);
+    teffi_ack ack = {{0}, {0}};
+    memcpy(ack.echo, peer->nonce, sizeof ack.echo);
+    const char *missing = teffi_secrets_missing(secret, peer->secret);
+    if (missing)
+        return refuse_secret(conn, missing);
+    if (secret && !prove_to_acceptor(conn, secret, peer, &ack))
+        return refuse_secret(conn, secrets_differ);
     conn->handshake.remote = peer->hello;
-    return establish_conn(conn, peer->nonce);
+    return establish_conn(conn, &ack);
 }
 
-/* Dialler: records and logs the peer's reason. out: false, always: the connection ends. */
+/* Records and logs the peer's reason. out: false, always: the connection ends. */
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
     if (teffi_refuse_unpack(payload, len, text))
         return teffi_receiver_malformed(conn, "bad refusal");
     teffi_conn_note_cause(conn, TEFF_E_REFUSED, text);
-    teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
-                        conn->target, text);
+    if (conn->dialled)
+        teffi_counters_note(&conn->conns->counters, LINK_DIAL_FAILURES, "dial %.128s: %.300s",
+                            conn->target, text);
+    else
+        teffi_counters_note(&conn->conns->counters, LINK_REFUSED_SECRET,
+                            "%.128s: it refuses this silo: %.300s", conn->target, text);
     return false;
 }
 
@@ -292,7 +392,7 @@ bool teffi_handshake_frame(teffi_conn *conn, const teffi_frame *frame)
     }
     if (conn->state == CONN_ACKING && frame->kind == TEFFI_FRAME_ACK)
         return take_ack(conn, payload, len);
-    if (conn->dialled && frame->kind == TEFFI_FRAME_REFUSE)
+    if (frame->kind == TEFFI_FRAME_REFUSE && (conn->dialled || conn->state == CONN_ACKING))
         return take_refusal(conn, payload, len);
     return teffi_receiver_malformed(conn, "no handshake");
 }
@@ -309,7 +409,8 @@ static const char *handshake_break_text(const teffi_conn *conn, const teffi_stre
         return "TLS handshake failed: the peer showed no certificate";
     if (result->end == TEFFI_STREAM_NO_TLS)
         return "TLS handshake failed: the peer speaks no TLS, or one side refused the other's "
-               "certificate (expired, not valid yet, or not signed by the authority in tls_ca)";
+               "certificate (expired, not valid yet, or not signed by the authority in tls_ca, for "
+               "clients in tls_client_ca)";
     if (conn->dialled && conn->conns->transport->tls)
         return "closed by the peer in the TLS handshake: it speaks no TLS, or refused this side's "
                "certificate; its log may say more";

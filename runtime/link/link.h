@@ -8,8 +8,17 @@
 #include "link/conn/connection.h"
 #include "link/net.h"
 #include "link/peers.h"
+#include "link/secrets.h"
 
 enum { LINK_ROUTES = 4096 };
+
+/* An address that the link listens on. The sides of the handshake differ: handshake.c. */
+typedef struct link_door {
+    struct teffi_link *link; /* immutable after init */
+    teffi_door door;         /* the same */
+    bool listens;            /* written before accept, by the thread that calls listen */
+    bool accept_again;       /* an accept failed: the ticker tries again; guarded by conns.lock */
+} link_door;
 
 typedef struct teffi_link {
     teffi_net net; /* first: the net is the link */
@@ -21,16 +30,17 @@ typedef struct teffi_link {
     void *arg;
     teffi_sipkey secret; /* hash key of the tables by node, because clients choose their ids */
     uint32_t heartbeat_ms, hello_timeout_ms, clients_max;
+    link_secrets secrets;
     teffi_thread ticker; /* set by its start */
 
     _Atomic uint64_t sequence; /* number of the newest dialled connection */
 
     /* guarded by conns.lock */
     teffi_hello self;
-    bool listens;      /* owner: the thread that calls listen, without the lock */
-    bool accept_again; /* an accept failed: the ticker tries again */
-    bool leaving;      /* shutdown or free was called */
-    bool freeing;      /* free was called */
+    bool leaving; /* shutdown or free was called */
+    bool freeing; /* free was called */
+
+    link_door doors[TEFFI_DOORS]; /* as each member says */
 
     /* owner: the ticker */
     uint64_t looked_ns;     /* time of the last scan */
@@ -45,7 +55,8 @@ static inline teffi_link *teffi_link_of(const teffi_conn *conn)
 }
 
 /* The ops of teffi_net, documented in net.h. The prefix names the file; net.c has the rest. */
-teff_err teffi_accept_listen(teffi_net *net, const char *address, char *bound, char *text);
+teff_err teffi_accept_listen(teffi_net *net, teffi_door door, const char *address, char *bound,
+                             char *text);
 void teffi_accept_begin(teffi_net *net);
 void teffi_dial_address(teffi_net *net, const char *address,
                         void (*done)(void *arg, teff_err err, const teffi_hello *remote,
@@ -58,6 +69,7 @@ void teffi_goodbye_peer_left(teffi_net *net, teffi_node_id id);
 teff_err teffi_goodbye_shutdown(teffi_net *net, uint32_t timeout_ms);
 
 /* teffi_accept_done - callback of the transport: take the accepted stream, and accept the next.
+ * arg: a door.
  * teffi_link_heartbeat_start - start the ticker thread. in: the link is complete otherwise.
  * errs: TEFF_E_IO.
  * teffi_link_heartbeat_stop - wait until that thread has ended. in: link->freeing is set. */

@@ -38,6 +38,7 @@ static void free_link_memory(teffi_link *link)
 {
     if (link->conns.transport)
         link->conns.transport->ops->free(link->conns.transport);
+    teffi_secrets_fini(&link->secrets);
     teffi_polling_fini(&link->conns);
     teffi_conns_fini(&link->conns);
     free(link);
@@ -79,7 +80,7 @@ static void free_link(teffi_net *net)
     pthread_mutex_lock(&link->conns.lock);
     link->leaving = link->freeing = true;
     pthread_mutex_unlock(&link->conns.lock);
-    link->conns.transport->ops->stop_listener(link->conns.transport);
+    link->conns.transport->ops->stop_listeners(link->conns.transport);
     teffi_link_heartbeat_stop(link);
     teffi_sender_write_coalesced(&link->conns); /* the last kept frames but those of events */
     (void)teffi_client_reader_expire(&link->conns, true);
@@ -124,19 +125,28 @@ static void set_options(teffi_link *link, const teffi_net_options *opt)
     link->clients_max = teffi_or(opt->clients_max, 10000);
 }
 
+static void init_doors(teffi_link *link)
+{
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        link->doors[i] = (link_door){.link = link, .door = (teffi_door)i};
+}
+
 /* By default the transport is the one of the build option, but nng with TLS. */
 static teff_err make_transport(teffi_link *link, const teffi_net_options *opt, char *text)
 {
     teffi_transport **transport = &link->conns.transport;
-    bool tls = opt->tls_cert || opt->tls_ca, by_default = opt->transport == TEFFI_TRANSPORT_DEFAULT;
+    const teffi_tls_files *tls_files = &opt->tls;
+    bool tls = tls_files->certificate || tls_files->authority || tls_files->client_authority;
+    bool by_default = opt->transport == TEFFI_TRANSPORT_DEFAULT;
     bool reactor =
         by_default ? TEFFI_DEFAULT_REACTOR && !tls : opt->transport == TEFFI_TRANSPORT_REACTOR;
     teff_err err = reactor ? teffi_transport_reactor(transport, text)
-                           : teffi_transport_nng(opt->tls_cert, opt->tls_ca, transport, text);
+                           : teffi_transport_nng(&opt->tls, transport, text);
     if (err)
         return err;
     (*transport)->accepted = teffi_accept_done;
-    (*transport)->arg = link;
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        (*transport)->door_arg[i] = &link->doors[i];
     return TEFF_OK;
 }
 
@@ -151,10 +161,14 @@ teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_n
     link->conns.platform = platform;
     teffi_conns_init(&link->conns);
     set_options(link, opt);
+    init_doors(link);
     teffi_driver_init(link);
     link->secret.k0 = platform->random(platform->arg);
     link->secret.k1 = platform->random(platform->arg);
-    teff_err err = make_transport(link, opt, text);
+    teff_err err =
+        teffi_secrets_init(&link->secrets, opt->secret_file, opt->client_secret_file, text);
+    if (!err)
+        err = make_transport(link, opt, text);
     teffi_polling_init(&link->conns, err ? NULL : link->conns.transport->poller);
     if (!err && teffi_link_heartbeat_start(link))
         err = teffi_fail(text, TEFF_E_IO, "link: a thread could not start");
@@ -162,6 +176,7 @@ teff_err teffi_net_link_new(const struct teffi_platform *platform, const teffi_n
         free_link_memory(link);
         return err;
     }
+    teffi_polling_start(&link->conns); /* last: a failure would free what the workers poll */
     *net = &link->net;
     return TEFF_OK;
 }

@@ -11,6 +11,7 @@
 #include "os/thread.h"
 #include "message/hello.h"
 #include "message/msg.h"
+#include "stream/stream.h"
 
 typedef struct teffi_net_events {
     /* A message from a peer; owned by the receiver of the event. from is the peer of the
@@ -51,8 +52,10 @@ typedef struct teffi_net_options {
     const teffi_net_events *events;
     void *arg;
     teffi_transport_kind transport;
-    const char *tls_cert, *tls_ca; /* PEM files; NULL = plain tcp; not with the reactor */
-    uint32_t frame_max_bytes;      /* 0 = 1 MiB + 4 KiB */
+    teffi_tls_files tls; /* none: plain tcp; not with the reactor */
+    /* Files with the secrets that peers must know, borrowed by net_new; NULL: none. */
+    const char *secret_file, *client_secret_file;
+    uint32_t frame_max_bytes; /* 0 = 1 MiB + 4 KiB */
     /* 0 = 1,000. A peer silent for 5 heartbeats is considered dead. Must be equal on all nodes. */
     uint32_t heartbeat_ms;
     /* Queued for one peer; 0 = 64 MiB; responses may take twice that. */
@@ -73,10 +76,13 @@ typedef struct teffi_net_options {
 typedef struct teffi_net teffi_net;
 
 typedef struct teffi_net_ops {
-    /* Bind; the OS queues connections until accept. in: see teffi_address_ok; port 0 = any.
+    /* Bind; the OS queues connections until accept. Once for each door, before accept. A net that
+     * listens at TEFFI_DOOR_GATEWAY accepts clients only there, and silos only at TEFFI_DOOR_SILOS.
+     * in: see teffi_address_ok; port 0 = any.
      * text: TEFF_TEXT_MAX bytes or NULL. out: bound, TEFFI_ADDRESS_MAX+1 bytes.
      * errs: TEFF_E_INVALID (the address), TEFF_E_IO (in use), with text. */
-    teff_err (*listen)(teffi_net *net, const char *address, char *bound, char *text);
+    teff_err (*listen)(teffi_net *net, teffi_door door, const char *address, char *bound,
+                       char *text);
     /* After listen, once: accept connections, including those queued since listen. */
     void (*accept)(teffi_net *net);
     /* After listen, before the first message: the address and id that hellos carry. */

@@ -87,10 +87,10 @@ void teffi_ending_report_dial(const teffi_conn *conn);
  * its pair broke. in: peer->in or peer->out, may be NULL. */
 void teffi_ending_break(teffi_conn *conn);
 
-/* teffi_ending_kill_after_goodbye - conns.lock held; kill the old outgoing connection to a peer
- * that said goodbye and has connected again. Its end is clean if everything was written.
- * in:   peer->out, may be NULL. */
-void teffi_ending_kill_after_goodbye(teffi_conn *conn);
+/* teffi_ending_end_goodbye - conns.lock held; the peer said goodbye and has connected again: forget
+ * the goodbye, and replace the outgoing connection, which takes no more messages: the next message
+ * dials. The end of the old one is clean if everything was written. */
+void teffi_ending_end_goodbye(link_peer *peer);
 
 /* teffi_ending_replace - conns.lock held; kill the connection because a newer one replaces it. Its
  * down event is posted now, before the up event of the newer one; messages that it still receives

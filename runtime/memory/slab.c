@@ -88,7 +88,8 @@ uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
     return no;
 }
 
-/* lock held. Moves a block to another state and its list, and keeps the counts. */
+/* lock held. Moves a block to another state: to that state's list, with the counts and the low mark
+ * of free blocks updated. */
 static void set_block_state(teffi_slab *slab, teffi_slab_block *block, teffi_slab_state to)
 {
     LIST_REMOVE(block, link);

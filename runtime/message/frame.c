@@ -14,7 +14,8 @@ enum {
     HAS_ERR = 1 << 7,
     HAS_KEY = 1 << 8,
     HAS_TEXT = 1 << 9,
-    HAS_ALL = (1 << 10) - 1,
+    HAS_ONCE = 1 << 10,
+    HAS_ALL = (1 << 11) - 1,
 };
 
 static const uint64_t ns_per_ms = 1000000;
@@ -51,12 +52,20 @@ static size_t text_len(const teffi_msg *msg)
     return strnlen(msg->text, TEFF_TEXT_MAX - 1);
 }
 
+/* The bytes of text or once, which share their place in msg. */
+static size_t text_or_once_len(const teffi_msg *msg)
+{
+    if (!msg->text)
+        return 0;
+    return msg->item.kind == TEFFI_MSG_REQUEST ? TEFFI_ONCE_BYTES : text_len(msg);
+}
+
 teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room, size_t *body_len)
 {
     if (msg->key_len > TEFFI_KEY_WIRE_MAX)
         return TEFF_E_TOO_LARGE;
     *body_len = teffi_msg_packed_len(msg);
-    size_t rest = TEFFI_FRAME_FIXED_MAX + msg->key_len + (msg->text ? text_len(msg) : 0);
+    size_t rest = TEFFI_FRAME_FIXED_MAX + msg->key_len + text_or_once_len(msg);
     max_bytes = teffi_frame_max(msg, max_bytes);
     if (rest > max_bytes || *body_len > max_bytes - rest)
         return TEFF_E_TOO_LARGE;
@@ -120,6 +129,7 @@ put_numbers(const teffi_msg *m, uint64_t now_ns, uint8_t *at, unsigned *has)
     return at;
 }
 
+/* text and once are members of a union: of responses and of requests. */
 static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const teffi_msg *m,
                                                                        uint8_t *at, unsigned *has)
 {
@@ -127,7 +137,13 @@ static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const tef
         at = put_sized_bytes(at, m->key, m->key_len);
         *has |= HAS_KEY;
     }
-    if (m->text && m->text[0] && m->item.kind == TEFFI_MSG_RESPONSE) {
+    if (!m->text)
+        return at;
+    if (m->item.kind == TEFFI_MSG_REQUEST) {
+        memcpy(at, m->once, TEFFI_ONCE_BYTES);
+        at += TEFFI_ONCE_BYTES;
+        *has |= HAS_ONCE;
+    } else if (m->text[0] && m->item.kind == TEFFI_MSG_RESPONSE) {
         at = put_sized_bytes(at, m->text, text_len(m));
         *has |= HAS_TEXT;
     }
@@ -303,8 +319,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text and body. Only the text is copied, because it needs a
- * zero byte at its end. */
+/* Reads what follows the numbers: key, text or once, and body. Only the text is copied, because it
+ * needs a zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {
@@ -320,6 +336,8 @@ static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
         if (!r->bad && !m->text)
             return TEFF_E_NOMEM;
     }
+    if (has & HAS_ONCE)
+        m->once = read_bytes(r, TEFFI_ONCE_BYTES);
     if (r->bad)
         return TEFF_E_MALFORMED;
     m->raw = r->at;
@@ -334,9 +352,9 @@ static bool fields_fit_kind(const teffi_msg *m, unsigned has)
     case TEFFI_MSG_REQUEST:
         return (has & HAS_CALL) && !(has & (HAS_ERR | HAS_TEXT));
     case TEFFI_MSG_ONEWAY:
-        return !(has & (HAS_CALL | HAS_ERR | HAS_TEXT));
+        return !(has & (HAS_CALL | HAS_ERR | HAS_TEXT | HAS_ONCE));
     default:
-        return has & HAS_CALL;
+        return (has & HAS_CALL) && !(has & HAS_ONCE);
     }
 }
 

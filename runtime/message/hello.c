@@ -8,9 +8,16 @@
 
 static const uint32_t magic = 0x66666574; /* "teff" in memory */
 
+/* out: the bytes as a field, which is left out if all are 0. */
+static ProtobufCBinaryData field_unless_zero(uint8_t *bytes, size_t n)
+{
+    static const uint8_t zeros[TEFFI_PROOF_BYTES];
+    return memcmp(bytes, zeros, n) == 0 ? (ProtobufCBinaryData){0, NULL}
+                                        : (ProtobufCBinaryData){n, bytes};
+}
+
 size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
 {
-    static const uint8_t none[TEFFI_NONCE_BYTES];
     teffi_greeting copy = *g; /* protobuf-c's pointers are not const */
     Teff__Wire__Hello m = TEFF__WIRE__HELLO__INIT;
     m.magic = magic;
@@ -22,9 +29,10 @@ size_t teffi_hello_pack(const teffi_greeting *g, uint8_t *out)
     m.incarnation = copy.hello.node.incarnation;
     m.address = copy.hello.address;
     m.nonce = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.nonce};
-    if (memcmp(copy.echo, none, sizeof none) != 0) /* the dialler's hello has no echo */
-        m.echo = (ProtobufCBinaryData){TEFFI_NONCE_BYTES, copy.echo};
+    m.echo = field_unless_zero(copy.echo, TEFFI_NONCE_BYTES); /* the dialler's has none */
     m.sequence = copy.sequence;
+    m.secret = copy.secret;
+    m.proof = field_unless_zero(copy.proof, TEFFI_PROOF_BYTES);
     return teff__wire__hello__pack(&m, out);
 }
 
@@ -38,13 +46,19 @@ static bool copy_text(char *out, size_t max, const char *text)
     return true;
 }
 
-/* out: false: the length is wrong; nothing was copied. */
-static bool copy_nonce(uint8_t *out, const ProtobufCBinaryData *bytes)
+/* out: false: the length is not n; nothing was copied. */
+static bool copy_field(uint8_t *out, size_t n, const ProtobufCBinaryData *bytes)
 {
-    if (bytes->len != TEFFI_NONCE_BYTES)
+    if (bytes->len != n)
         return false;
-    memcpy(out, bytes->data, TEFFI_NONCE_BYTES);
+    memcpy(out, bytes->data, n);
     return true;
+}
+
+/* The same for a field that may be absent; then out, which is zeroed, stays so. */
+static bool copy_optional(uint8_t *out, size_t n, const ProtobufCBinaryData *bytes)
+{
+    return bytes->len == 0 || copy_field(out, n, bytes);
 }
 
 /* Copies an unpacked hello to a greeting. out: false: wrong magic or lengths. */
@@ -58,9 +72,12 @@ static bool copy_hello(const void *from, void *to)
     g->hello.version_min = m->version_min;
     g->hello.version_max = m->version_max;
     g->sequence = m->sequence;
+    g->secret = m->secret;
     return m->magic == magic && copy_text(g->hello.cluster, TEFFI_CLUSTER_MAX, m->cluster) &&
            copy_text(g->hello.address, TEFFI_ADDRESS_MAX, m->address) &&
-           copy_nonce(g->nonce, &m->nonce) && (m->echo.len == 0 || copy_nonce(g->echo, &m->echo));
+           copy_field(g->nonce, sizeof g->nonce, &m->nonce) &&
+           copy_optional(g->echo, sizeof g->echo, &m->echo) &&
+           copy_optional(g->proof, sizeof g->proof, &m->proof);
 }
 
 /* Unpacks a payload. in: copy: copies the message to out; false: the message is malformed. */
@@ -105,25 +122,28 @@ teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text)
     return unpack_payload(&teff__wire__refuse__descriptor, data, len, copy_refuse_text, text);
 }
 
-size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out)
+size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out)
 {
-    uint8_t copy[TEFFI_NONCE_BYTES];
-    memcpy(copy, echo, sizeof copy);
+    teffi_ack copy = *ack;
     Teff__Wire__Ack m = TEFF__WIRE__ACK__INIT;
-    m.echo = (ProtobufCBinaryData){sizeof copy, copy};
+    m.echo = (ProtobufCBinaryData){sizeof copy.echo, copy.echo};
+    m.proof = field_unless_zero(copy.proof, sizeof copy.proof);
     return teff__wire__ack__pack(&m, out);
 }
 
-/* Copies the echo of an unpacked ack. out: false: its length is wrong. */
-static bool copy_echo(const void *from, void *to)
+/* Copies an unpacked ack. out: false: a length is wrong. */
+static bool copy_ack(const void *from, void *to)
 {
     const Teff__Wire__Ack *m = from;
-    return copy_nonce(to, &m->echo);
+    teffi_ack *ack = to;
+    *ack = (teffi_ack){{0}, {0}};
+    return copy_field(ack->echo, sizeof ack->echo, &m->echo) &&
+           copy_optional(ack->proof, sizeof ack->proof, &m->proof);
 }
 
-teff_err teffi_ack_unpack(const uint8_t *data, size_t len, uint8_t echo[TEFFI_NONCE_BYTES])
+teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack)
 {
-    return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_echo, echo);
+    return unpack_payload(&teff__wire__ack__descriptor, data, len, copy_ack, ack);
 }
 
 /* A silo has an address and an id without the client bit; a client has an id with it. */

@@ -3,10 +3,13 @@
  * Threads: pure functions.
  *
  *   dialler  Hello(nonce A, sequence)  ------------------------------->  acceptor checks
- *            checks                    <--- Hello(nonce B, echo A) | Refuse(code, text)
- *            Ack(echo B)               ------------------------------->  up */
+ *            checks                    <--- Hello(nonce B, echo A, proof) | Refuse(code, text)
+ *            Ack(echo B, proof) | Refuse ----------------------------->  up
+ *
+ * With a shared secret (message/proof.h) both have a proof; a dialler refuses a wrong one. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <teff/error.h>
@@ -26,14 +29,22 @@ typedef struct teffi_hello {
     char address[TEFFI_ADDRESS_MAX + 1]; /* the advertised one, "" for clients */
 } teffi_hello;
 
-enum { TEFFI_NONCE_BYTES = 16, TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */
+enum { TEFFI_NONCE_BYTES = 16, TEFFI_PROOF_BYTES = 32 };
+enum { TEFFI_HELLO_MAX = 4096 }; /* of a whole handshake frame */
 
 typedef struct teffi_greeting {
     teffi_hello hello;
     uint64_t sequence;
     uint8_t nonce[TEFFI_NONCE_BYTES];
-    uint8_t echo[TEFFI_NONCE_BYTES];
+    uint8_t echo[TEFFI_NONCE_BYTES];  /* zeros: none */
+    bool secret;                      /* this side has one */
+    uint8_t proof[TEFFI_PROOF_BYTES]; /* zeros: none */
 } teffi_greeting;
+
+typedef struct teffi_ack {
+    uint8_t echo[TEFFI_NONCE_BYTES];  /* the acceptor's nonce */
+    uint8_t proof[TEFFI_PROOF_BYTES]; /* zeros: none */
+} teffi_ack;
 
 /* Why a hello is refused; each has its counter. */
 typedef enum teffi_mismatch {
@@ -59,10 +70,10 @@ TEFF_MUST_USE teff_err teffi_hello_unpack(const uint8_t *data, size_t len,
 size_t teffi_refuse_pack(const char *text, uint8_t *out);
 TEFF_MUST_USE teff_err teffi_refuse_unpack(const uint8_t *data, size_t len, char *text);
 
-/* teffi_ack_pack, teffi_ack_unpack - as for a hello. echo is the acceptor's nonce. */
-size_t teffi_ack_pack(const uint8_t echo[TEFFI_NONCE_BYTES], uint8_t *out);
-TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len,
-                                        uint8_t echo[TEFFI_NONCE_BYTES]);
+/* teffi_ack_pack, teffi_ack_unpack - as for a hello. The payload has up to TEFFI_ACK_MAX bytes. */
+enum { TEFFI_ACK_MAX = 64 };
+size_t teffi_ack_pack(const teffi_ack *ack, uint8_t *out);
+TEFF_MUST_USE teff_err teffi_ack_unpack(const uint8_t *data, size_t len, teffi_ack *ack);
 
 /* teffi_hello_check - may these two nodes connect?
  * out:  TEFFI_MATCHES: yes. Otherwise why not, and text (TEFF_TEXT_MAX bytes). */

@@ -51,10 +51,11 @@ bool teffi_msg_own(teffi_msg *msg)
     if (!msg->borrows)
         return true;
     size_t len = teffi_msg_packed_len(msg);
+    bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =
-        raw && msg->text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;
-    if (!raw || (msg->text && !text))
+        raw && has_text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;
+    if (!raw || (has_text && !text))
         return false;
     teffi_msg_pack(msg, len, raw);
     if (msg->key_len)
@@ -64,7 +65,8 @@ bool teffi_msg_own(teffi_msg *msg)
     msg->raw = raw;
     msg->raw_len = len;
     msg->body = NULL;
-    msg->text = text;
+    if (has_text)
+        msg->text = text;
     msg->borrows = false;
     return true;
 }

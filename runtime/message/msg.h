@@ -89,7 +89,7 @@ typedef struct teffi_origin {
     uint64_t cookie; /* set when the request leaves the process: call/call.h */
 } teffi_origin;
 
-enum { TEFFI_HOPS_MAX = 8, TEFFI_MSG_INLINE = 512 };
+enum { TEFFI_HOPS_MAX = 8, TEFFI_MSG_INLINE = 512, TEFFI_ONCE_BYTES = 16 };
 
 typedef struct teffi_msg {
     teffi_item item;  /* kind: one of TEFFI_MSG_* */
@@ -114,7 +114,11 @@ typedef struct teffi_msg {
     const uint8_t *raw;
     size_t raw_len;
     ProtobufCMessage *body;
-    const char *text;     /* response with err: its text, in arena; may be NULL */
+    union {
+        const char *text;    /* response with err: its text, in arena; may be NULL */
+        const uint8_t *once; /* request: idempotency key of TEFFI_ONCE_BYTES, in arena or inside
+                              * raw's frame; NULL: none */
+    };
     teffi_budget *budget; /* in which it is counted until it is freed; NULL: none */
     uint32_t charged;     /* bytes counted; 0: not counted yet */
     bool system; /* the cluster depends on it: it is not refused because of users' messages */

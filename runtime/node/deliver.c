@@ -124,9 +124,7 @@ teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
 
 teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
 {
-    /* relaxed: if the gateway is gone, its link refuses the message and the caller retries */
-    teffi_node_id gateway =
-        teffi_node_of_word(atomic_load_explicit(&node->gateway, memory_order_relaxed));
+    teffi_node_id gateway = teffi_gateways_choose(&node->gateways, msg->hash);
     if (teffi_node_none(gateway))
         return TEFF_E_UNREACHABLE;
     if (msg->item.kind == TEFFI_MSG_REQUEST && !teffi_cancel_sign(&node->home, msg, gateway))
@@ -179,6 +177,7 @@ teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
     request->raw_len = 0;
     request->body = NULL;
     request->packed_len = 0;
+    request->text = NULL; /* was once */
     return to;
 }
 

@@ -27,8 +27,9 @@ void teffi_node_pass_relays(teffi_node *node, teffi_call *relays);
  * in:   msg, owned by the callee on TEFF_OK only. errs: as net.h's send; msg was not sent. */
 TEFF_MUST_USE teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg);
 
-/* teffi_node_to_gateway - send a client's message to its gateway. in: as teffi_node_send.
- * errs: as teffi_node_send; TEFF_E_UNREACHABLE: there is no gateway now; TEFF_E_CANCELLED: the
+/* teffi_node_to_gateway - send a client's message to the gateway of its grain.
+ * in:   as teffi_node_send.
+ * errs: as teffi_node_send; TEFF_E_UNREACHABLE: no gateway is connected; TEFF_E_CANCELLED: the
  *       call of the request was cancelled. */
 TEFF_MUST_USE teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg);
 

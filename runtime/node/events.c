@@ -23,6 +23,18 @@ static bool hold_strangers(teffi_node *node, const teffi_hello *from, teffi_msg 
     return any && !system && from->role == TEFFI_ROLE_SILO && node->hold(node, msg);
 }
 
+/* Refuses a client's call that the silo's program does not allow. A client's other messages cancel
+ * its own calls; the link refuses all others. in: node->authorize is set. out: true: msg is
+ * taken. */
+static bool refuse_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+{
+    if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_for_grain(msg) || node->authorize(node, msg))
+        return false;
+    teffi_node_respond(node, msg, TEFF_E_REFUSED,
+                       "the silo does not allow this call to this client");
+    return true;
+}
+
 /* Delivers a message of a peer. msg->src becomes the connected peer, also for a forwarded request,
  * since the response must go to the forwarder's relay. */
 static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
@@ -36,7 +48,8 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
             teffi_node_drop(node, msg);
     } else if (!node_is_open(node)) {
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
-    } else if (!hold_strangers(node, from, msg)) {
+    } else if (!(node->authorize && refuse_call(node, from, msg)) &&
+               !hold_strangers(node, from, msg)) {
         teffi_node_deliver(node, msg);
     }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "call/home.h"
+#include "node/gateways.h"
 #include "store/store.h"
 
 struct teffi_view;
@@ -17,7 +18,7 @@ typedef struct teffi_node teffi_node;
 typedef struct teffi_upcalls {
     /* A request or one-way for a grain, from a peer: route it. Owns msg. Must not block. */
     void (*request)(teffi_node *node, teffi_msg *msg);
-    /* A message to a grain, or a client's message to its gateway, did not reach that node: route it
+    /* A message to a grain, or a client's message to a gateway, did not reach that node: route it
      * again. Owns msg. Must not block. */
     void (*unsent)(teffi_node *node, teffi_node_id to, teffi_msg *msg);
     /* The view changed from old (may be NULL) to now. Calls do not overlap. Must not block. */
@@ -55,6 +56,9 @@ struct teffi_node {
     /* This silo's lease has ended. Called once; must not block. Installed by grains/silo; may be
      * NULL. */
     void (*lost)(teffi_node *node, const char *why);
+    /* May this request or one-way of a client, for a grain, be delivered? Called before that. Must
+     * not block. Installed by grains/silo; NULL: it may. */
+    bool (*authorize)(teffi_node *node, const teffi_msg *msg);
     /* May a silo that dialled us connect? errs: TEFF_E_REFUSED, text. Installed by membership. */
     teff_err (*check_silo)(teffi_node *node, const teffi_hello *peer, char *text);
     /* Takes a message of a silo if the view does not know that silo. out: false: deliver it.
@@ -71,7 +75,7 @@ struct teffi_node {
     pthread_mutex_t lock;
     const struct teffi_view *view; /* silos; counted references */
     /* atomic */
-    _Atomic uint64_t gateway;  /* clients: the node that calls are sent to; written under lock */
+    teffi_gateways gateways;   /* clients: written under lock */
     _Atomic bool leaving;      /* silos: refuse new clients */
     _Atomic bool open;         /* every target of messages is initialized; set once, with release */
     _Atomic uint64_t seed;     /* the only node that may connect before open; 0: none */

@@ -158,8 +158,8 @@ static teff_err check_target(teff_ctx *ctx, teff_pid to)
     return TEFF_OK;
 }
 
-static teff_err ask_in_node(teff_ctx *ctx, teff_pid to, const teff_event *event,
-                            const teff_call_options *opt, teff_call *call)
+static teff_err begin_pid_request(teff_ctx *ctx, teff_pid to, const teff_event *event,
+                                  const teff_call_options *opt, teff_call *call)
 {
     teff_err err = check_target(ctx, to);
     if (err)
@@ -192,8 +192,11 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
     call->impl = NULL;
     if (!teffi_options_take(&opt, sizeof opt, options, "teff_call_options", text))
         return teff_fail(ctx, TEFF_E_INVALID, "%s", text);
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, ask_in_node(ctx, to, &event, &opt, call))
-                                : fail_closed_node(ctx);
+    if (opt.once)
+        return teff_fail(ctx, TEFF_E_INVALID, "teff_call_options.once is for calls of grains");
+    return teffi_ctx_enter(ctx)
+               ? teffi_ctx_leave(ctx, begin_pid_request(ctx, to, &event, &opt, call))
+               : fail_closed_node(ctx);
 }
 
 /* Puts the process before an error text of the runtime; a process's own text is left as it is.
@@ -201,7 +204,7 @@ teff_err teff_pid_ask_async(teff_ctx *ctx, teff_pid to, uint64_t tag, const void
 static teff_err fail_request(teff_ctx *ctx, const teffi_call *call, const asked_pid *asked,
                              teff_err err)
 {
-    if (!teffi_call_unnamed(call))
+    if (!teffi_call_text_lacks_method(call))
         return err;
     const char *text = teff_error(ctx);
     return teff_fail(ctx, err, "process %u.%u of silo %08x: %s",

@@ -126,7 +126,7 @@ void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
     survey s = {0};
     teff_process_stats_get(system, &stats);
     survey_all(system, &s);
-    teffi_line(
+    teffi_lines_print(
         to,
         "%s: %u alive: %llu idle, %llu blocked, %llu ready, %llu running; %llu messages wait; "
         "%llu spawned, %llu ended, %llu messages refused, %llu events dropped",
@@ -137,11 +137,11 @@ void teffi_processes_print(teff_process_system *system, const teffi_lines *to)
         (unsigned long long)stats.spawned, (unsigned long long)stats.ended,
         (unsigned long long)stats.refused, (unsigned long long)stats.dropped);
     for (unsigned i = 0; i < s.n_top; i++)
-        teffi_line(to, "%s %s (%u.%u): %s, %u messages wait (%llu bytes)", system->words->one,
-                   s.top[i].name ? s.top[i].name : "without a name",
-                   s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
-                   teffi_group_state_name((teffi_group_state)s.top[i].state), s.top[i].waiting,
-                   (unsigned long long)s.top[i].waiting_bytes);
+        teffi_lines_print(to, "%s %s (%u.%u): %s, %u messages wait (%llu bytes)",
+                          system->words->one, s.top[i].name ? s.top[i].name : "without a name",
+                          s.top[i].pid.slot & ~TEFFI_PROCESS_BIT, s.top[i].pid.generation,
+                          teffi_group_state_name((teffi_group_state)s.top[i].state),
+                          s.top[i].waiting, (unsigned long long)s.top[i].waiting_bytes);
 }
 
 void teff_process_system_dump(teff_process_system *system, teff_line_fn *fn, void *arg)

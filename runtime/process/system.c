@@ -101,6 +101,7 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
 {
     teffi_exec *exec;
     teffi_platform *platform = calloc(1, sizeof *platform);
+    *system = NULL;
     if (!platform)
         return TEFF_E_NOMEM;
     teffi_platform_real(platform, TEFF_LOG_WARN);

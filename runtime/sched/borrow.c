@@ -45,9 +45,9 @@ static bool borrow_processor(teffi_worker *w)
     return may;
 }
 
-/* Give p to a waiting worker, else to a spare one, which becomes PARKED with it if p has no work,
- * else to a new one. idle_lock held. out: the worker that the caller wakes; NULL: none. *parked:
- * true: a worker became PARKED; the caller looks at the queues. */
+/* Give p to a waiting worker, else to a spare one, else to a new one. A spare one becomes PARKED
+ * with p if p has no work. idle_lock held. out: the worker that the caller wakes; NULL: none.
+ * *parked: true: a worker became PARKED; the caller looks at the queues. */
 static teffi_worker *hand_to_worker(teffi_sched *sched, teffi_processor *p, bool *parked)
 {
     teffi_worker *w = teffi_workers_in(sched, TEFFI_WORKER_SPARE);

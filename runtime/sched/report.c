@@ -168,23 +168,23 @@ static void dump_worker(const teffi_lines *to, const snapshot *shot, unsigned no
     if (s->processor >= 0)
         snprintf(held, sizeof held, "processor %d", s->processor);
     if (!seen->running) {
-        teffi_line(to, "worker %u: %s, %s", no, held, state_name(s->state));
+        teffi_lines_print(to, "worker %u: %s, %s", no, held, state_name(s->state));
         return;
     }
     teffi_running_describe(seen->running, text);
     /* a lower bound; the monitor may have set since_ns after now_ns was read */
     uint64_t ms = shot->now_ns > seen->since_ns ? (shot->now_ns - seen->since_ns) / MS_NS : 0;
     if (is_same_run(seen))
-        teffi_line(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no, held,
-                   state_name(s->state), text, (unsigned long long)ms);
+        teffi_lines_print(to, "worker %u: %s, %s, a turn of %s, for %llu ms or a little more", no,
+                          held, state_name(s->state), text, (unsigned long long)ms);
     else
-        teffi_line(to, "worker %u: %s, a turn that has just ended", no, held);
+        teffi_lines_print(to, "worker %u: %s, a turn that has just ended", no, held);
 }
 
 static void dump_processor(const teffi_lines *to, teffi_processor *p, unsigned no)
 {
     bool lifo = atomic_load_explicit(&p->lifo, memory_order_relaxed) != NULL;
-    teffi_line(
+    teffi_lines_print(
         to, "processor %u: %u groups in its deque, %s in its LIFO slot, %u timers, %llu runs", no,
         teffi_deque_count(&p->deque), lifo ? "one" : "none", teffi_wheel_count(&p->wheel),
         (unsigned long long)atomic_load_explicit(&p->runs, memory_order_relaxed) - 1);
@@ -208,7 +208,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
     take_snapshot(sched, &shot);
     /* relaxed: for the report; inactive processors are empty, so they are not listed */
     unsigned active = atomic_load_explicit(&sched->n_active, memory_order_relaxed);
-    teffi_line(
+    teffi_lines_print(
         &to,
         "scheduler: %u processors, %u active, %u threads: %u running, %u parked, %u in "
         "blocking calls, %u waiting for a processor, %u spare; %u groups in the global queue, "
@@ -221,7 +221,7 @@ void teffi_sched_dump(teffi_exec *exec, teff_line_fn *fn, void *arg)
         teffi_group_state_name(teffi_group_state_of(&exec->null_group)), policy_name(sched));
     uint32_t below = atomic_load_explicit(&sched->wake_below, memory_order_relaxed);
     if (below != UINT32_MAX)
-        teffi_line(&to, "cores were contended: no worker is woken while %u run", below);
+        teffi_lines_print(&to, "cores were contended: no worker is woken while %u run", below);
     for (unsigned i = 0; i < shot.n; i++)
         dump_worker(&to, &shot, i);
     for (unsigned i = 0; i < active; i++)

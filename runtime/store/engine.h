@@ -41,7 +41,13 @@ TEFF_MUST_USE teff_err teffi_sqlite_open(const char *path, teffi_store **store, 
  * newer schema, fsync is off), TEFF_E_NOMEM. Only in a build with libpq. */
 TEFF_MUST_USE teff_err teffi_postgres_open(const char *target, teffi_store **store, char *text);
 
-/* teffi_redis_open - in: address, HOST:PORT or HOST:PORT/NAME, copied. text is not NULL.
- * errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a replica, or a server that may
- * lose rows), TEFF_E_NOMEM. Only in a build with hiredis. */
+/* teffi_redis_open - in: address, HOST:PORT or HOST:PORT/NAME, with options as in login.h, copied.
+ * text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no connection), TEFF_E_REFUSED (a replica, a
+ * server that may lose rows, a wrong password), TEFF_E_NOMEM. Only in a build with hiredis. */
 TEFF_MUST_USE teff_err teffi_redis_open(const char *address, teffi_store **store, char *text);
+
+/* teffi_etcd_open - in: address, //HOST:PORT[,HOST:PORT ..][/NAME], with options as in login.h,
+ * copied. text is not NULL. errs: TEFF_E_INVALID, TEFF_E_IO (no member serves), TEFF_E_REFUSED (not
+ * an etcd of 3.4 or later, a wrong password), TEFF_E_NOMEM. Only in a build with libcurl and
+ * jansson. */
+TEFF_MUST_USE teff_err teffi_etcd_open(const char *address, teffi_store **store, char *text);

@@ -18,13 +18,17 @@ static const engine engines[] = {
     {"sqlite:", teffi_sqlite_open},
     {"postgres:", TEFFI_HAS_POSTGRES ? teffi_postgres_open : NULL},
     {"redis:", TEFFI_HAS_REDIS ? teffi_redis_open : NULL},
+    {"etcd:", TEFFI_HAS_ETCD ? teffi_etcd_open : NULL},
 };
 static const char addresses[] = "memory|sqlite:FILE"
 #if TEFFI_HAS_POSTGRES
                                 "|postgres:DATABASE"
 #endif
 #if TEFFI_HAS_REDIS
-                                "|redis:HOST:PORT[/NAME]"
+                                "|redis:HOST:PORT[/NAME][?OPTIONS]"
+#endif
+#if TEFFI_HAS_ETCD
+                                "|etcd://HOST:PORT[,HOST:PORT..][/NAME][?OPTIONS]"
 #endif
     ;
 static const char lacks_engine[] = "another engine (this build lacks it, see meson_options.txt)";

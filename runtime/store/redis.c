@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "os/platform.h"
 #include "os/thread.h"
+#include "store/login.h"
 
 enum {
     SCAN_BYTES_MAX = 256 * 1024 * 1024, /* bytes of rows of a scan, for the same reason */
@@ -68,10 +69,14 @@ static const char script[] =
     "end\n"
     /* ARGV[3 ..]: table, key, put|remove|check, expected etag or any, sum, value; ...
      * Returns the last etag assigned; the rows that were put have the last ones, in order. */
+    "local function changes_keys(at)\n" /* an update of a row does not: its key is there */
+    "    local how, expected = ARGV[at + 2], ARGV[at + 3]\n"
+    "    return how == 'remove' or how == 'put' and (expected == 'any' or expected == '0')\n"
+    "end\n"
     "local puts, highest = 0, 0\n"
     "for at = 3, #ARGV, 6 do\n"
     "    local row, expected = row_at(ARGV[at], ARGV[at + 1]), ARGV[at + 3]\n"
-    "    redis.call('ZCARD', keys_of(ARGV[at]))\n"
+    "    if changes_keys(at) then redis.call('ZCARD', keys_of(ARGV[at])) end\n"
     "    if expected ~= 'any' then\n"
     "        local etag = redis.pcall('HGET', row, 'etag')\n"
     "        if not etag and redis.call('EXISTS', row) == 0 then etag = '0'\n"
@@ -92,7 +97,7 @@ static const char script[] =
     "        if ARGV[at + 3] == 'any' then redis.call('DEL', row) end\n"
     "        redis.call('HSET', row, 'etag', string.format('%.0f', etag), 'sum', ARGV[at + 4],\n"
     "                   'value', ARGV[at + 5])\n"
-    "        redis.call('ZADD', keys_of(ARGV[at]), 0, key)\n"
+    "        if changes_keys(at) then redis.call('ZADD', keys_of(ARGV[at]), 0, key) end\n"
     "    elseif how == 'remove' then\n"
     "        redis.call('DEL', row)\n"
     "        redis.call('ZREM', keys_of(ARGV[at]), key)\n"
@@ -133,6 +138,7 @@ typedef struct engine {
     char host[256];
     int port;
     char prefix[NAME_MAX_LEN + 2];
+    teffi_login login;
     session sessions[2]; /* [true]: the cluster's own tables */
 } engine;
 
@@ -151,13 +157,15 @@ static bool ask_server(redisContext *c, char *answer, size_t max, char *text, co
     va_start(args, format);
     redisReply *reply = redisvCommand(c, format, args);
     va_end(args);
-    bool good = reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_INTEGER);
+    bool is_text =
+        reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS);
+    bool good = is_text || (reply && reply->type == REDIS_REPLY_INTEGER);
     if (!good)
         (void)teffi_fail(text, TEFF_E_IO, "%s",
                          !reply       ? c->errstr
                          : reply->str ? reply->str
                                       : "unexpected reply");
-    else if (reply->type == REDIS_REPLY_STRING)
+    else if (is_text)
         snprintf(answer, max, "%s", reply->str);
     else
         snprintf(answer, max, "%lld", reply->integer);
@@ -201,14 +209,32 @@ static bool end_lost_connection(session *s, redisContext *c, const char *info, c
     return true;
 }
 
+static teff_err log_in_to_redis(const session *s, redisContext *c, char *text)
+{
+    const teffi_login *login = &s->engine->login;
+    teffi_secret *password;
+    char answer[NUMBER_MAX];
+    teff_err err = teffi_login_password(login, &password, text);
+    if (err || !password)
+        return err;
+    /* a password alone (requirepass) is that of this user */
+    bool in = ask_server(c, answer, sizeof answer, text, "AUTH %s %b",
+                         login->user[0] ? login->user : "default", password->bytes, password->len);
+    teffi_secret_free(password);
+    return in ? TEFF_OK : c->err ? TEFF_E_IO : TEFF_E_REFUSED;
+}
+
 /* Everything that must have happened before the first operation on a connection. */
 static teff_err prepare_connection(session *s, redisContext *c, char *text)
 {
     char info[INFO_MAX];
     redisSetTimeout(c, (struct timeval){.tv_sec = CONNECT_S});
+    teff_err err = log_in_to_redis(s, c, text);
+    if (err)
+        return err;
     if (!ask_server(c, info, sizeof info, text, "INFO"))
         return TEFF_E_IO;
-    teff_err err = check_server(info, text);
+    err = check_server(info, text);
     if (err)
         return err;
     if (!end_lost_connection(s, c, info, text) ||
@@ -413,7 +439,8 @@ static void take_scan_reply(teffi_store_op *op, const redisReply *reply)
     }
     for (size_t i = 0; i < reply->elements; i += 1 + FIELDS) {
         const redisReply *key = reply->element[i];
-        teffi_row found = {.key = {key->str, key->len}}; /* so a damaged row is returned */
+        /* set before decoding: a row that does not decode is returned with its key */
+        teffi_row found = {.key = {key->str, key->len}};
         (void)decode_row_reply(reply->element + i + 1, from->table, &found);
         if (!teffi_store_found(op, from, &found))
             return;
@@ -551,22 +578,21 @@ static void redis_free(teffi_store *store)
     free(e);
 }
 
-/* HOST:PORT or HOST:PORT/NAME. */
+/* HOST:PORT or HOST:PORT/NAME, then a question mark or nothing. */
 static bool parse_redis_address(engine *e, const char *rest)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    const char *slash = strchr(rest, '/'), *name = slash ? slash + 1 : "teff";
-    const char *stop = slash ? slash : rest + strlen(rest);
+    const char *stop = rest + strcspn(rest, "/?"), *name = *stop == '/' ? stop + 1 : "teff";
     const char *colon = memrchr(rest, ':', (size_t)(stop - rest));
     size_t len = colon ? (size_t)(colon - rest) : 0, n = strspn(name, letters);
     if (len == 0 || len >= sizeof e->host || !isdigit((unsigned char)colon[1]) || n == 0 ||
-        n > NAME_MAX_LEN || name[n])
+        n > NAME_MAX_LEN || (name[n] && name[n] != '?'))
         return false;
     char *end;
     unsigned long port = strtoul(colon + 1, &end, 10);
     memcpy(e->host, rest, len);
-    snprintf(e->prefix, sizeof e->prefix, "%s:", name);
+    snprintf(e->prefix, sizeof e->prefix, "%.*s:", (int)n, name);
     e->port = port <= 65535 ? (int)port : 0;
     return end == stop && e->port > 0;
 }
@@ -598,8 +624,8 @@ teff_err teffi_redis_open(const char *address, teffi_store **store, char *text)
         teffi_lane_init(&e->sessions[i].lane, "redis");
         e->sessions[i].engine = e;
     }
-    teff_err err = TEFF_OK;
-    if (!parse_redis_address(e, address))
+    teff_err err = teffi_login_parse(&e->login, strchrnul(address, '?'), false, text);
+    if (!err && !parse_redis_address(e, address))
         err = teffi_fail(text, TEFF_E_INVALID,
                          "store 'redis:%.200s': redis:HOST:PORT or redis:HOST:PORT/NAME expected",
                          address);

@@ -74,6 +74,9 @@ typedef struct teffi_store_op {
     teffi_qnode node; /* used by the engine */
 } teffi_store_op;
 
+/* An engine may have lower limits, which the text of its TOO_LARGE names: etcd has 127 rows and
+ * 1.5 MiB in one operation, keys counted three times. */
+
 /* MALFORMED: a row or the file is damaged. Engines with a file store a checksum with each row. A
  * damaged row's value is never returned, and only a write with `any` overwrites or removes the row.
  * Other rows are not affected. A scan returns a damaged row with etag 0 and no value, and continues
@@ -105,7 +108,8 @@ void teffi_store_close(teffi_store *store);
  *       "sqlite:FILE" (created if it does not exist; several processes of one host may open it);
  *       "postgres:DATABASE" (a name, or what libpq takes: key=value pairs, or the rest of a URI);
  *       "redis:HOST:PORT" or "redis:HOST:PORT/NAME" (its keys begin with NAME, or "teff", and a
- *       colon). Several hosts may open the last two.
+ *       colon); "etcd://HOST:PORT,HOST:PORT/NAME" (members of one cluster, at least one; its keys
+ *       begin with NAME, or "teff", and a slash). Several hosts may open the last three.
  * out:  *store; close it with teffi_store_close(). On an error NULL, and text (TEFF_TEXT_MAX bytes,
  *       may be NULL) says why.
  * errs: TEFF_E_INVALID (address, unknown engine, not in this build), TEFF_E_REFUSED (another

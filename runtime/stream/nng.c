@@ -7,11 +7,20 @@
 #include <stdlib.h>
 #include "base/error.h"
 
+struct nng_transport;
+
+typedef struct nng_door {
+    struct nng_transport *transport;
+    teffi_door door;
+    nng_tls_config *tls;           /* NULL: no TLS */
+    nng_stream_listener *listener; /* NULL: none */
+    nng_aio *aio;                  /* of its accept */
+} nng_door;
+
 typedef struct nng_transport {
     teffi_transport transport; /* first */
-    nng_tls_config *tls_dial, *tls_accept;
-    nng_stream_listener *listener;
-    nng_aio *accept_aio;
+    nng_tls_config *tls_dial;
+    nng_door doors[TEFFI_DOORS];
 } nng_transport;
 
 struct teffi_stream_dial {
@@ -103,19 +112,21 @@ static void cancel_nng_dial(teffi_stream_dial *dial)
         nng_stream_dialer_close(dial->dialer);
 }
 
-/* ---- the listener ---- */
+/* ---- the listeners ---- */
 
 static void on_nng_accepted(void *arg)
 {
-    nng_transport *t = arg;
-    teffi_stream_result result = take_nng_stream(t, t->accept_aio);
-    t->transport.accepted(t->transport.arg, &result);
+    nng_door *door = arg;
+    teffi_transport *transport = &door->transport->transport;
+    teffi_stream_result result = take_nng_stream(door->transport, door->aio);
+    transport->accepted(transport->door_arg[door->door], &result);
 }
 
-static teff_err open_nng_listener(teffi_transport *transport, const char *address, int *port,
-                                  const char **why)
+static teff_err open_nng_listener(teffi_transport *transport, teffi_door which, const char *address,
+                                  int *port, const char **why)
 {
     nng_transport *t = (nng_transport *)transport;
+    nng_door *door = &t->doors[which];
     char url[URL_MAX];
     nng_stream_listener *listener = NULL;
     const char *path = teffi_address_path(address);
@@ -125,8 +136,8 @@ static teff_err open_nng_listener(teffi_transport *transport, const char *addres
                                                : nng_stream_listener_alloc(&listener, url);
     if (rv == 0) {
         nng_stream_listener_set_bool(listener, NNG_OPT_TCP_NODELAY, true);
-        if (t->tls_accept)
-            nng_stream_listener_set_ptr(listener, NNG_OPT_TLS_CONFIG, t->tls_accept);
+        if (door->tls)
+            nng_stream_listener_set_ptr(listener, NNG_OPT_TLS_CONFIG, door->tls);
         rv = nng_stream_listener_listen(listener);
         if (rv)
             nng_stream_listener_free(listener);
@@ -138,27 +149,30 @@ static teff_err open_nng_listener(teffi_transport *transport, const char *addres
     *port = 0;
     if (!path)
         nng_stream_listener_get_int(listener, NNG_OPT_TCP_BOUND_PORT, port);
-    t->listener = listener;
+    door->listener = listener;
     return TEFF_OK;
 }
 
-static void accept_from_nng(teffi_transport *transport)
+static void accept_from_nng(teffi_transport *transport, teffi_door which)
 {
-    nng_transport *t = (nng_transport *)transport;
-    nng_stream_listener_accept(t->listener, t->accept_aio);
+    nng_door *door = &((nng_transport *)transport)->doors[which];
+    nng_stream_listener_accept(door->listener, door->aio);
 }
 
-static void close_nng_listener(teffi_transport *transport)
+static void close_nng_listeners(teffi_transport *transport)
 {
     nng_transport *t = (nng_transport *)transport;
-    if (t->listener)
-        nng_stream_listener_close(t->listener);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        if (t->doors[i].listener)
+            nng_stream_listener_close(t->doors[i].listener);
 }
 
-static void stop_nng_listener(teffi_transport *transport)
+static void stop_nng_listeners(teffi_transport *transport)
 {
-    close_nng_listener(transport);
-    nng_aio_stop(((nng_transport *)transport)->accept_aio); /* waits for on_nng_accepted() */
+    nng_transport *t = (nng_transport *)transport;
+    close_nng_listeners(transport);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        nng_aio_stop(t->doors[i].aio); /* waits for on_nng_accepted() */
 }
 
 /* ---- TLS ---- */
@@ -189,32 +203,43 @@ static teff_err make_tls_config(const char *certificate, const char *authority, 
     return TEFF_OK;
 }
 
-/* Makes the TLS configurations of dials and of the listener; none without files. */
-static teff_err set_tls(nng_transport *t, const char *certificate, const char *authority,
-                        char *text)
+/* Makes the TLS configurations of dials and of the listeners; none without files. */
+static teff_err set_tls(nng_transport *t, const teffi_tls_files *files, char *text)
 {
-    if (!certificate && !authority)
+    const char *certificate = files->certificate, *authority = files->authority;
+    if (!certificate && !authority && !files->client_authority)
         return TEFF_OK;
     if (!certificate || !authority)
         return teffi_fail(text, TEFF_E_INVALID, "tls takes both a certificate and an authority");
     t->transport.tls = true;
     teff_err err = make_tls_config(certificate, authority, NNG_TLS_MODE_CLIENT, &t->tls_dial, text);
-    return err ? err
-               : make_tls_config(certificate, authority, NNG_TLS_MODE_SERVER, &t->tls_accept, text);
+    if (!err)
+        err = make_tls_config(certificate, authority, NNG_TLS_MODE_SERVER,
+                              &t->doors[TEFFI_DOOR_SILOS].tls, text);
+    if (!err && files->client_authority)
+        err = make_tls_config(certificate, files->client_authority, NNG_TLS_MODE_SERVER,
+                              &t->doors[TEFFI_DOOR_GATEWAY].tls, text);
+    return err;
 }
 
 /* ---- the transport ---- */
 
+static void free_nng_door(nng_door *door)
+{
+    nng_aio_free(door->aio);
+    if (door->listener)
+        nng_stream_listener_free(door->listener);
+    if (door->tls)
+        nng_tls_config_free(door->tls);
+}
+
 static void free_nng_transport(teffi_transport *transport)
 {
     nng_transport *t = (nng_transport *)transport;
-    nng_aio_free(t->accept_aio);
-    if (t->listener)
-        nng_stream_listener_free(t->listener);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        free_nng_door(&t->doors[i]);
     if (t->tls_dial)
         nng_tls_config_free(t->tls_dial);
-    if (t->tls_accept)
-        nng_tls_config_free(t->tls_accept);
     free(t);
 }
 
@@ -225,22 +250,34 @@ static const teffi_transport_ops transport_ops = {
     .dial_free = free_nng_dial,
     .listen = open_nng_listener,
     .accept = accept_from_nng,
-    .close_listener = close_nng_listener,
-    .stop_listener = stop_nng_listener,
+    .close_listeners = close_nng_listeners,
+    .stop_listeners = stop_nng_listeners,
     .free = free_nng_transport,
 };
 
-teff_err teffi_transport_nng(const char *certificate, const char *authority,
-                             teffi_transport **transport, char *text)
+/* errs: TEFF_E_NOMEM. */
+static teff_err make_nng_doors(nng_transport *t, char *text)
+{
+    for (int i = 0; i < TEFFI_DOORS; i++) {
+        nng_door *door = &t->doors[i];
+        door->transport = t;
+        door->door = (teffi_door)i;
+        if (nng_aio_alloc(&door->aio, on_nng_accepted, door) != 0)
+            return teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
+    }
+    return TEFF_OK;
+}
+
+teff_err teffi_transport_nng(const teffi_tls_files *files, teffi_transport **transport, char *text)
 {
     nng_transport *t = calloc(1, sizeof *t);
     *transport = NULL;
-    if (!t || nng_aio_alloc(&t->accept_aio, on_nng_accepted, t) != 0) {
-        free(t);
+    if (!t)
         return teffi_fail(text, TEFF_E_NOMEM, "link: out of memory");
-    }
     t->transport.ops = &transport_ops;
-    teff_err err = set_tls(t, certificate, authority, text);
+    teff_err err = make_nng_doors(t, text);
+    if (!err)
+        err = set_tls(t, files, text);
     if (err)
         free_nng_transport(&t->transport);
     else

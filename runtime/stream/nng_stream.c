@@ -65,10 +65,11 @@ static bool submit_to_nng(nng_bytes *b, nng_side *side, void (*start)(nng_stream
     return open;
 }
 
-/* Runs an operation without waiting. If the socket has room or bytes, nng completes it before
- * start() returns, so no thread is woken. Otherwise it is aborted, but may complete before the
- * abort, so its result counts. out: how many bytes; 0: none. */
-static size_t try_nng_now(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
+/* Transfers what the socket can take or give at once. nng completes such an operation before
+ * start() returns, so no thread is woken. Result 0 and count 0 mean that it is still pending: then
+ * it is aborted, but may complete before the abort, so its result counts. out: bytes transferred;
+ * 0: none, or an error. */
+static size_t transfer_at_once(nng_bytes *b, nng_side *side, void (*start)(nng_stream *, nng_aio *))
 {
     nng_aio *aio = side->now_aio;
     if (!submit_to_nng(b, side, start, aio))
@@ -106,14 +107,14 @@ static size_t receive_now_by_nng(teffi_stream *stream, void *to, size_t n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     offer_pieces(b->in.now_aio, &(struct iovec){to, n}, 1);
-    return try_nng_now(b, &b->in, nng_stream_recv);
+    return transfer_at_once(b, &b->in, nng_stream_recv);
 }
 
 static size_t write_now_by_nng(teffi_stream *stream, const struct iovec *pieces, unsigned n)
 {
     nng_bytes *b = (nng_bytes *)stream;
     offer_pieces(b->out.now_aio, pieces, n);
-    return try_nng_now(b, &b->out, nng_stream_send);
+    return transfer_at_once(b, &b->out, nng_stream_send);
 }
 
 /* Starts a sleep of 0 ms on the write aio; nng then calls its callback, which calls written. */

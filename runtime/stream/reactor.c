@@ -72,7 +72,7 @@ static void set_bit_and_queue(teffi_reactor *r, reactor_side *side, uint32_t bit
         wake_poller(&r->poller);
 }
 
-void teffi_reactor_begin(teffi_reactor *r, reactor_side *side)
+void teffi_reactor_begin_wait(teffi_reactor *r, reactor_side *side)
 {
     set_bit_and_queue(r, side, SIDE_WAITS);
 }

@@ -61,9 +61,9 @@ bool teffi_reactor_add(teffi_reactor *reactor, reactor_source *source, bool read
  * in: no operation waits for its sides. */
 void teffi_reactor_bury(teffi_reactor *reactor, reactor_source *source);
 
-/* teffi_reactor_begin - begin an operation: attempt is called when side may be ready.
+/* teffi_reactor_begin_wait - begin an operation: attempt is called when side may be ready.
  * teffi_reactor_edge - report that side may be ready now. */
-void teffi_reactor_begin(teffi_reactor *reactor, reactor_side *side);
+void teffi_reactor_begin_wait(teffi_reactor *reactor, reactor_side *side);
 void teffi_reactor_edge(teffi_reactor *reactor, reactor_side *side);
 
 /* teffi_reactor_used - clear READY, before a system call that uses up what an edge has reported.

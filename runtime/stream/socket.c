@@ -1,4 +1,4 @@
-/* socket.c - the transport over sockets: its listener. */
+/* socket.c - the transport over sockets: its listeners. */
 #include "stream/socket.h"
 
 #include <errno.h>
@@ -13,14 +13,22 @@
 
 enum { BACKLOG = 1024 };
 
-typedef struct socket_transport {
-    teffi_transport transport; /* first */
-    teffi_reactor *reactor;
+struct socket_transport;
+
+typedef struct socket_door {
+    struct socket_transport *transport;
+    teffi_door door;
     reactor_source listener; /* fd -1: none */
     reactor_side accepts;
     _Atomic bool closed;
     teffi_stream_result accepted;
-    pthread_mutex_t lock; /* held during a callback */
+} socket_door;
+
+typedef struct socket_transport {
+    teffi_transport transport; /* first */
+    teffi_reactor *reactor;
+    socket_door doors[TEFFI_DOORS];
+    pthread_mutex_t lock; /* held during a callback of accept */
     bool stopped;         /* guarded by lock: no more callbacks */
 } socket_transport;
 
@@ -48,44 +56,50 @@ static teffi_stream_result adopt_socket(socket_transport *t, int fd)
 
 static bool attempt_accept(reactor_side *side)
 {
-    socket_transport *t = teffi_container(side, socket_transport, accepts);
-    int fd;
+    socket_door *door = teffi_container(side, socket_door, accepts);
+    bool closed;
+    int fd, e;
     do {
-        if (atomic_load_explicit(&t->closed, memory_order_seq_cst)) {
-            t->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
-            teffi_reactor_more(side); /* so that later accepts end, too */
-            return true;
-        }
-        fd = accept4(t->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    } while (fd < 0 && should_accept_again(errno));
-    if (fd < 0 && errno == EAGAIN)
+        fd = accept4(door->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        e = errno;
+        /* read last: accept fails because the listener is closed */
+        closed = atomic_load_explicit(&door->closed, memory_order_seq_cst);
+    } while (fd < 0 && !closed && should_accept_again(e));
+    if (fd < 0 && !closed && e == EAGAIN)
         return false;
-    teffi_reactor_more(side); /* other connections may be queued */
-    t->accepted = fd < 0 ? teffi_socket_failure(errno) : adopt_socket(t, fd);
+    teffi_reactor_more(
+        side); /* other connections may be queued; later accepts of a closed one end */
+    if (fd >= 0)
+        door->accepted = adopt_socket(door->transport, fd);
+    else if (closed)
+        door->accepted = (teffi_stream_result){.end = TEFFI_STREAM_CLOSED, .text = "closed"};
+    else
+        door->accepted = teffi_socket_failure(e);
     return true;
 }
 
-/* Reports the accept, unless the listener was stopped. stop_listening() takes the lock, too, so it
- * waits for the callback. */
+/* Reports the accept, unless the listeners were stopped. stop_listening() takes the lock, too, so
+ * it waits for the callback. */
 static void report_accepted(reactor_side *side)
 {
-    socket_transport *t = teffi_container(side, socket_transport, accepts);
-    teffi_stream_result result = t->accepted;
+    socket_door *door = teffi_container(side, socket_door, accepts);
+    socket_transport *t = door->transport;
+    teffi_stream_result result = door->accepted;
     pthread_mutex_lock(&t->lock);
     if (!t->stopped)
-        t->transport.accepted(t->transport.arg, &result);
+        t->transport.accepted(t->transport.door_arg[door->door], &result);
     else if (result.stream)
         result.stream->ops->free(result.stream);
     pthread_mutex_unlock(&t->lock);
 }
 
-static void begin_accept(teffi_transport *transport)
+static void begin_accept(teffi_transport *transport, teffi_door which)
 {
     socket_transport *t = (socket_transport *)transport;
-    teffi_reactor_begin(t->reactor, &t->accepts);
+    teffi_reactor_begin_wait(t->reactor, &t->doors[which].accepts);
 }
 
-/* ---- the listener ---- */
+/* ---- the listeners ---- */
 
 /* Binds, and replaces the socket file of a listener that has ended. out: false: see errno. */
 static bool bind_socket(int fd, const struct socket_address *address)
@@ -123,19 +137,20 @@ static int port_of(int fd)
     return tcp ? ntohs(address.sin6_port) : 0; /* at the same place in sockaddr_in */
 }
 
-static teff_err listen_on(teffi_transport *transport, const char *address, int *port,
-                          const char **why)
+static teff_err listen_on(teffi_transport *transport, teffi_door which, const char *address,
+                          int *port, const char **why)
 {
     socket_transport *t = (socket_transport *)transport;
+    reactor_source *listener = &t->doors[which].listener;
     socket_addresses found;
     *why = "not an address of the form " TEFFI_ADDRESS_EXPECTED;
     if (!teffi_address_ok(address) || !teffi_socket_resolve(address, AI_PASSIVE, &found, why))
         return TEFF_E_INVALID;
-    t->listener.fd = bind_listener(&found.at[0]);
-    bool ok = t->listener.fd >= 0 && teffi_reactor_add(t->reactor, &t->listener, true, false);
+    listener->fd = bind_listener(&found.at[0]);
+    bool ok = listener->fd >= 0 && teffi_reactor_add(t->reactor, listener, true, false);
     int e = ok ? 0 : errno;
     if (ok)
-        *port = port_of(t->listener.fd);
+        *port = port_of(listener->fd);
     else
         *why = teffi_socket_failure(e).text;
     return ok ? TEFF_OK : e == EADDRNOTAVAIL ? TEFF_E_INVALID : TEFF_E_IO;
@@ -152,14 +167,21 @@ static void remove_socket_file(int fd)
 
 /* Stops listening, and ends the accept under way by an edge. The descriptor stays open until the
  * transport is freed, because the thread that polls may still use its number. */
+static void close_door(socket_door *door)
+{
+    int fd = door->listener.fd;
+    if (fd < 0 || atomic_exchange_explicit(&door->closed, true, memory_order_seq_cst))
+        return;
+    remove_socket_file(fd);
+    (void)shutdown(fd, SHUT_RDWR);
+    teffi_reactor_edge(door->transport->reactor, &door->accepts);
+}
+
 static void close_listening(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
-    if (t->listener.fd < 0 || atomic_exchange_explicit(&t->closed, true, memory_order_seq_cst))
-        return;
-    remove_socket_file(t->listener.fd);
-    (void)shutdown(t->listener.fd, SHUT_RDWR);
-    teffi_reactor_edge(t->reactor, &t->accepts);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        close_door(&t->doors[i]);
 }
 
 static void stop_listening(teffi_transport *transport)
@@ -176,8 +198,9 @@ static void stop_listening(teffi_transport *transport)
 static void free_socket_transport(teffi_transport *transport)
 {
     socket_transport *t = (socket_transport *)transport;
-    if (t->listener.fd >= 0)
-        close(t->listener.fd);
+    for (int i = 0; i < TEFFI_DOORS; i++)
+        if (t->doors[i].listener.fd >= 0)
+            close(t->doors[i].listener.fd);
     teffi_reactor_free(t->reactor);
     pthread_mutex_destroy(&t->lock);
     free(t);
@@ -190,8 +213,8 @@ static const teffi_transport_ops socket_transport_ops = {
     .dial_free = teffi_socket_dial_free,
     .listen = listen_on,
     .accept = begin_accept,
-    .close_listener = close_listening,
-    .stop_listener = stop_listening,
+    .close_listeners = close_listening,
+    .stop_listeners = stop_listening,
     .free = free_socket_transport,
 };
 
@@ -207,8 +230,12 @@ teff_err teffi_transport_reactor(teffi_transport **transport, char *text)
     pthread_mutex_init(&t->lock, NULL);
     t->transport = (teffi_transport){.ops = &socket_transport_ops, .poller = &reactor->poller};
     t->reactor = reactor;
-    t->accepts = (reactor_side){.attempt = attempt_accept, .ended = report_accepted};
-    t->listener = (reactor_source){.fd = -1, .in = &t->accepts};
+    for (int i = 0; i < TEFFI_DOORS; i++) {
+        socket_door *door = &t->doors[i];
+        *door = (socket_door){.transport = t, .door = (teffi_door)i};
+        door->accepts = (reactor_side){.attempt = attempt_accept, .ended = report_accepted};
+        door->listener = (reactor_source){.fd = -1, .in = &door->accepts};
+    }
     *transport = &t->transport;
     return TEFF_OK;
 }

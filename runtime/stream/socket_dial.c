@@ -149,7 +149,7 @@ teffi_stream_dial *teffi_socket_dial_new(teffi_transport *transport, const char 
 void teffi_socket_dial_start(teffi_stream_dial *dial)
 {
     teffi_reactor_edge(dial->reactor, &dial->side); /* so that the first attempt runs at once */
-    teffi_reactor_begin(dial->reactor, &dial->side);
+    teffi_reactor_begin_wait(dial->reactor, &dial->side);
 }
 
 void teffi_socket_dial_cancel(teffi_stream_dial *dial)

@@ -154,7 +154,7 @@ static bool begin_receive(teffi_stream *stream, void *to, size_t n)
 {
     socket_stream *s = (socket_stream *)stream;
     s->room = (struct iovec){to, n};
-    teffi_reactor_begin(s->reactor, &s->in);
+    teffi_reactor_begin_wait(s->reactor, &s->in);
     return true;
 }
 
@@ -163,7 +163,7 @@ static bool begin_write(teffi_stream *stream, const struct iovec *pieces, unsign
     socket_stream *s = (socket_stream *)stream;
     memcpy(s->pieces, pieces, n * sizeof *pieces);
     s->n_pieces = n;
-    teffi_reactor_begin(s->reactor, &s->out);
+    teffi_reactor_begin_wait(s->reactor, &s->out);
     return true;
 }
 
@@ -189,7 +189,8 @@ static void report_empty_write(teffi_stream *stream)
     socket_stream *s = (socket_stream *)stream;
     s->n_pieces = 0;
     teffi_reactor_edge(s->reactor, &s->out);
-    teffi_reactor_begin(s->reactor, &s->out); /* last: the callback may have the stream freed */
+    teffi_reactor_begin_wait(s->reactor,
+                             &s->out); /* last: the callback may have the stream freed */
 }
 
 static void write_peer_address(teffi_stream *stream, char *text, size_t n)

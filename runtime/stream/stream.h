@@ -83,6 +83,13 @@ bool teffi_path_is_free(const char *path);
 typedef struct teffi_stream_dial teffi_stream_dial;
 typedef struct teffi_transport teffi_transport;
 
+/* The listeners of a transport. With TLS, each accepts certificates of its own authority. */
+typedef enum teffi_door {
+    TEFFI_DOOR_SILOS,   /* clients connect here, too, if there is no gateway */
+    TEFFI_DOOR_GATEWAY, /* clients only */
+    TEFFI_DOORS
+} teffi_door;
+
 typedef struct teffi_transport_ops {
     /* Prepare a dial, which will call done(arg) once after dial_start, also if the address is not
      * valid. out: NULL: no memory. */
@@ -94,33 +101,41 @@ typedef struct teffi_transport_ops {
     void (*dial_cancel)(teffi_stream_dial *dial);
     /* Free a dial that was not started, or whose done was called; done may still be running. */
     void (*dial_free)(teffi_stream_dial *dial);
-    /* Bind; the system queues connections until accept. Once. A socket file on which nobody listens
-     * is replaced. out: port; of a path 0. errs: TEFF_E_INVALID (the address), TEFF_E_IO, with
-     * *why. */
-    teff_err (*listen)(teffi_transport *transport, const char *address, int *port,
+    /* Bind; the system queues connections until accept. Once for each door. A socket file on which
+     * nobody listens is replaced. out: port; of a path 0. errs: TEFF_E_INVALID (the address),
+     * TEFF_E_IO, with *why. */
+    teff_err (*listen)(teffi_transport *transport, teffi_door door, const char *address, int *port,
                        const char **why);
-    /* Accept one connection: accepted(arg) is called once. CLOSED: after close_listener; FAILED: no
-     * descriptor or no memory. in: after listen; the previous accept was reported. */
-    void (*accept)(teffi_transport *transport);
-    void (*close_listener)(teffi_transport *transport);
+    /* Accept one connection: accepted(door_arg[door]) is called once. CLOSED: after
+     * close_listeners; FAILED: no descriptor or no memory. in: after listen; the previous accept of
+     * this door was reported. */
+    void (*accept)(teffi_transport *transport, teffi_door door);
+    void (*close_listeners)(teffi_transport *transport);
     /* After it has returned, accepted is not called any more. */
-    void (*stop_listener)(teffi_transport *transport);
+    void (*stop_listeners)(teffi_transport *transport);
     /* in: dials and streams were freed. */
     void (*free)(teffi_transport *transport);
 } teffi_transport_ops;
 
-/* Set accepted and arg before accept. */
+/* Set accepted and door_arg before accept. */
 struct teffi_transport {
     const teffi_transport_ops *ops;
     teffi_stream_done *accepted;
-    void *arg;
+    void *door_arg[TEFFI_DOORS];
     bool tls;             /* immutable */
     teffi_poller *poller; /* immutable; NULL: the transport has threads of its own */
 };
 
-/* teffi_transport_nng - in: certificate and authority as PEM files, or both NULL: no TLS.
+/* The PEM files of TLS; all NULL: no TLS. */
+typedef struct teffi_tls_files {
+    const char *certificate;      /* this side's, with its key; shown at every connection */
+    const char *authority;        /* of the peers that are dialled, and at TEFFI_DOOR_SILOS */
+    const char *client_authority; /* of the peers at TEFFI_DOOR_GATEWAY; NULL: no gateway */
+} teffi_tls_files;
+
+/* teffi_transport_nng - in: files, borrowed during the call.
  * errs: TEFF_E_INVALID (the files), TEFF_E_NOMEM, with text. */
-TEFF_MUST_USE teff_err teffi_transport_nng(const char *certificate, const char *authority,
+TEFF_MUST_USE teff_err teffi_transport_nng(const teffi_tls_files *files,
                                            teffi_transport **transport, char *text);
 
 /* teffi_transport_reactor - no TLS; callbacks run where teffi_transport.poller is polled.

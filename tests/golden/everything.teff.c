@@ -553,11 +553,13 @@ const teff_type_info acme_shop_x_v1_everything_info = {
     90000, /* idle_ms */
     5, /* queue_max */
     1000, /* max_message_bytes */
+    7, /* answers_max */
     &acme_shop_x_v1_http_reply_inner_thing_ops,
     teffi_acme_shop_x_v1_everything_table, 4,
     teffi_acme_shop_x_v1_everything_activate, teffi_acme_shop_x_v1_everything_deactivate,
     offsetof(acme_shop_x_v1_everything_methods, on_activate),
-        offsetof(acme_shop_x_v1_everything_methods, on_deactivate)
+        offsetof(acme_shop_x_v1_everything_methods, on_deactivate),
+    3 /* version */
 };
 
 teff_grain_type *acme_shop_x_v1_everything_type(const acme_shop_x_v1_everything_methods *methods,
@@ -735,11 +737,13 @@ const teff_type_info acme_shop_x_v1_bare_info = {
     0, /* idle_ms */
     0, /* queue_max */
     0, /* max_message_bytes */
+    0, /* answers_max */
     NULL,
     NULL, 0,
     teffi_acme_shop_x_v1_bare_activate, teffi_acme_shop_x_v1_bare_deactivate,
     offsetof(acme_shop_x_v1_bare_methods, on_activate), offsetof(acme_shop_x_v1_bare_methods,
-        on_deactivate)
+        on_deactivate),
+    0 /* version */
 };
 
 teff_grain_type *acme_shop_x_v1_bare_type(const acme_shop_x_v1_bare_methods *methods, void *user)
@@ -797,11 +801,13 @@ const teff_type_info acme_shop_x_v1_tagged_info = {
     0, /* idle_ms */
     0, /* queue_max */
     0, /* max_message_bytes */
+    0, /* answers_max */
     NULL,
     teffi_acme_shop_x_v1_tagged_table, 1,
     teffi_acme_shop_x_v1_tagged_activate, teffi_acme_shop_x_v1_tagged_deactivate,
     offsetof(acme_shop_x_v1_tagged_methods, on_activate), offsetof(acme_shop_x_v1_tagged_methods,
-        on_deactivate)
+        on_deactivate),
+    0 /* version */
 };
 
 teff_grain_type *acme_shop_x_v1_tagged_type(const acme_shop_x_v1_tagged_methods *methods,

@@ -96,11 +96,13 @@ const teff_type_info shop_shared_lists_info = {
     0, /* idle_ms */
     0, /* queue_max */
     0, /* max_message_bytes */
+    0, /* answers_max */
     NULL,
     teffi_shop_shared_lists_table, 1,
     teffi_shop_shared_lists_activate, teffi_shop_shared_lists_deactivate,
     offsetof(shop_shared_lists_methods, on_activate), offsetof(shop_shared_lists_methods,
-        on_deactivate)
+        on_deactivate),
+    0 /* version */
 };
 
 teff_grain_type *shop_shared_lists_type(const shop_shared_lists_methods *methods, void *user)

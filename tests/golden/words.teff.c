@@ -191,10 +191,12 @@ const teff_type_info words_word_info = {
     0, /* idle_ms */
     0, /* queue_max */
     0, /* max_message_bytes */
+    0, /* answers_max */
     &words_count_ops,
     teffi_words_word_table, 4,
     teffi_words_word_activate, teffi_words_word_deactivate,
-    offsetof(words_word_methods, on_activate), offsetof(words_word_methods, on_deactivate)
+    offsetof(words_word_methods, on_activate), offsetof(words_word_methods, on_deactivate),
+    0 /* version */
 };
 
 teff_grain_type *words_word_type(const words_word_methods *methods, void *user)

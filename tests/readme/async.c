@@ -1,4 +1,5 @@
-/* async.c - README's calls under way: the first of several, in time, or cancelled. */
+/* async.c - README's calls under way: the first of several, in time, or cancelled; one that counts
+ * once. */
 #include <string.h>
 #include "words.teff.h"
 
@@ -17,4 +18,20 @@ teff_err first_total(teff_ctx *ctx, teff_cancel *cancel, words_total **total)
     }
     teff_err err = teff_await_any(ctx, calls, 2, &index);
     return err ? err : words_word_get_await(ctx, calls[index], total);
+}
+
+teff_err add_once(teff_ctx *ctx, const teff_uuid *order_id, words_total **total);
+
+teff_err add_once(teff_ctx *ctx, const teff_uuid *order_id, words_total **total)
+{
+    int tries = 10;
+    const teff_call_options options = {.size = sizeof options, .once = order_id};
+    teff_err err;
+    do {
+        teff_call call;
+        err = words_word_add_async(ctx, "teff", words_seen(.times = 1), &options, &call);
+        if (!err)
+            err = words_word_add_await(ctx, call, total);
+    } while (teff_err_unknown(err) && --tries);
+    return err;
 }

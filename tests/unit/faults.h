@@ -36,13 +36,14 @@ void *__wrap_teffi_pool_get(size_t n);
 void __wrap_teffi_pool_put(void *p, size_t n);
 
 static _Atomic long faults_left;   /* requests until the one that fails */
+static _Atomic bool faults_last;   /* each request fails */
 static _Atomic long faults_live;   /* objects on the heap */
 static _Atomic long faults_mapped; /* bytes */
 static _Atomic bool fault_was_mapping;
 
 static bool fails(void)
 {
-    return atomic_fetch_sub(&faults_left, 1) == 1;
+    return atomic_fetch_sub(&faults_left, 1) == 1 || atomic_load(&faults_last);
 }
 
 static void *live(void *p)

@@ -87,9 +87,10 @@ typedef struct teff_type_info {
     uint32_t flags;
     teff_key_kind key_kind;
     teff_placement placement;
-    uint32_t idle_ms;              /* deactivate after this time without use; 0 = 15 min */
-    uint32_t queue_max;            /* requests that may be queued at one activation; 0 = 10,000 */
-    uint32_t max_message_bytes;    /* of one packed request or response; 0 = TEFF_MESSAGE_MAX */
+    uint32_t idle_ms;           /* deactivate after this time without use; 0 = 15 min */
+    uint32_t queue_max;         /* requests that may be queued at one activation; 0 = 10,000 */
+    uint32_t max_message_bytes; /* of one packed request or response; 0 = TEFF_MESSAGE_MAX */
+    uint32_t answers_max;       /* kept, to calls with idempotency keys; 0 = TEFF_ANSWERS_DEFAULT */
     const teff_message_ops *state; /* NULL: no state */
     const teff_method *methods;    /* sorted by id, rising */
     size_t n_methods;
@@ -98,6 +99,7 @@ typedef struct teff_type_info {
     teff_err (*deactivate)(const teff_grain *grain, const void *methods, teff_reason why);
     /* Offsets of those slots in methods. The runtime starts no turn for a NULL slot; 0: unknown. */
     size_t on_activate_at, on_deactivate_at;
+    uint32_t version; /* of the interface, at most 63; 0: none */
 } teff_type_info;
 
 /* teff_grain_type_new - bind an implementation to a type.
@@ -123,7 +125,8 @@ TEFF_API teff_grain_type *teff_grain_type_new(const teff_type_info *info, const 
  * errs: TEFF_E_TIMEOUT, TEFF_E_UNREACHABLE (outcome unknown); TEFF_E_OVERLOADED,
  *       TEFF_E_UNAVAILABLE, TEFF_E_INVALID (not run); TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see
  *       teff/limits.h; of the request: not run; of the response: it ran);
- *       TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; the method's own. teff_error(ctx) has the text.
+ *       TEFF_E_NOT_FOUND, TEFF_E_UNIMPLEMENTED; TEFF_E_VERSION (not run); the method's own.
+ *       teff_error(ctx) has the text.
  * from: Orleans GrainReference; ARCHITECTURE "The way of a call". */
 TEFF_API TEFF_MUST_USE teff_err teff_ask(teff_ctx *ctx, const teff_type_info *type,
                                          const teff_key *key, const teff_method *method,
@@ -162,7 +165,8 @@ TEFF_API TEFF_MUST_USE teff_err teff_await(teff_ctx *ctx, teff_call call, Protob
 /* teff_state_save - write the running activation's whole state to the store, including unsaved
  * changes of other turns. Unknown fields, written by a newer version of the message, are kept.
  * in:   ctx, of the turn.
- * runs: in a turn of a type with state; suspends it.
+ * runs: in a turn of a type with state; suspends it. In the turn of a call with an idempotency key
+ *       only checks the state: see teff_call_options.once.
  * errs: TEFF_E_TOO_LARGE, TEFF_E_MALFORMED (see the limits; the text names the field), TEFF_E_IO,
  *       TEFF_E_OVERLOADED, TEFF_E_NOMEM, TEFF_E_CLOSED: nothing was written. The state in memory
  *       keeps all changes, and the next successful save, in any turn or in on_deactivate, writes

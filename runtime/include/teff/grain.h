@@ -52,7 +52,7 @@ TEFF_API teff_err teff_fail(teff_ctx *ctx, teff_err err, const char *fmt, ...)
  *       released), and its caller gets TEFF_E_NOMEM. Forked parts are waited for. If the grain has
  *       state, its activation ends too, because the state may be half changed: its other turns end
  *       in the same way, on_deactivate is not called, and the next call loads the saved state. On a
- *       thread's context the process aborts.
+ *       thread's context the process aborts, after it has tried again for a second.
  * runs: in ctx's turn or thread. */
 TEFF_API void *teff_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_strdup(teff_ctx *ctx, const char *s);
@@ -116,7 +116,8 @@ typedef enum teff_reason {
     TEFF_REASON_IDLE = 1,      /* not used for the type's idle time */
     TEFF_REASON_STOPPING = 2,  /* its silo leaves the cluster */
     TEFF_REASON_REQUESTED = 3, /* teff_deactivate */
-    TEFF_REASON_DUPLICATE = 4  /* another activation of the grain is the registered one */
+    TEFF_REASON_DUPLICATE = 4, /* another activation of the grain is the registered one */
+    TEFF_REASON_VERSION = 5    /* a caller has a newer version; another silo activates it anew */
 } teff_reason;
 
 /* A type with its implementation, ready to be given to a silo. */
@@ -149,6 +150,22 @@ typedef struct teff_call_options {
     size_t size;         /* sizeof(teff_call_options) */
     uint32_t timeout_ms; /* as teff_ctx_timeout; 0: that function's value, else the method's */
     teff_cancel *cancel; /* borrowed until the call has ended; NULL: none */
+    /* An idempotency key: the call counts once. Borrowed, copied; NULL: none. Draw it at random, or
+     * take it from what the call is about, such as an order's id; keys are compared per grain.
+     *     The answer, which is the response or the method's error, is stored in one write with the
+     * grain's state, before it is sent. A later call of the grain with the same key, method and
+     * request, also from another caller, gets that answer and runs nothing, as long as it is among
+     * the newest answers_max that the grain keeps (teff/grain.proto). So after an error for which
+     * teff_err_unknown() is true, or an error of the store, make the same call again.
+     *     In such a turn teff_state_save and teff_state_clear only check the state, and the write
+     * comes when the method has returned, also if it did not save. If that write fails, the call
+     * gets its error, and the state in memory and the answer are written by the next save. Other
+     * turns that overlap with this one wait in teff_state_save until it has ended.
+     *     An answer over TEFF_ANSWER_MAX is not kept: a later call gets TEFF_E_TOO_LARGE. A method
+     * should not return an unknown error of its own calls, since that would be the answer.
+     *     errs, of the call: TEFF_E_INVALID: the grain type has no state, the method is read-only,
+     * or the key was used with another method or request; the call did not run. */
+    const teff_uuid *once;
 } teff_call_options;
 
 /* teff_await_all - wait until each of n calls has ended.

@@ -22,5 +22,10 @@
 /* Memory of a state, in bytes, including replaced parts that are not reclaimed yet. */
 #define TEFF_STATE_MEMORY_MAX (128 * 1024 * 1024)
 
+/* Answers to calls with idempotency keys that a grain keeps, unless its option answers_max says
+ * otherwise; packed bytes of a response up to which it is kept. */
+#define TEFF_ANSWERS_DEFAULT 64
+#define TEFF_ANSWER_MAX 4096
+
 /* Memory of one turn, in bytes: its allocations, and responses that were copied into its arena. */
 #define TEFF_TURN_MEMORY_MAX (128 * 1024 * 1024)

@@ -253,7 +253,7 @@ typedef struct teff_process_options { /* zeroed, except size = all defaults */
 
 /* teff_process_system_new - start a scheduler whose workers run processes.
  * in:   opt and opt->sched, borrowed, copied; NULL = all defaults.
- * out:  *system, owned.
+ * out:  *system, owned; NULL on an error.
  * runs: a thread outside.
  * errs: TEFF_E_NOMEM, TEFF_E_IO (a thread could not start), TEFF_E_INVALID (a limit is too high; a
  *       size is not set, or a member is set that this library does not have: the log names it). */

@@ -28,14 +28,35 @@ typedef enum teff_transport {
     TEFF_TRANSPORT_REACTOR      /* workers that are idle wait on the sockets; without TLS */
 } teff_transport;
 
+struct teff_key;
+
+/* A client's call, for teff_silo_options.authorize. Texts and key are valid during the function. */
+typedef struct teff_client_call {
+    size_t size;     /* of this struct in the library: newer libraries may add members */
+    uint64_t client; /* the id of the client, which draws it at random: it tells clients apart, but
+                      * does not prove who they are */
+    int gateway;     /* the silo has a gateway, and the client is connected there */
+    int tls;         /* it has a certificate: of tls_client_ca at a gateway, otherwise of tls_ca */
+    int secret;      /* it knows the secret for clients */
+    int one_way;     /* nobody waits for a response */
+    /* NULL: this silo does not host the type, or does not know the method. The call may go to a
+     * silo that does. A program that does not want that refuses what it does not know. */
+    const char *type, *method; /* full names: "words.Word", "words.Word.Add" */
+    uint32_t type_id, method_id;
+    const struct teff_key *key; /* teff/generated.h; NULL if type is */
+    const void *key_bytes;      /* the key as it is on the wire */
+    size_t key_len;
+} teff_client_call;
+
 typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     size_t size;                   /* sizeof(teff_silo_options) */
     const char *cluster;           /* cluster id, 1..64 of [A-Za-z0-9._-]; NULL = "dev" */
     /* "host:port", "[v6]:port", port 0 = any; or "unix:/path"; NULL = "127.0.0.1:0" */
     const char *listen;
     const char *advertise; /* how others reach it; NULL = the bound listen address */
-    /* "memory", "sqlite:FILE", "postgres:DATABASE", "redis:HOST:PORT" or "redis:HOST:PORT/NAME";
-     * NULL = "memory" (with seeds: the seed's) */
+    /* "memory", "sqlite:FILE", "postgres:DATABASE", "redis:HOST:PORT[/NAME][?OPTIONS]",
+     * "etcd://HOST:PORT[,HOST:PORT..][/NAME][?OPTIONS]", options as in README; NULL = "memory"
+     * (with seeds: the seed's) */
     const char *store;
     const char *seeds[TEFF_SEEDS_MAX]; /* addresses of running silos, NULL-ended; may be empty */
     uint32_t workers;                  /* worker threads; 0 = one per core that
@@ -64,6 +85,25 @@ typedef struct teff_silo_options { /* zeroed, except size = all defaults */
     uint64_t message_bytes_max;    /* all messages queued or running here; 0 = 256 MiB */
     uint32_t grain_bytes_max;      /* requests queued at one grain; 0 = 16 MiB */
     uint32_t connection_bytes_max; /* unwritten to one peer; 0 = 64 MiB; responses: twice that */
+    /* An address of its own for clients, as listen; NULL = none. With it, every peer that connects
+     * there is a client, and listen's address accepts silos only. Without it, listen's address
+     * accepts both, and a peer is what it says it is: SECURITY.md. */
+    const char *gateway;
+    /* PEM file: the CA of clients' certificates; with gateway and TLS. It must not sign silos'
+     * certificates, nor tls_ca clients'. Clients trust tls_ca. */
+    const char *tls_client_ca;
+    /* Files with secrets of 16 to 1024 bytes, read at each start; NULL = none. Only peers that
+     * prove in the handshake that they know the secret are accepted. client_secret_file is for
+     * clients alone, and needs secret_file, which is then for silos alone. Only owner and group may
+     * have access to the files. Without TLS, what follows the handshake is not protected. */
+    const char *secret_file, *client_secret_file;
+    /* Called before each call of a client that is connected to this silo is delivered, wherever
+     * its grain is; not for calls of grains, processes and threads of silos. out: 0: the call fails
+     * with TEFF_E_REFUSED, and nothing is activated; a one-way is dropped. Called on threads of the
+     * silo, several at a time: it must not block or call the silo. NULL: clients may call all
+     * grains. */
+    int (*authorize)(void *authorize_arg, const teff_client_call *call);
+    void *authorize_arg;
 } teff_silo_options;
 
 /* teff_silo_new - make a silo; teff_silo_start starts it.
@@ -106,6 +146,12 @@ TEFF_API void teff_silo_free(teff_silo *silo);
  * out:  borrowed, valid until the silo is freed.
  * runs: any thread. */
 TEFF_API const char *teff_silo_address(const teff_silo *silo);
+
+/* teff_silo_gateway - the address that the silo's gateway listens on.
+ * in:   silo, started.
+ * out:  borrowed, valid until the silo is freed; "": the silo has no gateway of its own.
+ * runs: any thread. */
+TEFF_API const char *teff_silo_gateway(const teff_silo *silo);
 
 /* teff_silo_ctx - a context for the calling thread; teff_ctx_free frees it.
  * in:   silo, serving; it must outlive the context.
@@ -209,22 +255,26 @@ typedef struct teff_silo_program {
 TEFF_API int teff_silo_run(int argc, char **argv, const teff_silo_program *program,
                            teff_grain_type *type, ...) __attribute__((sentinel));
 
-typedef struct teff_client_options {      /* zeroed, except size and gateways = all defaults */
-    size_t size;                          /* sizeof(teff_client_options) */
-    const char *cluster;                  /* as for silos */
-    const char *gateways[TEFF_SEEDS_MAX]; /* addresses of silos, NULL-ended; at least one */
-    const char *tls_cert, *tls_ca;        /* as for silos */
+typedef struct teff_client_options { /* zeroed, except size and gateways = all defaults */
+    size_t size;                     /* sizeof(teff_client_options) */
+    const char *cluster;             /* as for silos */
+    /* Addresses of silos, NULL-ended; at least one. The client connects to all of them; a grain's
+     * calls take the same one as long as the same ones are connected. */
+    const char *gateways[TEFF_SEEDS_MAX];
+    const char *tls_cert, *tls_ca; /* as for silos */
     teff_transport transport;
     /* Limits, as for silos: over one of them a call fails with TEFF_E_OVERLOADED at once. */
     uint64_t message_bytes_max;    /* all queued messages, and responses held; 0 = 256 MiB */
-    uint32_t connection_bytes_max; /* unwritten to the gateway; 0 = 64 MiB */
+    uint32_t connection_bytes_max; /* unwritten to a gateway; 0 = 64 MiB */
+    const char *secret_file;       /* the silos' client_secret_file, or secret_file if none */
 } teff_client_options;
 
 /* teff_client_connect - connect a program that is not a silo to a cluster, so that it can call
  * grains.
  * in:   opt and its strings, borrowed, copied. text, of TEFF_TEXT_MAX bytes, may be NULL.
  * out:  *client, owned; on an error NULL, and text says why.
- * runs: a thread outside; blocks it until a gateway has accepted or all have refused, at most 10 s.
+ * runs: a thread outside; blocks it until one gateway has accepted or all have refused, at most 10
+ *       s. The others are connected later, and again when they break.
  * errs: TEFF_E_INVALID, TEFF_E_UNREACHABLE, TEFF_E_REFUSED, TEFF_E_NOMEM. */
 TEFF_API TEFF_MUST_USE teff_err teff_client_connect(const teff_client_options *opt,
                                                     teff_client **client, char *text);

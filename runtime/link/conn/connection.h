@@ -90,6 +90,10 @@ typedef struct conn_handshake { /* owner: the reader */
     uint64_t sequence;
     uint64_t deadline_ns;
     uint8_t nonce[TEFFI_NONCE_BYTES];
+    union {                                    /* with a secret */
+        uint8_t own_digest[TEFFI_PROOF_BYTES]; /* dialler: of its hello */
+        uint8_t expected[TEFFI_PROOF_BYTES];   /* acceptor: the proof that the ack must bring */
+    };
     /* only of a dial to an address; reported with the up event, or else with the down event */
     void (*done)(void *arg, teff_err err, const teffi_hello *remote, const char *text);
     void *done_arg;
@@ -123,6 +127,7 @@ struct teffi_conn {
     /* immutable after init */
     teffi_conns *conns; /* take_memory() zeroes the struct from here on */
     bool dialled;
+    bool at_gateway; /* accepted at the gateway's address, where only clients connect */
     teffi_stream_dial *dial;
     char target[TEFFI_ADDRESS_MAX + 1]; /* for log texts: the address dialled, or the peer's */
 

@@ -27,6 +27,7 @@ typedef enum link_counter {
     LINK_DIAL_FAILURES,
     LINK_REFUSED_SYSTEM, /* a client's messages to system targets */
     LINK_CROWDED,        /* closed in the handshake: too many were pending, or too many are up */
+    LINK_REFUSED_SECRET, /* a proof was missing or wrong, found by this side or the dialler */
     LINK_REFUSED_TLS,    /* accepted connections whose TLS handshake failed */
     LINK_FRAMES_WAITED,  /* clients' large frames whose reading waited for memory */
     LINK_COUNTERS

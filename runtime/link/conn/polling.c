@@ -25,8 +25,12 @@ void teffi_polling_init(teffi_conns *conns, teffi_poller *poller)
     atomic_init(&p->by_ticker, !workers);
     poller->neglected = ask_ticker_to_look;
     poller->arg = conns;
-    if (workers)
-        conns->exec->ops->poll(conns->exec, poller);
+}
+
+void teffi_polling_start(teffi_conns *conns)
+{
+    if (conns->polling.poller && conns->exec && conns->exec->ops->poll)
+        conns->exec->ops->poll(conns->exec, conns->polling.poller);
 }
 
 void teffi_polling_fini(teffi_conns *conns)

@@ -29,8 +29,10 @@ typedef struct link_polling {
     TAILQ_HEAD(, link_waiter) waiters;
 } link_polling;
 
-/* teffi_polling_init - in: poller, may be NULL. If conns->exec has the op, its workers poll. */
+/* teffi_polling_init - in: poller, may be NULL.
+ * teffi_polling_start - if conns->exec has the op, its workers poll from now on until it stops. */
 void teffi_polling_init(struct teffi_conns *conns, teffi_poller *poller);
+void teffi_polling_start(struct teffi_conns *conns);
 void teffi_polling_fini(struct teffi_conns *conns);
 
 /* teffi_polling_wait - let a client's thread sleep until parker has TEFFI_TOKEN; it polls meanwhile

@@ -73,7 +73,7 @@ static teff_err make_membership(void)
 {
     node.targets[TEFFI_SLOT_MEMBERSHIP].handle = NULL;
     node.membership = NULL;
-    teffi_membership *m = teffi_membership_new(&node, types, 2);
+    teffi_membership *m = teffi_membership_new(&node, types, NULL, 2);
     assert_ptr_equal(m, node.membership);
     if (!m)
         return TEFF_E_NOMEM;

@@ -116,7 +116,7 @@ static teff_ctx *identified(starting *s)
 {
     assert_int_equal(teffi_silo_open(s->silo, s->text), TEFF_OK);
     teffi_node *node = &s->silo->node;
-    assert_non_null(teffi_membership_new(node, NULL, 0));
+    assert_non_null(teffi_membership_new(node, NULL, NULL, 0));
     assert_int_equal(s->silo->platform.store_open(&s->silo->platform, s->silo->opt.store,
                                                   &s->silo->store, s->text),
                      TEFF_OK);

@@ -88,14 +88,15 @@ static void put_member(const char *rest, uint32_t silo, uint32_t incarnation, co
 
 static void what_was_written_is_read(void **state)
 {
-    static uint32_t types[] = {4, 9};
+    static uint32_t types[] = {4, 9}, versions[] = {0, 63};
     teffi_rows rows, again;
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
     assert_int_equal(rows.n, 1);
     assert_true(teffi_node_is(rows.rows[0].member.node, l->silos[0]->node.id));
     teffi_member_row more[2] = {
-        {.member = {{1, 5}, TEFFI_LEAVING, "h:1", types, 2, TEFFI_LEASE_MS}},
-        {.member = {{2, 6}, TEFFI_ACTIVE, "[::1]:2", NULL, 0, TEFFI_LEASE_MS}, .dead = true},
+        {.member = {{1, 5}, TEFFI_LEAVING, "h:1", types, 2, versions, 2, TEFFI_LEASE_MS}},
+        {.member = {{2, 6}, TEFFI_ACTIVE, "[::1]:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS},
+         .dead = true},
     };
     lab_ok(ctx, teffi_rows_write(ctx, &rows, more, 2));
     lab_ok(ctx, teffi_rows_read(ctx, &again));
@@ -106,6 +107,9 @@ static void what_was_written_is_read(void **state)
     assert_string_equal(again.rows[0].member.address, "h:1");
     assert_int_equal(again.rows[0].member.n_types, 2);
     assert_int_equal(again.rows[0].member.types[1], 9);
+    assert_int_equal(teffi_member_version(&again.rows[0].member, 4), 0);
+    assert_int_equal(teffi_member_version(&again.rows[0].member, 9), 63);
+    assert_int_equal(again.rows[1].member.n_versions, 0);
     assert_true(again.rows[1].dead);
     teffi_view *view = teffi_rows_view(ctx, &again);
     assert_int_equal(view->n_members, 2); /* a tombstone is not a member */
@@ -118,8 +122,10 @@ static void changes_are_in_one_order(void **state)
     teffi_rows a, b;
     lab_ok(ctx, teffi_rows_read(ctx, &a));
     lab_ok(ctx, teffi_rows_read(ctx, &b));
-    teffi_member_row one = {.member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, TEFFI_LEASE_MS}};
-    teffi_member_row two = {.member = {{2, 5}, TEFFI_ACTIVE, "h:2", NULL, 0, TEFFI_LEASE_MS}};
+    teffi_member_row one = {
+        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS}};
+    teffi_member_row two = {
+        .member = {{2, 5}, TEFFI_ACTIVE, "h:2", NULL, 0, NULL, 0, TEFFI_LEASE_MS}};
     lab_ok(ctx, teffi_rows_write(ctx, &a, &one, 1));
     lab_fails(ctx, teffi_rows_write(ctx, &b, &two, 1), TEFF_E_CONFLICT);
     lab_ok(ctx, teffi_rows_read(ctx, &b));
@@ -132,7 +138,8 @@ static void a_change_is_found_without_being_told(void **state)
 {
     teffi_rows rows;
     lab_ok(ctx, teffi_rows_read(ctx, &rows));
-    teffi_member_row other = {.member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, TEFFI_LEASE_MS}};
+    teffi_member_row other = {
+        .member = {{1, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS}};
     lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
     lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
     assert_int_equal(teff_silo_members(l->silos[0]), 2);
@@ -148,7 +155,8 @@ static void a_look_finds_a_change(void **state)
         teffi_rows rows;
         uint64_t before_ns = m->follow.looked_ns;
         lab_ok(ctx, teffi_rows_read(ctx, &rows));
-        teffi_member_row other = {.member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, TEFFI_LEASE_MS}};
+        teffi_member_row other = {
+            .member = {{i, 5}, TEFFI_ACTIVE, "h:1", NULL, 0, NULL, 0, TEFFI_LEASE_MS}};
         lab_ok(ctx, teffi_rows_write(ctx, &rows, &other, 1));
         teffi_membership_refresh_soon(m);
         lab_until(teffi_membership_version(&l->silos[0]->node) > rows.version);
@@ -181,6 +189,16 @@ static void skipped(void)
     teffi_view_unref(view);
 }
 
+/* A member without an id. */
+static void put_nobody(const char *rest)
+{
+    Teff__Cluster__Member m = TEFF__CLUSTER__MEMBER__INIT;
+    uint8_t data[100];
+    m.address = (char *)(uintptr_t) "h:1";
+    m.status = TEFF__CLUSTER__STATUS__ACTIVE;
+    put(rest, data, protobuf_c_message_pack(&m.base, data));
+}
+
 static void rows_that_are_no_members_are_skipped(void **state)
 {
     static const uint8_t junk[] = {0xff, 0xff, 0xff, 0x01};
@@ -192,7 +210,11 @@ static void rows_that_are_no_members_are_skipped(void **state)
     skipped();
     put("m00000001", "", 0);
     skipped();
-    put_member("m00000001", 0x80000001u, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE); /* a client */
+    take_out("m00000001");
+    put_member("m80000001", 0x80000001u, 1, "h:1", TEFF__CLUSTER__STATUS__ACTIVE); /* a client */
+    skipped();
+    take_out("m80000001");
+    put_nobody("m00000001");
     skipped();
     put_member("m00000001", 1, 0, "h:1", TEFF__CLUSTER__STATUS__ACTIVE);
     skipped();

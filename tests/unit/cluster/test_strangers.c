@@ -151,6 +151,41 @@ static void its_messages_wait_until_the_table_is_read(void **state)
     lab_until(silo()->strangers == 0); /* once the message is delivered */
 }
 
+/* Does a task deliver what is kept? */
+static bool is_served(teffi_membership *m)
+{
+    pthread_mutex_lock(&m->outsiders.lock);
+    bool served = m->outsiders.served;
+    pthread_mutex_unlock(&m->outsiders.lock);
+    return served;
+}
+
+/* What is kept may become calls to other silos, whose responses the sender awaits. */
+static void a_silo_that_leaves_waits_for_what_it_keeps(void **state)
+{
+    enum { WAIT_MS = 200 };
+    teffi_membership *m = silo()->membership;
+    const teffi_platform *platform = silo()->platform;
+    teffi_msg *msg = test_message(TEFFI_MSG_ONEWAY, 7, 0);
+    bool first = false;
+    connect_stranger();
+    assert_int_equal(ask_grain(), TEFF_E_UNAVAILABLE); /* it is connected */
+    lab_until(!is_served(m));
+    msg->src = stranger->id;
+    assert_int_equal(teffi_outsiders_hold(m, msg, &first), TEFF_OK);
+    assert_true(first);
+    assert_int_equal(
+        teffi_silo_leave(l->ctx[0], l->silos[0], teffi_now(platform) + WAIT_MS * UINT64_C(1000000)),
+        TEFF_E_TIMEOUT);
+    assert_non_null(strstr(teff_error(l->ctx[0]), "calls did not end"));
+    teffi_queue held = teffi_outsiders_take_held(m);
+    assert_int_equal(held.count, 1);
+    teffi_msg_free(msg);
+    teffi_outsiders_note_delivered(m, stranger->id);
+    lab_ok(l->ctx[0],
+           teffi_silo_leave(l->ctx[0], l->silos[0], teffi_now(platform) + UINT64_C(60000000000)));
+}
+
 static void a_dead_silo_is_disconnected_and_may_not_connect(void **state)
 {
     connect_stranger();
@@ -175,6 +210,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(it_may_not_change_the_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(it_may_tell_that_the_table_has_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(its_messages_wait_until_the_table_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_silo_that_leaves_waits_for_what_it_keeps, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_dead_silo_is_disconnected_and_may_not_connect, setup,
                                         teardown),
     };

@@ -8,7 +8,7 @@
 enum { MAX = 32 };
 
 static teffi_member members[MAX];
-static uint32_t types[] = {3, 8};
+static uint32_t types[] = {3, 8}, versions[] = {2};
 
 static void fill(unsigned n)
 {
@@ -18,6 +18,8 @@ static void fill(unsigned n)
         members[i].status = TEFFI_ACTIVE;
         members[i].types = types;
         members[i].n_types = 2;
+        members[i].versions = versions;
+        members[i].n_versions = 1; /* of the first type only */
     }
 }
 
@@ -136,18 +138,20 @@ static void members_are_copies(void **state)
     teffi_view *view = view_of(2);
     teffi_node_id first = members[0].node;
     types[0] = 77;
+    versions[0] = 5;
     members[0].node.incarnation = 9;
     const teffi_member *m = teffi_view_find(view, first);
     assert_non_null(m);
-    assert_true(teffi_member_hosts(m, 3));
-    assert_true(teffi_member_hosts(m, 8));
-    assert_false(teffi_member_hosts(m, 77));
+    assert_int_equal(teffi_member_version(m, 3), 2);
+    assert_int_equal(teffi_member_version(m, 8), 0);
+    assert_int_equal(teffi_member_version(m, 77), -1);
     assert_null(teffi_view_find(view, members[0].node));
     types[0] = 3;
+    versions[0] = 2;
     teffi_node node = {.view = view};
     const teffi_view *again = teffi_view_get(&node);
     teffi_view_unref(view);
-    assert_true(teffi_member_hosts(teffi_view_find(again, first), 8));
+    assert_int_equal(teffi_member_version(teffi_view_find(again, first), 8), 0);
     teffi_view_unref(again);
 }
 

@@ -457,6 +457,10 @@ static void tables(void **state)
     assert_int_equal(all->idle_ms, 90000);
     assert_int_equal(all->queue_max, 5);
     assert_int_equal(all->max_message_bytes, 1000);
+    assert_int_equal(all->version, 3);
+    assert_int_equal(word->version, 0);
+    assert_int_equal(all->answers_max, 7);
+    assert_int_equal(word->answers_max, 0);
     assert_ptr_equal(all->state, &acme_shop_x_v1_http_reply_inner_thing_ops);
     assert_int_equal(method(all, "acme.shopX.v1.Everything.Tell")->flags, TEFF_METHOD_ONE_WAY);
     assert_int_equal(tagged->placement, TEFF_PLACE_PREFER_LOCAL);

@@ -169,7 +169,12 @@ static void row_13_max_message_above_global(void **state)
                   "max_message_bytes: 1048577, expected 1 to 1048576");
     grain_refused("key: STRING, max_message_bytes: 0", "max_message_bytes: 0, expected 1 to");
     grain_refused("key: STRING, queue_max: 0", "queue_max: 0, expected 1 to 1000000");
+    grain_refused("key: STRING, version: 0", "version: 0, expected 1 to 63");
+    grain_refused("key: STRING, version: 64", "version: 64, expected 1 to 63");
     grain_refused("key: STRING, queue_max: 4294967296", "out of range");
+    grain_refused("key: STRING, answers_max: 1025", "answers_max: 1025, expected 1 to 1024");
+    grain_refused("key: STRING, answers_max: 0", "answers_max: 0, expected 1 to 1024");
+    grain_refused("key: STRING, answers_max: 1", "answers_max: words.Word has no state");
 }
 
 static void row_14_duplicate_version(void **state)
@@ -204,6 +209,29 @@ static void row_15_method_gone_or_renumbered(void **state)
     run_write("x.proto", locked);
     run_write("x.teff.lock", "words.Word.Add 0x3917dadd\nwords.Word.Get b9c0e6ca\n");
     assert_int_equal(run_protoc("lock=x.teff.lock", "x.proto"), 1);
+    assert_non_null(strstr(run_output, "x.teff.lock:2: not a line of a lock"));
+    assert_true(run_out_empty());
+}
+
+static void a_version_that_falls(void **state)
+{
+    run_write("x.proto", locked);
+    assert_int_equal(run("sed -i 's/key: STRING/key: STRING, version: 12/' x.proto"), 0);
+    assert_int_equal(run_protoc("emit_lock", "x.proto"), 0);
+    assert_int_equal(run("mv out/x.teff.lock . && rm out/* && cat x.teff.lock"), 0);
+    assert_non_null(strstr(run_output, "words.Word version 12\n"));
+    assert_int_equal(run_protoc("lock=x.teff.lock", "x.proto"), 0);
+    assert_int_equal(run("rm out/* && sed -i 's/version: 12/version: 13/' x.proto"), 0);
+    assert_int_equal(run_protoc("lock=x.teff.lock", "x.proto"), 0);
+    assert_int_equal(run("rm out/* && sed -i 's/version: 13/version: 11/' x.proto"), 0);
+    assert_int_equal(run_protoc("lock=x.teff.lock", "x.proto"), 1);
+    assert_non_null(strstr(run_output,
+                           "x.proto:5: words.Word has the version 11, expected at least "
+                           "12 as in x.teff.lock:5"));
+    run_write("x.teff.lock", "words.Other version 1\nwords.Word version x\n");
+    assert_int_equal(run_protoc("lock=x.teff.lock", "x.proto"), 1);
+    assert_non_null(strstr(run_output, "x.teff.lock:1: grain words.Other is not in x.proto any "
+                                       "more"));
     assert_non_null(strstr(run_output, "x.teff.lock:2: not a line of a lock"));
     assert_true(run_out_empty());
 }
@@ -265,6 +293,7 @@ int main(void)
         ROW(row_13_max_message_above_global),
         ROW(row_14_duplicate_version),
         ROW(row_15_method_gone_or_renumbered),
+        ROW(a_version_that_falls),
         ROW(method_option_without_a_grain),
         ROW(protobuf_c_options_are_refused),
         ROW(the_options_have_one_name),

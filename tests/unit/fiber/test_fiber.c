@@ -655,6 +655,8 @@ static int fault(const char *how)
                   NULL);
     else if (strcmp(how, "handler") == 0)
         (void)signal(SIGSEGV, on_fault);
+    else if (strcmp(how, "ignored") == 0)
+        (void)signal(SIGSEGV, SIG_IGN);
     teffi_fiber_pool *pool = teffi_fiber_pool_new(0, 0);
     (void)teffi_fiber_thread_enter(pool);
     alarm(60);
@@ -662,6 +664,8 @@ static int fault(const char *how)
         (void)teffi_fiber_resume(teffi_fiber_new(pool, overflow, label));
     else if (strcmp(how, "in a fiber") == 0)
         (void)teffi_fiber_resume(teffi_fiber_new(pool, write_nowhere, NULL));
+    else if (strcmp(how, "sent") == 0 || strcmp(how, "ignored") == 0)
+        (void)kill(getpid(), SIGSEGV); /* by another process, say */
     else
         write_nowhere(NULL);
     return 0;
@@ -704,14 +708,21 @@ static void test_overflow_names_the_turn(void **state)
 /* Any other fault ends the process as it would have without us. */
 static void test_other_faults_are_passed_on(void **state)
 {
-    static const char *const hows[] = {"other", "in a fiber"};
+    static const char *const hows[] = {"other", "in a fiber", "sent"};
     char text[4000];
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < sizeof hows / sizeof hows[0]; i++) {
         int status = run_fault(hows[i], text, sizeof text);
         assert_null(strstr(text, "stack overflow"));
         assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         assert_false(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
     }
+}
+
+static void test_an_ignored_signal_stays_ignored(void **state)
+{
+    char text[4000];
+    int status = run_fault("ignored", text, sizeof text);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void test_a_handler_that_was_there_gets_other_faults(void **state)
@@ -751,6 +762,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_fibers_move_between_threads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_overflow_names_the_turn, setup, teardown),
         cmocka_unit_test_setup_teardown(test_other_faults_are_passed_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_ignored_signal_stays_ignored, setup, teardown),
         cmocka_unit_test(test_a_handler_that_was_there_gets_other_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

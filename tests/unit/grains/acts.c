@@ -73,8 +73,11 @@ static teff_err keeper_end(direct_keeper *self, teff_reason why)
     return direct_keeper_save(self);
 }
 
-static const direct_keeper_methods keeper = {
-    .obey = keeper_obey, .on_activate = keeper_begin, .on_deactivate = keeper_end};
+static const direct_keeper_methods keeper = {.obey = keeper_obey,
+                                             .other = keeper_obey,
+                                             .look = keeper_obey,
+                                             .on_activate = keeper_begin,
+                                             .on_deactivate = keeper_end};
 
 static teff_err crowd_obey(direct_crowd *self, const direct_act *in, direct_number *out)
 {

@@ -133,9 +133,16 @@ static teff_err bare_exec_new(const teffi_platform *on, unsigned workers,
     return TEFF_OK;
 }
 
+static teff_err bare_peer_err; /* what peer_add returns */
+
+static teff_err bare_peer_add(teffi_net *net, teffi_node_id id, const char *address)
+{
+    return bare_peer_err;
+}
+
 static int bare_open(void **state)
 {
-    static const teffi_net_ops net_ops = {.send = bare_send};
+    static const teffi_net_ops net_ops = {.send = bare_send, .peer_add = bare_peer_add};
     static teffi_net net = {&net_ops};
     static teffi_shards shards;
     static teffi_location_cache locations;
@@ -143,12 +150,13 @@ static int bare_open(void **state)
     if (!bare_exec.fibers) /* stays: fibers of tasks that never ran are dropped with it */
         bare_exec.fibers = teffi_fiber_pool_new(0, 0);
     memset(&sent, 0, sizeof sent);
+    bare_peer_err = TEFF_OK;
     memset(&grains, 0, sizeof grains);
     memset(&shards, 0, sizeof shards);
     memset(&locations, 0, sizeof locations);
     type = teff_grain_type_new(&lab_turns_info, NULL, NULL);
     if (teffi_node_init(&node, &bare_platform, TEFFI_ROLE_SILO, "test", 1, NULL) ||
-        !teffi_membership_new(&node, NULL, 0))
+        !teffi_membership_new(&node, NULL, NULL, 0))
         return 1;
     node.id = bare_self;
     node.home.net = &net;

@@ -199,17 +199,36 @@ static void a_look_at_the_table_that_cannot_begin_is_no_look(void **state)
     assert_true(fault_sweep(look, true) >= 1);
 }
 
+/* Otherwise the silo would not reach that one while both are there: later views do not add it. */
+static void a_view_whose_silos_cannot_all_be_added_is_not_adopted(void **state)
+{
+    teffi_member_row list[] = {{.member = {.node = bare_other, .status = TEFFI_ACTIVE}}};
+    teffi_rows rows = {.version = 2, .rows = list, .n = 1};
+    teff_ctx ctx;
+    strcpy(list[0].member.address, "h:1");
+    teffi_ctx_init(&ctx, &node.home, NULL);
+    bare_peer_err = TEFF_E_NOMEM;
+    assert_int_equal(teffi_membership_adopt(&ctx, &rows), TEFF_E_NOMEM);
+    assert_int_equal(teffi_membership_version(&node), 0);
+    bare_peer_err = TEFF_E_INVALID; /* a row with an address that is none */
+    assert_int_equal(teffi_membership_adopt(&ctx, &rows), TEFF_OK);
+    assert_int_equal(teffi_membership_version(&node), 2);
+    teffi_ctx_fini(&ctx);
+}
+
 static teff_err recover(void)
 {
     bare_busy = NULL;
     teffi_recover_start(&grains);
     teff_err err = run_task();
+    if (err) /* it begins later, if partitions are LOCKED then; here none is */
+        bare_timer->fire(bare_timer);
     assert_false(grains.shards->recovering);
     teffi_tasks_drop(&node.home);
     return err;
 }
 
-static void a_recovery_that_cannot_begin_may_begin_later(void **state)
+static void a_recovery_that_cannot_begin_is_over(void **state)
 {
     assert_true(fault_sweep(recover, true) >= 1);
 }
@@ -220,13 +239,51 @@ static void run_some_steps(void)
         (void)teffi_group_run(bare_busy, 10, 0);
 }
 
-/* The other silo cannot be reached, nor the table. It ends after the pause if the silo closes. */
-static void a_recovery_that_fails_pauses_for_some_ms(void **state)
+static void lock_partitions(void)
 {
     node.store = &refusing;
     sent.refuse = TEFF_E_UNREACHABLE;
     bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
     bare_due_ns = 0;
+    bare_busy = NULL;
+}
+
+/* Nobody else starts it: no later view need come. */
+static void a_recovery_that_cannot_begin_begins_later(void **state)
+{
+    lock_partitions();
+    atomic_store(&faults_left, 1);
+    teffi_recover_start(&grains);
+    assert_int_equal(atomic_exchange(&faults_left, 0), 0);
+    assert_null(bare_busy);
+    assert_in_range((bare_due_ns - bare_now_ns) / 1000000, 10, 1000);
+    bare_timer->fire(bare_timer);
+    assert_non_null(bare_busy);
+    assert_true(grains.shards->recovering);
+    run_some_steps();
+    grains.closed = true;
+    bare_timer->fire(bare_timer);
+    run_some_steps();
+    assert_false(grains.shards->recovering);
+}
+
+/* As it does not fire any more. */
+static void a_recovery_does_not_begin_later_if_the_silo_closes(void **state)
+{
+    bare_due_ns = 0;
+    grains.closed = true;
+    atomic_store(&faults_left, 1);
+    teffi_recover_start(&grains);
+    assert_int_equal(atomic_exchange(&faults_left, 0), 0);
+    assert_int_equal(bare_due_ns, 0);
+    assert_false(grains.shards->recovering);
+    grains.closed = false;
+}
+
+/* The other silo cannot be reached, nor the table. It ends after the pause if the silo closes. */
+static void a_recovery_that_fails_pauses_for_some_ms(void **state)
+{
+    lock_partitions();
     teffi_recover_start(&grains);
     run_some_steps();
     assert_true(grains.shards->recovering);
@@ -370,7 +427,10 @@ int main(void)
         FAULTS(a_request_that_cannot_be_set_aside_is_refused),
         FAULTS(a_request_that_cannot_be_located_is_refused),
         FAULTS(a_look_at_the_table_that_cannot_begin_is_no_look),
-        FAULTS(a_recovery_that_cannot_begin_may_begin_later),
+        FAULTS(a_view_whose_silos_cannot_all_be_added_is_not_adopted),
+        FAULTS(a_recovery_that_cannot_begin_is_over),
+        FAULTS(a_recovery_that_cannot_begin_begins_later),
+        FAULTS(a_recovery_does_not_begin_later_if_the_silo_closes),
         FAULTS(a_recovery_that_fails_pauses_for_some_ms),
         FAULTS(a_heartbeat_that_fails_is_tried_again),
         FAULTS(a_loser_that_cannot_be_ended_is_reported),

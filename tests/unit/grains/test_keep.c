@@ -7,6 +7,7 @@
 #include "keep.teff.h"
 #include "lab.h"
 #include "activation/state.h"
+#include "node/ask.h"
 
 typedef teff_err script(keep_keeper *self, const keep_act *in, keep_number *out);
 
@@ -305,6 +306,118 @@ static void what_is_there_may_be_copied(void **state)
     teff_ctx_reset(ctx);
 }
 
+/* ---- what a newer build wrote ---- */
+
+/* A field that this build does not know, in m and in each message below it. out: how many messages
+ * got one. Those that have one already were met before. */
+static int add_unknown(ProtobufCMessage *m)
+{
+    static uint8_t newer[] = {5, 'n', 'e', 'w', 'e', 'r'};
+    static ProtobufCMessageUnknownField field = {
+        .tag = 99, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, sizeof newer, newer};
+    int n = m->unknown_fields != &field;
+    m->n_unknown_fields = 1;
+    m->unknown_fields = &field;
+    for (unsigned i = 0; n && i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        char *count = (char *)m + f->quantifier_offset, *at = (char *)m + f->offset;
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        if (f->label == PROTOBUF_C_LABEL_REPEATED)
+            for (size_t k = 0; k < *(size_t *)(void *)count; k++)
+                n += add_unknown((*(ProtobufCMessage ***)(void *)at)[k]);
+        else if ((!(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||
+                  *(uint32_t *)(void *)count == f->id) &&
+                 *(ProtobufCMessage **)(void *)at)
+            n += add_unknown(*(ProtobufCMessage **)(void *)at);
+    }
+    return n;
+}
+
+/* The only row of a state. */
+static teffi_row read_stored_row(void)
+{
+    teffi_row from = {.table = "state"};
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_SCAN, .rows = &from, .n_rows = 1, .limit = 2, .arena = &ctx->arena};
+    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    assert_int_equal(op.n_found, 1);
+    return op.rows[0];
+}
+
+static void row_is(const keep_all *expected)
+{
+    static uint8_t bytes[10000];
+    teffi_row row = read_stored_row();
+    assert_int_equal(protobuf_c_message_get_packed_size(&expected->base), row.value.len);
+    assert_int_equal(protobuf_c_message_pack(&expected->base, bytes), row.value.len);
+    assert_memory_equal(bytes, row.value.data, row.value.len);
+    teff_ctx_reset(ctx);
+}
+
+static void write_row(const keep_all *all)
+{
+    static uint8_t bytes[10000];
+    teffi_row row = read_stored_row();
+    row.value = (teffi_bytes){bytes, protobuf_c_message_pack(&all->base, bytes)};
+    row.any = true;
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1, .arena = &ctx->arena};
+    lab_ok(ctx, teffi_ctx_store(ctx, &op));
+    teff_ctx_reset(ctx);
+}
+
+/* in: n, 1: also copies within the state, and n numbers more. */
+static teff_err changes(keep_keeper *self, const keep_act *in, keep_number *out)
+{
+    keep_all *to = self->state;
+    to->text = teff_state_strdup(self->ctx, "by the old build");
+    to->part->name = teff_state_strdup(self->ctx, "by the old build, too");
+    memset(teff_state_alloc(self->ctx, 100000), 'x', 100000); /* garbage: the next compaction */
+    if (in->n) {
+        to->part = keep_part_keep(self->ctx, to->part);
+        keep_all_append_parts(self->ctx, to, to->parts[0]);
+        keep_all_append_numbers(self->ctx, to, in->n);
+    }
+    return TEFF_OK;
+}
+
+/* Load, change, compact, save, again and again: each message of the state keeps what a newer build
+ * wrote into it, at every level and in copies within the state. */
+static void fields_of_a_newer_build_are_kept(void **state)
+{
+    enum { MESSAGES = 6 };
+    int64_t numbers[] = {1, -2, 3, 7};
+    keep_part first, own, *list[] = {NULL, NULL, &first};
+    run(takes_all, 0, full());
+    save_and_load();
+    keep_all *all = full();
+    assert_int_equal(add_unknown(&all->base), MESSAGES);
+    write_row(all);
+    row_is(all);
+    for (int i = 0; i < 10; i++) {
+        run(changes, 0, NULL);
+        save_and_load();
+    }
+    first = *all->parts[0];
+    own = *all->part;
+    own.name = "by the old build, too";
+    all->text = "by the old build";
+    all->part = &own;
+    row_is(all);
+    run(changes, 7, NULL);
+    for (int i = 0; i < 10; i++)
+        run(changes, 0, NULL);
+    save_and_load();
+    list[0] = all->parts[0];
+    list[1] = all->parts[1];
+    all->parts = list;
+    all->n_parts = 3;
+    all->numbers = numbers;
+    all->n_numbers = 4;
+    row_is(all);
+}
+
 /* ---- growing ---- */
 
 static const void *list_was;
@@ -557,6 +670,33 @@ static void a_list_may_be_as_large_as_a_state(void **state)
     lab_ok(ctx, keep_keeper_store(ctx, "a"));
 }
 
+/* There is room for as many elements again as the list has, but for few more. */
+static teff_err grows_into_what_is_left(keep_keeper *self, const keep_act *in, keep_number *out)
+{
+    enum { N = 1000, LEFT = N + N / 50 };
+    keep_all *to = self->state;
+    teff_arena *arena = teffi_state_owner(self->ctx)->stored->arena;
+    const size_t budget = arena->budget_bytes;
+    keep_all_append_flags(self->ctx, to, 1); /* makes the table of capacities */
+    to->n_numbers = N;
+    to->numbers = teff_state_alloc(self->ctx, N * sizeof *to->numbers);
+    for (int64_t i = 0; i < N; i++)
+        to->numbers[i] = i;
+    const size_t used = arena->used_bytes;
+    arena->budget_bytes = used + LEFT * sizeof *to->numbers;
+    keep_all_append_numbers(self->ctx, to, N);
+    arena->budget_bytes = budget;
+    must(arena->used_bytes - used >= (N + 1) * sizeof *to->numbers);
+    for (int64_t i = 0; i <= N; i++)
+        must(to->numbers[i] == i);
+    return TEFF_OK;
+}
+
+static void a_list_grows_into_what_is_left(void **state)
+{
+    run(grows_into_what_is_left, 0, NULL);
+}
+
 /* ---- messages that are none ---- */
 
 static teff_err takes_a_hole(keep_keeper *self, const keep_act *in, keep_number *out)
@@ -594,6 +734,7 @@ int main(void)
         KEEP(a_whole_state_is_replaced),
         KEEP(null_is_an_empty_one),
         KEEP(what_is_there_may_be_copied),
+        KEEP(fields_of_a_newer_build_are_kept),
         KEEP(a_list_moves_as_often_as_it_doubles),
         KEEP(a_list_of_the_last_ones_is_cheap),
         KEEP(a_stack_is_cheap),
@@ -602,6 +743,7 @@ int main(void)
         KEEP(lists_keep_their_room_among_many),
         KEEP(lists_of_the_program_grow_too),
         KEEP(over_the_limit_the_turn_ends),
+        KEEP(a_list_grows_into_what_is_left),
         KEEP(a_list_may_be_as_large_as_a_state),
         KEEP(what_is_no_message_ends_the_turn),
     };

@@ -73,7 +73,7 @@ static int open_client(void **state)
     bare_platform.mono_ns = moved_clock;
     node.home.net = &net;
     node.role = TEFFI_ROLE_CLIENT;
-    node.gateway = teffi_node_word(bare_peer);
+    teffi_gateways_set(&node.gateways, 0, bare_peer);
     ctx = teffi_ctx_new(&node.home);
     teff_ctx_timeout(ctx, TIMEOUT_MS);
     return failed || !ctx;

@@ -29,6 +29,15 @@ static void a_silo_without_its_lease_refuses(void **state)
     responded_and_gone(TEFF_E_UNAVAILABLE, teffi_lease_over_text);
 }
 
+/* Its silo may stay in the view for ever, since this silo no longer reads the table. */
+static void without_a_lease_no_grain_is_located_again(void **state)
+{
+    (void)teffi_lease_end(&node.home.lease);
+    sent.refuse = TEFF_E_UNREACHABLE;
+    teffi_route_elsewhere(&grains, bare_message(TEFFI_MSG_REQUEST), bare_other);
+    responded_and_gone(TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+}
+
 static void a_request_is_not_forwarded_for_ever(void **state)
 {
     teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
@@ -138,6 +147,21 @@ static void a_request_that_was_not_sent_is_located_again(void **state)
     }
 }
 
+/* Wherever in the tables they are. */
+static void all_look_ups_are_freed_with_the_silo(void **state)
+{
+    static const uint8_t keys[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    bare_view(1, (teffi_node_id[]){bare_self, bare_other}, 2);
+    sent.refuse = TEFF_E_UNREACHABLE;
+    for (const uint8_t *key = keys; *key; key++) {
+        teffi_msg *msg = bare_message(TEFFI_MSG_REQUEST);
+        msg->key = key;
+        teffi_route_elsewhere(&grains, msg, bare_other);
+    }
+    assert_true(bytes_used(node.budget) > 0);
+    what_waits_is_freed_with_the_silo();
+}
+
 /* It was pushed to a new activation, which the silo did not come to. */
 static void what_is_queued_is_freed_with_the_silo(void **state)
 {
@@ -155,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROUTE(a_request_is_not_begun_late),
         ROUTE(a_silo_without_its_lease_refuses),
+        ROUTE(without_a_lease_no_grain_is_located_again),
         ROUTE(a_request_is_not_forwarded_for_ever),
         ROUTE(a_request_is_not_handed_back_for_ever),
         ROUTE(a_silo_that_closes_takes_nothing_back),
@@ -162,6 +187,7 @@ int main(void)
         ROUTE(a_request_for_a_grain_elsewhere_is_relayed),
         ROUTE(a_request_that_lost_a_race_follows_the_winner),
         ROUTE(a_request_that_was_not_sent_is_located_again),
+        ROUTE(all_look_ups_are_freed_with_the_silo),
         ROUTE(what_is_queued_is_freed_with_the_silo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

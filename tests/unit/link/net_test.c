@@ -235,8 +235,9 @@ static void fill_options(test_node *n, const test_options *opt, teffi_net_option
     net->transport = opt->transport;
     if (!net->transport && !opt->cert)
         net->transport = test_transport();
-    net->tls_cert = opt->cert;
-    net->tls_ca = opt->ca;
+    net->secret_file = opt->secret;
+    net->client_secret_file = opt->client_secret;
+    net->tls = (teffi_tls_files){opt->cert, opt->ca, opt->client_ca};
 }
 
 static void set_up_waiting(test_node *n)
@@ -266,7 +267,10 @@ test_node *test_node_start(test_options opt)
         fail_msg("%s", text);
     if (net.self.role == TEFFI_ROLE_SILO) {
         const char *listen = opt.listen ? opt.listen : "127.0.0.1:0";
-        if (n->net->ops->listen(n->net, listen, n->address, text))
+        if (n->net->ops->listen(n->net, TEFFI_DOOR_SILOS, listen, n->address, text))
+            fail_msg("%s", text);
+        if (opt.gateway &&
+            n->net->ops->listen(n->net, TEFFI_DOOR_GATEWAY, opt.gateway, n->gateway, text))
             fail_msg("%s", text);
         n->net->ops->identify(n->net, n->id, n->address);
         n->net->ops->accept(n->net);

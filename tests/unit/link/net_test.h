@@ -15,7 +15,7 @@ typedef struct test_node {
     struct teffi_exec *exec; /* NULL unless test_options.workers */
     teffi_platform platform;
     teffi_node_id id;
-    char address[TEFFI_ADDRESS_MAX + 1];
+    char address[TEFFI_ADDRESS_MAX + 1], gateway[TEFFI_ADDRESS_MAX + 1];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic unsigned sent;                   /* requests */
@@ -46,6 +46,8 @@ typedef struct test_options {
     teffi_transport_kind transport; /* 0: test_transport */
     unsigned workers;               /* of an executor of its own */
     const char *cluster, *listen, *cert, *ca;
+    const char *gateway, *client_ca;    /* NULL: none */
+    const char *secret, *client_secret; /* files */
     teffi_budget *budget;
 } test_options;
 
@@ -91,7 +93,8 @@ bool test_pause(test_node *node, uint64_t limit_ns);
 typedef struct test_counts {
     uint64_t accepted, refused_cluster, refused_version, refused_identity, refused_peer, garbage,
         oversize, malformed, hello_timeouts, silent, frames_in, frames_out, bytes_in, bytes_out,
-        writes, dials, dial_failures, refused_system, crowded, refused_tls, frames_waited;
+        writes, dials, dial_failures, refused_system, crowded, refused_secret, refused_tls,
+        frames_waited;
 } test_counts;
 
 test_counts test_counters(const teffi_net *net);

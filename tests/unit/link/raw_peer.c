@@ -37,12 +37,18 @@ raw_peer *raw_listen(char *address)
     return peer;
 }
 
-raw_peer *raw_accept(raw_peer *listener, const teffi_greeting *greeting)
+raw_peer *raw_take(raw_peer *listener)
 {
     struct pollfd p = {listener->fd, POLLIN, 0};
-    teffi_greeting heard, own = *greeting;
     raw_peer *peer = calloc(1, sizeof *peer);
     peer->fd = poll(&p, 1, LIMIT_MS) == 1 ? accept(listener->fd, NULL, NULL) : -1;
+    return peer;
+}
+
+raw_peer *raw_accept(raw_peer *listener, const teffi_greeting *greeting)
+{
+    teffi_greeting heard, own = *greeting;
+    raw_peer *peer = raw_take(listener);
     if (peer->fd >= 0 && raw_read_hello(peer, &heard)) {
         memcpy(own.echo, heard.nonce, sizeof own.echo);
         if (raw_send_greeting(peer, &own) && raw_read(peer) == TEFFI_FRAME_ACK)
@@ -157,6 +163,13 @@ bool raw_send_greeting(raw_peer *peer, const teffi_greeting *greeting)
     return raw_send_frame(peer, TEFFI_FRAME_HELLO, payload, n);
 }
 
+size_t raw_ack(const teffi_greeting *answer, uint8_t *payload)
+{
+    teffi_ack ack = {{0}, {0}};
+    memcpy(ack.echo, answer->nonce, sizeof ack.echo);
+    return teffi_ack_pack(&ack, payload);
+}
+
 bool raw_join(raw_peer *peer, const teffi_greeting *greeting)
 {
     uint8_t payload[64];
@@ -164,7 +177,7 @@ bool raw_join(raw_peer *peer, const teffi_greeting *greeting)
     if (!raw_send_greeting(peer, greeting) || !raw_read_hello(peer, &answer))
         return false;
     return memcmp(answer.echo, greeting->nonce, sizeof answer.echo) == 0 &&
-           raw_send_frame(peer, TEFFI_FRAME_ACK, payload, teffi_ack_pack(answer.nonce, payload));
+           raw_send_frame(peer, TEFFI_FRAME_ACK, payload, raw_ack(&answer, payload));
 }
 
 bool raw_refused(const raw_peer *peer, const char *text)

@@ -19,8 +19,9 @@ typedef struct raw_peer {
 /* raw_connect - to "127.0.0.1:port". */
 raw_peer *raw_connect(const char *address);
 /* raw_listen - on a port of its own; out: address, 32 bytes. raw_accept - who connects there next,
- * greeted as greeting says. out: NULL: it did not greet. */
+ * greeted as greeting says. out: NULL: it did not greet. raw_take - the same, not greeted. */
 raw_peer *raw_listen(char *address);
+raw_peer *raw_take(raw_peer *listener);
 raw_peer *raw_accept(raw_peer *listener, const teffi_greeting *greeting);
 void raw_close(raw_peer *peer);
 /* raw_send - out: false when the other side has closed. */
@@ -38,6 +39,8 @@ bool raw_ended(raw_peer *peer);
 /* raw_greeting - of silo {silo, incarnation} of the cluster "test", of the protocol of today. */
 teffi_greeting raw_greeting(uint32_t silo, uint32_t incarnation, uint64_t sequence);
 bool raw_send_greeting(raw_peer *peer, const teffi_greeting *greeting);
+/* raw_ack - the payload of an ack without a proof. in: the acceptor's hello. out: its length. */
+size_t raw_ack(const teffi_greeting *answer, uint8_t *payload);
 /* raw_join - a whole handshake. out: false when it was refused; the frame holds the refusal. */
 bool raw_join(raw_peer *peer, const teffi_greeting *greeting);
 /* raw_refused - is the last frame a refusal whose text contains this? */

@@ -22,7 +22,7 @@ typedef struct waiter {
 static waiter waiters[THREADS];
 
 /* What went wrong on threads that no assertion may leave; nothing_wrong() says so. */
-static _Atomic unsigned refused, unsent, beside, awake;
+static _Atomic unsigned refused, unsent, beside, awake, reading;
 
 static void nothing_wrong(void)
 {
@@ -30,6 +30,7 @@ static void nothing_wrong(void)
     assert_int_equal(unsent, 0);
     assert_int_equal(beside, 0);
     assert_int_equal(awake, 0);
+    assert_int_equal(reading, 0);
 }
 
 static uint32_t slot_of(const waiter *w, uint32_t n)
@@ -61,6 +62,7 @@ static void await(waiter *w)
         }
         tokens |= teffi_parker_take(&w->parker.parker, 0);
     }
+    reading += teffi_client_reader_thread_reads(); /* only while it waits */
 }
 
 static void ask(waiter *w, uint32_t n, size_t bytes)

@@ -8,7 +8,8 @@
 enum { MS = 1000000, LOOK_MAX_MS = 250, BACKOFF_MAX_MS = 5000 };
 
 static _Atomic uint64_t slept_ns; /* of the newest sleep */
-static _Atomic unsigned soon;     /* sleeps of LINK_SOON_NS */
+static _Atomic unsigned sleeps;
+static _Atomic unsigned soon; /* sleeps of LINK_SOON_NS */
 static _Atomic uint64_t jitter_ns;
 
 bool __real_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
@@ -17,6 +18,7 @@ bool __wrap_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns);
 bool __wrap_teffi_polling_sleep(struct teffi_conns *conns, uint64_t timeout_ns)
 {
     slept_ns = timeout_ns;
+    sleeps++;
     soon += timeout_ns == LINK_SOON_NS;
     return __real_teffi_polling_sleep(conns, timeout_ns < MS ? timeout_ns : MS);
 }
@@ -247,6 +249,36 @@ static void a_peer_that_says_goodbye_is_not_dialled_again(void **state)
     }
 }
 
+static void note_dialled(void *arg, teff_err err, const teffi_hello *remote, const char *text)
+{
+    *(_Atomic int *)arg = (int)err;
+}
+
+/* Somebody dialled its address meanwhile. */
+static void a_connected_peer_is_not_dialled_again(void **state)
+{
+    enum { SILO = 71, REDIAL_MS = 10 };
+    char address[32];
+    _Atomic int dialled = -1;
+    test_node *node = start(60000);
+    raw_peer *listener = raw_listen(address);
+    teffi_greeting greeting = raw_greeting(SILO, 1, 0);
+    jitter_ns = 0;
+    fail_to_dial(node, SILO);
+    node->net->ops->dial(node->net, address, note_dialled, &dialled);
+    raw_peer *raw = raw_accept(listener, &greeting);
+    test_wait(node, node->ups == 1 && dialled >= 0);
+    assert_int_equal(dialled, TEFF_OK);
+    assert_int_equal(redial_ms(node, SILO), REDIAL_MS);
+    test_clock_move(REDIAL_MS);
+    unsigned before = sleeps;
+    test_wait(node, sleeps > before + 2); /* a whole look is between them */
+    assert_int_equal(test_counters(node->net).dials, 2);
+    raw_close(raw);
+    raw_close(listener);
+    stop(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +290,7 @@ int main(void)
         cmocka_unit_test(the_ticker_sleeps_until_the_next_redial),
         cmocka_unit_test(the_time_between_dials_doubles_to_a_limit),
         cmocka_unit_test(a_peer_that_says_goodbye_is_not_dialled_again),
+        cmocka_unit_test(a_connected_peer_is_not_dialled_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

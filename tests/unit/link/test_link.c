@@ -266,10 +266,13 @@ static void bad_addresses_are_refused(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         teff_err err = a->net->ops->peer_add(a->net, (teffi_node_id){1, 1}, bad[i]);
         assert_int_equal(err, TEFF_E_INVALID);
-        assert_int_equal(client->net->ops->listen(client->net, bad[i], bound, text),
-                         TEFF_E_INVALID);
+        assert_int_equal(
+            client->net->ops->listen(client->net, TEFFI_DOOR_SILOS, bad[i], bound, text),
+            TEFF_E_INVALID);
     }
-    assert_int_equal(client->net->ops->listen(client->net, a->address, bound, text), TEFF_E_IO);
+    assert_int_equal(
+        client->net->ops->listen(client->net, TEFFI_DOOR_SILOS, a->address, bound, text),
+        TEFF_E_IO);
     assert_non_null(strstr(text, a->address)); /* in use */
     test_node_stop(client);
     test_node_stop(a);

@@ -185,7 +185,7 @@ static void a_requester_that_is_no_peer_is_disconnected(void **state)
     test_node_stop(p.link);
 }
 
-static unsigned ups_at_down;
+static _Atomic unsigned ups_at_down;
 
 static void note_ups(test_node *node)
 {

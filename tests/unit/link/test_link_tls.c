@@ -48,7 +48,8 @@ static int make_all(void **state)
     if (!mkdtemp(folder))
         return -1;
     have_openssl = make_ca("ca") && make_cert("ca", "silo", 2) && make_ca("other-ca") &&
-                   make_cert("other-ca", "other", 2) && make_cert("ca", "expired", -1);
+                   make_cert("other-ca", "other", 2) && make_cert("ca", "expired", -1) &&
+                   make_ca("client-ca") && make_cert("client-ca", "client", 2);
     return 0;
 }
 
@@ -87,15 +88,22 @@ static void tls_carries_messages(void **state)
 static void tls_needs_its_files(void **state)
 {
     test_node plain = {.id = {1, 1}};
-    teffi_net_options opt = {.tls_cert = path("none.pem"), .tls_ca = path("none.pem")};
+    teffi_net_options opt = {.tls = {path("none.pem"), path("none.pem"), NULL}};
     static const teffi_net_events none;
     char text[TEFF_TEXT_MAX] = "";
     opt.events = &none;
     teffi_platform_real(&plain.platform, TEFF_LOG_ERROR);
     assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "none.pem"));
-    opt.tls_ca = NULL;
+    opt.tls.authority = NULL;
     assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    opt.tls = (teffi_tls_files){.client_authority = path("none.pem")};
+    assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    if (!have_openssl)
+        return;
+    opt.tls = (teffi_tls_files){path("silo.pem"), path("ca.pem"), path("no-clients.pem")};
+    assert_int_equal(teffi_net_link_new(&plain.platform, &opt, &plain.net, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "no-clients.pem"));
 }
 
 /* A peer without a certificate of this authority is refused before its hello. */
@@ -125,6 +133,74 @@ static void a_wrong_certificate_is_refused(void **state)
     assert_int_equal(good->downs, 0);
     test_node_stop(good);
     test_node_stop(silo);
+}
+
+/* Two authorities and two addresses: whose certificate is enough where, whatever the hello says. */
+static const struct door_row {
+    const char *cert;
+    uint32_t role;
+    bool at_gateway, accepted;
+} door_rows[] = {
+    {"silo.pem", TEFFI_ROLE_SILO, false, true},      {"silo.pem", TEFFI_ROLE_CLIENT, true, false},
+    {"client.pem", TEFFI_ROLE_CLIENT, true, true},   {"client.pem", TEFFI_ROLE_SILO, false, false},
+    {"client.pem", TEFFI_ROLE_CLIENT, false, false}, {"client.pem", TEFFI_ROLE_SILO, true, false},
+    {"other.pem", TEFFI_ROLE_CLIENT, true, false},   {"other.pem", TEFFI_ROLE_SILO, false, false},
+};
+
+static void note_dialled(void *arg, teff_err err, const teffi_hello *peer, const char *text)
+{
+    atomic_store((_Atomic int *)arg, err == TEFF_OK ? 1 : -1);
+}
+
+static void connect_at_door(const struct door_row *row)
+{
+    _Atomic int result = 0;
+    test_node *silo = test_node_start((test_options){.cert = path("silo.pem"),
+                                                     .ca = path("ca.pem"),
+                                                     .client_ca = path("client-ca.pem"),
+                                                     .gateway = "127.0.0.1:0",
+                                                     .hello_timeout_ms = 3000});
+    test_node *peer = test_node_start((test_options){.cert = path(row->cert),
+                                                     .ca = path("ca.pem"),
+                                                     .role = row->role,
+                                                     .hello_timeout_ms = 3000});
+    peer->net->ops->dial(peer->net, row->at_gateway ? silo->gateway : silo->address, note_dialled,
+                         &result);
+    test_wait(peer, result);
+    if ((result == 1) != row->accepted)
+        fail_msg("%s as %u at the %s", row->cert, row->role, row->at_gateway ? "gateway" : "silo");
+    if (row->accepted)
+        test_wait(silo, silo->ups == 1);
+    assert_int_equal(silo->asked, row->accepted);
+    test_node_stop(peer);
+    test_node_stop(silo);
+}
+
+static void a_certificate_opens_one_door(void **state)
+{
+    if (!have_openssl)
+        skip();
+    for (size_t i = 0; i < sizeof door_rows / sizeof door_rows[0]; i++)
+        connect_at_door(&door_rows[i]);
+}
+
+/* A client trusts the silos' authority only: another client cannot pass for a gateway. */
+static void a_client_is_no_gateway(void **state)
+{
+    if (!have_openssl)
+        skip();
+    _Atomic int result = 0;
+    test_node *posing = bad_node("client.pem", "client-ca.pem");
+    test_node *client = test_node_start((test_options){.cert = path("client.pem"),
+                                                       .ca = path("ca.pem"),
+                                                       .role = TEFFI_ROLE_CLIENT,
+                                                       .hello_timeout_ms = 3000});
+    client->net->ops->dial(client->net, posing->address, note_dialled, &result);
+    test_wait(client, result);
+    assert_int_equal(result, -1);
+    assert_int_equal(posing->asked, 0);
+    test_node_stop(client);
+    test_node_stop(posing);
 }
 
 typedef struct refusal {
@@ -171,6 +247,8 @@ int main(void)
         cmocka_unit_test(tls_carries_messages),
         cmocka_unit_test(tls_needs_its_files),
         cmocka_unit_test(a_wrong_certificate_is_refused),
+        cmocka_unit_test(a_certificate_opens_one_door),
+        cmocka_unit_test(a_client_is_no_gateway),
         cmocka_unit_test(a_failed_tls_handshake_is_logged),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);

@@ -136,6 +136,58 @@ static void a_client_is_sent_to_on_its_newest_connection(void **state)
     test_node_stop(silo);
 }
 
+/* Sends an ack with this payload and a request, with one write. */
+static bool ack_and_ask(raw_peer *raw, const uint8_t *ack, size_t len, uint32_t slot)
+{
+    uint8_t bytes[512];
+    size_t size, body;
+    teffi_msg *msg = test_message(TEFFI_MSG_REQUEST, slot, 20);
+    teffi_frame_control(TEFFI_FRAME_ACK, ack, len, bytes);
+    size_t at = TEFFI_FRAME_HEAD + len;
+    assert_int_equal(teffi_frame_room(msg, sizeof bytes - at, &size, &body), TEFF_OK);
+    size = teffi_frame_encode(msg, body, 0, bytes + at);
+    teffi_msg_free(msg);
+    return raw_send(raw, bytes, at + size);
+}
+
+/* Joins and asks at once. */
+static raw_peer *join_and_ask(test_node *silo, const teffi_greeting *greeting, uint32_t slot)
+{
+    uint8_t ack[64];
+    teffi_greeting answer;
+    raw_peer *raw = raw_connect(silo->address);
+    assert_true(raw_send_greeting(raw, greeting) && raw_read_hello(raw, &answer));
+    assert_true(ack_and_ask(raw, ack, raw_ack(&answer, ack), slot));
+    return raw;
+}
+
+/* It comes back before the silo's connection to it, which has sent BYE_ACK, has ended. */
+static void a_peer_that_comes_back_after_its_goodbye_gets_responses(void **state)
+{
+    test_node *silo = test_node_start((test_options){0});
+    char address[32];
+    raw_peer *listener = raw_listen(address);
+    raw_peer *in[COMES_BACK], *out[COMES_BACK];
+    teffi_greeting greeting = raw_greeting(60, 1, 1);
+    silo->echo = true;
+    assert_int_equal(silo->net->ops->peer_add(silo->net, greeting.hello.node, address), TEFF_OK);
+    for (uint32_t i = 0; i < COMES_BACK; i++) {
+        greeting.sequence = i + 1;
+        in[i] = join_and_ask(silo, &greeting, i + 1);
+        out[i] = raw_accept(listener, &greeting);
+        assert_non_null(out[i]);
+        assert_int_equal(raw_read(out[i]), TEFFI_MSG_RESPONSE);
+        assert_true(raw_send_frame(in[i], TEFFI_FRAME_BYE, NULL, 0));
+        assert_int_equal(raw_read(out[i]), TEFFI_FRAME_BYE_ACK);
+    }
+    for (unsigned i = 0; i < COMES_BACK; i++) {
+        raw_close(in[i]);
+        raw_close(out[i]);
+    }
+    raw_close(listener);
+    test_node_stop(silo);
+}
+
 /* ---- threads beside breaks ---- */
 
 enum { SENDERS = 3, PEERS = 3, BREAKS = 60, LEAST = 20000 };
@@ -280,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_says_goodbye_is_closed),
         cmocka_unit_test(a_leaving_silo_sends_no_more),
         cmocka_unit_test(a_client_is_sent_to_on_its_newest_connection),
+        cmocka_unit_test(a_peer_that_comes_back_after_its_goodbye_gets_responses),
         cmocka_unit_test(threads_send_beside_breaks),
         cmocka_unit_test(clients_cannot_choose_a_list),
         cmocka_unit_test(each_link_has_a_secret_of_its_own),

@@ -48,6 +48,24 @@ static void texts_are_copied(void **state)
     assert_true(arena.bad_text);
 }
 
+/* Four to eight bytes are checked as two words, which overlap. */
+static void a_byte_that_is_no_utf8_is_found_wherever_it_is(void **state)
+{
+    enum { LONGEST = 12 };
+    for (size_t n = 1; n <= LONGEST; n++)
+        for (size_t at = 0; at <= n; at++) {
+            char text[LONGEST + 1] = "abcdefghijkl", to[LONGEST + 1], *end = to;
+            text[n] = 0;
+            if (at < n)
+                text[at] = '\xff';
+            arena.bad_text = false;
+            assert_int_equal(teff_copy_text_size(&arena, text), n + 1);
+            assert_int_equal(arena.bad_text, at < n);
+            assert_string_equal(teff_copy_text_to(&end, text, n + 1), text);
+            assert_ptr_equal(end, to + n + 1);
+        }
+}
+
 static void bytes_are_copied(void **state)
 {
     uint8_t data[] = {1, 0, 3};
@@ -140,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROW(texts_are_copied),
+        ROW(a_byte_that_is_no_utf8_is_found_wherever_it_is),
         ROW(bytes_are_copied),
         ROW(unknown_fields_are_copied),
         ROW(a_full_arena_ends_each_copy),

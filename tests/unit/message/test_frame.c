@@ -152,6 +152,34 @@ static void a_call_of_zeros_is_malformed(void **state)
     teffi_msg_free(m);
 }
 
+/* An idempotency key travels in requests only, also one of zeros. */
+static void a_key_comes_back_in_a_request_only(void **state)
+{
+    static const uint8_t keys[2][TEFFI_ONCE_BYTES] = {{0}, {1, 2, 3, [15] = 16}};
+    for (unsigned row = 0; row < 2; row++) {
+        size_t size;
+        teffi_msg *m = teffi_msg_new(TEFFI_MSG_REQUEST), *back;
+        m->call.slot = 1;
+        m->once = keys[row];
+        m->raw = (const uint8_t *)"body";
+        m->raw_len = 4;
+        uint8_t *bytes = encode(m, &size);
+        assert_int_equal(size, TEFFI_FRAME_HEAD + 16 + TEFFI_ONCE_BYTES + 4);
+        assert_int_equal(decode(bytes, size, &back), TEFF_OK);
+        assert_memory_equal(back->once, keys[row], TEFFI_ONCE_BYTES);
+        assert_int_equal(back->raw_len, 4);
+        teffi_msg_free(back);
+        bytes[TEFFI_FRAME_PREFIX] = TEFFI_MSG_RESPONSE;
+        assert_int_equal(decode(bytes, size, &back), TEFF_E_MALFORMED);
+        bytes[TEFFI_FRAME_PREFIX] = TEFFI_MSG_REQUEST;
+        uint32_t rest = TEFFI_FRAME_HEAD + 16 + TEFFI_ONCE_BYTES - 1 - TEFFI_FRAME_PREFIX;
+        memcpy(bytes, &rest, 4);
+        assert_int_equal(decode(bytes, rest + TEFFI_FRAME_PREFIX, &back), TEFF_E_MALFORMED);
+        free(bytes);
+        teffi_msg_free(m);
+    }
+}
+
 /* Each prefix of the bytes, with a length that says so, but for a shorter body. */
 static void assert_prefixes_are_malformed(const uint8_t *bytes, size_t size, size_t body_len)
 {
@@ -443,6 +471,7 @@ int main(void)
         cmocka_unit_test(an_empty_message_is_a_head_only),
         cmocka_unit_test(a_frame_has_the_fields_that_are_set),
         cmocka_unit_test(a_call_of_zeros_is_malformed),
+        cmocka_unit_test(a_key_comes_back_in_a_request_only),
         cmocka_unit_test(a_deadline_in_the_past_leaves_a_millisecond),
         cmocka_unit_test(every_truncation_is_refused_or_a_shorter_body),
         cmocka_unit_test(every_flipped_bit_is_refused_or_another_message),

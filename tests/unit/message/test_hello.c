@@ -48,6 +48,19 @@ static void an_echo_comes_back_too(void **state)
     assert_memory_equal(&g, &back, sizeof g);
 }
 
+static void the_secrets_fields_come_back(void **state)
+{
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_greeting g = {.hello = silo(), .secret = true}, back;
+    size_t without = teffi_hello_pack(&g, bytes);
+    g.proof[TEFFI_PROOF_BYTES - 1] = 1;
+    size_t n = teffi_hello_pack(&g, bytes);
+    assert_int_equal(n, without + 2 + TEFFI_PROOF_BYTES);
+    memset(&back, 0xff, sizeof back);
+    assert_int_equal(teffi_hello_unpack(bytes, n, &back), TEFF_OK);
+    assert_memory_equal(&g, &back, sizeof g);
+}
+
 /* A field that comes twice: the later one counts. */
 static teff_err with_field(unsigned field, size_t len)
 {
@@ -63,7 +76,7 @@ static teff_err with_field(unsigned field, size_t len)
 
 static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
 {
-    enum { CLUSTER = 4, ADDRESS = 8, NONCE = 9, ECHO = 10 };
+    enum { CLUSTER = 4, ADDRESS = 8, NONCE = 9, ECHO = 10, PROOF = 13 };
     assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX), TEFF_OK);
     assert_int_equal(with_field(CLUSTER, TEFFI_CLUSTER_MAX + 1), TEFF_E_MALFORMED);
     assert_int_equal(with_field(ADDRESS, TEFFI_ADDRESS_MAX), TEFF_OK);
@@ -73,6 +86,9 @@ static void texts_and_nonces_of_other_lengths_are_malformed(void **state)
         assert_int_equal(with_field(field, TEFFI_NONCE_BYTES - 1), TEFF_E_MALFORMED);
         assert_int_equal(with_field(field, TEFFI_NONCE_BYTES + 1), TEFF_E_MALFORMED);
     }
+    assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES), TEFF_OK);
+    assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES - 1), TEFF_E_MALFORMED);
+    assert_int_equal(with_field(PROOF, TEFFI_PROOF_BYTES + 1), TEFF_E_MALFORMED);
 }
 
 /* Of a refusal with a text of len bytes, 128 or more. */
@@ -90,7 +106,8 @@ static void refusals_and_acks_come_back(void **state)
 {
     static const uint8_t no_code[] = {1 << 3, 0}, max_code[] = {1 << 3, 0xff, 0xff, 3},
                          large_code[] = {1 << 3, 0x80, 0x80, 4}; /* TEFF_E_MAX + 1 */
-    uint8_t bytes[TEFFI_HELLO_MAX], echo[TEFFI_NONCE_BYTES] = {1, 2, 3}, back[TEFFI_NONCE_BYTES];
+    uint8_t bytes[TEFFI_HELLO_MAX];
+    teffi_ack ack = {{1, 2, 3}, {0}}, back;
     char text[TEFF_TEXT_MAX], longer[2 * TEFF_TEXT_MAX];
     memset(text, 'z', sizeof text);
     size_t n = teffi_refuse_pack("because", bytes);
@@ -109,11 +126,16 @@ static void refusals_and_acks_come_back(void **state)
     assert_int_equal(teffi_refuse_unpack(large_code, sizeof large_code, text), TEFF_E_MALFORMED);
     assert_int_equal(refusal_verdict(TEFF_TEXT_MAX - 1), TEFF_OK);
     assert_int_equal(refusal_verdict(TEFF_TEXT_MAX), TEFF_E_MALFORMED);
-    n = teffi_ack_pack(echo, bytes);
-    assert_int_equal(teffi_ack_unpack(bytes, n, back), TEFF_OK);
-    assert_memory_equal(echo, back, sizeof echo);
-    assert_int_equal(teffi_ack_unpack(bytes, n - 1, back), TEFF_E_MALFORMED);
-    assert_int_equal(teffi_ack_unpack(bytes, 0, back), TEFF_E_MALFORMED);
+    for (uint8_t proof = 0; proof < 2; proof++) {
+        memset(&back, 0xff, sizeof back);
+        ack.proof[TEFFI_PROOF_BYTES - 1] = proof;
+        n = teffi_ack_pack(&ack, bytes);
+        assert_true(n <= TEFFI_ACK_MAX);
+        assert_int_equal(teffi_ack_unpack(bytes, n, &back), TEFF_OK);
+        assert_memory_equal(&ack, &back, sizeof ack);
+        assert_int_equal(teffi_ack_unpack(bytes, n - 1, &back), TEFF_E_MALFORMED);
+        assert_int_equal(teffi_ack_unpack(bytes, 0, &back), TEFF_E_MALFORMED);
+    }
 }
 
 typedef struct row {
@@ -183,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_greeting_comes_back),
         cmocka_unit_test(an_echo_comes_back_too),
+        cmocka_unit_test(the_secrets_fields_come_back),
         cmocka_unit_test(texts_and_nonces_of_other_lengths_are_malformed),
         cmocka_unit_test(refusals_and_acks_come_back),
         cmocka_unit_test(each_row_has_its_verdict),

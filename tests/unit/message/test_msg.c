@@ -31,7 +31,7 @@ static teffi_msg *numbers(void)
 static void what_it_borrows_is_copied_once(void **state)
 {
     const char key[] = "key", text[] = "text";
-    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
     msg->key = (const uint8_t *)key;
     msg->key_len = 3;
@@ -55,7 +55,7 @@ static void a_borrowed_body_is_packed(void **state)
     static uint8_t key[] = {'k', 0, 'y'}, body_key[11];
     static const char text[] = "text";
     Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
-    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
     assert_non_null(msg);
     moved.key = (ProtobufCBinaryData){sizeof body_key, body_key};
     msg->body = &moved.base;
@@ -80,7 +80,7 @@ static void without_memory_nothing_changes(void **state)
     static const uint8_t key[] = {'k'};
     for (size_t budget_bytes = 1; budget_bytes < 16; budget_bytes++) {
         Teff__Cluster__Moved moved = TEFF__CLUSTER__MOVED__INIT;
-        teffi_msg *msg = teffi_msg_new(TEFFI_MSG_REQUEST);
+        teffi_msg *msg = teffi_msg_new(TEFFI_MSG_RESPONSE);
         assert_non_null(msg);
         moved.type = 7;
         msg->body = &moved.base;

@@ -285,7 +285,7 @@ static void what_a_gateway_gets_is_signed_if_it_awaits_a_response(void **state)
 {
     teffi_msg *request = message(TEFFI_MSG_REQUEST, TEFFI_SLOT_GRAIN);
     uint64_t unsigned_cookie = request->call.cookie;
-    node.gateway = teffi_node_word(peer);
+    teffi_gateways_set(&node.gateways, 0, peer);
     assert_int_equal(teffi_node_to_gateway(&node, request), TEFF_OK);
     assert_true(teffi_node_is(sent.to, peer));
     assert_true(sent.cookie != unsigned_cookie);

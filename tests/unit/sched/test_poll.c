@@ -124,11 +124,15 @@ static bool one_polls(teffi_exec *exec, unsigned n_parked)
            parked(exec) == n_parked;
 }
 
+/* A worker that was about to wait in the poller may be woken when the executor gets it: what is
+ * counted begins after that. */
 static teffi_exec *polling_exec(unsigned workers)
 {
     teffi_exec *exec = exec_new(workers, NULL);
     exec->ops->poll(exec, &net.poller);
     WAIT_FOR(one_polls(exec, workers));
+    atomic_store(&net.wakes, 0);
+    atomic_store(&net.waits, 1);
     return exec;
 }
 

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "lab.h"
@@ -32,6 +34,7 @@ child child_run(const char *const *args, bool closed)
     assert_int_equal(pipe(err), 0);
     c.pid = fork();
     if (c.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where a test fails that should have ended it */
         dup2(in[0], STDIN_FILENO);
         if (closed)
             close(STDOUT_FILENO);

@@ -242,6 +242,33 @@ static void large_writes_get_more_time(void **state)
     assert_int_equal(time_left_ms(TEFFI_STORE_READ, 1, LARGE), TIMEOUT_MS);
 }
 
+/* ---- a silo's options ---- */
+
+/* An option that is lost would be another one: another cluster, no store, no TLS. */
+static teff_err make_silo(void)
+{
+    static char name[41], file[5000] = "sqlite:"; /* more than the arena's first chunk holds */
+    memset(name, 'c', sizeof name - 1);
+    memset(file + 7, 's', sizeof file - 8);
+    const teff_silo_options opt = {
+        .size = sizeof opt, .cluster = name, .advertise = "127.0.0.1:5", .store = file};
+    teff_silo *silo;
+    teff_err err = teff_silo_new(&opt, &silo, NULL);
+    assert_int_equal(err != TEFF_OK, silo == NULL);
+    if (err)
+        return err;
+    assert_string_equal(silo->opt.cluster, name);
+    assert_string_equal(silo->opt.advertise, "127.0.0.1:5");
+    assert_string_equal(silo->opt.store, file);
+    teff_silo_free(silo);
+    return TEFF_OK;
+}
+
+static void a_silo_has_all_its_options_or_is_not_made(void **state)
+{
+    assert_int_equal(fault_sweep(make_silo, true), 3);
+}
+
 int main(void)
 {
 #define SERVER(f) cmocka_unit_test_setup_teardown(f, bare_open, bare_close)
@@ -253,6 +280,7 @@ int main(void)
         CLIENT(an_operation_that_cannot_begin_ends),
         CLIENT(a_seed_that_is_not_there_fails_all_but_says_what_is_unknown),
         CLIENT(large_writes_get_more_time),
+        cmocka_unit_test(a_silo_has_all_its_options_or_is_not_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

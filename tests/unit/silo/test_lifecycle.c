@@ -56,8 +56,7 @@ static void who_connects_early_waits_for_all_parts(void **state)
     assert_int_equal(teff_silo_start(t.silo, t.text), TEFF_OK);
     assert_false(t.heard);
     assert_true(raw_read_hello(t.early, &answer));
-    assert_true(
-        raw_send_frame(t.early, TEFFI_FRAME_ACK, payload, teffi_ack_pack(answer.nonce, payload)));
+    assert_true(raw_send_frame(t.early, TEFFI_FRAME_ACK, payload, raw_ack(&answer, payload)));
     raw_close(t.early);
     teff_silo_free(t.silo);
 }
@@ -155,8 +154,7 @@ static void a_leaving_silo_waits_for_the_clients_it_has_let_in(void **state)
     lab_fails(ctx, teffi_silo_leave(ctx, t.silo, 0), TEFF_E_TIMEOUT);
     assert_string_equal(teff_error(ctx), "calls did not end in time");
     is_refused(t.silo->bound, client_greeting(79), "leaving");
-    assert_true(
-        raw_send_frame(slow, TEFFI_FRAME_ACK, payload, teffi_ack_pack(answer.nonce, payload)));
+    assert_true(raw_send_frame(slow, TEFFI_FRAME_ACK, payload, raw_ack(&answer, payload)));
     assert_int_equal(raw_read(slow), TEFFI_MSG_ONEWAY); /* told to go elsewhere */
     raw_close(slow);
     raw_close(gone);

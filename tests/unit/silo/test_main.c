@@ -51,6 +51,10 @@ static void wrong_usage_ends_with_2(void **state)
     child_refuses(ARGS("--store", "mongo:x"), "mongo:x");
     child_refuses(ARGS("--seed", "127.0.0.1:1", "--store", "memory"), "seed");
     child_refuses(ARGS("--tls-cert", "x.pem"), "tls");
+    child_refuses(ARGS("--gateway", "nowhere"), "gateway: 'nowhere'");
+    child_refuses(ARGS("--client-secret-file", "x"), "client_secret_file: 'x'");
+    child_refuses(ARGS("--tls-client-ca", "x.pem"), "tls_client_ca: 'x.pem'");
+    child_refuses(ARGS("--quiet", "--gateway", "127.0.0.1:0", "--quiet"), "--quiet: given twice");
     child_refuses(ARGS("--seed", "a:1", "--seed", "a:1", "--seed", "a:1", "--seed", "a:1", "--seed",
                        "a:1", "--seed", "a:1", "--seed", "a:1", "--seed", "a:1", "--seed", "a:1"),
                   "--seed");
@@ -100,6 +104,19 @@ static void options_with_a_choice_take_each(void **state)
         assert_int_equal(kill(c.pid, SIGTERM), 0);
         assert_int_equal(child_status(&c), 0);
     }
+}
+
+static void ready_names_the_gateway(void **state)
+{
+    char address[100], gateway[100];
+    child c = child_run(ARGS("--quiet", "--gateway", "127.0.0.1:0"), false);
+    child_read(&c, c.out, "ready 127.0.0.1:");
+    assert_int_equal(
+        sscanf(strstr(c.text, "ready "), "ready %99s gateway %99s\n", address, gateway), 2);
+    assert_string_not_equal(address, gateway);
+    assert_int_equal(strncmp(gateway, "127.0.0.1:", 10), 0);
+    assert_int_equal(kill(c.pid, SIGTERM), 0);
+    assert_int_equal(child_status(&c), 0);
 }
 
 /* Lines on standard error, as often as asked; then it goes on. */
@@ -228,6 +245,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(help_is_no_error),
         cmocka_unit_test(signals_end_it_cleanly),
         cmocka_unit_test(options_with_a_choice_take_each),
+        cmocka_unit_test(ready_names_the_gateway),
         cmocka_unit_test(sigusr1_says_what_it_does),
         cmocka_unit_test(ready_means_ready),
         cmocka_unit_test(a_closed_output_is_no_end),

@@ -19,7 +19,7 @@ static void log_line(void *arg, teff_log_level level, const char *line)
 
 static teff_err make_silo(void *opt)
 {
-    teff_silo *silo;
+    teff_silo *silo = opt;
     teff_err err = teff_silo_new(opt, &silo, said);
     teff_silo_free(silo);
     return err;
@@ -28,7 +28,7 @@ static teff_err make_silo(void *opt)
 static teff_err make_client(void *opt)
 {
     teffi_platform platform;
-    teff_client *client;
+    teff_client *client = opt;
     ((teff_client_options *)opt)->gateways[0] = "127.0.0.1:1";
     teffi_silo_platform(&platform, TEFF_LOG_ERROR);
     teff_err err = teffi_client_open(&platform, opt, &client, said);
@@ -38,7 +38,7 @@ static teff_err make_client(void *opt)
 
 static teff_err make_processes(void *opt)
 {
-    teff_process_system *system = NULL;
+    teff_process_system *system = opt; /* must become NULL on an error */
     teff_err err = teff_process_system_new(opt, &system);
     teff_process_system_free(system);
     return err;
@@ -46,7 +46,7 @@ static teff_err make_processes(void *opt)
 
 static teff_err make_engine(void *opt)
 {
-    teff_engine *engine = NULL;
+    teff_engine *engine = opt;
     teff_err err = teff_engine_new(opt, &engine);
     teff_engine_free(engine);
     return err;

@@ -57,6 +57,62 @@ static void each_bad_option_names_itself(void **state)
     refused((teff_silo_options){.listen = "0.0.0.0:0", .insecure = 1}, "listen", "advertise");
 }
 
+/* A gateway with the silos' authority would make silos of clients. */
+static void a_gateway_has_its_own_authority(void **state)
+{
+    refused((teff_silo_options){.gateway = "nowhere"}, "gateway", "nowhere");
+    refused((teff_silo_options){.gateway = ""}, "gateway", "");
+    refused((teff_silo_options){.gateway = "10.0.0.1:0"}, "gateway", "insecure");
+    refused((teff_silo_options){.gateway = "0.0.0.0:0"}, "gateway", "insecure");
+    refused((teff_silo_options){.tls_client_ca = "b"}, "tls_client_ca", "gateway");
+    refused((teff_silo_options){.tls_client_ca = "b", .tls_cert = "c", .tls_ca = "a"},
+            "tls_client_ca", "gateway");
+    refused((teff_silo_options){.tls_client_ca = "b", .gateway = "127.0.0.1:0"}, "tls_client_ca",
+            "tls_cert");
+    refused((teff_silo_options){.tls_cert = "c", .tls_ca = "a", .gateway = "127.0.0.1:0"},
+            "gateway", "tls_client_ca");
+    refused(
+        (teff_silo_options){
+            .tls_cert = "c", .tls_ca = "a", .tls_client_ca = "a", .gateway = "127.0.0.1:0"},
+        "tls_client_ca", "another authority");
+    refused(
+        (teff_silo_options){
+            .tls_cert = "c", .tls_ca = "a", .tls_client_ca = "b", .gateway = "unix:/s"},
+        "gateway", "no unix:/path, with TLS");
+}
+
+static void a_secret_for_clients_needs_one_for_silos(void **state)
+{
+    char text[TEFF_TEXT_MAX] = "";
+    teff_silo *silo;
+    teff_silo_options opt = {.size = sizeof opt, .secret_file = "/nowhere/secret", .silent = 1};
+    refused((teff_silo_options){.client_secret_file = "s"}, "client_secret_file", "secret_file");
+    assert_int_equal(teff_silo_new(&opt, &silo, text), TEFF_OK);
+    assert_int_equal(teff_silo_start(silo, text), TEFF_E_INVALID);
+    assert_non_null(strstr(text, "/nowhere/secret"));
+    teff_silo_free(silo);
+}
+
+static void a_gateway_takes_what_listen_takes(void **state)
+{
+    static const teff_silo_options good[] = {
+        {.gateway = "127.0.0.1:0"},
+        {.gateway = "unix:/s"},
+        {.gateway = "0.0.0.0:0", .insecure = 1},
+        {.gateway = "0.0.0.0:0", .tls_cert = "c", .tls_ca = "a", .tls_client_ca = "b"},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char text[TEFF_TEXT_MAX] = "";
+        teff_silo_options opt = good[i];
+        teff_silo *silo;
+        opt.size = sizeof opt;
+        if (teff_silo_new(&opt, &silo, text))
+            fail_msg("%zu: %s", i, text);
+        assert_string_equal(teff_silo_gateway(silo), "");
+        teff_silo_free(silo);
+    }
+}
+
 static void long_values_do_not_overflow_the_text(void **state)
 {
     static char value[100000];
@@ -197,6 +253,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_bad_option_names_itself),
+        cmocka_unit_test(a_gateway_has_its_own_authority),
+        cmocka_unit_test(a_secret_for_clients_needs_one_for_silos),
+        cmocka_unit_test(a_gateway_takes_what_listen_takes),
         cmocka_unit_test(long_values_do_not_overflow_the_text),
         cmocka_unit_test(names_with_underscores_are_addresses),
         cmocka_unit_test(defaults_are_enough),

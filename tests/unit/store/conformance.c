@@ -327,20 +327,27 @@ static void scan_empty_table(void **state)
     assert_int_equal(op.n_found, 0);
 }
 
+static size_t get_batch_max(const conf_env *env)
+{
+    return env->engine->batch_max ? env->engine->batch_max : TEFFI_STORE_BATCH_MAX;
+}
+
 /* More rows than one response may hold, paged through in order. */
 static void scan_pages(void **state)
 {
     enum { N = 1200, STEP = 7 };
+    unsigned batch = (unsigned)get_batch_max(*state);
     char keys[TEFFI_STORE_BATCH_MAX][8];
     teffi_row rows[TEFFI_STORE_BATCH_MAX];
     teffi_store_op op;
-    for (unsigned i = 0; i < N; i += 200) {
-        for (unsigned k = 0; k < 200; k++) {
+    for (unsigned i = 0; i < N; i += batch) {
+        unsigned n = N - i < batch ? N - i : batch;
+        for (unsigned k = 0; k < n; k++) {
             snprintf(keys[k], sizeof keys[k], "%06u", (i + k) * STEP % N);
             rows[k] = row_of("words", keys[k], keys[k], 0);
             rows[k].any = true;
         }
-        assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, 200), TEFF_OK);
+        assert_int_equal(run(*state, TEFFI_STORE_BATCH, rows, n), TEFF_OK);
     }
     assert_int_equal(scan(*state, ask_str(""), ask_str(""), TEFFI_STORE_SCAN_MAX, &op), TEFF_OK);
     assert_int_equal(op.n_found, TEFFI_STORE_SCAN_MAX);
@@ -379,21 +386,52 @@ static void largest_row(void **state)
 {
     conf_env *env = *state;
     char key[TEFFI_STORE_KEY_MAX], table[TEFFI_STORE_TABLE_MAX + 1];
-    char *big = malloc(TEFFI_STORE_VALUE_MAX);
+    size_t max = env->engine->value_max ? env->engine->value_max : TEFFI_STORE_VALUE_MAX;
+    char *big = malloc(max);
     teffi_bytes value;
     uint64_t etag = 0;
     assert_non_null(big);
-    for (size_t i = 0; i < TEFFI_STORE_VALUE_MAX; i++)
+    for (size_t i = 0; i < max; i++)
         big[i] = (char)(i * 31 % 251);
     memset(key, 'k', sizeof key);
     memset(table, 't', TEFFI_STORE_TABLE_MAX);
     table[TEFFI_STORE_TABLE_MAX] = '\0';
     assert_int_equal(ask_put(conf_store(env), table, (teffi_bytes){key, sizeof key},
-                             (teffi_bytes){big, TEFFI_STORE_VALUE_MAX}, &etag),
+                             (teffi_bytes){big, max}, &etag),
                      TEFF_OK);
     assert_int_equal(get(env, table, (teffi_bytes){key, sizeof key}, &value), etag);
-    assert_int_equal(value.len, TEFFI_STORE_VALUE_MAX);
+    assert_int_equal(value.len, max);
     assert_int_equal(memcmp(value.data, big, value.len), 0);
+    free(big);
+}
+
+static teff_err put_batch(conf_env *env, teffi_bytes value, size_t n)
+{
+    char keys[TEFFI_STORE_BATCH_MAX + 1][8];
+    teffi_row rows[TEFFI_STORE_BATCH_MAX + 1];
+    for (unsigned i = 0; i < n; i++) {
+        snprintf(keys[i], sizeof keys[i], "%u", i % 1000);
+        rows[i] = row_of("words", keys[i], "", 0);
+        rows[i].value = value;
+    }
+    teffi_store_op op = {.kind = TEFFI_STORE_BATCH, .rows = rows, .n_rows = n};
+    teff_err err = ask(conf_store(env), &op);
+    assert_true(err == TEFF_OK || op.text[0]);
+    return err;
+}
+
+/* Over a limit nothing is written, and the error is always the same. */
+static void limits(void **state)
+{
+    conf_env *env = *state;
+    size_t value_max = env->engine->value_max ? env->engine->value_max : TEFFI_STORE_VALUE_MAX;
+    size_t over = value_max + 10000, batch_max = get_batch_max(env);
+    char *big = calloc(1, over);
+    assert_non_null(big);
+    assert_int_equal(put_batch(env, (teffi_bytes){big, over}, 1), TEFF_E_TOO_LARGE);
+    assert_int_equal(put_batch(env, (teffi_bytes){big, 1}, batch_max + 1), TEFF_E_TOO_LARGE);
+    expect(env, "0", NULL);
+    assert_int_equal(put_batch(env, (teffi_bytes){big, 1}, batch_max), TEFF_OK);
     free(big);
 }
 
@@ -421,6 +459,7 @@ int conf_run(const conf_engine *engine)
         CASE(scan_pages),
         CASE(arena_budget),
         CASE(largest_row),
+        CASE(limits),
     };
 #undef CASE
     print_message("engine %s\n", engine->name);

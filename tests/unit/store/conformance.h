@@ -13,6 +13,8 @@ typedef struct conf_engine {
     void (*fresh)(char *address); /* writes the address of an empty store, CONF_ADDRESS_MAX bytes */
     bool shared;  /* rows outlive a close, and handles and processes of one address share them */
     bool reopens; /* close and open again before each operation of the suite's own thread */
+    /* limits lower than the contract's: bytes of a value, rows of a batch; 0: the contract's */
+    size_t value_max, batch_max;
 } conf_engine;
 
 /* One test's store. */

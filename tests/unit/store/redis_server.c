@@ -123,3 +123,28 @@ void redis_server_fresh(char *address)
 {
     snprintf(address, 512, "redis:127.0.0.1:%u/test-%u", port, stores++);
 }
+
+static double run_benchmark(unsigned clients, unsigned long requests)
+{
+    char command[300], line[300];
+    double per_second = 0;
+    snprintf(command, sizeof command,
+             "redis-benchmark -h 127.0.0.1 -p %u -c %u -n %lu -r 1024 --csv "
+             "SET loop:__rand_int__ twelve-bytes",
+             port, clients, requests);
+    FILE *file = popen(command, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        const char *comma = strstr(line, "\",\"");
+        if (comma && strncmp(line, "\"SET", 4) == 0)
+            per_second = strtod(comma + 3, NULL);
+    }
+    if (!file || pclose(file) != 0 || per_second <= 0)
+        abort();
+    return per_second;
+}
+
+double redis_server_bench(unsigned clients, double seconds)
+{
+    double first = run_benchmark(clients, 10ul * clients);
+    return run_benchmark(clients, (unsigned long)(first * seconds) + clients);
+}

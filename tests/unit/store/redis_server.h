@@ -16,5 +16,9 @@ void redis_server_stop(void); /* kill it, and remove its files */
 
 unsigned redis_server_port(void);
 
+/* redis_server_bench - run redis-benchmark for about so many seconds: SET of twelve bytes.
+ * out:  requests a second. */
+double redis_server_bench(unsigned clients, double seconds);
+
 /* redis_server_fresh - the address of an empty store there, 512 bytes. */
 void redis_server_fresh(char *address);

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "ask.h"
-#include "redis_proxy.h"
+#include "tcp_proxy.h"
 #include "redis_server.h"
 #include "scratch.h"
 #include "setup.h"
@@ -86,6 +87,68 @@ static void expect_refused(const char *address, teff_err err, const char *why)
     assert_null(store);
     if (!strstr(text, why))
         fail_msg("%s: %s expected", text, why);
+}
+
+static void other_addresses_are_refused(void **state)
+{
+    static const char *const wrong[] = {
+        "redis:",        "redis:host",    "redis:6379",    "redis::6379",
+        "redis:host:",   "redis:host:x",  "redis:host:0",  "redis:host:65536",
+        "redis:host:1x", "redis:host:1/", "redis:host/db", "redis:host:1/a b",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        expect_refused(wrong[i], TEFF_E_INVALID,
+                       "redis:HOST:PORT or redis:HOST:PORT/NAME expected");
+    expect_refused("redis:host:1?ca-file=x", TEFF_E_INVALID, "option 'ca-file' of the store");
+}
+
+static void write_password(const char *path, const char *password)
+{
+    scratch_write(path, password, strlen(password));
+    assert_int_equal(chmod(path, 0600), 0);
+}
+
+/* The user may do what README says that it needs, and nothing else. */
+static void a_user_logs_in_with_the_password_of_a_file(void **state)
+{
+    char address[512], as_user[1024], path[SCRATCH_PATH_MAX];
+    redis_server_fresh(address);
+    scratch_path(path, "password");
+    snprintf(as_user, sizeof as_user, "%s?user=words&password-file=%s", address, path);
+    command("ACL SETUSER words on >one ~%s:* +info +evalsha +script|load +client|id +client|kill "
+            "+del +exists +hget +hmget +hset +incrby +zadd +zcard +zrangebylex +zrem",
+            address);
+    expect_refused(as_user, TEFF_E_INVALID, "/password': No such file");
+    write_password(path, "two\n");
+    expect_refused(as_user, TEFF_E_REFUSED, "WRONGPASS");
+    write_password(path, "one\n");
+    teffi_store *store = open_store(as_user);
+    uint64_t etag = 0;
+    assert_int_equal(put(store, "a", "first", &etag), TEFF_OK);
+    write_password(path, "three"); /* it is read again for each connection */
+    command("ACL SETUSER words resetpass >three", address);
+    command("CLIENT KILL USER words", address);
+    etag = await_row(store, "a", "first");
+    assert_int_equal(put(store, "a", "second", &etag), TEFF_OK);
+    teffi_store_close(store);
+    command("ACL DELUSER words", address);
+}
+
+static void a_server_with_one_password_wants_it(void **state)
+{
+    char address[512], with[1024], path[SCRATCH_PATH_MAX];
+    redis_server_fresh(address);
+    scratch_path(path, "password");
+    snprintf(with, sizeof with, "%s?password-file=%s", address, path);
+    write_password(path, "one\n");
+    command("CONFIG SET requirepass one", address);
+    expect_refused(address, TEFF_E_IO, "NOAUTH");
+    teffi_store_close(open_store(with));
+    redisContext *c = redisConnect("127.0.0.1", (int)redis_server_port());
+    freeReplyObject(redisCommand(c, "AUTH one"));
+    freeReplyObject(redisCommand(c, "CONFIG SET requirepass %s", ""));
+    redisFree(c);
+    teffi_store_close(open_store(address));
 }
 
 static void servers_that_lose_rows_are_refused(void **state)
@@ -514,10 +577,9 @@ static void damage_beside_the_rows_is_noticed(void **state)
     assert_int_equal(put(store, "a", "2", &etag), TEFF_OK);
     assert_int_equal(etag, 101);
     command("SET %s:keys:words text", address);
-    seen = etag;
-    assert_int_equal(put(store, "a", "3", &seen), TEFF_E_MALFORMED);
+    assert_int_equal(put(store, "a", "3", &etag), TEFF_OK); /* needs no key */
     assert_int_equal(put(store, "b", "3", &other), TEFF_E_MALFORMED);
-    assert_int_equal(look(store, "a", "2", &seen), TEFF_OK);
+    assert_int_equal(look(store, "a", "3", &seen), TEFF_OK);
     assert_int_equal(look(store, "b", "", &seen), TEFF_OK);
     assert_int_equal(seen, 0);
     teffi_store_close(store);
@@ -526,6 +588,9 @@ static void damage_beside_the_rows_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_addresses_are_refused),
+        cmocka_unit_test(a_user_logs_in_with_the_password_of_a_file),
+        cmocka_unit_test(a_server_with_one_password_wants_it),
         cmocka_unit_test(servers_that_lose_rows_are_refused),
         cmocka_unit_test(a_server_without_memory_refuses_writes),
         cmocka_unit_test(a_write_that_was_sent_is_unknown),

@@ -34,13 +34,14 @@ static void *poll_transport(void *arg)
 
 void lab_start(lab *l, bool reactor)
 {
+    static const teffi_tls_files none;
     char text[512];
     memset(l, 0, sizeof *l);
     teff_err err = reactor ? teffi_transport_reactor(&l->transport, text)
-                           : teffi_transport_nng(NULL, NULL, &l->transport, text);
+                           : teffi_transport_nng(&none, &l->transport, text);
     assert_int_equal(err, TEFF_OK);
     l->transport->accepted = lab_done;
-    l->transport->arg = &l->accepted;
+    l->transport->door_arg[TEFFI_DOOR_SILOS] = &l->accepted;
     l->polls = reactor;
     if (reactor)
         assert_int_equal(pthread_create(&l->poller, NULL, poll_transport, l), 0);
@@ -82,7 +83,7 @@ int lab_setup(void **state)
     snprintf(l->address, sizeof l->address, "127.0.0.1:0");
     if (is_unix)
         lab_path(l->address, sizeof l->address);
-    if (l->transport->ops->listen(l->transport, l->address, &l->port, &why))
+    if (l->transport->ops->listen(l->transport, TEFFI_DOOR_SILOS, l->address, &l->port, &why))
         return -1;
     if (!is_unix)
         snprintf(l->address, sizeof l->address, "127.0.0.1:%d", l->port);
@@ -92,7 +93,7 @@ int lab_setup(void **state)
 int lab_teardown(void **state)
 {
     lab *l = *state;
-    l->transport->ops->stop_listener(l->transport);
+    l->transport->ops->stop_listeners(l->transport);
     lab_stop(l);
     free(l);
     return 0;
@@ -177,7 +178,7 @@ teffi_stream_result lab_dial(lab *l, const char *address)
 void lab_pair(lab *l, lab_end *dialled, lab_end *accepted)
 {
     unsigned before = l->accepted.calls;
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     teffi_stream_result result = lab_dial(l, l->address);
     assert_int_equal(result.end, TEFFI_STREAM_OK);
     lab_adopt(dialled, result.stream);

@@ -55,7 +55,7 @@ static void count_end(reactor_side *side)
     probe *p = teffi_container(side, probe, side);
     unsigned ended = ++p->ended;
     if (ended <= p->again)
-        teffi_reactor_begin(p->reactor, side);
+        teffi_reactor_begin_wait(p->reactor, side);
 }
 
 static void init_probe(probe *p, teffi_reactor *r)
@@ -92,7 +92,7 @@ static void begin_waits_for_an_edge(void **state)
 {
     probe p;
     init_probe(&p, *state);
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     look_once(*state);
     assert_int_equal(p.attempts, 0);
     add_item(&p);
@@ -108,7 +108,7 @@ static void an_edge_before_begin_is_kept(void **state)
     add_item(&p);
     look_once(*state);
     assert_int_equal(p.attempts, 0);
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     assert_int_equal(p.attempts, 0); /* never inside begin */
     look_once(*state);
     assert_int_equal(p.ended, 1);
@@ -118,7 +118,7 @@ static void an_edge_without_an_item_goes_on_waiting(void **state)
 {
     probe p;
     init_probe(&p, *state);
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     for (unsigned i = 1; i <= 3; i++) {
         teffi_reactor_edge(*state, &p.side);
         look_once(*state);
@@ -136,7 +136,7 @@ static void an_edge_during_the_attempt_is_tried_again(void **state)
     probe p;
     init_probe(&p, *state);
     p.edge_during = true;
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     teffi_reactor_edge(*state, &p.side);
     look_once(*state);
     assert_int_equal(p.attempts, 2);
@@ -149,7 +149,7 @@ static void an_edge_during_the_last_attempt_is_the_next_ones(void **state)
     init_probe(&p, *state);
     p.edge_during = true;
     p.again = 1;
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     add_item(&p);
     look_once(*state);
     look_once(*state);
@@ -161,7 +161,7 @@ static void an_edge_is_used_once(void **state)
     probe p;
     init_probe(&p, *state);
     p.again = 1;
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     p.items++;
     add_item(&p);
     for (unsigned i = 0; i < 3; i++)
@@ -172,7 +172,7 @@ static void an_edge_is_used_once(void **state)
     assert_int_equal(p.ended, 2);
     teffi_reactor_edge(*state, &p.side);
     teffi_reactor_used(&p.side);
-    teffi_reactor_begin(*state, &p.side);
+    teffi_reactor_begin_wait(*state, &p.side);
     look_once(*state);
     assert_int_equal(p.ended, 2);
 }
@@ -186,9 +186,9 @@ static void a_side_with_more_shares_the_poller(void **state)
     flood.leaves_more = true;
     flood.again = 1000;
     flood.items = 1000;
-    teffi_reactor_begin(*state, &flood.side);
+    teffi_reactor_begin_wait(*state, &flood.side);
     teffi_reactor_edge(*state, &flood.side);
-    teffi_reactor_begin(*state, &other.side);
+    teffi_reactor_begin_wait(*state, &other.side);
     look_once(*state);
     assert_int_equal(flood.ended, 1);
     add_item(&other);
@@ -210,14 +210,14 @@ static void only_a_sleeping_poller_is_woken(void **state)
     teffi_reactor *r = *state;
     probe p;
     init_probe(&p, r);
-    teffi_reactor_begin(r, &p.side);
+    teffi_reactor_begin_wait(r, &p.side);
     add_item(&p);
     assert_false(has_wake(r));
     look_once(r);
     r->asleep = true;
     teffi_reactor_edge(r, &p.side);
     assert_false(has_wake(r)); /* nothing waits for it */
-    teffi_reactor_begin(r, &p.side);
+    teffi_reactor_begin_wait(r, &p.side);
     assert_true(has_wake(r));
     r->asleep = false;
 }
@@ -318,11 +318,11 @@ static void an_edge_wakes_the_poller(void **state)
     pthread_t id = start_poller(*state);
     for (unsigned i = 1; i <= 1000; i++) {
         if (i % 2) {
-            teffi_reactor_begin(*state, &p.side);
+            teffi_reactor_begin_wait(*state, &p.side);
             add_item(&p);
         } else {
             add_item(&p);
-            teffi_reactor_begin(*state, &p.side);
+            teffi_reactor_begin_wait(*state, &p.side);
         }
         assert_true(await_count(&p.ended, i));
     }
@@ -372,7 +372,7 @@ static void *consume_items(void *arg)
         if (take_item(p)) {
             teffi_reactor_more(&p->side);
         } else {
-            teffi_reactor_begin(p->reactor, &p->side);
+            teffi_reactor_begin_wait(p->reactor, &p->side);
             me->failed = !await_count(&p->ended, ++waits);
         }
         draw_pause(&random);
@@ -443,8 +443,8 @@ static int add_source(teffi_reactor *r, test_source *s)
         (reactor_source){.fd = fds[0], .in = &s->in.side, .out = &s->out.side, .free = count_free};
     s->in.items = s->out.items = 1000;
     s->in.again = s->out.again = 1000;
-    teffi_reactor_begin(r, &s->in.side);
-    teffi_reactor_begin(r, &s->out.side);
+    teffi_reactor_begin_wait(r, &s->in.side);
+    teffi_reactor_begin_wait(r, &s->out.side);
     assert_true(teffi_reactor_add(r, &s->source, true, false));
     return fds[1];
 }

@@ -190,14 +190,15 @@ static void remote_of_ipv6_is_in_brackets(void **state)
     const char *why;
     char text[64];
     lab_start(&other, lab_is_reactor(*state));
-    assert_int_equal(other.transport->ops->listen(other.transport, "[::1]:0", &other.port, &why),
+    assert_int_equal(other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, "[::1]:0",
+                                                  &other.port, &why),
                      TEFF_OK);
     snprintf(other.address, sizeof other.address, "[::1]:%d", other.port);
     lab_pair(&other, &a, &b);
     a.stream->ops->remote(a.stream, text, sizeof text);
     assert_string_equal(text, other.address);
     lab_pair_free(&a, &b);
-    other.transport->ops->stop_listener(other.transport);
+    other.transport->ops->stop_listeners(other.transport);
     lab_stop(&other);
 }
 

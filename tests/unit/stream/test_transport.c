@@ -73,7 +73,7 @@ static void a_name_is_dialled(void **state)
     lab *l = *state;
     char address[64];
     snprintf(address, sizeof address, "localhost:%d", l->port);
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     teffi_stream_result dialled = lab_dial(l, address);
     assert_int_equal(dialled.end, TEFFI_STREAM_OK);
     teffi_stream_result accepted = lab_await(&l->accepted, 1);
@@ -193,7 +193,8 @@ static void listen_refuses_what_it_cannot_bind(void **state)
         const char *why = NULL;
         int port = 0;
         lab_start(&other, lab_is_reactor(l));
-        teff_err err = other.transport->ops->listen(other.transport, rows[i].address, &port, &why);
+        teff_err err = other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS,
+                                                    rows[i].address, &port, &why);
         if (err != rows[i].err || !why || !*why || (err == TEFF_E_IO && !strstr(why, "in use")))
             fail_msg("listen on '%s': %d, %s", rows[i].address, err, why ? why : "-");
         lab_stop(&other);
@@ -208,7 +209,8 @@ static void a_listener_leaves_no_descriptor(void **state)
     unsigned before = lab_descriptors();
     for (unsigned i = 0; i < 3; i++) {
         lab_start(&other, lab_is_reactor(*state));
-        assert_int_equal(other.transport->ops->listen(other.transport, "127.0.0.1:0", &port, &why),
+        assert_int_equal(other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS,
+                                                      "127.0.0.1:0", &port, &why),
                          TEFF_OK);
         lab_stop(&other);
     }
@@ -238,7 +240,7 @@ static void descriptor_0_is_one_like_others(void **state)
     lab_start(&other, true);
     assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
     lab_stop(&other);
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     teffi_stream_result result = lab_await(&l->accepted, 1);
     assert_int_equal(result.end, TEFFI_STREAM_OK);
     assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
@@ -258,10 +260,11 @@ static void a_listener_on_descriptor_0_is_closed(void **state)
     socklen_t size = sizeof listens;
     lab_start(&other, true);
     assert_int_equal(close(0), 0);
-    assert_int_equal(other.transport->ops->listen(other.transport, "127.0.0.1:0", &port, &why),
-                     TEFF_OK);
+    assert_int_equal(
+        other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, "127.0.0.1:0", &port, &why),
+        TEFF_OK);
     assert_int_equal(fcntl(0, F_GETFD), FD_CLOEXEC);
-    other.transport->ops->close_listener(other.transport);
+    other.transport->ops->close_listeners(other.transport);
     assert_int_equal(getsockopt(0, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size), 0);
     assert_false(listens);
     lab_stop(&other);
@@ -272,6 +275,8 @@ static void a_listener_on_descriptor_0_is_closed(void **state)
 /* One descriptor is left, which is too few; or one file is missing. */
 static void a_transport_that_fails_is_none(void **state)
 {
+    static const teffi_tls_files half = {.certificate = "no file"};
+    static const teffi_tls_files missing = {.certificate = "no file", .authority = "no other"};
     static teffi_transport some;
     teffi_transport *none = &some;
     struct rlimit before, few;
@@ -287,11 +292,11 @@ static void a_transport_that_fails_is_none(void **state)
     assert_int_equal(err, TEFF_E_IO);
     assert_null(none);
     none = &some;
-    assert_int_equal(teffi_transport_nng("no file", NULL, &none, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_transport_nng(&half, &none, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "tls takes both"));
     assert_null(none);
     none = &some;
-    assert_int_equal(teffi_transport_nng("no file", "no other", &none, text), TEFF_E_INVALID);
+    assert_int_equal(teffi_transport_nng(&missing, &none, text), TEFF_E_INVALID);
     assert_non_null(strstr(text, "no file"));
     assert_null(none);
 }
@@ -302,9 +307,11 @@ static void listen_takes_a_name(void **state)
     const char *why;
     int port = 0;
     lab_start(&other, lab_is_reactor(*state));
-    assert_int_equal(other.transport->ops->listen(other.transport, "localhost:0", &port, &why), 0);
+    assert_int_equal(
+        other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, "localhost:0", &port, &why),
+        0);
     assert_in_range(port, 1, 65535);
-    other.transport->ops->stop_listener(other.transport);
+    other.transport->ops->stop_listeners(other.transport);
     lab_stop(&other);
 }
 
@@ -316,9 +323,10 @@ static teff_err listen_once(bool reactor, const char *address)
     int port = -1;
     lab other;
     lab_start(&other, reactor);
-    teff_err err = other.transport->ops->listen(other.transport, address, &port, &why);
+    teff_err err =
+        other.transport->ops->listen(other.transport, TEFFI_DOOR_SILOS, address, &port, &why);
     assert_int_equal(port, err ? -1 : 0);
-    other.transport->ops->stop_listener(other.transport);
+    other.transport->ops->stop_listeners(other.transport);
     lab_stop(&other);
     return err;
 }
@@ -376,7 +384,7 @@ static void connections_are_queued_until_accept(void **state)
         assert_int_equal(connect_to(fds[i], l->port), 0);
     }
     for (unsigned i = 0; i < MANY; i++) {
-        l->transport->ops->accept(l->transport);
+        l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
         teffi_stream_result result = lab_await(&l->accepted, i + 1);
         assert_int_equal(result.end, TEFFI_STREAM_OK);
         result.stream->ops->free(result.stream);
@@ -394,12 +402,12 @@ static void accept_goes_on_after_a_lack_of_descriptors(void **state)
     none = before;
     none.rlim_cur = (rlim_t)highest;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     assert_int_equal(connect_to(fd, l->port), 0);
     teffi_stream_result result = lab_await(&l->accepted, 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(result.end, TEFFI_STREAM_FAILED);
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     result = lab_await(&l->accepted, 2);
     assert_int_equal(result.end, TEFFI_STREAM_OK);
     result.stream->ops->free(result.stream);
@@ -407,12 +415,17 @@ static void accept_goes_on_after_a_lack_of_descriptors(void **state)
 }
 
 static _Atomic int accept_errno; /* the next accept fails with it */
+static teffi_transport *closing; /* its listeners are closed while the next accept begins */
 
 int __real_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
 
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags)
 {
+    teffi_transport *transport = closing;
+    closing = NULL;
+    if (transport)
+        transport->ops->close_listeners(transport);
     if (!accept_errno)
         return __real_accept4(fd, address, len, flags);
     errno = accept_errno;
@@ -429,7 +442,7 @@ static void one_that_is_gone_again_is_not_accepted(void **state)
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         assert_int_equal(connect_to(fd, l->port), 0);
         accept_errno = errors[i];
-        l->transport->ops->accept(l->transport);
+        l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
         teffi_stream_result result = lab_await(&l->accepted, i + 1);
         assert_int_equal(accept_errno, 0);
         assert_int_equal(result.end, TEFFI_STREAM_OK);
@@ -442,9 +455,9 @@ static void one_that_is_gone_again_is_not_accepted(void **state)
 static void a_closed_listener_refuses(void **state)
 {
     lab *l = *state;
-    l->transport->ops->accept(l->transport);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
     lab_settle(l);
-    l->transport->ops->close_listener(l->transport);
+    l->transport->ops->close_listeners(l->transport);
     assert_int_equal(lab_await(&l->accepted, 1).end, TEFFI_STREAM_CLOSED);
     lab_settle(l);
     for (unsigned i = 2; i < 5; i++) {
@@ -453,22 +466,68 @@ static void a_closed_listener_refuses(void **state)
             result.stream->ops->free(result.stream);
         else
             assert_int_equal(result.end, TEFFI_STREAM_FAILED);
-        l->transport->ops->accept(l->transport);
+        l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
         assert_int_equal(lab_await(&l->accepted, i).end, TEFFI_STREAM_CLOSED);
-        l->transport->ops->close_listener(l->transport);
+        l->transport->ops->close_listeners(l->transport);
     }
+}
+
+static void a_listener_that_is_closed_meanwhile_is_closed(void **state)
+{
+    lab *l = *state;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    closing = l->transport;
+    assert_int_equal(connect_to(fd, l->port), 0);
+    l->transport->ops->accept(l->transport, TEFFI_DOOR_SILOS);
+    assert_int_equal(lab_await(&l->accepted, 1).end, TEFFI_STREAM_CLOSED);
+    close(fd);
+}
+
+/* Each listener has its own queue, port and accept. */
+static void two_doors_are_apart(void **state)
+{
+    lab *l = *state;
+    const teffi_transport_ops *ops = l->transport->ops;
+    const char *why;
+    int port = 0, fd = socket(AF_INET, SOCK_STREAM, 0);
+    lab_op at_gateway = {0};
+    l->transport->door_arg[TEFFI_DOOR_GATEWAY] = &at_gateway;
+    assert_int_equal(ops->listen(l->transport, TEFFI_DOOR_GATEWAY, "127.0.0.1:0", &port, &why),
+                     TEFF_OK);
+    assert_int_not_equal(port, l->port);
+    assert_int_equal(connect_to(fd, port), 0);
+    ops->accept(l->transport, TEFFI_DOOR_SILOS);
+    ops->accept(l->transport, TEFFI_DOOR_GATEWAY);
+    teffi_stream_result result = lab_await(&at_gateway, 1);
+    assert_int_equal(result.end, TEFFI_STREAM_OK);
+    result.stream->ops->free(result.stream);
+    lab_settle(l);
+    assert_int_equal(l->accepted.calls, 0);
+    ops->accept(l->transport, TEFFI_DOOR_GATEWAY);
+    ops->close_listeners(l->transport);
+    assert_int_equal(lab_await(&at_gateway, 2).end, TEFFI_STREAM_CLOSED);
+    assert_int_equal(lab_await(&l->accepted, 1).end, TEFFI_STREAM_CLOSED);
+    close(fd);
 }
 
 static void a_stopped_listener_calls_nobody(void **state)
 {
     lab *l = *state;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    l->transport->ops->accept(l->transport);
+    const teffi_transport_ops *ops = l->transport->ops;
+    const char *why;
+    int port, fd = socket(AF_INET, SOCK_STREAM, 0);
+    lab_op at_gateway = {0}; /* its accept ends when the listener is closed */
+    l->transport->door_arg[TEFFI_DOOR_GATEWAY] = &at_gateway;
+    assert_int_equal(ops->listen(l->transport, TEFFI_DOOR_GATEWAY, "127.0.0.1:0", &port, &why),
+                     TEFF_OK);
+    ops->accept(l->transport, TEFFI_DOOR_GATEWAY);
+    ops->accept(l->transport, TEFFI_DOOR_SILOS);
     (void)connect_to(fd, l->port);
-    l->transport->ops->stop_listener(l->transport);
-    unsigned calls = l->accepted.calls;
+    ops->stop_listeners(l->transport);
+    unsigned calls = l->accepted.calls, calls_at_gateway = at_gateway.calls;
     lab_settle(l);
     assert_int_equal(l->accepted.calls, calls);
+    assert_int_equal(at_gateway.calls, calls_at_gateway);
     if (calls && l->accepted.last.stream)
         l->accepted.last.stream->ops->free(l->accepted.last.stream);
     close(fd);
@@ -501,6 +560,8 @@ int main(void)
         LAB_BOTH(connections_are_queued_until_accept),
         LAB_ON("reactor", one_that_is_gone_again_is_not_accepted),
         LAB_BOTH(a_closed_listener_refuses),
+        LAB_ON("reactor", a_listener_that_is_closed_meanwhile_is_closed),
+        LAB_BOTH(two_doors_are_apart),
         LAB_BOTH(a_stopped_listener_calls_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

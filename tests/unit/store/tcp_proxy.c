@@ -1,5 +1,5 @@
-/* redis_proxy.c - stands between a store and its server. */
-#include "redis_proxy.h"
+/* tcp_proxy.c - stands between a store and its server. */
+#include "tcp_proxy.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -195,6 +195,22 @@ void proxy_await_held(void)
     while (!found) {
         for (unsigned i = 0; i < n_links; i++)
             found = found || links[i].requests.len || links[i].replies.len;
+        if (!found)
+            pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void proxy_await_end(const char *end)
+{
+    size_t len = strlen(end);
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    while (!found) {
+        for (unsigned i = 0; i < n_links; i++) {
+            const held *h = &links[i].requests;
+            found |= h->len >= len && memcmp(h->bytes + h->len - len, end, len) == 0;
+        }
         if (!found)
             pthread_cond_wait(&changed, &lock);
     }

@@ -1,5 +1,5 @@
-/* redis_proxy.h - stands between a store and its server: holds their bytes, cuts their connection.
- * Way:     store/redis -> [redis_proxy] -> redis-server
+/* tcp_proxy.h - stands between a store and its server: holds their bytes, cuts their connection.
+ * Way:     store/redis, store/etcd -> [tcp_proxy] -> the server
  * Threads: one of its own; the functions are for the test's main one, proxy_set also for others. */
 #pragma once
 
@@ -21,9 +21,11 @@ void proxy_close(void);
 void proxy_set(unsigned mode);
 
 /* proxy_await_held - wait until bytes of the store or of the server are kept.
+ * proxy_await_end - wait until what is kept of a connection's requests ends with this text.
  * proxy_await_stalled - wait until the store has sent bytes that are not read.
  * proxy_await_links - wait until n connections have been accepted, refused ones included. */
 void proxy_await_held(void);
+void proxy_await_end(const char *end);
 void proxy_await_stalled(void);
 void proxy_await_links(unsigned n);
 unsigned proxy_links(void);

@@ -1,0 +1,255 @@
+/* answers.c - keeps, finds, packs and unpacks a grain's answers to calls with idempotency keys.
+ * Threads: on the activation's group. */
+#include "activation/answers.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "answer.pb-c.h"
+#include "base/hash.h"
+#include "call/wait.h"
+#include "message/codec.h"
+#include "message/fields.h"
+
+enum { ANSWER_FIELD = 19870, LENGTH_MAX = 10 /* bytes of a varint */ };
+
+/* ---- the list ---- */
+
+teffi_answers *teffi_answers_of(teffi_activation *act)
+{
+    teffi_stored *stored = act->stored;
+    if (!stored->answers)
+        stored->answers = calloc(1, sizeof *stored->answers);
+    return stored->answers;
+}
+
+void teffi_answers_free(teffi_answers *answers)
+{
+    teffi_qnode *n;
+    while (answers && (n = teffi_queue_pop(&answers->list)))
+        free(teffi_container(n, teffi_answer, link));
+    free(answers);
+}
+
+bool teffi_answers_any(const teffi_activation *act)
+{
+    return act->stored->answers && act->stored->answers->list.count > 0;
+}
+
+static teffi_answer *answer_of(teffi_qnode *n)
+{
+    return n ? teffi_container(n, teffi_answer, link) : NULL;
+}
+
+const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8_t *once)
+{
+    for (teffi_qnode *n = answers->list.head; n; n = n->next)
+        if (memcmp(answer_of(n)->once, once, TEFFI_ONCE_BYTES) == 0)
+            return answer_of(n);
+    return NULL;
+}
+
+uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
+                            const ProtobufCMessage *request)
+{
+    size_t len = request ? teffi_packed_size(request) : 0;
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    uint8_t *packed = teff_alloc(ctx, len + 1);
+    if (request)
+        teffi_pack(request, len, packed);
+    uint64_t hash = teffi_hash64(packed, len, method->id);
+    teffi_arena_back(&ctx->arena, here);
+    return hash;
+}
+
+/* ---- one answer ---- */
+
+/* Writes v as a varint. out: its bytes. */
+static size_t put_length(uint8_t *at, size_t v)
+{
+    size_t n = 0;
+    for (; v >= 0x80; v >>= 7)
+        at[n++] = (uint8_t)(v | 0x80);
+    at[n++] = (uint8_t)v;
+    return n;
+}
+
+/* out: where the packed Answer begins in a field. */
+static size_t skip_length(const uint8_t *field)
+{
+    size_t n = 0;
+    while (field[n] & 0x80)
+        n++;
+    return n + 1;
+}
+
+/* Adds an answer with a field of len bytes, which the caller writes. out: NULL: out of memory. */
+static teffi_answer *push_answer(teffi_answers *answers, const uint8_t *once, uint64_t hash,
+                                 size_t len)
+{
+    teffi_answer *answer = malloc(sizeof *answer + len);
+    if (!answer)
+        return NULL;
+    memcpy(answer->once, once, TEFFI_ONCE_BYTES);
+    answer->hash = hash;
+    answer->len = len;
+    teffi_queue_push(&answers->list, &answer->link);
+    return answer;
+}
+
+static size_t answers_max(const teffi_activation *act)
+{
+    uint32_t max = act->type->info->answers_max;
+    return max ? max : TEFF_ANSWERS_DEFAULT;
+}
+
+/* Packs m to a new answer; drops the oldest ones over the limit. */
+static bool add_packed(teffi_activation *act, const Teff__Answer__Answer *m)
+{
+    uint8_t length[LENGTH_MAX];
+    teffi_answers *answers = act->stored->answers;
+    size_t len = teffi_packed_size(&m->base), before = put_length(length, len);
+    teffi_answer *answer = push_answer(answers, m->once.data, m->hash, before + len);
+    if (!answer)
+        return false;
+    memcpy(answer->field, length, before);
+    teffi_pack(&m->base, len, answer->field + before);
+    while (answers->list.count > answers_max(act))
+        free(answer_of(teffi_queue_pop(&answers->list)));
+    answers->unsaved = true;
+    return true;
+}
+
+/* Packs the response into m, unless it is too large to be kept. */
+static void pack_response(teff_ctx *ctx, Teff__Answer__Answer *m, const ProtobufCMessage *response)
+{
+    size_t len = teffi_packed_size(response);
+    m->too_large = len > TEFF_ANSWER_MAX;
+    if (m->too_large)
+        return;
+    m->response = (ProtobufCBinaryData){len, teff_alloc(ctx, len + 1)};
+    teffi_pack(response, len, m->response.data);
+}
+
+bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once, uint64_t hash,
+                       teff_err err, const ProtobufCMessage *response)
+{
+    Teff__Answer__Answer m = TEFF__ANSWER__ANSWER__INIT;
+    char *text = (char *)(uintptr_t)teff_error(ctx);
+    m.once = (ProtobufCBinaryData){TEFFI_ONCE_BYTES, (uint8_t *)(uintptr_t)once};
+    m.hash = hash;
+    m.err = (uint32_t)err;
+    if (err)
+        m.text = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+    else if (response)
+        pack_response(ctx, &m, response);
+    return add_packed(act, &m);
+}
+
+/* ---- repeat an answer ---- */
+
+typedef struct reading {
+    teff_ctx *ctx;
+    const teffi_answer *answer;
+    const teff_method *method;
+    Teff__Answer__Answer *m;
+    ProtobufCMessage *response;
+    teff_err err;
+} reading;
+
+/* Unpacks the answer and its response. Runs on the worker's stack, as unpacking recurses. */
+static void read_on_worker(void *arg)
+{
+    reading *r = arg;
+    teff_arena *arena = &r->ctx->arena;
+    size_t at = skip_length(r->answer->field);
+    ProtobufCMessage *m;
+    r->err = teffi_unpack(&teff__answer__answer__descriptor, r->answer->field + at,
+                          r->answer->len - at, arena, &m);
+    r->m = (Teff__Answer__Answer *)m;
+    if (!r->err && !r->m->err && !r->m->too_large && r->method->out)
+        r->err = teffi_unpack(r->method->out->desc, r->m->response.data, r->m->response.len, arena,
+                              &r->response);
+}
+
+teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer, const teff_method *method,
+                            ProtobufCMessage **response)
+{
+    reading r = {.ctx = ctx, .answer = answer, .method = method};
+    teffi_ctx_on_worker(ctx, read_on_worker, &r);
+    *response = r.response;
+    if (r.err)
+        return teff_fail(ctx, r.err, "the stored answer to this call cannot be read");
+    if (r.m->too_large)
+        return teff_fail(ctx, TEFF_E_TOO_LARGE,
+                         "the call ran before; its response, over %d bytes, was not kept",
+                         TEFF_ANSWER_MAX);
+    if (!r.m->err)
+        return TEFF_OK;
+    return teff_fail(ctx, (teff_err)r.m->err, "%.*s", (int)r.m->text.len,
+                     r.m->text.len ? (const char *)r.m->text.data : "");
+}
+
+/* ---- in the row ---- */
+
+static bool is_answer(const ProtobufCMessageUnknownField *field)
+{
+    return field->tag == ANSWER_FIELD;
+}
+
+/* The state's own fields come first, without any that a program copied from a client's message to
+ * pass for answers. */
+ProtobufCMessage teffi_answers_with(teff_ctx *ctx, const teffi_activation *act,
+                                    const ProtobufCMessage *state)
+{
+    ProtobufCMessage head = *state;
+    const teffi_answers *answers = act->stored->answers;
+    size_t max = state->n_unknown_fields + (answers ? answers->list.count : 0);
+    if (!max)
+        return head;
+    head.n_unknown_fields = 0;
+    head.unknown_fields = teff_alloc(ctx, max * sizeof *head.unknown_fields);
+    for (unsigned i = 0; i < state->n_unknown_fields; i++)
+        if (!is_answer(&state->unknown_fields[i]))
+            head.unknown_fields[head.n_unknown_fields++] = state->unknown_fields[i];
+    for (teffi_qnode *at = answers ? answers->list.head : NULL; at; at = at->next)
+        head.unknown_fields[head.n_unknown_fields++] =
+            (ProtobufCMessageUnknownField){ANSWER_FIELD, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+                                           answer_of(at)->len, answer_of(at)->field};
+    return head;
+}
+
+/* Moves one field of a row to act's answers. */
+static teff_err take_answer(teffi_activation *act, const ProtobufCMessageUnknownField *field,
+                            teff_arena *scratch)
+{
+    ProtobufCMessage *m;
+    teffi_answers *answers = teffi_answers_of(act);
+    if (field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+        return TEFF_E_MALFORMED;
+    size_t at = skip_length(field->data);
+    teff_err err = teffi_unpack(&teff__answer__answer__descriptor, field->data + at,
+                                field->len - at, scratch, &m);
+    if (err || !answers)
+        return err ? err : TEFF_E_NOMEM;
+    const Teff__Answer__Answer *a = (const Teff__Answer__Answer *)m;
+    if (a->once.len != TEFFI_ONCE_BYTES || a->err > TEFF_E_MAX || a->text.len >= TEFF_TEXT_MAX)
+        return TEFF_E_MALFORMED;
+    teffi_answer *answer = push_answer(answers, a->once.data, a->hash, field->len);
+    if (!answer)
+        return TEFF_E_NOMEM;
+    memcpy(answer->field, field->data, field->len);
+    return TEFF_OK;
+}
+
+teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state, teff_arena *scratch)
+{
+    unsigned n = 0;
+    teff_err err = TEFF_OK;
+    for (unsigned i = 0; i < state->n_unknown_fields && !err; i++)
+        if (is_answer(&state->unknown_fields[i]))
+            err = take_answer(act, &state->unknown_fields[i], scratch);
+        else
+            state->unknown_fields[n++] = state->unknown_fields[i];
+    state->n_unknown_fields = n;
+    return err;
+}

@@ -1,0 +1,84 @@
+/* answers.h - the newest answers of a grain to calls with idempotency keys, stored with its state.
+ * Way:     turn (a call with a key) -> [answers] -> state -> the grain's row (teff/answer.proto)
+ * Threads: on the activation's group.
+ *
+ *   a call with a key meets        and gets
+ *     no state, a read-only method   TEFF_E_INVALID; it does not run
+ *     its key's answer               that answer; if that is not stored yet, it is stored first
+ *     its key, but another method    TEFF_E_INVALID; it does not run
+ *       or request
+ *     an answer that was too large   TEFF_E_TOO_LARGE; it does not run
+ *     its key, which is running      the answer, after that turn: by admission, or by the lock of
+ *                                    the state if turns overlap
+ *     a save that fails              the store's error; the next save, or the next call with the
+ *                                    key, writes state and answer
+ *     a save that is unknown, or a   the store's error; the next activation loads the row, which
+ *       conflict                     has both state and answer, or neither
+ *     no memory in its turn          TEFF_E_NOMEM; nothing is stored
+ *     the end of the activation,     its answer from the row
+ *       a move, a crash
+ *     a deadline, a cancel           as any call: not run if it has not begun; a turn that has
+ *                                    begun stores its answer
+ *     teff_state_clear               its answer: the row stays, with the answers and no state
+ *     answers_max newer answers      it runs again */
+#pragma once
+
+#include "activation/activation.h"
+
+/* One answer, on the heap. */
+typedef struct teffi_answer {
+    teffi_qnode link;
+    uint8_t once[TEFFI_ONCE_BYTES];
+    uint64_t hash;   /* of method and request */
+    size_t len;      /* of field */
+    uint8_t field[]; /* a field's value in a row: length, packed Answer */
+} teffi_answer;
+
+/* The answers of one activation, on the heap. */
+typedef struct teffi_answers {
+    teffi_queue list;     /* of teffi_answer.link, oldest first */
+    const teff_ctx *turn; /* of the call with a key that runs now, and holds stored->saving */
+    bool unsaved;         /* the row lacks some of them */
+} teffi_answers;
+
+/* teffi_answers_of - act's answers, made if there are none. out: NULL: out of memory. */
+teffi_answers *teffi_answers_of(teffi_activation *act);
+
+/* teffi_answers_free - in: may be NULL. */
+void teffi_answers_free(teffi_answers *answers);
+
+/* teffi_answers_any - has act answers? */
+bool teffi_answers_any(const teffi_activation *act);
+
+/* teffi_answers_find - the answer to a call with the key once; NULL: none. */
+const teffi_answer *teffi_answers_find(const teffi_answers *answers, const uint8_t *once);
+
+/* teffi_answers_hash - a hash of a request and its method, the same on all silos. Uses ctx's
+ * memory for a moment. in: request, NULL: none. */
+uint64_t teffi_answers_hash(teff_ctx *ctx, const teff_method *method,
+                            const ProtobufCMessage *request);
+
+/* teffi_answers_add - add an answer as the newest; drop the oldest ones over the type's
+ * answers_max. The answer is err with ctx's text, or response, which may be NULL.
+ * out: false: out of memory. */
+TEFF_MUST_USE bool teffi_answers_add(teff_ctx *ctx, teffi_activation *act, const uint8_t *once,
+                                     uint64_t hash, teff_err err, const ProtobufCMessage *response);
+
+/* teffi_answers_read - repeat an answer.
+ * out:  *response, in ctx's memory; NULL: the method has none, or an error.
+ * errs: the answer's error, with its text in ctx; TEFF_E_TOO_LARGE, TEFF_E_NOMEM,
+ *       TEFF_E_MALFORMED. */
+TEFF_MUST_USE teff_err teffi_answers_read(teff_ctx *ctx, const teffi_answer *answer,
+                                          const teff_method *method, ProtobufCMessage **response);
+
+/* teffi_answers_with - the head of a state, with the answers among its unknown fields. The caller
+ * puts it in the place of the state's own head while it packs the state.
+ * out:  its fields are in ctx's memory and in act's answers. */
+ProtobufCMessage teffi_answers_with(teff_ctx *ctx, const teffi_activation *act,
+                                    const ProtobufCMessage *state);
+
+/* teffi_answers_take - move the answers of a row from the unknown fields of its state to act.
+ * in:   scratch, for decoding. runs: on a worker's own stack.
+ * errs: TEFF_E_MALFORMED, TEFF_E_NOMEM. */
+TEFF_MUST_USE teff_err teffi_answers_take(teffi_activation *act, ProtobufCMessage *state,
+                                          teff_arena *scratch);

@@ -1,0 +1,241 @@
+/* gateways.c - keeps a client connected to each of its gateways. */
+#include "silo/gateways.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "call/calls.h"
+#include "call/ctx.h"
+#include "call/task.h"
+#include "cluster/membership.h"
+#include "silo/address.h"
+#include "silo/client.h"
+
+enum { PAUSE_FIRST_MS = 20, PAUSE_MAX_MS = 1000 };
+
+/* ---- places; under node.lock ---- */
+
+static unsigned index_of(const gateway_place *place)
+{
+    return (unsigned)(place - place->client->places);
+}
+
+static teffi_node_id get_gateway(const gateway_place *place)
+{
+    return teffi_gateways_get(&place->client->node.gateways, index_of(place));
+}
+
+static void set_gateway(gateway_place *place, teffi_node_id id)
+{
+    teffi_gateways_set(&place->client->node.gateways, index_of(place), id);
+}
+
+/* Empties the places of this node. out: false: there are none. */
+static bool remove_gateway(teff_client *client, teffi_node_id id)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < client->n_places; i++)
+        if (teffi_node_is(get_gateway(&client->places[i]), id)) {
+            set_gateway(&client->places[i], (teffi_node_id){0});
+            found = true;
+        }
+    return found;
+}
+
+/* Has this node said that it is leaving? */
+static bool is_leaving(const teff_client *client, teffi_node_id id)
+{
+    bool found = false;
+    for (int i = 0; i < TEFF_SEEDS_MAX; i++)
+        found |= teffi_node_is(client->leaving[i], id);
+    return found;
+}
+
+/* ---- connecting ---- */
+
+/* in: id, just dialled. out: false: it is leaving, or perhaps its connection is broken already. */
+static bool put_in_place(gateway_place *place, teffi_node_id id)
+{
+    teff_client *client = place->client;
+    pthread_mutex_lock(&client->node.lock);
+    bool stays = !place->missed && !is_leaving(client, id);
+    if (stays)
+        set_gateway(place, id);
+    pthread_mutex_unlock(&client->node.lock);
+    return stays;
+}
+
+/* Dials the place's address once. errs: text in ctx. */
+static teff_err connect_place(teff_ctx *ctx, gateway_place *place)
+{
+    teff_mark mark = teff_ctx_mark(ctx);
+    teffi_hello peer;
+    pthread_mutex_lock(&place->client->node.lock);
+    place->missed = false;
+    pthread_mutex_unlock(&place->client->node.lock);
+    teff_err err = teffi_dial(ctx, place->address, &peer);
+    teff_ctx_forget(ctx, mark);
+    if (err || put_in_place(place, peer.node))
+        return err;
+    return teff_fail(ctx, TEFF_E_UNREACHABLE,
+                     "%s: this gateway is leaving, or its connection broke", place->address);
+}
+
+/* out: true: the task must end: its place has a node, or the client closes. */
+static bool end_connecting(gateway_place *place)
+{
+    pthread_mutex_lock(&place->client->node.lock);
+    place->connecting = !place->client->closing && teffi_node_none(get_gateway(place));
+    bool ends = !place->connecting;
+    pthread_mutex_unlock(&place->client->node.lock);
+    return ends;
+}
+
+/* Dials until the gateway accepts the client. Pauses grow, and are up to a half shorter by chance,
+ * so that not all clients of a lost silo dial at once. */
+static void connect_place_task(teff_ctx *ctx, void *arg)
+{
+    gateway_place *place = arg;
+    const teffi_platform *platform = &place->client->platform;
+    for (uint32_t pause = PAUSE_FIRST_MS; !end_connecting(place);) {
+        uint32_t less = (uint32_t)(platform->random(platform->arg) % (pause / 2 + 1));
+        teffi_ctx_sleep(ctx, pause - less);
+        if (!place->client->closing)
+            (void)connect_place(ctx, place);
+        pause = pause * 2 < PAUSE_MAX_MS ? pause * 2 : PAUSE_MAX_MS;
+    }
+}
+
+/* Starts the tasks of all places that have no node, unless they run. */
+static void start_connecting(teff_client *client)
+{
+    for (uint32_t i = 0; i < client->n_places; i++) {
+        gateway_place *place = &client->places[i];
+        pthread_mutex_lock(&client->node.lock);
+        bool start = !client->closing && !place->connecting && teffi_node_none(get_gateway(place));
+        place->connecting |= start;
+        pthread_mutex_unlock(&client->node.lock);
+        if (start && teffi_task_start(&client->node.home, connect_place_task, place,
+                                      "client: connect to a gateway", false)) {
+            pthread_mutex_lock(&client->node.lock);
+            place->connecting = false; /* no memory: the next event on a gateway tries again */
+            pthread_mutex_unlock(&client->node.lock);
+        }
+    }
+}
+
+teff_err teffi_gateways_join(teff_ctx *ctx, teff_client *client)
+{
+    teff_err err = TEFF_E_UNREACHABLE;
+    uint32_t first = (uint32_t)client->platform.random(client->platform.arg);
+    for (uint32_t i = 0; i < client->n_places && err; i++)
+        err = connect_place(ctx, &client->places[(first + i) % client->n_places]);
+    if (!err)
+        start_connecting(client);
+    return err;
+}
+
+/* ---- a gateway breaks or leaves ---- */
+
+static void on_gateway_down(teffi_node *node, const teffi_hello *peer, bool clean)
+{
+    teff_client *client = teffi_container(node, teff_client, node);
+    (void)clean;
+    /* The peer goes: its address may belong to another incarnation, which the next dial adds. */
+    node->home.net->ops->peer_remove(node->home.net, peer->node, false);
+    pthread_mutex_lock(&node->lock);
+    bool known = remove_gateway(client, peer->node);
+    for (uint32_t i = 0; i < client->n_places; i++)
+        client->places[i].missed |= !known;
+    pthread_mutex_unlock(&node->lock);
+    if (known)
+        start_connecting(client);
+}
+
+/* Reserves an entry for the task that leaves gateway `from`. out: NULL: that task runs already, or
+ * TEFF_SEEDS_MAX tasks run. */
+static teffi_node_id *begin_parting(teff_client *client, teffi_node_id from)
+{
+    teffi_node_id *empty = NULL;
+    bool parts = false;
+    pthread_mutex_lock(&client->node.lock);
+    for (int i = 0; i < TEFF_SEEDS_MAX; i++) {
+        parts |= teffi_node_is(client->parting[i], from);
+        if (teffi_node_none(client->parting[i]))
+            empty = &client->parting[i];
+    }
+    if (!parts && empty)
+        *empty = from;
+    pthread_mutex_unlock(&client->node.lock);
+    return parts ? NULL : empty;
+}
+
+static void end_parting(teff_client *client, teffi_node_id *entry)
+{
+    pthread_mutex_lock(&client->node.lock);
+    *entry = (teffi_node_id){0};
+    pthread_mutex_unlock(&client->node.lock);
+}
+
+/* The task that disconnects from a leaving gateway when the calls through it have ended, for which
+ * the gateway waits. A thread may have chosen the gateway just before it lost its place: from
+ * peer_left on, its request is refused and sent to another one. */
+static void leave_gateway(teff_ctx *ctx, void *arg)
+{
+    enum { POLL_MS = 2 };
+    teff_client *client = teffi_container(ctx->node, teff_client, node);
+    teffi_node_id from = *(teffi_node_id *)arg; /* only this task changes it now */
+    teffi_net *net = ctx->node->home.net;
+    net->ops->peer_left(net, from);
+    while (!client->closing && teffi_calls_sent_to(&ctx->node->home, from))
+        teffi_ctx_sleep(ctx, POLL_MS);
+    net->ops->peer_remove(net, from, true);
+    end_parting(client, arg);
+}
+
+static void start_parting(teff_client *client, teffi_node_id from)
+{
+    teffi_node_id *entry = begin_parting(client, from);
+    if (entry && teffi_task_start(&client->node.home, leave_gateway, entry,
+                                  "client: leave a gateway", false))
+        end_parting(client, entry);
+}
+
+/* Handles the message of a gateway that leaves: calls go through others, or wait for one. */
+static void on_go_away(teffi_node *node, teffi_msg *msg)
+{
+    teff_client *client = teffi_container(node, teff_client, node);
+    if (msg->method_id == TEFFI_METHOD_GO_AWAY && !client->closing) {
+        pthread_mutex_lock(&node->lock);
+        if (!is_leaving(client, msg->src))
+            client->leaving[client->n_leaving++ % TEFF_SEEDS_MAX] = msg->src;
+        (void)remove_gateway(client, msg->src);
+        pthread_mutex_unlock(&node->lock);
+        start_connecting(client);
+        start_parting(client, msg->src);
+    }
+    teffi_node_respond(node, msg, TEFF_OK, NULL);
+}
+
+/* ---- life ---- */
+
+teff_err teffi_gateways_init(teff_client *client, const char *const *addresses)
+{
+    _Static_assert(TEFF_SEEDS_MAX <= TEFFI_GATEWAYS_MAX, "a place for each address");
+    client->node.net_down = on_gateway_down;
+    teffi_node_set_target(&client->node, TEFFI_SLOT_MEMBERSHIP, on_go_away);
+    for (uint32_t i = 0; i < TEFF_SEEDS_MAX && addresses[i]; i++) {
+        gateway_place *place = &client->places[client->n_places++];
+        place->client = client;
+        place->address = strdup(addresses[i]);
+        if (!place->address)
+            return TEFF_E_NOMEM;
+    }
+    return TEFF_OK;
+}
+
+void teffi_gateways_fini(teff_client *client)
+{
+    for (uint32_t i = 0; i < client->n_places; i++)
+        free(client->places[i].address);
+}

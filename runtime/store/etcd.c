@@ -1,0 +1,626 @@
+/* etcd.c - engine `etcd`: rows in an etcd cluster, each group of writes as one of its transactions.
+ * Way:     store/store -> lane -> [etcd] -> etcd_rows, etcd_http -> a member of the cluster
+ * States:  submitted -> lane -> group -> requests: writes, then reads -> answers: done()
+ *          No answer: reads are asked again once; writes that may have run end as UNKNOWN.
+ * Threads: submit from any; the rest, also done(), on the session's thread. One session is for the
+ *          cluster's own tables, so that they never wait for states.
+ * Source:  etcd's manual, "API guarantees" */
+#include "store/lane.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "os/platform.h"
+#include "os/thread.h"
+#include "store/etcd_http.h"
+#include "store/etcd_rows.h"
+
+enum {
+    HOSTS_MAX = 9,             /* of an address; etcd recommends at most seven members */
+    HOST_MAX = 256,            /* bytes of one */
+    SILENCE_MS = 5000,         /* without a byte: the request is lost. Half of the usual lease */
+    PREPARE_SILENCE_MS = 2000, /* the same before the first operation on a connection */
+    RETRY_MIN_MS = 10,         /* between two attempts to connect; doubles each time */
+    RETRY_MAX_MS = 1000,       /* a tenth of the usual lease */
+    FENCE_S = 24 * 60 * 60,    /* lease of a fence; no network keeps a request for a day */
+    FENCE_MAX = TEFFI_ETCD_NAME_MAX + 48,
+    PAGE_ROWS = 32 /* of a scan's first page; doubles while pages are small */
+};
+
+/* A request without an answer may still be on its way, or wait in a member for a leader. If it ran
+ * later, a read after UNKNOWN would show one outcome, and the next read another. So each write
+ * fails if the key `fence` exists. After a loss the session creates that key, before it reports
+ * UNKNOWN or does anything else, and then uses another key. From the fence's revision on, the lost
+ * request writes nothing, whichever member gets it. */
+typedef struct session {
+    teffi_lane lane;
+    struct engine *engine;
+    teffi_thread thread;
+    bool started;
+    teffi_parker opened; /* teffi_etcd_open() waits until open_err and why are set */
+    /* owner: the thread */
+    teff_err open_err;       /* of the last attempt to connect */
+    char why[TEFF_TEXT_MAX]; /* why there is no connection, or why the last request failed */
+    teffi_etcd_http http;
+    size_t host;           /* the member to ask, one of the engine's hosts */
+    bool ready;            /* it was checked since the last loss */
+    char fence[FENCE_MAX]; /* no such key: requests that compare it write */
+    bool in_doubt;         /* a request that compares it may run later */
+    uint32_t retry_ms;     /* back-off; 0: the last attempt to connect succeeded */
+    uint64_t retry_ns;     /* mono: time of the next attempt */
+    teffi_etcd_text request, control, room;
+    json_t *answer;   /* to the last request, if DONE */
+    teff_err refusal; /* the error that stands for the last answer, if REFUSED */
+    teffi_store_op *group[TEFFI_LANE_GROUP_MAX], *ordered[TEFFI_LANE_GROUP_MAX];
+} session;
+
+typedef struct engine {
+    teffi_store base;
+    teffi_platform platform;
+    char hosts[HOSTS_MAX][HOST_MAX]; /* "http://HOST:PORT", with an authority "https://.." */
+    size_t n_hosts;
+    char prefix[TEFFI_ETCD_NAME_MAX + 2];
+    teffi_login login;
+    uint64_t cluster;    /* its id, set by the first session before the second begins; 0: not yet */
+    session sessions[2]; /* [true]: the cluster's own tables */
+} engine;
+
+typedef enum outcome {
+    DONE,     /* session.answer */
+    REFUSED,  /* by an error that says that nothing was done: session.why, .refusal */
+    UNSENT,   /* nothing was done */
+    IN_DOUBT, /* perhaps it was done, or will be */
+    TOO_LONG  /* it was done, but the answer is too long */
+} outcome;
+
+/* ---- one request ---- */
+
+/* Has etcd refused a token that it gave before? It forgets them, for example when it restarts, or
+ * when users are changed. */
+static bool is_login_over(const session *s, const char *message)
+{
+    return s->engine->login.user[0] && (strstr(message, "invalid auth token") ||
+                                        strstr(message, "auth: revision in header is old"));
+}
+
+/* out: the error of the contract for one of etcd's; UNKNOWN: the request may have been done.
+ * in: code: gRPC's. */
+static teff_err judge_etcd_error(json_int_t code, const char *message)
+{
+    enum { INVALID = 3, NOT_FOUND = 5, DENIED = 7, EXHAUSTED, PRECONDITION, OUT_OF_RANGE = 11 };
+    enum { UNIMPLEMENTED = 12, UNAUTHENTICATED = 16 };
+    if (strstr(message, "too large") || strstr(message, "too many operations"))
+        return TEFF_E_TOO_LARGE;
+    switch (code) {
+    case INVALID:
+    case NOT_FOUND:
+    case DENIED:
+    case EXHAUSTED: /* of space, or of requests that wait */
+    case PRECONDITION:
+    case OUT_OF_RANGE: /* a revision that was compacted */
+    case UNIMPLEMENTED:
+    case UNAUTHENTICATED:
+        return TEFF_E_IO;
+    default: /* above all UNAVAILABLE: "request timed out", which may be committed later */
+        return TEFF_E_UNKNOWN;
+    }
+}
+
+static outcome take_etcd_error(session *s)
+{
+    const char *message = json_string_value(json_object_get(s->answer, "message"));
+    json_int_t code = json_integer_value(json_object_get(s->answer, "code"));
+    s->refusal = message ? judge_etcd_error(code, message) : TEFF_E_UNKNOWN;
+    (void)teffi_fail(s->why, s->refusal, "etcd: %s: %.300s (status %ld)", s->engine->hosts[s->host],
+                     message ? message : "no JSON", s->http.status);
+    if (message && is_login_over(s, message)) {
+        (void)!teffi_etcd_http_set_token(&s->http, NULL); /* no memory: the next one replaces it */
+        return UNSENT;                                    /* asking again begins with a login */
+    }
+    return s->refusal == TEFF_E_UNKNOWN ? IN_DOUBT : REFUSED;
+}
+
+/* libcurl connects again by itself, so each answer is checked: a cluster that was made anew on the
+ * same ports has none of the rows. Members of two clusters in one address would be two stores. */
+static outcome check_cluster(session *s)
+{
+    uint64_t id = teffi_etcd_get_number(json_object_get(s->answer, "header"), "cluster_id");
+    if (s->engine->cluster == 0)
+        s->engine->cluster = id;
+    if (id != 0 && s->engine->cluster == id)
+        return DONE;
+    if (id == 0) {
+        (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: %s: not an answer of etcd",
+                         s->engine->hosts[s->host]);
+        return IN_DOUBT;
+    }
+    s->ready = false;
+    s->refusal = teffi_fail(s->why, TEFF_E_IO, "etcd: %s: a member of another cluster",
+                            s->engine->hosts[s->host]);
+    return REFUSED;
+}
+
+/* Sends a request to the session's member, once. */
+static outcome ask_member(session *s, const char *path, const teffi_etcd_text *request,
+                          uint32_t silence_ms)
+{
+    const char *host = s->engine->hosts[s->host];
+    json_decref(s->answer);
+    s->answer = NULL;
+    if (request->failed) {
+        s->refusal = teffi_fail(s->why, TEFF_E_NOMEM, "etcd: no memory for a request");
+        return REFUSED;
+    }
+    teffi_etcd_sent sent = teffi_etcd_post(&s->http, host, path, request, silence_ms);
+    if (sent == TEFFI_ETCD_ANSWERED) {
+        s->answer = json_loadb(s->http.answer.data, s->http.answer.len, 0, NULL);
+        return s->http.status == 200 && json_is_object(s->answer) ? check_cluster(s)
+                                                                  : take_etcd_error(s);
+    }
+    (void)teffi_fail(s->why, TEFF_E_IO, "etcd: %s: connection lost: %.200s", host, s->http.why);
+    return sent == TEFFI_ETCD_TOO_LONG ? TOO_LONG : sent == TEFFI_ETCD_UNSENT ? UNSENT : IN_DOUBT;
+}
+
+/* Sends what prepares the connection; s->request is kept. in: json: NULL: it is in s->control. */
+static outcome ask_for_control(session *s, const char *path, const char *json)
+{
+    if (json) {
+        s->control.len = 0;
+        s->control.failed = false;
+        teffi_etcd_add_text(&s->control, json);
+    }
+    return ask_member(s, path, &s->control, PREPARE_SILENCE_MS);
+}
+
+/* ---- the connection ---- */
+
+/* in: password: kept nowhere. out: s->control is the request. */
+static void print_login(session *s, const teffi_secret *password)
+{
+    json_t *request = json_pack("{s:s, s:s%}", "name", s->engine->login.user, "password",
+                                password->bytes, password->len);
+    char *json = request ? json_dumps(request, 0) : NULL;
+    s->control.len = 0;
+    s->control.failed = !json;
+    if (json) {
+        teffi_etcd_add_text(&s->control, json);
+        explicit_bzero(json, strlen(json));
+    }
+    free(json);
+    json_decref(request);
+}
+
+/* The member gives a token, which is sent with all that follows. */
+static teff_err log_in_to_etcd(session *s)
+{
+    teffi_secret *password;
+    teff_err err = teffi_login_password(&s->engine->login, &password, s->why);
+    if (err || !password)
+        return err;
+    print_login(s, password);
+    teffi_secret_free(password);
+    if (s->control.failed)
+        return teffi_fail(s->why, TEFF_E_INVALID, "etcd: the password is not UTF-8, or no memory");
+    outcome o = ask_for_control(s, "/v3/auth/authenticate", NULL);
+    explicit_bzero(s->control.data, s->control.len);
+    const char *token = json_string_value(json_object_get(s->answer, "token"));
+    if (o != DONE)
+        return o == REFUSED ? TEFF_E_REFUSED : TEFF_E_IO;
+    return token ? teffi_etcd_http_set_token(&s->http, token)
+                 : teffi_fail(s->why, TEFF_E_IO, "etcd: no token in the answer to a login");
+}
+
+static teff_err check_member(session *s)
+{
+    const char *host = s->engine->hosts[s->host];
+    if (ask_for_control(s, "/v3/maintenance/status", "{}") != DONE)
+        return s->http.status == 404 ? teffi_fail(s->why, TEFF_E_REFUSED,
+                                                  "etcd: %s: not an etcd of 3.4 or later", host)
+                                     : TEFF_E_IO;
+    if (teffi_etcd_get_number(s->answer, "leader") == 0)
+        return teffi_fail(s->why, TEFF_E_IO, "etcd: %s: the cluster has no leader", host);
+    return TEFF_OK;
+}
+
+static void draw_fence(session *s)
+{
+    const teffi_platform *p = &s->engine->platform;
+    snprintf(s->fence, sizeof s->fence, "%s-lost/%016" PRIx64 "%016" PRIx64, s->engine->prefix,
+             p->random(p->arg), p->random(p->arg));
+    s->in_doubt = false;
+}
+
+/* Creates the key `fence`, with a lease that removes it later. If this fails, the next attempt uses
+ * another lease and the same key. */
+static teff_err raise_fence(session *s)
+{
+    char grant[64];
+    snprintf(grant, sizeof grant, "{\"TTL\":\"%d\"}", FENCE_S);
+    if (ask_for_control(s, "/v3/lease/grant", grant) != DONE)
+        return TEFF_E_IO;
+    teffi_etcd_print_put(&s->control, s->fence, teffi_etcd_get_number(s->answer, "ID"));
+    if (ask_for_control(s, "/v3/kv/put", NULL) != DONE)
+        return TEFF_E_IO;
+    draw_fence(s);
+    return TEFF_OK;
+}
+
+/* Looks for a member that serves, from the present one on. */
+static teff_err find_member(session *s)
+{
+    teff_err err = TEFF_E_IO;
+    for (size_t i = 0; i < s->engine->n_hosts; i++) {
+        err = check_member(s);
+        if (!err)
+            err = log_in_to_etcd(s);
+        if (!err && s->in_doubt)
+            err = raise_fence(s);
+        if (!err)
+            break;
+        s->host = (s->host + 1) % s->engine->n_hosts;
+    }
+    return err;
+}
+
+/* Failed attempts are RETRY_MIN_MS to RETRY_MAX_MS apart, less up to a half by chance, so that not
+ * all silos connect at once. */
+static bool find_member_or_back_off(session *s)
+{
+    s->open_err = find_member(s);
+    s->ready = s->open_err == TEFF_OK;
+    uint32_t doubled = s->retry_ms ? 2 * s->retry_ms : RETRY_MIN_MS;
+    s->retry_ms = s->ready ? 0 : doubled < RETRY_MAX_MS ? doubled : RETRY_MAX_MS;
+    uint64_t chance = s->engine->platform.random(s->engine->platform.arg) % (s->retry_ms / 2 + 1);
+    s->retry_ns = teffi_now(&s->engine->platform) + (s->retry_ms - chance) * 1000000u;
+    return s->ready;
+}
+
+/* out: false: no member serves, s->why says why not. */
+static bool is_member_ready(session *s)
+{
+    return s->ready ||
+           (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
+}
+
+/* If a member can be reached, the fence is there before UNKNOWN is reported. */
+static void lose_member(session *s, outcome o)
+{
+    s->in_doubt = s->in_doubt || o == IN_DOUBT;
+    s->host = (s->host + 1) % s->engine->n_hosts;
+    (void)find_member_or_back_off(s);
+}
+
+/* ---- writes ---- */
+
+static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err err, const char *why)
+{
+    for (size_t i = 0; i < n; i++) {
+        teffi_store_fail(ops[i], err, "%s", why);
+        teffi_lane_finish(&s->lane, ops[i]);
+    }
+}
+
+/* Sends the writes; once more, perhaps to another member, if they were certainly not sent.
+ * out: *ended: so many of the first ops have their results; 0 unless DONE. */
+static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
+{
+    outcome o = UNSENT;
+    *ended = 0;
+    for (int tries = 0; o == UNSENT && tries < 2 && is_member_ready(s); tries++) {
+        teffi_etcd_print_writes(&s->request, s->engine->prefix, s->fence, ops, n);
+        o = ask_member(s, "/v3/kv/txn", &s->request, SILENCE_MS);
+        *ended = o == DONE ? teffi_etcd_take_writes(s->answer, ops, n) : 0;
+        if (o == DONE && *ended == 0) {
+            (void)teffi_fail(s->why, TEFF_E_UNKNOWN, "etcd: unexpected answer to a write");
+            o = IN_DOUBT;
+        }
+        if (o == UNSENT)
+            lose_member(s, o);
+    }
+    return o;
+}
+
+/* Writes that may have run end as UNKNOWN: their fence is there, or no member can be reached. */
+static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
+{
+    char why[TEFF_TEXT_MAX];
+    memcpy(why, s->why, sizeof why);
+    lose_member(s, IN_DOUBT);
+    fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
+}
+
+/* Runs writes that fit into one request. If an etag differs, the operations that expect another
+ * one fail, and the others are sent again. */
+static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
+{
+    outcome o = DONE;
+    for (size_t ended = 0; o == DONE && n > 0; ops += ended, n -= ended) {
+        o = send_writes(s, ops, n, &ended);
+        for (size_t i = 0; i < ended; i++)
+            teffi_lane_finish(&s->lane, ops[i]);
+    }
+    if (o == IN_DOUBT || o == TOO_LONG)
+        end_writes_as_unknown(s, ops, n);
+    else if (o == REFUSED && n > 1)
+        for (size_t i = 0; i < n; i++) /* one of them may be the reason */
+            run_etcd_writes(s, &ops[i], 1);
+    else if (o != DONE)
+        fail_etcd_ops(s, ops, n, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
+}
+
+/* ---- reads ---- */
+
+/* Sends s->request, a read; once more, perhaps to another member, if there is no answer. */
+static outcome ask_for_rows(session *s, const char *path)
+{
+    outcome o = UNSENT;
+    for (int tries = 0; (o == UNSENT || o == IN_DOUBT) && tries < 2 && is_member_ready(s);
+         tries++) {
+        o = ask_member(s, path, &s->request, SILENCE_MS);
+        if (o == UNSENT || o == IN_DOUBT)
+            lose_member(s, UNSENT);
+    }
+    return o;
+}
+
+static void run_etcd_reads(session *s, teffi_store_op **ops, size_t n)
+{
+    teffi_etcd_print_reads(&s->request, s->engine->prefix, ops, n);
+    outcome o = ask_for_rows(s, "/v3/kv/txn");
+    bool alone = (o == TOO_LONG || o == REFUSED) && n > 1;
+    if (o == DONE && !teffi_etcd_take_reads(s->answer, ops, n, &s->room)) {
+        fail_etcd_ops(s, ops, n, TEFF_E_MALFORMED, "etcd: unexpected answer to a read");
+    } else if (o == DONE) {
+        for (size_t i = 0; i < n; i++)
+            teffi_lane_finish(&s->lane, ops[i]);
+    } else if (alone) {
+        for (size_t i = 0; i < n; i++)
+            run_etcd_reads(s, &ops[i], 1);
+    } else {
+        fail_etcd_ops(s, ops, n, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
+    }
+}
+
+/* The first row of the next page: the key after the last one is that key and a zero byte. out: its
+ * key is in room. */
+static teffi_row get_next_row(const teffi_store_op *op, const teffi_row *from,
+                              teffi_etcd_text *room)
+{
+    const teffi_bytes *last = &op->rows[op->n_found - 1].key;
+    room->len = 0;
+    room->failed = false;
+    teffi_etcd_add(room, last->data, last->len);
+    teffi_etcd_add(room, "", 1);
+    return (teffi_row){.table = from->table, .key = {room->data, room->len}};
+}
+
+/* Asks for pages until the scan has all its rows, as they were at the first page's revision. The
+ * server makes a whole page before it sends it, so pages begin small and grow with the answers. */
+static void run_scan(session *s, teffi_store_op *op)
+{
+    teffi_row *from = op->rows, next = *from;
+    uint64_t revision = 0;
+    size_t page = PAGE_ROWS;
+    outcome o = DONE;
+    for (bool more = true; more && op->n_found < op->limit;) {
+        size_t left = op->limit - op->n_found;
+        teffi_etcd_print_scan(&s->request, s->engine->prefix, op, &next, page < left ? page : left,
+                              revision);
+        o = ask_for_rows(s, "/v3/kv/range");
+        if (o == TOO_LONG && page > 1) {
+            page /= 2;
+            continue;
+        }
+        if (o != DONE ||
+            !teffi_etcd_take_scan(s->answer, s->engine->prefix, op, from, &s->room, &more))
+            break;
+        page = s->http.answer.len < TEFFI_ETCD_ANSWER_MAX / 4 ? 2 * page : page;
+        revision = teffi_etcd_get_number(json_object_get(s->answer, "header"), "revision");
+        next = more ? get_next_row(op, from, &s->room) : next;
+    }
+    if (o != DONE) {
+        op->rows = from;
+        op->n_found = 0;
+        fail_etcd_ops(s, &op, 1, o == REFUSED ? s->refusal : TEFF_E_IO, s->why);
+    } else {
+        teffi_lane_finish(&s->lane, op);
+    }
+}
+
+/* ---- the thread ---- */
+
+/* Puts the writes before the reads, else in their order: a read that comes later sees all that it
+ * must see, and each kind needs fewer requests. out: the number of writes. */
+static size_t order_group(session *s, size_t n)
+{
+    size_t n_writes = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!teffi_store_is_read(s->group[i]))
+            s->ordered[n_writes++] = s->group[i];
+    at = n_writes;
+    for (size_t i = 0; i < n; i++)
+        if (teffi_store_is_read(s->group[i]))
+            s->ordered[at++] = s->group[i];
+    return n_writes;
+}
+
+/* At most one is a scan, the last one. */
+static void run_etcd_group(session *s, size_t n)
+{
+    bool scans = n > 0 && s->group[n - 1]->kind == TEFFI_STORE_SCAN;
+    size_t n_writes = order_group(s, n), at = 0;
+    while (at < n_writes) {
+        size_t together =
+            teffi_etcd_count_writes(s->engine->prefix, s->ordered + at, n_writes - at);
+        run_etcd_writes(s, s->ordered + at, together);
+        at += together;
+    }
+    size_t n_reads = n - n_writes - scans;
+    if (n_reads > 0)
+        run_etcd_reads(s, s->ordered + n_writes, n_reads);
+    if (scans)
+        run_scan(s, s->ordered[n - 1]);
+}
+
+/* out: how long to wait for operations: without a member, until it is time to try again. */
+static uint64_t get_idle_ns(const session *s)
+{
+    uint64_t now = teffi_now(&s->engine->platform);
+    return s->ready ? UINT64_MAX : s->retry_ns > now ? s->retry_ns - now : 0;
+}
+
+static void run_etcd_session(void *arg)
+{
+    session *s = arg;
+    draw_fence(s);
+    bool open = find_member_or_back_off(s);
+    teffi_parker_wake(&s->opened);
+    while (open) {
+        size_t n = teffi_lane_take(&s->lane, s->group, get_idle_ns(s));
+        if (n == 0 && teffi_lane_is_closed(&s->lane))
+            break;
+        (void)is_member_ready(s); /* also without operations: a fence is raised soon */
+        run_etcd_group(s, n);
+    }
+    json_decref(s->answer);
+    teffi_etcd_text_fini(&s->request);
+    teffi_etcd_text_fini(&s->control);
+    teffi_etcd_text_fini(&s->room);
+    teffi_etcd_http_fini(&s->http);
+}
+
+/* ---- the store ---- */
+
+static void etcd_submit(teffi_store *store, teffi_store_op *op)
+{
+    engine *e = (engine *)store;
+    size_t bytes = teffi_store_is_read(op) ? 0 : teffi_etcd_op_bytes(e->prefix, op);
+    if (op->n_rows > TEFFI_ETCD_ROWS_MAX)
+        teffi_store_fail(op, TEFF_E_TOO_LARGE,
+                         "etcd: %zu rows: at most %d, since a transaction of "
+                         "etcd has at most 128 operations (max-txn-ops)",
+                         op->n_rows, TEFFI_ETCD_ROWS_MAX);
+    else if (bytes > TEFFI_ETCD_BYTES_MAX)
+        teffi_store_fail(op, TEFF_E_TOO_LARGE,
+                         "etcd: a request of %zu bytes: at most %d "
+                         "(max-request-bytes)",
+                         bytes, TEFFI_ETCD_BYTES_MAX);
+    if (op->err == TEFF_OK)
+        teffi_lane_submit(&e->sessions[op->system].lane, op);
+    else
+        op->done(op);
+}
+
+static void etcd_close(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    bool first[2];
+    for (int i = 0; i < 2; i++)
+        first[i] = teffi_lane_close(&e->sessions[i].lane);
+    for (int i = 0; i < 2; i++)
+        if (first[i] && e->sessions[i].started)
+            teffi_thread_join(&e->sessions[i].thread);
+}
+
+static void etcd_free(teffi_store *store)
+{
+    engine *e = (engine *)store;
+    for (int i = 0; i < 2; i++)
+        teffi_lane_fini(&e->sessions[i].lane);
+    free(e);
+}
+
+/* HOST:PORT, at most len bytes. */
+static bool add_etcd_host(engine *e, const char *host, size_t len)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]";
+    const char *colon = memrchr(host, ':', len);
+    size_t name = colon ? (size_t)(colon - host) : 0;
+    if (name == 0 || strspn(host, letters) < len || len + sizeof "https://" > HOST_MAX ||
+        e->n_hosts == HOSTS_MAX || !isdigit((unsigned char)colon[1]))
+        return false;
+    char *end;
+    unsigned long port = strtoul(colon + 1, &end, 10);
+    snprintf(e->hosts[e->n_hosts++], HOST_MAX, "http%s://%.*s", e->login.ca_file[0] ? "s" : "",
+             (int)len, host);
+    return end == host + len && port > 0 && port <= 65535;
+}
+
+/* //HOST:PORT[,HOST:PORT ..][/NAME], then a question mark or nothing. */
+static bool parse_etcd_address(engine *e, const char *rest)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    if (strncmp(rest, "//", 2) != 0)
+        return false;
+    const char *host = rest + 2, *stop = host + strcspn(host, "/?");
+    const char *name = *stop == '/' ? stop + 1 : "teff";
+    size_t n = strspn(name, letters);
+    if (n == 0 || n > TEFFI_ETCD_NAME_MAX || (name[n] && name[n] != '?'))
+        return false;
+    snprintf(e->prefix, sizeof e->prefix, "%.*s/", (int)n, name);
+    for (;; host++) {
+        size_t len = strcspn(host, ",/?");
+        if (!add_etcd_host(e, host, len))
+            return false;
+        host += len;
+        if (*host != ',')
+            return true;
+    }
+}
+
+static teff_err start_etcd_session(session *s, char *text)
+{
+    teff_err err = teffi_etcd_http_init(&s->http, &s->engine->platform, &s->engine->login);
+    if (err)
+        return teffi_fail(text, err, "store: out of memory");
+    err = teffi_thread_start(&s->thread, "teff-etcd", run_etcd_session, s);
+    if (err) {
+        teffi_etcd_http_fini(&s->http);
+        return teffi_fail(text, err, "store: the engine's thread could not be started");
+    }
+    s->started = true;
+    while (!teffi_parker_wait(&s->opened, UINT64_MAX))
+        continue;
+    return s->open_err ? teffi_fail(text, s->open_err, "%s", s->why) : TEFF_OK;
+}
+
+teff_err teffi_etcd_open(const char *address, teffi_store **store, char *text)
+{
+    static const teffi_store_ops ops = {
+        .submit = etcd_submit,
+        .close = etcd_close,
+        .free = etcd_free,
+    };
+    engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return teffi_fail(text, TEFF_E_NOMEM, "store: out of memory");
+    e->base.ops = &ops;
+    teffi_platform_real(&e->platform, TEFF_LOG_WARN);
+    for (int i = 0; i < 2; i++) {
+        teffi_lane_init(&e->sessions[i].lane, "etcd");
+        e->sessions[i].engine = e;
+    }
+    teff_err err = teffi_login_parse(&e->login, strchrnul(address, '?'), true, text);
+    if (!err && e->login.password_file[0] && !e->login.user[0])
+        err = teffi_fail(text, TEFF_E_INVALID,
+                         "option password-file of the store: user expected, too");
+    if (!err && !parse_etcd_address(e, address))
+        err = teffi_fail(text, TEFF_E_INVALID,
+                         "store 'etcd:%.200s': etcd://HOST:PORT[,HOST:PORT..][/NAME] expected",
+                         address);
+    for (int i = 0; i < 2 && !err; i++)
+        err = start_etcd_session(&e->sessions[i], text);
+    if (!err) {
+        *store = &e->base;
+        return TEFF_OK;
+    }
+    etcd_close(&e->base);
+    etcd_free(&e->base);
+    return err;
+}

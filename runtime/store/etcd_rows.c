@@ -1,0 +1,447 @@
+/* etcd_rows.c - operations as etcd's requests, and its answers as their results. */
+#include "store/etcd_rows.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/hash.h"
+
+/* A row is at PREFIX TABLE / KEY. A table has no slash, so keys of two tables are never the same,
+ * and `/` + 1 ends a table. Its value begins with a head: the format, then a checksum. A head of
+ * nine bytes is twelve characters of base64, so the value behind it is encoded by itself. */
+enum {
+    FORMAT = 1,
+    HEAD_BYTES = 9,
+    KEY_MAX = TEFFI_ETCD_NAME_MAX + 1 + TEFFI_STORE_TABLE_MAX + 1 + TEFFI_STORE_KEY_MAX + 1,
+    /* bytes that etcd's request has at most beside keys and values; it was measured to have fewer
+     * than half of these: by test_etcd, which writes the largest row that fits */
+    REQUEST_BYTES = 256,
+    ROW_BYTES = 64
+};
+
+static bool row_has_value(const teffi_row *row)
+{
+    return !row->remove && !row->check;
+}
+
+static uint64_t hash_etcd_row(const char *table, teffi_bytes key, teffi_bytes value)
+{
+    uint64_t sum = teffi_hash64(table, strlen(table), 0);
+    sum = teffi_hash64(key.data, key.len, sum);
+    return teffi_hash64(value.data, value.len, sum);
+}
+
+/* ---- limits ---- */
+
+static size_t get_key_len(const char *prefix, const teffi_row *row)
+{
+    return strlen(prefix) + strlen(row->table) + 1 + row->key.len;
+}
+
+size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op)
+{
+    size_t bytes = REQUEST_BYTES;
+    for (size_t i = 0; i < op->n_rows; i++) {
+        const teffi_row *row = &op->rows[i];
+        bytes += ROW_BYTES + 3 * get_key_len(prefix, row); /* compared, written, asked for */
+        bytes += row_has_value(row) ? HEAD_BYTES + row->value.len : 0;
+    }
+    return bytes;
+}
+
+static bool ops_are_apart(const teffi_store_op *a, const teffi_store_op *b)
+{
+    for (size_t i = 0; i < a->n_rows; i++)
+        for (size_t k = 0; k < b->n_rows; k++)
+            if (!(a->rows[i].check && b->rows[k].check) &&
+                teffi_row_cmp(&a->rows[i], &b->rows[k]) == 0)
+                return false;
+    return true;
+}
+
+size_t teffi_etcd_count_writes(const char *prefix, teffi_store_op *const *ops, size_t n)
+{
+    size_t rows = 0, bytes = 0, i = 0;
+    for (bool fits = true; fits && i < n; i += fits) {
+        rows += ops[i]->n_rows;
+        bytes += teffi_etcd_op_bytes(prefix, ops[i]);
+        fits = i == 0 || (rows <= TEFFI_ETCD_ROWS_MAX && bytes <= TEFFI_ETCD_BYTES_MAX);
+        for (size_t k = 0; fits && k < i; k++)
+            fits = ops_are_apart(ops[k], ops[i]);
+    }
+    return i;
+}
+
+/* ---- requests ---- */
+
+static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void add_base64(teffi_etcd_text *text, const void *data, size_t len)
+{
+    const uint8_t *in = data;
+    if (!teffi_etcd_reserve(text, (len + 2) / 3 * 4))
+        return;
+    char *out = text->data + text->len;
+    for (size_t i = 0; i < len; i += 3, out += 4) {
+        size_t left = len - i;
+        uint32_t bits = (uint32_t)in[i] << 16 | (left > 1 ? (uint32_t)in[i + 1] << 8 : 0) |
+                        (left > 2 ? in[i + 2] : 0);
+        out[0] = letters[bits >> 18];
+        out[1] = letters[bits >> 12 & 63];
+        out[2] = left > 1 ? letters[bits >> 6 & 63] : '=';
+        out[3] = left > 2 ? letters[bits & 63] : '=';
+    }
+    text->len = (size_t)(out - text->data);
+}
+
+static void add_digits(teffi_etcd_text *text, uint64_t number)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%" PRIu64, number);
+    teffi_etcd_add_text(text, digits);
+}
+
+/* Appends PREFIX TABLE slash KEY. in: slash: `/`, or the end of the table. */
+static void add_key(teffi_etcd_text *text, const char *prefix, const char *table, char slash,
+                    teffi_bytes key)
+{
+    char name[KEY_MAX + 1];
+    int len = snprintf(name, sizeof name, "%s%s%c", prefix, table, slash);
+    if (key.len)
+        memcpy(name + len, key.data, key.len);
+    add_base64(text, name, (size_t)len + key.len);
+}
+
+static void add_row_key(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+{
+    add_key(text, prefix, row->table, '/', row->key);
+}
+
+/* A row that does not exist has mod_revision 0 for etcd's comparison. */
+static bool add_compare(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+{
+    if (row->any)
+        return false;
+    teffi_etcd_add_text(text, "{\"target\":\"MOD\",\"key\":\"");
+    add_row_key(text, prefix, row);
+    teffi_etcd_add_text(text, "\",\"mod_revision\":\"");
+    add_digits(text, row->etag);
+    teffi_etcd_add_text(text, "\"}");
+    return true;
+}
+
+/* Appends the question for the etag of a row that is compared. */
+static bool add_question(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+{
+    if (row->any)
+        return false;
+    teffi_etcd_add_text(text, "{\"request_range\":{\"keys_only\":true,\"key\":\"");
+    add_row_key(text, prefix, row);
+    teffi_etcd_add_text(text, "\"}}");
+    return true;
+}
+
+static bool add_change(teffi_etcd_text *text, const char *prefix, const teffi_row *row)
+{
+    if (row->check)
+        return false;
+    uint8_t head[HEAD_BYTES] = {FORMAT};
+    uint64_t sum = hash_etcd_row(row->table, row->key, row->value);
+    memcpy(head + 1, &sum, sizeof sum);
+    teffi_etcd_add_text(text, row->remove ? "{\"request_delete_range\":{\"key\":\""
+                                          : "{\"request_put\":{\"key\":\"");
+    add_row_key(text, prefix, row);
+    if (!row->remove) {
+        teffi_etcd_add_text(text, "\",\"value\":\"");
+        add_base64(text, head, sizeof head);
+        add_base64(text, row->value.data, row->value.len);
+    }
+    teffi_etcd_add_text(text, "\"}}");
+    return true;
+}
+
+/* Appends what one row is in one list of a transaction, or nothing. out: was something appended? */
+typedef bool add_row(teffi_etcd_text *text, const char *prefix, const teffi_row *row);
+
+/* Appends a list of all rows of n operations. in: begin: what stands before the first. */
+static void add_rows(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
+                     size_t n, add_row *add, const char *comma)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < ops[i]->n_rows; k++) {
+            size_t before = text->len;
+            teffi_etcd_add_text(text, comma);
+            if (add(text, prefix, &ops[i]->rows[k]))
+                comma = ",";
+            else
+                text->len = before;
+        }
+}
+
+static void start_text(teffi_etcd_text *text, const char *begin)
+{
+    text->len = 0;
+    text->failed = false;
+    teffi_etcd_add_text(text, begin);
+}
+
+void teffi_etcd_print_writes(teffi_etcd_text *text, const char *prefix, const char *fence,
+                             teffi_store_op *const *ops, size_t n)
+{
+    start_text(text, "{\"compare\":[{\"target\":\"MOD\",\"key\":\"");
+    add_base64(text, fence, strlen(fence));
+    teffi_etcd_add_text(text, "\",\"mod_revision\":\"0\"}");
+    add_rows(text, prefix, ops, n, add_compare, ",");
+    teffi_etcd_add_text(text, "],\"success\":[");
+    add_rows(text, prefix, ops, n, add_change, "");
+    teffi_etcd_add_text(text, "],\"failure\":[");
+    add_rows(text, prefix, ops, n, add_question, "");
+    teffi_etcd_add_text(text, "]}");
+}
+
+void teffi_etcd_print_reads(teffi_etcd_text *text, const char *prefix, teffi_store_op *const *ops,
+                            size_t n)
+{
+    start_text(text, "{\"success\":[");
+    for (size_t i = 0; i < n; i++) {
+        teffi_etcd_add_text(text, i ? ",{\"request_range\":{\"key\":\""
+                                    : "{\"request_range\":{\"key\":\"");
+        add_row_key(text, prefix, &ops[i]->rows[0]);
+        teffi_etcd_add_text(text, "\"}}");
+    }
+    teffi_etcd_add_text(text, "]}");
+}
+
+void teffi_etcd_print_scan(teffi_etcd_text *text, const char *prefix, const teffi_store_op *op,
+                           const teffi_row *from, size_t limit, uint64_t revision)
+{
+    start_text(text, "{\"key\":\"");
+    add_row_key(text, prefix, from);
+    teffi_etcd_add_text(text, "\",\"range_end\":\"");
+    add_key(text, prefix, from->table, op->to.len ? '/' : '/' + 1, op->to);
+    teffi_etcd_add_text(text, "\",\"limit\":\"");
+    add_digits(text, limit);
+    teffi_etcd_add_text(text, "\",\"revision\":\"");
+    add_digits(text, revision);
+    teffi_etcd_add_text(text, "\"}");
+}
+
+void teffi_etcd_print_put(teffi_etcd_text *text, const char *key, uint64_t lease)
+{
+    start_text(text, "{\"key\":\"");
+    add_base64(text, key, strlen(key));
+    teffi_etcd_add_text(text, "\",\"lease\":\"");
+    add_digits(text, lease);
+    teffi_etcd_add_text(text, "\"}");
+}
+
+/* ---- answers; a member that is 0, false or empty is left out in them ---- */
+
+uint64_t teffi_etcd_get_number(const json_t *object, const char *name)
+{
+    const json_t *member = json_object_get(object, name);
+    const char *digits = json_string_value(member);
+    char *end;
+    if (json_is_integer(member))
+        return json_integer_value(member) > 0 ? (uint64_t)json_integer_value(member) : 0;
+    if (!digits || !isdigit((unsigned char)digits[0]))
+        return 0;
+    errno = 0;
+    uint64_t number = strtoull(digits, &end, 10);
+    return errno == 0 && !*end ? number : 0;
+}
+
+static uint64_t get_revision(const json_t *answer)
+{
+    return teffi_etcd_get_number(json_object_get(answer, "header"), "revision");
+}
+
+/* out: 0..63; 64: not a letter of base64. */
+static uint32_t decode_letter(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? (uint32_t)(c - 'A')
+           : c >= 'a' && c <= 'z' ? (uint32_t)(c - 'a') + 26
+           : c >= '0' && c <= '9' ? (uint32_t)(c - '0') + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : 64;
+}
+
+/* Appends the bytes of a member; none if there is no such member. out: false: not base64, or no
+ * memory: then room->failed is set. */
+static bool decode_base64(const json_t *object, const char *name, teffi_etcd_text *room)
+{
+    const json_t *member = json_object_get(object, name);
+    const char *in = json_string_value(member);
+    size_t len = json_string_length(member), bytes = len / 4 * 3;
+    bytes -= len >= 4 ? (size_t)(in[len - 1] == '=') + (in[len - 2] == '=') : 0;
+    if (!in || len % 4 != 0 || !teffi_etcd_reserve(room, len / 4 * 3 + 1))
+        return !member;
+    char *out = room->data + room->len;
+    for (size_t i = 0; i < len; i += 4, out += 3) {
+        uint32_t bits = 0, wrong = 0;
+        for (size_t k = i; k < i + 4; k++) {
+            bool pads = in[k] == '=' && k / 4 * 3 + k % 4 >= bytes + 1;
+            uint32_t letter = pads ? 0 : decode_letter(in[k]);
+            wrong |= letter & 64;
+            bits = bits << 6 | (letter & 63);
+        }
+        if (wrong)
+            return false;
+        out[0] = (char)(bits >> 16);
+        out[1] = (char)(bits >> 8);
+        out[2] = (char)bits;
+    }
+    room->len += bytes;
+    return true;
+}
+
+/* in: found: its key is set. out: false: the row is damaged; *found is as it was. */
+static bool decode_row_value(const json_t *kv, const char *table, teffi_etcd_text *room,
+                             teffi_row *found)
+{
+    size_t from = room->len;
+    uint64_t sum, etag = teffi_etcd_get_number(kv, "mod_revision");
+    if (!decode_base64(kv, "value", room) || room->len - from < HEAD_BYTES || etag == 0 ||
+        room->data[from] != FORMAT)
+        return false;
+    teffi_bytes value = {room->data + from + HEAD_BYTES, room->len - from - HEAD_BYTES};
+    memcpy(&sum, room->data + from + 1, sizeof sum);
+    if (sum != hash_etcd_row(table, found->key, value))
+        return false;
+    found->etag = etag;
+    found->value = value;
+    return true;
+}
+
+static void fail_as_odd(teffi_store_op *op, const teffi_etcd_text *room, const char *what)
+{
+    if (room->failed)
+        teffi_store_fail(op, TEFF_E_NOMEM, "etcd: no memory for a row of %s", op->rows[0].table);
+    else
+        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: %s in %s", what, op->rows[0].table);
+}
+
+static void take_row(const json_t *kv, teffi_store_op *op, teffi_etcd_text *room)
+{
+    teffi_row found = {.key = op->rows[0].key};
+    room->len = 0;
+    room->failed = false;
+    if (kv && !decode_row_value(kv, op->rows[0].table, room, &found))
+        fail_as_odd(op, room, "damaged row");
+    else
+        teffi_store_return(op, &found);
+}
+
+bool teffi_etcd_take_reads(const json_t *answer, teffi_store_op *const *ops, size_t n,
+                           teffi_etcd_text *room)
+{
+    const json_t *responses = json_object_get(answer, "responses");
+    if (json_array_size(responses) != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!json_object_get(json_array_get(responses, i), "response_range"))
+            return false;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *range = json_object_get(json_array_get(responses, i), "response_range");
+        take_row(json_array_get(json_object_get(range, "kvs"), 0), ops[i], room);
+    }
+    return true;
+}
+
+/* All rows of a transaction have its revision as their mod_revision. A cluster's revision rises
+ * with each transaction that writes, so a row's etags rise, also if it is created again; the first
+ * one is 2. */
+static void end_written(teffi_store_op *op, uint64_t revision)
+{
+    for (size_t i = 0; i < op->n_rows; i++)
+        if (!op->rows[i].check)
+            op->rows[i].etag = op->rows[i].remove ? 0 : revision;
+}
+
+/* Has a row of op another etag than expected? in, out: *at: the place of the answer for its first
+ * row, then for the next operation's. out: *odd: set if there is no such answer. */
+static bool op_conflicts(const teffi_store_op *op, const json_t *responses, size_t *at, bool *odd)
+{
+    bool conflict = false;
+    for (size_t i = 0; i < op->n_rows; i++) {
+        if (op->rows[i].any)
+            continue;
+        const json_t *range = json_object_get(json_array_get(responses, (*at)++), "response_range");
+        const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
+        conflict |= teffi_etcd_get_number(kv, "mod_revision") != op->rows[i].etag;
+        *odd |= !range;
+    }
+    return conflict;
+}
+
+/* Sets CONFLICT, and moves those operations to the front. out: their number. */
+static size_t end_conflicts(const json_t *responses, teffi_store_op **ops, size_t n)
+{
+    size_t ended = 0, at = 0;
+    bool odd = false;
+    for (size_t i = 0; i < n && !odd; i++)
+        if (op_conflicts(ops[i], responses, &at, &odd) && !odd) {
+            teffi_store_op *op = ops[i];
+            op->err = TEFF_E_CONFLICT;
+            ops[i] = ops[ended];
+            ops[ended++] = op;
+        }
+    for (size_t i = 0; i < ended && odd; i++)
+        ops[i]->err = TEFF_OK;
+    return odd ? 0 : ended;
+}
+
+size_t teffi_etcd_take_writes(const json_t *answer, teffi_store_op **ops, size_t n)
+{
+    const json_t *responses = json_object_get(answer, "responses");
+    uint64_t revision = get_revision(answer);
+    if (revision == 0)
+        return 0;
+    if (!json_is_true(json_object_get(answer, "succeeded")))
+        return end_conflicts(responses, ops, n);
+    for (size_t i = 0; i < n; i++)
+        end_written(ops[i], revision);
+    return n;
+}
+
+/* Appends one row of a page. out: false: op has failed. */
+static bool take_scan_row(const json_t *kv, const char *prefix, teffi_store_op *op, teffi_row *from,
+                          teffi_etcd_text *room)
+{
+    char head[KEY_MAX + 1];
+    size_t len = (size_t)snprintf(head, sizeof head, "%s%s/", prefix, from->table);
+    room->len = 0;
+    room->failed = false;
+    /* the key and the value stay where they are in room */
+    bool fits = teffi_etcd_reserve(room, json_string_length(json_object_get(kv, "key")) +
+                                             json_string_length(json_object_get(kv, "value")) + 2);
+    if (!fits || !decode_base64(kv, "key", room) || room->len < len ||
+        memcmp(room->data, head, len) != 0) {
+        fail_as_odd(op, room, "a key of another table");
+        return false;
+    }
+    teffi_row found = {.key = {room->data + len, room->len - len}};
+    (void)decode_row_value(kv, from->table, room, &found); /* a damaged row has etag 0 */
+    return teffi_store_found(op, from, &found);
+}
+
+bool teffi_etcd_take_scan(const json_t *answer, const char *prefix, teffi_store_op *op,
+                          teffi_row *from, teffi_etcd_text *room, bool *more)
+{
+    const json_t *kvs = json_object_get(answer, "kvs");
+    size_t n = json_array_size(kvs);
+    if (get_revision(answer) == 0 || n > op->limit - op->n_found)
+        teffi_store_fail(op, TEFF_E_MALFORMED, "etcd: unexpected answer to a scan");
+    for (size_t i = 0; op->err == TEFF_OK && i < n; i++)
+        (void)take_scan_row(json_array_get(kvs, i), prefix, op, from, room);
+    *more = n > 0 && json_is_true(json_object_get(answer, "more"));
+    if (op->err == TEFF_OK)
+        return true;
+    op->rows = from;
+    op->n_found = 0;
+    return false;
+}

@@ -1,0 +1,69 @@
+/* login.c - the options of a store's address, and the password's file. */
+#include "store/login.h"
+
+#include <string.h>
+#include "base/error.h"
+
+/* out: where the value of an option goes; NULL: no such option. in: name, len bytes. */
+static char *find_login_field(teffi_login *login, bool tls, const char *name, size_t len)
+{
+    const struct {
+        const char *name;
+        char *value;
+    } all[] = {{"user", login->user},
+               {"password-file", login->password_file},
+               {"ca-file", login->ca_file},
+               {"cert-file", login->cert_file}};
+    for (size_t i = 0; i < (tls ? 4 : 2); i++)
+        if (strlen(all[i].name) == len && memcmp(all[i].name, name, len) == 0)
+            return all[i].value;
+    return NULL;
+}
+
+/* in: option: NAME=VALUE, len bytes. */
+static teff_err take_login_option(teffi_login *login, bool tls, const char *option, size_t len,
+                                  char *text)
+{
+    const char *equals = memchr(option, '=', len);
+    size_t name = equals ? (size_t)(equals - option) : len, value = equals ? len - name - 1 : 0;
+    char *to = find_login_field(login, tls, option, name);
+    if (!to)
+        return teffi_fail(text, TEFF_E_INVALID, "option '%.*s' of the store: %s expected",
+                          name < TEFFI_LOGIN_MAX ? (int)name : TEFFI_LOGIN_MAX, option,
+                          tls ? "user, password-file, ca-file or cert-file"
+                              : "user or password-file");
+    if (value == 0 || value > TEFFI_LOGIN_MAX || to[0])
+        return teffi_fail(text, TEFF_E_INVALID,
+                          "option %.*s of the store: one value of 1 to %d bytes expected",
+                          (int)name, option, TEFFI_LOGIN_MAX);
+    memcpy(to, equals + 1, value);
+    to[value] = '\0';
+    return TEFF_OK;
+}
+
+teff_err teffi_login_parse(teffi_login *login, const char *options, bool tls, char *text)
+{
+    memset(login, 0, sizeof *login);
+    while (*options) {
+        options++; /* the question mark, or an ampersand */
+        size_t len = strcspn(options, "&");
+        teff_err err = take_login_option(login, tls, options, len, text);
+        if (err)
+            return err;
+        options += len;
+    }
+    if (login->user[0] && !login->password_file[0])
+        return teffi_fail(text, TEFF_E_INVALID,
+                          "option user of the store: password-file expected, too");
+    if (login->cert_file[0] && !login->ca_file[0])
+        return teffi_fail(text, TEFF_E_INVALID,
+                          "option cert-file of the store: ca-file expected, too");
+    return TEFF_OK;
+}
+
+teff_err teffi_login_password(const teffi_login *login, teffi_secret **password, char *text)
+{
+    *password = NULL;
+    return login->password_file[0] ? teffi_secret_read(login->password_file, 1, password, text)
+                                   : TEFF_OK;
+}
