@@ -1,0 +1,116 @@
+/* chaos_silo.c - a silo of registers that remember who wrote their last versions.
+ * usage: chaos_silo [--plant unsaved|twice|stale] [options of a silo]
+ *   --plant: a bug that the check of the histories must find */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include "chaos.teff.h"
+
+enum { HISTORY = 64 };
+
+/* A planted bug shows in one of so many operations. */
+enum { RARE = 4 };
+
+typedef enum plant { PLANT_NONE, PLANT_UNSAVED, PLANT_TWICE, PLANT_STALE } plant;
+
+static plant planted;
+static atomic_uint_fast64_t activations, operations;
+
+static bool shows_bug(plant which)
+{
+    return planted == which &&
+           atomic_fetch_add_explicit(&operations, 1, memory_order_relaxed) % RARE == RARE - 1;
+}
+
+static teff_err number_activation(chaos_register *self)
+{
+    uint64_t n = atomic_fetch_add_explicit(&activations, 1, memory_order_relaxed);
+    chaos_cell *cell = self->state;
+    cell->activation = (uint64_t)getpid() << 32 | n;
+    for (size_t i = cell->n_writers; i < HISTORY; i++) {
+        chaos_cell_append_writers(self->ctx, cell, 0);
+        chaos_cell_append_activations(self->ctx, cell, 0);
+    }
+    return TEFF_OK;
+}
+
+static void list_writes(chaos_register *self, uint64_t length, chaos_seen *out)
+{
+    const chaos_cell *cell = self->state;
+    length = length < HISTORY ? length : HISTORY;
+    length = length < cell->version ? length : cell->version;
+    out->version = cell->version;
+    out->activation = cell->activation;
+    out->n_writers = out->n_activations = (size_t)length;
+    out->writers = teff_alloc(self->ctx, length * sizeof(uint64_t));
+    out->activations = teff_alloc(self->ctx, length * sizeof(uint64_t));
+    for (uint64_t i = 0; i < length; i++) {
+        out->writers[i] = cell->writers[(cell->version - i) % HISTORY];
+        out->activations[i] = cell->activations[(cell->version - i) % HISTORY];
+    }
+}
+
+/* A write whose save fails is taken back, because the next save would write it, too. */
+static teff_err write_version(chaos_register *self, uint64_t writer)
+{
+    chaos_cell *cell = self->state;
+    size_t at = (size_t)(++cell->version % HISTORY);
+    uint64_t old_writer = cell->writers[at], old_activation = cell->activations[at];
+    cell->writers[at] = writer;
+    cell->activations[at] = cell->activation;
+    teff_err err = shows_bug(PLANT_UNSAVED) ? TEFF_OK : chaos_register_save(self);
+    if (err) {
+        cell->version--;
+        cell->writers[at] = old_writer;
+        cell->activations[at] = old_activation;
+    }
+    return err;
+}
+
+static teff_err write_register(chaos_register *self, const chaos_change *in, chaos_seen *out)
+{
+    teff_err err = write_version(self, in->writer);
+    if (!err && shows_bug(PLANT_TWICE))
+        err = write_version(self, in->writer);
+    if (!err)
+        list_writes(self, 1, out);
+    return err;
+}
+
+static teff_err read_register(chaos_register *self, const chaos_look *in, chaos_seen *out)
+{
+    list_writes(self, in->length, out);
+    if (out->version > 1 && in->length == 1 && shows_bug(PLANT_STALE)) {
+        out->version--;
+        out->writers[0] = self->state->writers[out->version % HISTORY];
+        out->activations[0] = self->state->activations[out->version % HISTORY];
+    }
+    return TEFF_OK;
+}
+
+static teff_err take_plant(void *arg, const char *value, char *text)
+{
+    static const char *const names[] = {"none", "unsaved", "twice", "stale"};
+    (void)arg;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            planted = (plant)i;
+            return TEFF_OK;
+        }
+    }
+    snprintf(text, TEFF_TEXT_MAX, "none, unsaved, twice or stale expected");
+    return TEFF_E_INVALID;
+}
+
+int main(int argc, char **argv)
+{
+    static const chaos_register_methods methods = {
+        .write = write_register, .read = read_register, .on_activate = number_activation};
+    static const teff_silo_option options[] = {
+        {"plant", "BUG", "a bug that the check must find (none)", take_plant},
+        {NULL, NULL, NULL, NULL},
+    };
+    const teff_silo_program program = {.size = sizeof program, .options = options};
+    return teff_silo_run(argc, argv, &program, chaos_register_type(&methods, NULL), NULL);
+}

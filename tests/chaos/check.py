@@ -1,0 +1,187 @@
+# check.py - is what clients saw of each register linearizable, and did one activation at a time
+# commit?
+#
+# Each write makes the next version of its register, and a read lists who wrote the last versions.
+# So the order of the writes is known and need not be searched for. The history of a register is
+# linearizable if and only if
+# - a version has one writer and a write has one version ("doubled" otherwise, or "lost"),
+# - a write whose call failed has none ("phantom"),
+# - an operation that began after another had ended has seen its version, and a write has made a
+#   later one (a read: "stale_reads"; a write, or a version that never comes back: "lost"),
+# - a read sees no write that began after the read had ended ("phantom").
+# Activations overlap if the versions of one lie between those of another, or if one answered before
+# and after another ("overlapping").
+import bisect
+import collections
+
+WRITE, READ = "w", "r"
+KINDS = ("lost", "overlapping", "stale_reads", "doubled", "phantom", "unread")
+
+Problem = collections.namedtuple("Problem", "kind key text")
+Done = collections.namedtuple("Done", "start end kind version activation")
+
+
+class Register:
+    """The history of one register."""
+
+    def __init__(self, key):
+        self.key = key
+        self.done = []        # operations that succeeded
+        self.started = {}     # {writer: when}
+        self.failed = set()   # writers whose call failed for certain
+        self.unknown = set()  # writers whose call has an unknown outcome
+        self.facts = {}       # {version: (writer, activation, when it was first seen)}
+        self.versions = {}    # {writer: version}
+        self.problems = []
+
+    def report(self, kind, text, *values):
+        self.problems.append(Problem(kind, self.key, text % values))
+
+    def add(self, op):
+        """in: a line of chaos_client.c."""
+        if op["o"] == WRITE:
+            self.add_write(op)
+        if op["c"] != 0:
+            return
+        self.done.append(Done(op["s"], op["e"], op["o"], op["v"], op["a"]))
+        for i, (writer, activation) in enumerate(op["t"]):
+            self.add_fact(op["v"] - i, writer, activation, op["e"])
+
+    def add_write(self, op):
+        self.started[op["i"]] = op["s"]
+        if op["c"] != 0:
+            (self.unknown if op["u"] else self.failed).add(op["i"])
+
+    def add_fact(self, version, writer, activation, seen):
+        """Somebody saw at the time `seen` that writer made the version."""
+        known = self.facts.setdefault(version, (writer, activation, seen))
+        if known[:2] != (writer, activation):
+            self.report("overlapping" if known[1] != activation else "lost",
+                        "version %d was written by %d in activation %x and by %d in %x",
+                        version, known[0], known[1], writer, activation)
+        elif seen < known[2]:
+            self.facts[version] = (writer, activation, seen)
+        other = self.versions.setdefault(writer, version)
+        if other != version:
+            self.report("doubled", "write %d made the versions %d and %d", writer, other, version)
+
+    # ---- at the end ----
+
+    def check(self):
+        """out: all problems."""
+        self.done.sort()
+        self.check_writers()
+        self.check_gaps()
+        self.check_order()
+        self.check_commits()
+        self.check_answers()
+        self.check_last_read()
+        return self.problems
+
+    def check_writers(self):
+        for version, (writer, _, seen) in sorted(self.facts.items()):
+            if writer not in self.started:
+                self.report("phantom", "version %d: nobody sent write %d", version, writer)
+            elif writer in self.failed:
+                self.report("phantom", "version %d: write %d had failed", version, writer)
+            elif seen < self.started[writer]:
+                self.report("phantom", "version %d was seen before write %d began", version, writer)
+
+    def check_gaps(self):
+        """A version that nobody saw was made by a write with an unknown outcome, or comes to light
+        as lost: each such write makes one version at most."""
+        last = max(self.facts, default=0)
+        unseen = len(self.unknown - set(self.versions))
+        if last - len(self.facts) > unseen:
+            self.report("phantom", "%d versions without a writer, but %d writes that may have "
+                        "made one", last - len(self.facts), unseen)
+
+    def get_floors(self):
+        """out: ends, sorted, and for each the highest version of all that ended by then."""
+        ends, floors = [], []
+        for op in sorted(self.done, key=lambda op: op.end):
+            ends.append(op.end)
+            floors.append(max(op.version, floors[-1] if floors else 0))
+        return ends, floors
+
+    def check_order(self):
+        ends, floors = self.get_floors()
+        last = self.done[-1].version if self.done else 0
+
+        def floor_at(start):
+            at = bisect.bisect_left(ends, start)
+            return floors[at - 1] if at else 0
+
+        for op in self.done:
+            floor = floor_at(op.start)
+            if op.version < floor or op.kind == WRITE and op.version == floor:
+                self.report("lost" if op.kind == WRITE or last < floor else "stale_reads",
+                            "%s of version %d by activation %x at %d, after version %d had been "
+                            "seen", "read" if op.kind == READ else "write", op.version,
+                            op.activation, op.start, floor)
+        for writer in sorted(self.unknown & set(self.versions)):
+            if self.versions[writer] <= floor_at(self.started[writer]):
+                self.report("lost", "write %d made version %d although version %d had been seen "
+                            "before it began", writer, self.versions[writer],
+                            floor_at(self.started[writer]))
+
+    def check_commits(self):
+        """The versions of an activation follow each other."""
+        ended, now = set(), None
+        for version, (_, activation, _) in sorted(self.facts.items()):
+            if activation == now:
+                continue
+            if activation in ended:
+                self.report("overlapping", "activation %x committed version %d after %x had "
+                            "committed", activation, version, now)
+            ended.add(now)
+            now = activation
+
+    def check_answers(self):
+        """An activation was there from the first end to the last start of its answers."""
+        spans = {}
+        for op in self.done:
+            first, last = spans.get(op.activation, (op.end, op.start))
+            spans[op.activation] = min(first, op.end), max(last, op.start)
+        until, by = 0, None
+        for (first, last), activation in sorted((span, a) for a, span in spans.items()):
+            if first < last and first < until:
+                self.report("overlapping", "activation %x answered from %d to %d, activation %x "
+                            "to %d", activation, first, last, by, until)
+            if first < last and last > until:
+                until, by = last, activation
+
+    def check_last_read(self):
+        written = max((op.end for op in self.done if op.kind == WRITE), default=0)
+        if written and not any(op.kind == READ and op.start > written for op in self.done):
+            self.report("unread", "no read after the last write")
+
+    def get_outage(self):
+        """out: the longest time without an answer, and when it began."""
+        ends = sorted(op.end for op in self.done)
+        return max(((b - a, a) for a, b in zip(ends, ends[1:])), default=(0, 0))
+
+
+class History:
+    """The histories of all registers."""
+
+    def __init__(self):
+        self.registers = {}
+        self.operations = self.unknown = self.failed = 0
+
+    def add(self, op):
+        self.operations += 1
+        self.unknown += op["u"]
+        self.failed += op["c"] != 0 and not op["u"]
+        if op["k"] not in self.registers:
+            self.registers[op["k"]] = Register(op["k"])
+        self.registers[op["k"]].add(op)
+
+    def check(self):
+        return [problem for _, register in sorted(self.registers.items())
+                for problem in register.check()]
+
+    def get_outage(self):
+        """out: the longest outage of a register, when it began, the register."""
+        return max(((*register.get_outage(), key) for key, register in self.registers.items()),
+                   default=(0, 0, 0))
