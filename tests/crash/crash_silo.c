@@ -1,0 +1,212 @@
+/* crash_silo.c - a silo that saves rising numbers through grains, and prints each one that was
+ * acknowledged, until it is killed.
+ * Way:     crash.c -> silo_child -> [crash_silo]: prints a line at each step, "has KEY N" when
+ *          it has read a grain, "acked KEY N" when a save has succeeded, "failed KEY N TEXT".
+ * Threads: one a key, each with a context of its own. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "crash.teff.h"
+#ifdef SCARCE /* --fail N --fail-in PHASE: the N-th request for memory or a thread there fails */
+#include "../unit/faults.h"
+#else
+static long faults_left;
+#endif
+
+/* 1: some saves are acknowledged that were not made, which crash.c must find. */
+#ifndef PLANT_UNSAVED
+#define PLANT_UNSAVED 0
+#endif
+
+enum {
+    KEYS = 4,
+    FILL_MAX = 3000,
+    FILL_STEP = 37,
+    LINE_BYTES = 400,
+    PAUSE_US = 10000,
+    UNSAVED_EVERY = 3
+};
+
+typedef struct saver {
+    char key[32];
+    teff_ctx *ctx;
+    pthread_t thread;
+} saver;
+
+static const char *name = "a"; /* --name: the first letters of its keys */
+static saver savers[KEYS];
+static long failing; /* which request fails; 0: none */
+static const char *fails_in = "";
+static atomic_bool ends;
+
+/* ---- the grain ---- */
+
+static size_t fill_len(int64_t n)
+{
+    return (size_t)n * FILL_STEP % FILL_MAX;
+}
+
+static bool page_is_whole(const crash_page *page)
+{
+    if (page->fill.len != fill_len(page->n))
+        return false;
+    for (size_t i = 0; i < page->fill.len; i++)
+        if (page->fill.data[i] != (uint8_t)page->n)
+            return false;
+    return true;
+}
+
+static teff_err put(crash_ledger *self, const crash_number *in)
+{
+    size_t len = fill_len(in->n);
+    if (!page_is_whole(self->state))
+        return teff_fail(self->ctx, TEFF_E_FAILED, "damaged");
+    self->state->n = in->n;
+    self->state->fill.len = len;
+    self->state->fill.data = teff_state_alloc(self->ctx, len + 1);
+    memset(self->state->fill.data, (uint8_t)in->n, len);
+    return PLANT_UNSAVED && in->n % UNSAVED_EVERY == 0 ? TEFF_OK : crash_ledger_save(self);
+}
+
+static teff_err get(crash_ledger *self, crash_number *out)
+{
+    out->n = self->state->n;
+    return page_is_whole(self->state) ? TEFF_OK : teff_fail(self->ctx, TEFF_E_FAILED, "damaged");
+}
+
+/* ---- the savers ---- */
+
+/* In one piece: a pipe takes lines of up to PIPE_BUF bytes whole. */
+static void print_line(const char *what, const char *key, int64_t n, const char *text)
+{
+    char line[LINE_BYTES];
+    int len = snprintf(line, sizeof line, "%s %s %lld %.300s\n", what, key, (long long)n, text);
+    if (write(STDOUT_FILENO, line, (size_t)len) != len)
+        ends = true;
+}
+
+static bool read_number(saver *s, int64_t *n)
+{
+    crash_number *out = NULL;
+    teff_err err = crash_ledger_get(s->ctx, s->key, &out);
+    if (err)
+        print_line("failed", s->key, -1, teff_error(s->ctx));
+    else
+        print_line("has", s->key, *n = out->n, "");
+    teff_ctx_reset(s->ctx);
+    return err == TEFF_OK;
+}
+
+static bool save_number(saver *s, int64_t n)
+{
+    teff_err err = crash_ledger_put(s->ctx, s->key, crash_number(.n = n));
+    print_line(err ? "failed" : "acked", s->key, n, err ? teff_error(s->ctx) : "");
+    teff_ctx_reset(s->ctx);
+    return err == TEFF_OK;
+}
+
+static void *save_numbers(void *arg)
+{
+    saver *s = arg;
+    while (!ends) {
+        int64_t n;
+        if (!read_number(s, &n)) {
+            usleep(PAUSE_US);
+            continue;
+        }
+        while (!ends && save_number(s, n + 1))
+            n++;
+    }
+    return NULL;
+}
+
+/* ---- requests that fail ---- */
+
+static void begin_phase(const char *phase)
+{
+    if (failing && strcmp(phase, fails_in) == 0)
+        faults_left = failing;
+}
+
+/* Prints how many requests the phase made. */
+static void end_phase(const char *phase)
+{
+    char key[32];
+    if (!failing || strcmp(phase, fails_in) != 0)
+        return;
+    long made = failing - faults_left;
+    faults_left = 0;
+    snprintf(key, sizeof key, "%.20s0", name);
+    print_line("requests", key, made, phase);
+}
+
+static teff_err start_savers(void *arg, teff_silo *silo, char *text)
+{
+    (void)arg;
+    end_phase("join");
+    for (unsigned i = 0; i < KEYS; i++) {
+        snprintf(savers[i].key, sizeof savers[i].key, "%.20s%u", name, i);
+        savers[i].ctx = teff_silo_ctx(silo);
+        if (!savers[i].ctx || pthread_create(&savers[i].thread, NULL, save_numbers, &savers[i])) {
+            snprintf(text, TEFF_TEXT_MAX, "no thread");
+            return TEFF_E_NOMEM;
+        }
+    }
+    begin_phase("save");
+    return TEFF_OK;
+}
+
+static void stop_savers(void *arg, teff_silo *silo)
+{
+    (void)arg;
+    (void)silo;
+    ends = true;
+    for (unsigned i = 0; i < KEYS; i++) {
+        pthread_join(savers[i].thread, NULL);
+        teff_ctx_free(savers[i].ctx);
+    }
+    end_phase("save");
+    begin_phase("leave");
+}
+
+static teff_err take_name(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)text;
+    name = value;
+    return TEFF_OK;
+}
+
+static teff_err take_failing(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)text;
+    failing = strtol(value, NULL, 10);
+    return TEFF_OK;
+}
+
+static teff_err take_phase(void *arg, const char *value, char *text)
+{
+    (void)arg;
+    (void)text;
+    fails_in = value;
+    begin_phase("join");
+    return TEFF_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static const crash_ledger_methods methods = {.put = put, .get = get};
+    static const teff_silo_option options[] = {{"name", "NAME", "of its grains", take_name},
+                                               {"fail", "N", "the request", take_failing},
+                                               {"fail-in", "PHASE", "of this", take_phase},
+                                               {NULL, NULL, NULL, NULL}};
+    const teff_silo_program program = {
+        .size = sizeof program, .options = options, .start = start_savers, .stop = stop_savers};
+    int status = teff_silo_run(argc, argv, &program, crash_ledger_type(&methods, NULL), NULL);
+    end_phase("leave");
+    return status;
+}
