@@ -20,7 +20,7 @@ enum {
     STREAM_STALL = 205,
     STREAM_POLL = 2236149
 };
-enum { RUN_COST_MAX_NS = 20000, AGE_EVERY_NS = 250000000 };
+enum { RUN_COST_MAX_NS = 20000, AGE_EVERY_NS = 250000000, LATE_NS = 100000000 };
 
 /* ---- the heap ---- */
 
@@ -102,7 +102,10 @@ void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_bug_if(timer->where != 0);
     timer->where = 1;
-    heap_push(s, (sim_event){.due_ns = due_ns, .timer = timer, .exec = exec, .node = exec->node});
+    heap_push(s, (sim_event){.due_ns = sim_node_due(exec->node, due_ns),
+                             .timer = timer,
+                             .exec = exec,
+                             .node = exec->node});
 }
 
 bool sim_timer_cancel(sim *s, teffi_timer *timer)
@@ -169,7 +172,7 @@ bool sim_step(sim *s)
     if (s->broken || (!s->n_ready && !s->n_events))
         return false;
     if (s->n_ready && !event_is_due(s) && sim_exec_run(s))
-        s->now_ns += sim_draw_below(&s->pick, RUN_COST_MAX_NS);
+        s->now_ns += sim_draw_below(&s->pick, s->run_cost_max_ns);
     else if (s->n_events)
         take_event(s);
     else
@@ -207,6 +210,8 @@ void sim_init(sim *s, uint64_t seed, sim_plant plant)
     s->seed = seed;
     s->plant = plant;
     s->now_ns = SIM_SECOND;
+    s->run_cost_max_ns = RUN_COST_MAX_NS;
+    s->late_ns = LATE_NS;
     s->pick = sim_draw_of(seed, STREAM_PICK);
     s->delay = sim_draw_of(seed, STREAM_DELAY);
     s->fault = sim_draw_of(seed, STREAM_FAULT);
@@ -230,17 +235,37 @@ void sim_fini(sim *s)
     free(s->ready);
 }
 
+/* ---- a node's clocks ---- */
+
+uint64_t sim_node_now(const sim_node *node)
+{
+    uint64_t now = node->sim->now_ns;
+    return node->offset_ns + now + (uint64_t)((int64_t)(now / 1000) * node->fast_ppm / 1000);
+}
+
+uint64_t sim_node_due(const sim_node *node, uint64_t node_ns)
+{
+    uint64_t since = node_ns > node->offset_ns ? node_ns - node->offset_ns : 0;
+    if (since > UINT64_MAX / 4)
+        return since; /* never */
+    uint64_t due = since / (uint64_t)(1000000 + node->fast_ppm) * 1000000;
+    uint64_t rest = since % (uint64_t)(1000000 + node->fast_ppm);
+    /* The clock moves in steps of less than 2 us, so a little later is soon enough. */
+    return due + rest * 1000000 / (uint64_t)(1000000 + node->fast_ppm) +
+           (node->fast_ppm ? 2000 : 0);
+}
+
 /* ---- a node's platform ---- */
 
 static uint64_t mono_ns(void *arg)
 {
-    return ((sim_node *)arg)->sim->now_ns;
+    return sim_node_now(arg);
 }
 
 static uint64_t wall_ns(void *arg)
 {
-    static const uint64_t start_s = 1767225600; /* 2026-01-01 */
-    return start_s * SIM_SECOND + ((sim_node *)arg)->sim->now_ns;
+    const sim_node *node = arg;
+    return node->wall_ns + sim_node_now(node) - node->offset_ns;
 }
 
 static uint64_t draw_random64(void *arg)
@@ -260,6 +285,7 @@ void sim_platform_init(sim_node *node, sim *s, unsigned no, const char *name)
     node->sim = s;
     node->no = no;
     snprintf(node->name, sizeof node->name, "%s", name);
+    node->wall_ns = UINT64_C(1767225600) * SIM_SECOND; /* 2026-01-01 */
     node->random = sim_draw_of(s->seed, STREAM_NODES + no);
     node->platform = (teffi_platform){
         .arg = node,

@@ -51,6 +51,9 @@ typedef enum sim_plant {
     SIM_PLANT_KEPT,     /* a pass that ends in the poller does not run its deferred work */
     SIM_PLANT_UNREAD,   /* a deferred read that finds nothing does not begin a receive */
     SIM_PLANT_ENDLESS,  /* a lease does not run out */
+    SIM_PLANT_SKEWED,   /* clocks differ by more than the lease allows for */
+    SIM_PLANT_FORGOTTEN, /* a state is written without its answers */
+    SIM_PLANT_KEYLESS,   /* a request loses its idempotency key */
     SIM_PLANTS
 } sim_plant;
 
@@ -65,14 +68,34 @@ typedef struct sim_faults {
     unsigned crashes;       /* not per mille: silos that end without leaving */
     unsigned outages;       /* not per mille: silos that do not reach the store for a while */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
+    unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
+    bool skews;             /* nodes have clocks of their own */
 } sim_faults;
+
+/* How one operation of the store fails, the n-th of the run. */
+typedef enum sim_failure {
+    SIM_FAILURE_NONE = 0,
+    SIM_FAILURE_IO,           /* it is not done */
+    SIM_FAILURE_UNKNOWN,      /* a write: not done, which nobody knows */
+    SIM_FAILURE_UNKNOWN_DONE, /* a write: done, which nobody knows */
+    SIM_FAILURE_CONFLICT,     /* a write, but of a state: somebody else was faster */
+    SIM_FAILURES
+} sim_failure;
+
+typedef struct sim_nth {
+    sim_failure failure;
+    uint64_t n;   /* which operation fails, from 1 */
+    uint64_t ops; /* so far; those of silos that reach the store */
+    bool happened;
+} sim_nth;
 
 /* A cancel that has arrived; zeroed: none. */
 enum { SIM_CANCELLED = 256 };
 typedef struct sim_cancelled {
+    const struct sim_node *node;
     uint64_t at, from; /* nodes, as words */
     uint32_t slot, generation;
-    uint64_t cookie, until_ns;
+    uint64_t cookie, until_ns; /* until_ns: of the node's clock */
 } sim_cancelled;
 
 /* One node's side of the platform: its own random numbers, its name in the trace. */
@@ -82,6 +105,8 @@ typedef struct sim_node {
     char name[24];
     sim_draw random;
     teffi_platform platform;
+    uint64_t offset_ns, wall_ns; /* its clocks at the start of the run */
+    int64_t fast_ppm;            /* how much faster than the world's its clocks are */
     bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
     uint64_t cut_until_ns;    /* till then it does not reach the store */
     uint64_t paused_until_ns; /* till then nothing happens in it */
@@ -104,6 +129,9 @@ struct sim {
     struct sim_conn *conns;
     struct teffi_store *rows; /* the one memory engine behind all stores */
     uint64_t store_running;
+    uint64_t run_cost_max_ns; /* of a group's run; all nodes share one core */
+    uint64_t late_ns;         /* bytes that wait for so long to be written are a violation */
+    sim_nth nth;
     uint64_t paused_until_ns;   /* the latest of all nodes */
     void (*after)(void *world); /* looks at the world after each step */
     void *world;
@@ -125,6 +153,11 @@ bool sim_step(sim *s);
 /* sim_at - fn(arg) after delay_ns. sim_at_node - the same, in a node: later if that is paused. */
 void sim_at(sim *s, uint64_t delay_ns, sim_fn *fn, void *arg);
 void sim_at_node(const sim_node *node, uint64_t delay_ns, sim_fn *fn, void *arg);
+
+/* sim_node_now - the node's monotonic clock. sim_node_due - the world's time at which that clock
+ * shows `node_ns`. */
+uint64_t sim_node_now(const sim_node *node);
+uint64_t sim_node_due(const sim_node *node, uint64_t node_ns);
 
 /* sim_is_paused - does the node's process stand still? */
 bool sim_is_paused(const sim_node *node);
@@ -167,7 +200,7 @@ bool sim_exec_end_wait(teffi_exec *exec);
 /* sim_exec_on_worker - does a worker of exec poll, or run deferred work? */
 bool sim_exec_on_worker(const teffi_exec *exec);
 
-/* ---- events of timers, in sim.c ---- */
+/* ---- events of timers, in sim.c; due_ns: of the node's clock ---- */
 void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns);
 bool sim_timer_cancel(sim *s, teffi_timer *timer);
 /* sim_timers_drop - an executor is freed: its timers do not fire any more. */
@@ -185,6 +218,10 @@ void sim_net_stall(sim *s);
 /* sim_net_part - two nodes do not reach each other for a while: their connections break, new ones
  * are refused. */
 void sim_net_part(sim *s);
+/* sim_net_mute - one of two nodes does not reach the other for a while: what it sends on their
+ * connection arrives late, or the other breaks the connection after five heartbeats; meanwhile the
+ * other's messages arrive. New connections need both ways. */
+void sim_net_mute(sim *s, sim_draw *draw);
 /* sim_net_pause - a node is paused: others break their connections to it when it has been silent
  * for as long as five heartbeats take. */
 void sim_net_pause(struct teffi_net *net);

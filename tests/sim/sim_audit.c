@@ -34,6 +34,7 @@ static teff_err ask_count(teff_ctx *ctx, sim_kind kind, unsigned key, uint64_t *
     world_total *total = NULL;
     sim_key_name(key, name);
     teff_err err = kind == SIM_COUNTER ? world_counter_get(ctx, name, &total)
+                   : kind == SIM_KEYED ? world_keyed_get(ctx, name, &total)
                                        : world_tally_get(ctx, key, &total);
     *count = err ? 0 : total->count;
     return err;
@@ -65,6 +66,8 @@ static void audit_main(teff_ctx *ctx, void *arg)
     for (unsigned key = 0; key < SIM_KEYS; key++) {
         ask_and_compare(w, ctx, SIM_COUNTER, key);
         ask_and_compare(w, ctx, SIM_TALLY, key);
+        if (w->has_keyed)
+            ask_and_compare(w, ctx, SIM_KEYED, key);
     }
     w->audited = true;
 }
@@ -84,10 +87,11 @@ static void read_is_done(teffi_store_op *op)
 
 static size_t row_key(char *buf, sim_kind kind, unsigned key)
 {
-    const char *type = kind == SIM_COUNTER ? "world.Counter" : "world.Tally";
+    static const char *const types[] = {"world.Counter", "world.Tally", NULL, "world.Keyed"};
+    const char *type = types[kind];
     size_t n = (size_t)sprintf(buf, "dev%c%s%c", 0, type, 0);
     uint64_t number = key;
-    if (kind == SIM_COUNTER)
+    if (kind != SIM_TALLY)
         return n + (size_t)sprintf(buf + n, "k%u", key);
     memcpy(buf + n, &number, sizeof number);
     return n + sizeof number;
@@ -118,6 +122,8 @@ void sim_audit_store(sim_world *w)
     for (unsigned key = 0; key < SIM_KEYS; key++) {
         compare_count(w, "stored", SIM_COUNTER, key, stored_count(w, SIM_COUNTER, key));
         compare_count(w, "stored", SIM_TALLY, key, stored_count(w, SIM_TALLY, key));
+        if (w->has_keyed)
+            compare_count(w, "stored", SIM_KEYED, key, stored_count(w, SIM_KEYED, key));
         for (int kind = 0; kind < SIM_KINDS; kind++)
             if (w->ledger[kind][key].alive_on)
                 sim_fail(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);

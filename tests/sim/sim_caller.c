@@ -15,6 +15,7 @@ typedef struct caller {
 sim_call sim_call_begins(sim_world *w, sim_kind kind, unsigned key, uint64_t by)
 {
     w->begun++;
+    sim_trace_add(&w->s.trace, w->s.now_ns, "world", "asks", kind, key);
     return (sim_call){kind, key, NULL, by, w->ledger[kind][key].seen, false};
 }
 

@@ -18,7 +18,8 @@ void sim_cancel_arrives(sim_net *net, teffi_node_id from, teffi_msg *msg)
         return;
     memcpy(&origin, msg->raw, sizeof origin);
     s->cancelled[s->n_cancelled++ % SIM_CANCELLED] =
-        (sim_cancelled){.at = teffi_node_word(net->self.node),
+        (sim_cancelled){.node = net->node,
+                        .at = teffi_node_word(net->self.node),
                         .from = teffi_node_word(from),
                         .slot = origin.slot,
                         .generation = origin.generation,
@@ -48,7 +49,7 @@ void sim_cancel_check(sim *s, teffi_node_id at, const teffi_msg *request)
         const sim_cancelled *c = &s->cancelled[i];
         if (c->at == teffi_node_word(at) && c->from == teffi_node_word(request->src) &&
             c->slot == request->call.slot && c->generation == request->call.generation &&
-            c->cookie == request->call.cookie && s->now_ns < c->until_ns)
+            c->cookie == request->call.cookie && sim_node_now(c->node) < c->until_ns)
             sim_fail(s, "a call begins that was cancelled before: %u/%u", c->slot, c->generation);
     }
 }

@@ -20,6 +20,7 @@ int sim_conn_side(const sim_conn *conn, const sim_net *net)
 typedef enum tell_kind { TELL_UP, TELL_DOWN, TELL_DONE, TELL_GONE, TELL_MESSAGE } tell_kind;
 
 typedef struct tell {
+    LIST_ENTRY(tell) in_net; /* in net->tells */
     tell_kind kind;
     sim_conn *conn;
     sim_side *side;
@@ -53,6 +54,20 @@ static void tell_down(tell *t)
     }
 }
 
+static void free_messages(tell *t)
+{
+    teffi_msg_free(t->msg);
+    t->msg = NULL;
+    for (teffi_qnode *at; (at = teffi_queue_pop(&t->unopened));)
+        teffi_msg_free(teffi_container(at, teffi_msg, link));
+}
+
+void sim_conn_free_messages(sim_net *net)
+{
+    for (tell *t = LIST_FIRST(&net->tells); t; t = LIST_NEXT(t, in_net))
+        free_messages(t);
+}
+
 static void tell_now(sim *s, void *arg, bool run)
 {
     tell *t = arg;
@@ -60,9 +75,8 @@ static void tell_now(sim *s, void *arg, bool run)
     static const char *const names[] = {"up", "down", "dialled", "gone"};
     if (t->kind == TELL_MESSAGE && run && !net->freed) {
         give_message(t->side, t->msg);
-    } else if (t->kind == TELL_MESSAGE) {
-        teffi_msg_free(t->msg);
-    } else if (run && !net->freed) {
+        t->msg = NULL;
+    } else if (t->kind != TELL_MESSAGE && run && !net->freed) {
         sim_trace_add(&s->trace, s->now_ns, net->node->name, names[t->kind],
                       t->side->other.node.silo, t->kind == TELL_DOWN ? t->side->clean : t->err);
         if (t->kind == TELL_UP) {
@@ -76,8 +90,8 @@ static void tell_now(sim *s, void *arg, bool run)
             t->conn->done(t->conn->done_arg, t->err, &t->side->other, t->err ? "no answer" : "");
         }
     }
-    for (teffi_qnode *at; (at = teffi_queue_pop(&t->unopened));)
-        teffi_msg_free(teffi_container(at, teffi_msg, link));
+    free_messages(t);
+    LIST_REMOVE(t, in_net);
     net->telling--;
     if (t->peer)
         t->peer->telling--;
@@ -95,6 +109,7 @@ static tell *tell_after(sim_conn *conn, int side, tell_kind kind, teff_err err, 
                 .err = err,
                 .was_up = was_up};
     t->side->net->telling++;
+    LIST_INSERT_HEAD(&t->side->net->tells, t, in_net);
     if (t->peer)
         t->peer->telling++;
     if (t->side->net->reactor)

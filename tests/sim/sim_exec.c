@@ -118,7 +118,8 @@ bool sim_exec_end_wait(teffi_exec *base)
     sim_exec *exec = (sim_exec *)base;
     sim *s = exec->node->sim;
     if (exec->waits && !exec->leaves.where)
-        sim_timer_set(s, exec, &exec->leaves, s->now_ns + sim_draw_below(&s->poll, WAKE_MAX_NS));
+        sim_timer_set(s, exec, &exec->leaves,
+                      sim_node_now(exec->node) + sim_draw_below(&s->poll, WAKE_MAX_NS));
     return exec->waits;
 }
 

@@ -32,7 +32,8 @@ static void take_over(sim_world *w, sim_kind kind, unsigned key)
 {
     sim_ledger *l = &w->ledger[kind][key];
     const sim_silo *holder = &w->silos[l->alive_on - 1];
-    if (!holder->silo || teffi_lease_holds(&holder->silo->node.home.lease, w->s.now_ns))
+    if (!holder->silo ||
+        teffi_lease_holds(&holder->silo->node.home.lease, sim_node_now(&holder->node)))
         return;
     sim_trace_add(&w->s.trace, w->s.now_ns, holder->node.name, "left", kind, key);
     l->loose |= kind == SIM_TALLY;
@@ -153,6 +154,40 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
 static teff_err counter_get(world_counter *self, world_total *out)
 {
     read_only(self->user, SIM_COUNTER, key_of(self->key), self->ctx);
+    out->count = self->state->count;
+    return TEFF_OK;
+}
+
+/* ---- Keyed: called with idempotency keys ---- */
+
+static teff_err keyed_activate(world_keyed *self)
+{
+    return begin_life(self->user, SIM_KEYED, key_of(self->key));
+}
+
+static teff_err keyed_deactivate(world_keyed *self, teff_reason why)
+{
+    (void)why;
+    end_life(self->user, SIM_KEYED, key_of(self->key));
+    return TEFF_OK;
+}
+
+static teff_err keyed_add(world_keyed *self, const world_step *in, world_total *out)
+{
+    unsigned key = key_of(self->key);
+    activation_begins(self->user, self->ctx, SIM_KEYED, key);
+    if (in->pause_ms)
+        teffi_ctx_sleep(self->ctx, in->pause_ms);
+    self->state->count += in->by;
+    out->count = self->state->count;
+    teff_err err = in->end ? world_keyed_save(self) : TEFF_OK;
+    activation_ends(self->user, SIM_KEYED, key);
+    return err;
+}
+
+static teff_err keyed_get(world_keyed *self, world_total *out)
+{
+    read_only(self->user, SIM_KEYED, key_of(self->key), self->ctx);
     out->count = self->state->count;
     return TEFF_OK;
 }
@@ -313,6 +348,10 @@ static const world_tally_methods tally_methods = {.add = tally_add,
                                                   .get = tally_get,
                                                   .on_activate = tally_activate,
                                                   .on_deactivate = tally_deactivate};
+static const world_keyed_methods keyed_methods = {.add = keyed_add,
+                                                  .get = keyed_get,
+                                                  .on_activate = keyed_activate,
+                                                  .on_deactivate = keyed_deactivate};
 static const world_relay_methods relay_methods = {.pass = relay_pass,
                                                   .spread = relay_spread,
                                                   .on_activate = relay_activate,
@@ -322,9 +361,8 @@ static const world_relay_methods bare_relay_methods = {.pass = relay_pass, .spre
 void sim_grains_init(sim_world *w)
 {
     static const uint32_t idles_ms[] = {40, 120, 400, 1500, 900000};
-    const teff_type_info *infos[SIM_KINDS] = {&world_counter_info, &world_tally_info,
-                                              &world_relay_info};
-    for (int i = 0; i < SIM_KINDS; i++) {
+    const teff_type_info *infos[] = {&world_counter_info, &world_tally_info, &world_relay_info};
+    for (int i = 0; i < SIM_KEYED; i++) { /* that one has a stream of its own */
         w->info[i] = *infos[i];
         w->info[i].idle_ms = idles_ms[sim_draw_below(&w->draw, 5)];
     }
@@ -333,8 +371,9 @@ void sim_grains_init(sim_world *w)
 void sim_grains_host(sim_silo *place)
 {
     const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods,
-                                      relay_is_bare(place) ? &bare_relay_methods : &relay_methods};
-    for (int i = 0; i < SIM_KINDS; i++) {
+                                      relay_is_bare(place) ? &bare_relay_methods : &relay_methods,
+                                      &keyed_methods};
+    for (int i = 0; i < (place->world->has_keyed ? SIM_KINDS : SIM_KEYED); i++) {
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
     }

@@ -1,6 +1,8 @@
 /* sim_main.c - runs seeds: each twice, the traces must match; or a planted bug until it is found.
  *     sim [--seeds N] [--first S] [--regressions FILE]      TEFF_SEED=n or --seed n: that one only
- *     sim --planted NAME [--seeds N]                        exits 0 when a seed finds it */
+ *     sim --planted NAME [--seeds N]                        exits 0 when a seed finds it
+ *     sim --each-op STEP [--seeds N]      each STEP-th operation of the store fails, one a run, in
+ *                                         each way; --op N:WAY: this one */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,18 +13,22 @@
 #include "sim_world.h"
 
 static const char *const plants[SIM_PLANTS] = {
-    "none",     "twice",   "register", "lost",    "unsaved", "hasty",  "recover", "stale",
-    "repeated", "dropped", "forged",   "skipped", "kept",    "unread", "endless"};
+    "none",    "twice",  "register", "lost",    "unsaved",   "hasty",
+    "recover", "stale",  "repeated", "dropped", "forged",    "skipped",
+    "kept",    "unread", "endless",  "skewed",  "forgotten", "keyless"};
+
+static const char *const ways[SIM_FAILURES] = {"none", "io", "unknown", "unknown-done", "conflict"};
 
 typedef struct options {
-    uint64_t first, seeds;
+    uint64_t first, seeds, each_op;
+    sim_nth nth;
     const char *regressions;
     sim_plant plant;
     bool one, trace;
 } options;
 
 typedef struct totals {
-    uint64_t runs, calls, failed, unknown, asks, moves, sim_ns, events;
+    uint64_t op_failures, runs, calls, failed, unknown, asks, moves, sim_ns, events;
 } totals;
 
 static options opt = {.first = 1, .seeds = 100};
@@ -64,8 +70,11 @@ static void report_failure(sim *s)
     }
     sim_trace_tail(&s->trace);
     print_polled_nodes();
-    fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s --trace\n",
-            s->seed, s->why, s->seed, program);
+    fprintf(stderr, "seed %" PRIu64 " failed: %s\nagain: TEFF_SEED=%" PRIu64 " %s --trace", s->seed,
+            s->why, s->seed, program);
+    if (opt.nth.failure)
+        fprintf(stderr, " --op %" PRIu64 ":%s", opt.nth.n, ways[opt.nth.failure]);
+    fprintf(stderr, "\n");
     _exit(1);
 }
 
@@ -74,6 +83,8 @@ static uint64_t run_seed(uint64_t seed)
     int64_t live = sim_alloc_live();
     sim_world_init(&world, seed, opt.plant);
     world.s.report = report_failure;
+    world.s.nth = opt.nth;
+    world.store_faults |= opt.nth.failure != SIM_FAILURE_NONE;
     world.s.trace.print = opt.trace;
     if (!sim_world_run(&world))
         report_failure(&world.s);
@@ -85,6 +96,7 @@ static uint64_t run_seed(uint64_t seed)
     total.moves += world.moves;
     total.sim_ns += world.s.now_ns;
     total.events += world.s.trace.count;
+    total.op_failures += world.s.nth.happened;
     sim_world_fini(&world);
     if (sim_alloc_live() != live && opt.plant == SIM_PLANT_NONE) {
         sim_fail(&world.s, "%" PRId64 " blocks of memory were not freed", sim_alloc_live() - live);
@@ -113,6 +125,21 @@ static void run_twice(uint64_t seed)
     report_failure(&world.s);
 }
 
+/* One operation of the store fails in each run, in each way. The runs differ from then on. */
+static void fail_each_op(uint64_t seed)
+{
+    static const sim_nth none;
+    opt.nth = none;
+    run_twice(seed);
+    uint64_t ops = world.s.nth.ops;
+    for (uint64_t n = 1 + seed % opt.each_op; n <= ops; n += opt.each_op)
+        for (int way = SIM_FAILURE_IO; way < SIM_FAILURES; way++) {
+            opt.nth = (sim_nth){.failure = (sim_failure)way, .n = n};
+            (void)run_seed(seed);
+        }
+    opt.nth = none;
+}
+
 /* Seeds that found a defect once; a line is "seed: the defect". */
 static void run_regressions(const char *path)
 {
@@ -131,6 +158,8 @@ static void run_regressions(const char *path)
 static void print_totals(double seconds)
 {
     double simulated = (double)total.sim_ns / 1e9;
+    if (opt.each_op)
+        printf("sim: %" PRIu64 " operations of the store failed\n", total.op_failures);
     printf("sim: ok: %" PRIu64 " runs, %" PRIu64 " calls (%" PRIu64 " failed, %" PRIu64
            " unknown), %" PRIu64 " requests to processes, %" PRIu64 " joins and leaves, %" PRIu64
            " events, %.0f s simulated in %.1f s: "
@@ -145,6 +174,16 @@ static sim_plant plant_of(const char *name)
         if (strcmp(plants[i], name) == 0)
             return (sim_plant)i;
     fprintf(stderr, "no such planted bug: %s\n", name);
+    exit(2);
+}
+
+static sim_nth nth_of(const char *text)
+{
+    const char *colon = strchr(text, ':');
+    for (int i = 1; colon && i < SIM_FAILURES; i++)
+        if (strcmp(ways[i], colon + 1) == 0)
+            return (sim_nth){.failure = (sim_failure)i, .n = strtoull(text, NULL, 10)};
+    fprintf(stderr, "--op %s: expected N:io, N:unknown, N:unknown-done or N:conflict\n", text);
     exit(2);
 }
 
@@ -171,11 +210,16 @@ static void parse_options(int argc, char **argv)
             one_seed(value);
         else if (strcmp(argv[i], "--regressions") == 0)
             opt.regressions = value;
+        else if (strcmp(argv[i], "--each-op") == 0)
+            opt.each_op = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--op") == 0)
+            opt.nth = nth_of(value);
         else if (strcmp(argv[i], "--planted") == 0)
             opt.plant = plant_of(value);
         else {
-            fprintf(stderr, "usage: sim [--seeds N] [--first S] [--seed S] [--trace] "
-                            "[--regressions FILE] [--planted NAME]\n");
+            fprintf(stderr,
+                    "usage: sim [--seeds N] [--first S] [--seed S] [--trace] "
+                    "[--regressions FILE] [--planted NAME] [--each-op STEP] [--op N:WAY]\n");
             exit(2);
         }
         i++;
@@ -194,6 +238,8 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < opt.seeds; i++) {
         if (opt.plant != SIM_PLANT_NONE)
             (void)run_seed(opt.first + i);
+        else if (opt.each_op)
+            fail_each_op(opt.first + i);
         else
             run_twice(opt.first + i);
     }

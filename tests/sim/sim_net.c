@@ -53,9 +53,11 @@ void sim_peer_bye(sim_peer *peer)
 
 /* ---- the seam ---- */
 
-static teff_err net_listen(teffi_net *base, const char *address, char *bound, char *text)
+static teff_err net_listen(teffi_net *base, teffi_door door, const char *address, char *bound,
+                           char *text)
 {
     sim_net *net = (sim_net *)base;
+    (void)door; /* no silo of the simulator has a gateway */
     sim *s = net->node->sim;
     for (sim_net *other = s->nets; other; other = other->next)
         if (other->listening && !other->freed && strcmp(other->self.address, address) == 0)
@@ -242,6 +244,7 @@ static void net_free(teffi_net *base)
     net->freed = true;
     net->listening = false;
     sim_poll_end(net);
+    sim_conn_free_messages(net);
 }
 
 teff_err sim_net_new(const teffi_platform *platform, const teffi_net_options *opt, teffi_net **out,
@@ -348,6 +351,35 @@ void sim_net_cut(sim *s)
     sim_conn *chosen = draw_conn(s);
     if (chosen)
         cut_conn(s, chosen);
+}
+
+static void cut_muted(sim *s, void *arg, bool run)
+{
+    sim_conn *c = arg;
+    if (run && may_cut(c))
+        cut_conn(s, c);
+}
+
+void sim_net_mute(sim *s, sim_draw *draw)
+{
+    enum { MUTE_MAX_MS = 12000 };
+    uint64_t seen = 0, length_ns = sim_draw_below(draw, MUTE_MAX_MS * SIM_MS);
+    sim_conn *chosen = NULL;
+    for (sim_conn *c = s->conns; c; c = c->next)
+        if (may_cut(c) && c->side[0].up && c->side[1].up && sim_draw_below(draw, ++seen) == 0)
+            chosen = c;
+    if (!chosen)
+        return;
+    sim_net *a = chosen->side[0].net, *b = chosen->side[1].net;
+    sim_side *to = &chosen->side[sim_draw_chance(draw, 500)];
+    sim_trace_add(&s->trace, s->now_ns, to->net->node->name, "mute", chosen->no, length_ns);
+    if (to->last_due_ns < s->now_ns + length_ns)
+        to->last_due_ns = s->now_ns + length_ns;
+    a->apart = b;
+    b->apart = a;
+    a->apart_until_ns = b->apart_until_ns = s->now_ns + length_ns;
+    if (length_ns > SIM_SILENT_NS)
+        sim_at(s, SIM_SILENT_NS, cut_muted, chosen);
 }
 
 bool sim_net_reaches(const sim_net *from, const sim_net *to)

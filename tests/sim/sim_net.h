@@ -5,6 +5,7 @@
  * messages of one direction keep their order; what was accepted before a goodbye arrives. */
 #pragma once
 
+#include <sys/queue.h>
 #include "sim.h"
 #include "message/frame.h"
 #include "link/net.h"
@@ -54,7 +55,8 @@ struct sim_net {
     teffi_exec *exec; /* gone when the net is freed */
     sim_peer *peers;
     uint64_t sequence;
-    unsigned telling; /* events on their way to the owner */
+    unsigned telling;                 /* events on their way to the owner */
+    LIST_HEAD(sim_tells, tell) tells; /* these events */
     bool listening, accepting, leaving, freed;
     /* sim_poll.c */
     teffi_reactor *reactor;                  /* NULL: not polled, or freed */
@@ -147,6 +149,9 @@ sim_conn *sim_conn_dial(sim_net *net, sim_peer *peer, const char *address);
 void sim_conn_receive(sim_conn *conn, int side, sim_frame *frame);
 /* sim_conn_end - one side closes; the other learns of it. out of the owner: an event later. */
 void sim_conn_end(sim_conn *conn, int side);
+/* sim_conn_free_messages - free the messages in net's events that are on their way: the owner of
+ * their budget ends now. */
+void sim_conn_free_messages(sim_net *net);
 /* sim_conn_break - one side closes because the other connection of the pair broke. NULL allowed. */
 void sim_conn_break(sim_conn *conn, const sim_net *net);
 /* sim_conn_side - the side that is net's. */

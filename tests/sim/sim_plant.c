@@ -69,6 +69,8 @@ static bool list_nothing(sim_conn *conn, int to, teffi_msg *msg)
 bool sim_plant_frame(sim_conn *conn, int to, teffi_msg *msg)
 {
     sim *s = conn->sim;
+    if (s->plant == SIM_PLANT_KEYLESS && msg->item.kind == TEFFI_MSG_REQUEST)
+        msg->once = NULL;
     if (s->plant == SIM_PLANT_LOST)
         return msg->item.kind == TEFFI_MSG_RESPONSE && sim_draw_chance(&s->fault, 10);
     if (s->plant == SIM_PLANT_REGISTER && for_directory(msg, TEFFI_METHOD_REGISTER))

@@ -98,7 +98,7 @@ static void edge_comes(sim_net *net, sim_edge *edge)
 
 static void begin_operation(sim_net *net, sim_edge *edge)
 {
-    teffi_reactor_begin(net->reactor, &edge->side);
+    teffi_reactor_begin_wait(net->reactor, &edge->side);
     end_wait_or_tick(net);
 }
 

@@ -62,8 +62,46 @@ static bool op_is_planted(sim *s, const teffi_store_op *op, const char *table)
     return strcmp(op->rows[0].table, table) == 0 && sim_draw_chance(&s->fault, 100);
 }
 
+static bool failure_fits(sim_failure failure, const teffi_store_op *op)
+{
+    if (failure == SIM_FAILURE_CONFLICT)
+        return op_writes(op) && !op->rows[0].any && strcmp(op->rows[0].table, "state") != 0;
+    return failure == SIM_FAILURE_IO || op_writes(op);
+}
+
+/* out: true: this was the operation that fails, and it has failed. */
+static bool op_is_nth(sim *s, teffi_store_op *op)
+{
+    sim_nth *nth = &s->nth;
+    if (++nth->ops != nth->n || !failure_fits(nth->failure, op))
+        return false;
+    nth->happened = true;
+    if (nth->failure == SIM_FAILURE_UNKNOWN_DONE)
+        s->rows->ops->submit(s->rows, op);
+    if (nth->failure == SIM_FAILURE_IO)
+        teffi_store_fail(op, TEFF_E_IO, "the disk is full");
+    else if (nth->failure == SIM_FAILURE_CONFLICT)
+        teffi_store_fail(op, TEFF_E_CONFLICT, "another one was faster");
+    else
+        op_unknown(op);
+    return true;
+}
+
+/* Cuts off the answers, which follow the state. */
+static void drop_answers(teffi_row *row)
+{
+    static const uint8_t tag[] = {0xf2, 0xd9, 0x09}; /* field 19870 (activation/answers.c) */
+    const uint8_t *at = memmem(row->value.data, row->value.len, tag, sizeof tag);
+    if (at)
+        row->value.len = (size_t)(at - (const uint8_t *)row->value.data);
+}
+
 static void op_run(sim *s, teffi_store_op *op)
 {
+    if (op_is_nth(s, op))
+        return;
+    if (s->plant == SIM_PLANT_FORGOTTEN && op_writes(op) && op_is_planted(s, op, "state"))
+        drop_answers(&op->rows[0]);
     bool lost = op_writes(op) && sim_draw_chance(&s->fault, s->faults.store_unknown);
     bool late = lost && sim_draw_chance(&s->fault, 500);
     if (s->plant == SIM_PLANT_UNSAVED && op_writes(op) && op_is_planted(s, op, "state")) {

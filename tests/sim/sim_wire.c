@@ -8,7 +8,6 @@
 enum { FLUSH_BYTES = 16 * 1024 }; /* as the link's */
 
 /* Bytes are written, and read, within this time, however busy a node is. */
-#define LATE_NS (100 * SIM_MS)
 
 static sim_frame *new_frame(uint8_t kind, size_t len)
 {
@@ -28,7 +27,7 @@ sim_frame *sim_wire_control(uint8_t kind)
 static teff_err encode_frame(const sim_net *net, const teffi_msg *msg, sim_frame **frame)
 {
     size_t room, body_len, before;
-    uint64_t now_ns = net->node->sim->now_ns;
+    uint64_t now_ns = sim_node_now(net->node);
     teff_err err = teffi_frame_room(msg, net->frame_max, &room, &body_len);
     if (err)
         return err;
@@ -52,7 +51,7 @@ bool sim_wire_decode(const sim_net *net, const sim_frame *f, teffi_msg **msg)
 {
     teffi_frame frame;
     size_t size, room;
-    uint64_t now_ns = net->node->sim->now_ns;
+    uint64_t now_ns = sim_node_now(net->node);
     bool row = teffi_frame_may_be_row(f->bytes, f->len);
     size_t max = row && net->frame_max < TEFFI_FRAME_ROW_MAX ? TEFFI_FRAME_ROW_MAX : net->frame_max;
     if (teffi_frame_peek(f->bytes, f->len, max, &size, &frame) || size != f->len)
@@ -137,7 +136,7 @@ void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what
         if (conn->side[i].net && conn->side[i].net->node->paused_until_ns > frame->since_ns)
             return;
     uint64_t age_ns = conn->sim->now_ns - frame->since_ns;
-    if (age_ns > LATE_NS)
+    if (age_ns > conn->sim->late_ns)
         sim_fail(conn->sim, "connection %lu: bytes were %s after %lu ms", (unsigned long)conn->no,
                  what, (unsigned long)(age_ns / SIM_MS));
 }
@@ -145,7 +144,7 @@ void sim_wire_check_age(sim_conn *conn, const sim_frame *frame, const char *what
 static bool lease_is_over(const sim_net *net)
 {
     uint64_t until_ns = net->until_ns ? atomic_load(net->until_ns) : 0;
-    return until_ns && net->node->sim->now_ns >= until_ns;
+    return until_ns && sim_node_now(net->node) >= until_ns;
 }
 
 /* Instead of writing after the lease. The owner hears of it later, as from the real link. */
@@ -243,7 +242,8 @@ void sim_wire_flush(sim_conn *conn)
 {
     for (teffi_qnode *at; (at = teffi_queue_pop(&conn->unopened));) {
         teffi_msg *msg = teffi_container(at, teffi_msg, link);
-        bool late = msg->deadline_ns && conn->sim->now_ns >= msg->deadline_ns;
+        uint64_t now_ns = sim_node_now(conn->side[SIM_DIALLER].net->node);
+        bool late = msg->deadline_ns && now_ns >= msg->deadline_ns;
         if (late)
             teffi_msg_free(msg);
         else

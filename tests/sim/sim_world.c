@@ -16,17 +16,22 @@ enum {
     STREAM_BULK = 300,
     STREAM_OUTAGES = 301,
     STREAM_PAUSES = 302,
+    STREAM_CLOCKS = 303,
+    STREAM_MUTES = 304,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
     STAGE_S = 200
 };
 
+static const uint64_t day_ns = 86400 * SIM_SECOND;
+static const int64_t slow_ppm = 600000;
+
 bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->pauses;
+           !f->outages && !f->pauses && !f->mutes;
 }
 
 bool sim_store_fails(const sim_world *w)
@@ -76,7 +81,7 @@ static void join_main(teff_ctx *ctx, void *arg)
     place->state = SIM_SERVING;
     place->serves_ns = place->world->s.now_ns;
     if (place->world->s.plant == SIM_PLANT_ENDLESS)
-        teffi_lease_begin(&ctx->home->lease, place->world->s.now_ns + 3600 * SIM_SECOND);
+        teffi_lease_begin(&ctx->home->lease, sim_node_now(&place->node) + 3600 * SIM_SECOND);
     if (!err)
         sim_processes_start(place);
 }
@@ -117,6 +122,8 @@ static void silo_start(sim_silo *place)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
     place->starts++;
+    if (w->s.faults.skews)
+        place->node.wall_ns += sim_draw_below(&w->clocks, 2 * day_ns) - day_ns;
     place->node.dead = place->lost = false;
     place->view = 0;
     teff_err err = teffi_silo_new_on(&place->node.platform, &opt, &place->silo, text);
@@ -178,7 +185,7 @@ static void leave_main(teff_ctx *ctx, void *arg)
     sim_silo *place = arg;
     sim_world *w = place->world;
     uint64_t wait = w->s.plant == SIM_PLANT_HASTY ? 0 : LEAVE_MS * SIM_MS;
-    teff_err err = teffi_silo_leave(ctx, place->silo, w->s.now_ns + wait);
+    teff_err err = teffi_silo_leave(ctx, place->silo, sim_node_now(&place->node) + wait);
     if (err && w->s.plant != SIM_PLANT_HASTY && !place->lost)
         sim_fail(&w->s, "silo %u cannot leave: %s: %s", place->no, teff_err_name(err),
                  teff_error(ctx));
@@ -251,7 +258,7 @@ static void connect_client(teff_ctx *ctx, void *arg)
     for (int i = 0; i < TRIES && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
-        err = teffi_client_join(ctx, c->client);
+        err = teffi_gateways_join(ctx, c->client);
     }
     if (err)
         sim_fail(&c->world->s, "client %s finds no gateway: %s", c->node.name, teff_error(ctx));
@@ -330,6 +337,13 @@ static void draw_part(sim *s, void *arg, bool run)
         sim_net_part(s);
 }
 
+static void draw_mute(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    if (run && w->stage == SIM_RUNS)
+        sim_net_mute(s, &w->mutes);
+}
+
 static void draw_crash(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
@@ -404,7 +418,8 @@ static bool world_is_settled(const sim_world *w)
  * late as that may be. */
 static bool settled_long(sim_world *w)
 {
-    uint64_t long_enough_ns = 3 * SIM_SECOND + (w->s.faults.stalls ? SIM_STALL_MAX_NS : 0);
+    uint64_t long_enough_ns = 3 * SIM_SECOND + (w->s.faults.stalls ? SIM_STALL_MAX_NS : 0) +
+                              (w->s.faults.mutes ? SIM_SILENT_NS : 0);
     if (!world_is_settled(w))
         w->quiet_ns = 0;
     else if (!w->quiet_ns)
@@ -510,7 +525,7 @@ static void draw_disasters(sim_world *w)
 /* Drawn from a stream of its own, as stalls are. */
 static void draw_outages(sim_world *w, uint64_t length_ms)
 {
-    bool planted = w->s.plant == SIM_PLANT_ENDLESS;
+    bool planted = w->s.plant == SIM_PLANT_ENDLESS || w->s.plant == SIM_PLANT_SKEWED;
     w->outages = sim_draw_of(w->s.seed, STREAM_OUTAGES);
     bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->outages, 200);
     if (w->remote_store || (!drawn && !planted))
@@ -518,6 +533,38 @@ static void draw_outages(sim_world *w, uint64_t length_ms)
     w->s.faults.outages = (unsigned)sim_draw_between(&w->outages, 1, 4);
     for (unsigned i = 0; i < w->s.faults.outages; i++)
         sim_at(&w->s, sim_draw_below(&w->outages, length_ms * SIM_MS), draw_outage, w);
+}
+
+/* Drawn from a stream of its own, as stalls are. Not with a remote store, whose operations fail. */
+static void draw_mutes(sim_world *w, uint64_t length_ms)
+{
+    w->mutes = sim_draw_of(w->s.seed, STREAM_MUTES);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->mutes, 200);
+    if (w->remote_store || !drawn)
+        return;
+    w->s.faults.mutes = (unsigned)sim_draw_between(&w->mutes, 1, 6);
+    for (unsigned i = 0; i < w->s.faults.mutes; i++)
+        sim_at(&w->s, sim_draw_below(&w->mutes, length_ms * SIM_MS), draw_mute, w);
+}
+
+/* In a third of the worlds each node has clocks of its own, which differ by 4 % at most: less than
+ * what the lease allows for. A silo that starts again may find its wall clock set anew. */
+static void draw_clocks(sim_world *w)
+{
+    w->clocks = sim_draw_of(w->s.seed, STREAM_CLOCKS);
+    w->s.faults.skews = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->clocks, 333);
+}
+
+static void draw_clocks_of(sim_world *w, sim_node *node)
+{
+    enum { PPM_MAX = 20000 };
+    if (w->s.plant == SIM_PLANT_SKEWED && node->no % 2)
+        node->fast_ppm = -slow_ppm;
+    if (!w->s.faults.skews)
+        return;
+    node->offset_ns = sim_draw_below(&w->clocks, day_ns);
+    node->fast_ppm = (int64_t)sim_draw_between(&w->clocks, 0, 2 * PPM_MAX) - PPM_MAX;
+    node->wall_ns += sim_draw_below(&w->clocks, 365 * day_ns);
 }
 
 /* Drawn from a stream of its own, as stalls are. Not with a remote store, whose operations fail. */
@@ -567,8 +614,10 @@ static void plan_run(sim_world *w)
         sim_at(&w->s, ms_below(w, length_ms), draw_crash, w);
     draw_outages(w, length_ms);
     draw_pauses(w, length_ms);
+    draw_mutes(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
+    sim_keyed_plan(w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
 
@@ -588,7 +637,9 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     draw_faults(w);
     draw_stalls(w);
     sim_grains_init(w);
+    sim_keyed_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
+    draw_clocks(w);
     for (unsigned i = 0; i < w->n_silos; i++) {
         sim_silo *place = &w->silos[i];
         place->world = w;
@@ -596,12 +647,14 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
         snprintf(place->address, sizeof place->address, "127.0.0.1:%u", 7000 + i);
         snprintf(name, sizeof name, "silo%u", i);
         sim_platform_init(&place->node, &w->s, i, name);
+        draw_clocks_of(w, &place->node);
         place->node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
     for (unsigned i = 0; i < w->n_clients; i++) {
         snprintf(name, sizeof name, "client%u", i);
         w->clients[i].world = w;
         sim_platform_init(&w->clients[i].node, &w->s, SIM_SILOS_MAX + i, name);
+        draw_clocks_of(w, &w->clients[i].node);
         w->clients[i].node.polled = sim_draw_chance(&w->s.poll, polled_of_1000);
     }
 }

@@ -12,12 +12,12 @@ enum {
     SIM_SILOS_MAX = 6,
     SIM_CLIENTS_MAX = 3,
     SIM_KEYS = 6,
-    SIM_KINDS = 3,
+    SIM_KINDS = 4,
     SIM_VIEWS = 512,
     SIM_BALLAST = 1200 * 1024,
 };
 
-typedef enum sim_kind { SIM_COUNTER = 0, SIM_TALLY, SIM_RELAY } sim_kind;
+typedef enum sim_kind { SIM_COUNTER = 0, SIM_TALLY, SIM_RELAY, SIM_KEYED } sim_kind;
 
 typedef struct sim_ledger {  /* of one grain */
     uint64_t acked, unknown; /* additions */
@@ -75,7 +75,7 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw, outages, pauses;
+    sim_draw draw, outages, pauses, clocks, mutes, keyed;
     bool store_faults; /* were drawn, though they may have ended */
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
@@ -94,6 +94,7 @@ typedef struct sim_world {
     uint64_t begun;           /* calls under way */
     sim_processes *processes; /* NULL: none in this run */
     bool audited;
+    bool has_keyed; /* the kind SIM_KEYED is hosted and called */
 } sim_world;
 
 /* sim_world_run - one whole run. out: false: violated, world->s.why says what. */
@@ -109,7 +110,7 @@ bool sim_store_fails(const sim_world *w);
 
 /* ---- sim_grains.c ---- */
 void sim_grains_init(sim_world *w);
-/* sim_grains_host - the three types for a silo. */
+/* sim_grains_host - the types for a silo. */
 void sim_grains_host(sim_silo *place);
 void sim_key_name(unsigned key, char name[16]);
 
@@ -133,6 +134,12 @@ sim_call sim_call_begins_in(sim_silo *place, sim_kind kind, unsigned key, uint64
 /* sim_call_ended - with err, or (total not NULL) a count: into the ledger. */
 void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
                     const world_total *total);
+
+/* ---- sim_keyed.c ---- */
+/* sim_keyed_init - draws whether this world has calls with idempotency keys, and their type.
+ * sim_keyed_plan - the first of their callers. */
+void sim_keyed_init(sim_world *w);
+void sim_keyed_plan(sim_world *w);
 
 /* ---- sim_audit.c ---- */
 /* sim_audit_start - a task on a silo asks each grain for its count; sets audited. */
