@@ -2,7 +2,7 @@
  * max, runs). Never a test: figures depend on the machine and its neighbours.
  * usage: bench [--quick] [--busy] [--operations N] [--transport nng|reactor|both] [PATTERN]
  *   PATTERN: a part of a name, sched[/ROW], peers[/ROW[/PEER]], guard[/OPERATION],
- *            growth[/SERIES], crowd[/TRANSPORT]
+ *            growth[/SERIES], crowd[/TRANSPORT], scale
  *   --busy: beside two processes of the lowest priority that compute
  *   --transport: of the rows remote-... and client-...; both unless named
  * The timed loops run inside turns of a Driver grain; remote targets live in a second process. */
@@ -225,7 +225,7 @@ static void idle_rows(const bench *b)
 
 static bool is_driver(const char *name, size_t len)
 {
-    static const char *const names[] = {"sched", "peers", "guard", "growth", "crowd"};
+    static const char *const names[] = {"sched", "peers", "guard", "growth", "crowd", "scale"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(name, names[i], len) == 0 && !names[i][len])
             return true;
@@ -317,9 +317,7 @@ int main(int argc, char **argv)
     bench_nng(&b);
     bench_engine(&b);
     bench_store(&b);
-#ifdef BENCH_POSTGRES
-    bench_store_postgres(&b);
-#endif
+    bench_store_servers(&b);
     idle_rows(&b);
     for (int i = 0; i < LOADS && b.busy; i++)
         bench_child_stop(&loads[i]);

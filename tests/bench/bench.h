@@ -1,6 +1,6 @@
 /* bench.h - what the rows share: which are wanted, for how long, how they are printed.
  * Way:     bench.c -> [wire_nng.c, fair_calls.c, client_rows.c, engine_rows.c, store_rows.c,
- *          store_postgres.c, idle.c] -> timing.c -> JSON */
+ *          store_servers.c, idle.c] -> timing.c -> JSON */
 #pragma once
 
 #include <stdbool.h>
@@ -63,5 +63,6 @@ void bench_engine(bench *b);
 /* store_rows.c: saves per second, and those of a plain loop over SQLite. */
 void bench_store(const bench *b);
 
-/* store_postgres.c, in a build with libpq: the same on PostgreSQL, and those of pgbench. */
-void bench_store_postgres(const bench *b);
+/* store_servers.c: the same on PostgreSQL, Redis and etcd, if the build has them; and those of
+ * plain clients. */
+void bench_store_servers(const bench *b);

@@ -1,5 +1,5 @@
 /* store_savers.h - grains that save at once, on any store, as rows of the bench.
- * Way:     store_rows, store_postgres -> [store_savers] -> Saver turns -> store */
+ * Way:     store_rows, store_servers -> [store_savers] -> Saver turns -> store */
 #pragma once
 
 #include "bench.h"
