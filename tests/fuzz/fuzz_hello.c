@@ -22,12 +22,16 @@ static void hello(const uint8_t *data, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    uint8_t echo[TEFFI_NONCE_BYTES];
+    teffi_ack ack, again;
+    uint8_t bytes[TEFFI_ACK_MAX];
     char text[TEFF_TEXT_MAX];
     hello(data, n);
     if (teffi_refuse_unpack(data, n, text) == TEFF_OK)
         teffi_bug_if(strlen(text) >= TEFF_TEXT_MAX);
-    if (teffi_ack_unpack(data, n, echo) == TEFF_OK)
-        teffi_bug_if(n < TEFFI_NONCE_BYTES);
+    if (teffi_ack_unpack(data, n, &ack) == TEFF_OK) {
+        size_t len = teffi_ack_pack(&ack, bytes);
+        teffi_bug_if(len > sizeof bytes || teffi_ack_unpack(bytes, len, &again));
+        teffi_bug_if(memcmp(&ack, &again, sizeof ack) != 0);
+    }
     return 0;
 }
