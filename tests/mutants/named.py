@@ -79,4 +79,55 @@ NAMED = {
         "runtime/sched/policy/contention.c", "#define LATE_NS (100", "#define LATE_NS (1000"),
     "long runs count against the limit": (
         "runtime/sched/monitor.c", "c->limit + count_unavailable(sched)", "c->limit"),
+    "placement ignores the version": (
+        "grains/directory/placement.c", "(int64_t)want.version;", "0;"),
+    "five bits of a version": (
+        "grains/directory/placement.h", "info->version & TEFFI_VERSION_MAX) << 10",
+        "info->version & 31) << 10"),
+    "the version begins a bit too low": (
+        "grains/directory/placement.h", "return flags >> 10;", "return flags >> 9;"),
+    "an old activation runs what newer callers ask": (
+        "grains/hosting/handler.c",
+        "return teffi_version_of(msg->flags) > act->type->info->version;", "return false;"),
+    "a call in place ignores the version": (
+        "grains/request/direct.c", "ask->type->version > info->version", "false"),
+    "a silo does not say its versions": (
+        "runtime/cluster/rows.c", "    msg.n_versions = row->member.n_versions;\n", ""),
+    "a view forgets the versions": (
+        "runtime/cluster/view.c", "return i < member->n_versions ? member->versions[i] : 0;",
+        "return 0;"),
+    "unknown fields are dropped where a message is nested": (
+        "runtime/message/decode.c", "err = keep_unknown(d, end, tag, msg);",
+        "err = keep_unknown(d, end, tag, msg), msg->n_unknown_fields -= !err && depth > 1;"),
+    "copies of a state drop unknown fields": (
+        "codegen/emit/copy.c", "src->base.n_unknown_fields > 0 &&",
+        "src->base.n_unknown_fields > 99 &&"),
+    "an answer leaves before it is written": (
+        "grains/activation/state.c",
+        "act->stored->answers->unsaved ? write_packed(ctx, act, false) : TEFF_OK", "TEFF_OK"),
+    "an answer is written only once": (
+        "grains/activation/answers.c", "    answers->unsaved = true;\n", ""),
+    "the answers of a row are not loaded": (
+        "grains/activation/state.c", "d->err = teffi_answers_take(d->act, stored, scratch)",
+        "d->err = TEFF_OK"),
+    "a key counts for every method": (
+        "grains/activation/answers.c", "teffi_hash64(packed, len, method->id)",
+        "teffi_hash64(packed, len, method->id & 0)"),
+    "a key counts for every request": (
+        "grains/activation/answers.c", "teffi_hash64(packed, len, method->id)", "method->id"),
+    "a turn with a key saves in its middle": (
+        "grains/activation/state.c", "        act->stored->answers->turn = ctx;\n",
+        "        act->stored->answers->turn = NULL;\n        act->stored->saving = false;\n"),
+    "others save beside a turn with a key": (
+        "grains/activation/state.c", "        act->stored->answers->turn = ctx;\n",
+        "        act->stored->answers->turn = ctx;\n        act->stored->saving = false;\n"),
+    "a cleared state loses its answers": (
+        "grains/activation/state.c", ".remove = clears && !teffi_answers_any(act)",
+        ".remove = clears"),
+    "one answer less is kept": (
+        "grains/activation/answers.c", "return max ? max : TEFF_ANSWERS_DEFAULT;",
+        "return max ? max : TEFF_ANSWERS_DEFAULT - 1;"),
+    "an answer is the state's of later": (
+        "grains/activation/turn.c",
+        "err = copy_response(turn, method, &ctx->arena, body, out);", "*out = body;"),
 }
