@@ -15,13 +15,19 @@ FIRST  ?= $(shell date +%s%3N)
 FIRST  := $(FIRST)
 # for `make explore`: how many schedules, from seed FIRST
 SCHEDULES ?= 1000000
+# for `make crash`: how many moments of each test; FIRST is their seed
+MOMENTS ?= 200
+# for `make chaos`: how long, on which store (postgres, redis, etcd, sqlite), the lease in ms; SEED: again
+MINUTES ?= 3
+ENGINE  ?= postgres
+LEASE   ?= 2000
 # for `make mutants`: how many are drawn, and by which seed; empty: 66, and one from the clock
 N    ?=
 SEED ?=
 # for `make fuzz`: one of tests/fuzz/fuzz_*.c; empty: each in turn
 TARGET ?=
 SECONDS ?= 60
-# for `make test` and its kin: more for meson test, such as --suite unit or -v
+# for `make test` and its kin: more for meson test, such as --suite unit or -v; for `make sim`: options
 ARGS   ?=
 
 .DEFAULT_GOAL := help
@@ -78,7 +84,26 @@ sim: ## SEEDS=n seeds from FIRST: a cluster in one thread, each seed run twice
 	@$(call configured,$(BUILD),release)
 	@ninja -C $(BUILD) tests/sim/sim
 	@echo "again: make sim SEEDS=$(SEEDS) FIRST=$(FIRST)"
-	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt
+	@$(BUILD)/tests/sim/sim --seeds $(SEEDS) --first $(FIRST) --regressions tests/sim/seeds.txt $(ARGS)
+
+.PHONY: crash
+crash: ## MOMENTS=n: kill -9, or no memory, while a silo joins, saves and leaves, on each engine
+	@.ci/setup full
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD) tests/crash/crash tests/crash/crash_silo tests/crash/crash_silo_scarce
+	@for engine in sqlite postgres redis etcd; do \
+	    $(BUILD)/tests/crash/crash $(BUILD)/tests/crash/crash_silo $$engine $(MOMENTS) $(FIRST) || exit 1; \
+	done
+	@CRASH_SCARCE=$(BUILD)/tests/crash/crash_silo_scarce $(BUILD)/tests/crash/crash \
+	    $(BUILD)/tests/crash/crash_silo sqlite $(MOMENTS) $(FIRST)
+
+.PHONY: chaos
+chaos: ## MINUTES=n on ENGINE=e: silo processes under faults; are histories linearizable?
+	@.ci/setup full
+	@$(call configured,$(BUILD),release)
+	@ninja -C $(BUILD) tests/chaos/chaos_silo tests/chaos/chaos_client
+	@python3 -B tests/chaos/chaos.py $(BUILD) --engine $(ENGINE) --minutes $(MINUTES) --lease $(LEASE) \
+	    $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: explore
 explore: ## SCHEDULES=n schedules of the scheduler's own code, from seed FIRST
