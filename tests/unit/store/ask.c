@@ -2,6 +2,27 @@
 #include "ask.h"
 
 #include <string.h>
+#include "test.h"
+
+teffi_store *ask_open(const char *address)
+{
+    char text[TEFF_TEXT_MAX];
+    teffi_store *store;
+    if (teffi_store_open(address, &store, text) != TEFF_OK)
+        fail_msg("%s: %s", address, text);
+    return store;
+}
+
+void ask_expect_refused(const char *address, teff_err err, const char *why)
+{
+    char text[TEFF_TEXT_MAX] = "opened";
+    teffi_store *store;
+    if (teffi_store_open(address, &store, text) != err)
+        fail_msg("%s: %s", address, text);
+    assert_null(store);
+    if (!strstr(text, why))
+        fail_msg("'%s' lacks '%s'", text, why);
+}
 
 static void wake_asker(teffi_store_op *op)
 {

@@ -13,6 +13,12 @@ typedef struct ask_op {
     bool done; /* guarded by lock */
 } ask_op;
 
+/* ask_open - open a store; the test fails if that fails.
+ * ask_expect_refused - the test fails unless the store is refused with err and a text that contains
+ * why. */
+teffi_store *ask_open(const char *address);
+void ask_expect_refused(const char *address, teff_err err, const char *why);
+
 /* ask_start, ask_wait - submit a->op (all but done set by the caller); wait for its end. */
 void ask_start(teffi_store *store, ask_op *a);
 teff_err ask_wait(ask_op *a);

@@ -14,22 +14,13 @@
 
 enum { SKIPPED = 77, ANSWER_MAX = 4096 };
 
-static teffi_store *open_store(const char *address)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s: %s", address, text);
-    return store;
-}
-
 static teffi_store *open_through_proxy(char *address)
 {
     char direct[512];
     etcd_server_fresh(direct);
     snprintf(address, 512, "etcd://127.0.0.1:%u%s", proxy_open(etcd_server_port(0)),
              strrchr(direct, '/'));
-    return open_store(address);
+    return ask_open(address);
 }
 
 static teff_err put(teffi_store *store, const char *key, const char *value, uint64_t *etag)
@@ -84,17 +75,6 @@ static void start_put(teffi_store *store, pending *p, const char *key, teffi_byt
 
 /* ---- addresses ---- */
 
-static void expect_refused(const char *address, teff_err err, const char *why)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != err)
-        fail_msg("%s: %s", address, text);
-    assert_null(store);
-    if (!strstr(text, why))
-        fail_msg("%s: %s expected", text, why);
-}
-
 static void wrong_addresses_are_refused(void **state)
 {
     static const char *const bad[] = {
@@ -107,23 +87,24 @@ static void wrong_addresses_are_refused(void **state)
     };
     char name[128] = "etcd://h:1/";
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        expect_refused(bad[i], TEFF_E_INVALID, strchr(bad[i], '?') ? "option" : "etcd://HOST:PORT");
-    expect_refused("etcd://h:1/a b?ca-file=x", TEFF_E_INVALID, "etcd://HOST:PORT");
-    expect_refused("etcd://h:1?password-file=x", TEFF_E_INVALID, "user expected, too");
+        ask_expect_refused(bad[i], TEFF_E_INVALID,
+                           strchr(bad[i], '?') ? "option" : "etcd://HOST:PORT");
+    ask_expect_refused("etcd://h:1/a b?ca-file=x", TEFF_E_INVALID, "etcd://HOST:PORT");
+    ask_expect_refused("etcd://h:1?password-file=x", TEFF_E_INVALID, "user expected, too");
     memset(name + strlen(name), 'n', TEFFI_ETCD_NAME_MAX + 1);
-    expect_refused(name, TEFF_E_INVALID, "etcd://HOST:PORT");
+    ask_expect_refused(name, TEFF_E_INVALID, "etcd://HOST:PORT");
 }
 
 static void servers_that_are_no_etcd_are_refused(void **state)
 {
     char address[512];
     snprintf(address, sizeof address, "etcd://127.0.0.1:%u", etcd_server_peer_port(0));
-    expect_refused(address, TEFF_E_REFUSED, "not an etcd of 3.4");
+    ask_expect_refused(address, TEFF_E_REFUSED, "not an etcd of 3.4");
     etcd_server_fresh(address);
     etcd_server_kill(0);
-    expect_refused(address, TEFF_E_IO, "127.0.0.1");
+    ask_expect_refused(address, TEFF_E_IO, "127.0.0.1");
     etcd_server_restart(0);
-    teffi_store_close(open_store(address));
+    teffi_store_close(ask_open(address));
 }
 
 static void names_are_stores(void **state)
@@ -132,16 +113,16 @@ static void names_are_stores(void **state)
     uint64_t etag = 0, seen = 7;
     etcd_server_fresh(address);
     snprintf(other, sizeof other, "%s.b", address);
-    teffi_store *a = open_store(address), *b = open_store(other);
+    teffi_store *a = ask_open(address), *b = ask_open(other);
     assert_int_equal(put(a, "k", "1", &etag), TEFF_OK);
     assert_int_equal(look(b, "k", "", &seen), TEFF_OK);
     assert_int_equal(seen, 0);
     teffi_store_close(a);
     teffi_store_close(b);
     *strrchr(other, '/') = '\0';
-    a = open_store(other);
+    a = ask_open(other);
     snprintf(other + strlen(other), 10, "/teff");
-    b = open_store(other);
+    b = ask_open(other);
     etag = 0;
     assert_int_equal(put(a, "k", "1", &etag), TEFF_OK);
     assert_int_equal(look(b, "k", "1", &seen), TEFF_OK);
@@ -155,7 +136,7 @@ static void a_new_cluster_in_its_place_is_refused(void **state)
     char address[512];
     uint64_t etag = 0;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     etcd_server_stop();
     assert_true(etcd_server_start(1));
@@ -176,7 +157,7 @@ static void a_cluster_without_space_refuses_writes(void **state)
     char address[512], answer[ANSWER_MAX], alarm[200];
     uint64_t etag = 0, seen;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "old", &etag), TEFF_OK);
     post("/v3/maintenance/alarm", "{\"action\":\"ACTIVATE\",\"alarm\":\"NOSPACE\"}", answer);
     seen = etag;
@@ -317,7 +298,7 @@ static void a_scan_is_a_snapshot(void **state)
     teffi_store *store = open_through_proxy(address), *other;
     snprintf(strchr(address, ':'), 400, "://127.0.0.1:%u%s", etcd_server_port(0),
              strdupa(strrchr(address, '/')));
-    other = open_store(address);
+    other = ask_open(address);
     for (size_t i = 0; i < ROWS; i++) {
         snprintf(keys[i], sizeof keys[i], "%03zu", i);
         rows[i] = (teffi_row){.table = "words", .key = ask_str(keys[i])};
@@ -410,7 +391,7 @@ static void await_acks(const writer *writers, uint64_t more)
 
 static void expect_acked(const char *address, const writer *w)
 {
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     teff_arena arena;
     teffi_bytes value;
     uint64_t etag;
@@ -431,7 +412,7 @@ static void kill_members(unsigned n)
     char address[512];
     writer writers[WRITERS] = {{0}};
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     writers_stop = false;
     for (size_t i = 0; i < WRITERS; i++) {
         writers[i].store = store;
@@ -469,7 +450,7 @@ static void a_minority_serves_nothing(void **state)
     char address[512];
     uint64_t etag = 0, seen;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     etcd_server_kill(1);
     etcd_server_kill(2);
@@ -494,7 +475,7 @@ static void an_idle_store_does_not_notice_a_restart(void **state)
     char address[512];
     uint64_t etag = 0;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     etcd_server_kill(0);
     etcd_server_restart(0);

@@ -75,17 +75,14 @@ static teffi_store *open_server(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    char address[64], text[TEFF_TEXT_MAX];
-    teffi_store *store;
+    char address[64];
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 8) != 0 ||
         getsockname(listener, (struct sockaddr *)&at, &len) != 0 ||
         pthread_create(&acceptor, NULL, accept_connections, NULL) != 0)
         abort();
     snprintf(address, sizeof address, "etcd://127.0.0.1:%u", ntohs(at.sin_port));
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s", text);
-    return store;
+    return ask_open(address);
 }
 
 static void close_server(teffi_store *store)

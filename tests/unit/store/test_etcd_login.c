@@ -10,25 +10,6 @@
 
 enum { SKIPPED = 77, ANSWER_MAX = 4096, ADDRESS_MAX = 2048 };
 
-static void expect_refused(const char *address, teff_err err, const char *why)
-{
-    char text[TEFF_TEXT_MAX] = "opened";
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != err)
-        fail_msg("%s: %s", address, text);
-    if (!strstr(text, why))
-        fail_msg("%s: %s expected", text, why);
-}
-
-static teffi_store *open_store(const char *address)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s: %s", address, text);
-    return store;
-}
-
 static void expect_put(teffi_store *store, uint64_t *etag)
 {
     teffi_row row = {.table = "words", .key = ask_str("a"), .value = ask_str("x"), .etag = *etag};
@@ -94,14 +75,14 @@ static void only_the_right_password_is_taken(void **state)
 {
     char address[ADDRESS_MAX];
     set_address(address, "in");
-    expect_refused(address, TEFF_E_INVALID, "No such file");
+    ask_expect_refused(address, TEFF_E_INVALID, "No such file");
     write_password("two\n");
-    expect_refused(address, TEFF_E_REFUSED, "invalid user ID or password");
+    ask_expect_refused(address, TEFF_E_REFUSED, "invalid user ID or password");
     write_password("\xff\n");
-    expect_refused(address, TEFF_E_INVALID, "not UTF-8");
+    ask_expect_refused(address, TEFF_E_INVALID, "not UTF-8");
     write_password("one\n");
     uint64_t etag = 0;
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     expect_put(store, &etag);
     teffi_store_close(store);
 }
@@ -110,7 +91,7 @@ static void without_a_login_nothing_is_read_or_written(void **state)
 {
     char address[ADDRESS_MAX];
     snprintf(address, sizeof address, "etcd://127.0.0.1:%u/in", etcd_server_port(0));
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     uint64_t etag = 0;
     assert_int_equal(ask_put(store, "words", ask_str("b"), ask_str("x"), &etag), TEFF_E_IO);
     teffi_store_close(store);
@@ -120,7 +101,7 @@ static void a_user_writes_only_its_own_keys(void **state)
 {
     char address[ADDRESS_MAX];
     set_address(address, "out");
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     uint64_t etag = 0;
     assert_int_equal(ask_put(store, "words", ask_str("a"), ask_str("x"), &etag), TEFF_E_IO);
     teffi_store_close(store);
@@ -135,7 +116,7 @@ static void a_forgotten_token_is_asked_for_again(void **state)
     teffi_bytes found;
     uint64_t etag = 0;
     set_address(address, "in");
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     post("/v3/kv/deleterange", "{\"key\":\"aW4v\",\"range_end\":\"aW4w\"}");
     expect_put(store, &etag);
     post("/v3/auth/user/changepw", "{\"name\":\"words\",\"password\":\"three\"}");
@@ -197,22 +178,22 @@ static void both_sides_show_certificates(void **state)
     char address[ADDRESS_MAX];
     uint64_t etag = 0;
     set_tls_address(address, "ca.pem", "silo.pem");
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     expect_put(store, &etag);
     etcd_server_kill(0);
     etcd_server_restart(0);
     expect_put(store, &etag);
     teffi_store_close(store);
     set_tls_address(address, NULL, NULL);
-    expect_refused(address, TEFF_E_IO, "");
+    ask_expect_refused(address, TEFF_E_IO, "");
     set_tls_address(address, "ca.pem", NULL);
-    expect_refused(address, TEFF_E_IO, "");
+    ask_expect_refused(address, TEFF_E_IO, "");
     set_tls_address(address, "ca.pem", "other.pem");
-    expect_refused(address, TEFF_E_IO, "");
+    ask_expect_refused(address, TEFF_E_IO, "");
     set_tls_address(address, "other-ca.pem", "silo.pem");
-    expect_refused(address, TEFF_E_IO, "certificate");
+    ask_expect_refused(address, TEFF_E_IO, "certificate");
     set_tls_address(address, "nowhere.pem", "silo.pem");
-    expect_refused(address, TEFF_E_IO, "nowhere.pem");
+    ask_expect_refused(address, TEFF_E_IO, "nowhere.pem");
 }
 
 int main(void)

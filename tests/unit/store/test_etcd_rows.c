@@ -14,15 +14,6 @@
 
 enum { SKIPPED = 77, BIG = 1200 * 1024, ANSWER_MAX = 4096 };
 
-static teffi_store *open_store(const char *address)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s: %s", address, text);
-    return store;
-}
-
 static teff_err put(teffi_store *store, const char *key, const char *value, uint64_t *etag)
 {
     return ask_put(store, "words", ask_str(key), ask_str(value), etag);
@@ -105,7 +96,7 @@ static void waiting_writes_are_committed_together(void **state)
     static crowd c;
     char address[512];
     etcd_server_fresh(address);
-    init_crowd(&c, open_store(address), TEFFI_STORE_WRITE);
+    init_crowd(&c, ask_open(address), TEFFI_STORE_WRITE);
     run_crowd(&c);
     for (size_t i = 0; i < CROWD; i++) {
         assert_int_equal(c.ops[i].op.err, TEFF_OK);
@@ -136,7 +127,7 @@ static void a_request_has_at_most_127_rows(void **state)
     uint64_t guard = 0, first;
     unsigned requests = 1;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "guard", "g", &guard), TEFF_OK);
     init_crowd(&c, store, TEFFI_STORE_BATCH);
     for (size_t i = 0; i < CROWD; i++) {
@@ -167,7 +158,7 @@ static void the_largest_write_fits(void **state)
     char address[512], *big = calloc(1, TEFFI_ETCD_BYTES_MAX);
     uint64_t etag = 0;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     teffi_row row = {.table = "words", .key = ask_str("a"), .value = {big, 0}};
     teffi_store_op op = {.kind = TEFFI_STORE_WRITE, .rows = &row, .n_rows = 1};
     char prefix[64];
@@ -202,7 +193,7 @@ static void a_refused_write_fails_alone(void **state)
     setenv("ETCD_MAX_REQUEST_BYTES", "6000", 1);
     assert_true(etcd_server_start(1));
     etcd_server_fresh(address);
-    init_crowd(&c, open_store(address), TEFFI_STORE_WRITE);
+    init_crowd(&c, ask_open(address), TEFFI_STORE_WRITE);
     c.rows[7].value = (teffi_bytes){large, sizeof large};
     run_crowd(&c);
     for (size_t i = 0; i < CROWD; i++)
@@ -221,7 +212,7 @@ static void large_rows_are_read_in_parts(void **state)
     static crowd c;
     char address[512], *big = malloc(BIG);
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     memset(big, 'b', BIG);
     init_crowd(&c, store, TEFFI_STORE_WRITE);
     for (size_t i = 0; i < CROWD; i++)
@@ -339,7 +330,7 @@ static void a_damaged_row_is_only_overwritten_by_force(void **state)
     char address[512];
     uint64_t b = 0, etag;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "b", "other", &b), TEFF_OK);
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         etag = repair(store);
@@ -356,7 +347,7 @@ static void a_row_at_another_key_is_damaged(void **state)
     char address[512], json[1024] = "{\"key\":\"", answer[ANSWER_MAX];
     uint64_t etag = 0;
     etcd_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "good", &etag), TEFF_OK);
     encode_row_key(json, address);
     strcat(json, "\"}");

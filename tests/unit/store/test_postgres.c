@@ -351,21 +351,11 @@ static void a_server_that_is_read_only(void **state)
 
 /* ---- opening ---- */
 
-static void expect_refusal(const char *address, teff_err expected, const char *part)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    assert_int_equal(teffi_store_open(address, &store, text), expected);
-    assert_null(store);
-    if (!strstr(text, part))
-        fail_msg("'%s' lacks '%s'", text, part);
-}
-
 static void a_newer_schema(void **state)
 {
     env *e = *state;
     (void)pg_server_run(e->address, "UPDATE teff.schema SET version = 9");
-    expect_refusal(e->address, TEFF_E_REFUSED, "version 9; this build knows 1");
+    ask_expect_refused(e->address, TEFF_E_REFUSED, "version 9; this build knows 1");
 }
 
 /* An acknowledged commit is on the disk, whatever the database's default is. */
@@ -385,7 +375,7 @@ static void a_server_that_does_not_sync(void **state)
     while (pg_server_run(e->address, "SELECT count(*) FROM pg_settings WHERE name = 'fsync' AND "
                                      "setting = 'on'"))
         usleep(10 * 1000);
-    expect_refusal(e->address, TEFF_E_REFUSED, "fsync is off");
+    ask_expect_refused(e->address, TEFF_E_REFUSED, "fsync is off");
     (void)pg_server_run(e->address, "ALTER SYSTEM RESET fsync");
     (void)pg_server_run(e->address, "SELECT pg_reload_conf()");
 }
@@ -393,9 +383,9 @@ static void a_server_that_does_not_sync(void **state)
 static void no_server(void **state)
 {
     (void)state;
-    expect_refusal("postgres:host=/nonexistent user=x dbname=y", TEFF_E_IO, "/nonexistent");
-    expect_refusal("postgres:bogus=1", TEFF_E_INVALID, "bogus");
-    expect_refusal("postgres:", TEFF_E_INVALID, "postgres://HOST/NAME");
+    ask_expect_refused("postgres:host=/nonexistent user=x dbname=y", TEFF_E_IO, "/nonexistent");
+    ask_expect_refused("postgres:bogus=1", TEFF_E_INVALID, "bogus");
+    ask_expect_refused("postgres:", TEFF_E_INVALID, "postgres://HOST/NAME");
 }
 
 static void *open_one(void *arg)

@@ -28,22 +28,13 @@ static void command(const char *format, const char *address)
     redisFree(c);
 }
 
-static teffi_store *open_store(const char *address)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s: %s", address, text);
-    return store;
-}
-
 static teffi_store *open_through_proxy(char *address)
 {
     char direct[512];
     redis_server_fresh(direct);
     snprintf(address, 512, "redis:127.0.0.1:%u%s", proxy_open(redis_server_port()),
              strrchr(direct, '/'));
-    return open_store(address);
+    return ask_open(address);
 }
 
 static teff_err put(teffi_store *store, const char *key, const char *value, uint64_t *etag)
@@ -79,16 +70,6 @@ static uint64_t await_row(teffi_store *store, const char *key, const char *value
 
 /* ---- what is refused ---- */
 
-static void expect_refused(const char *address, teff_err err, const char *why)
-{
-    char text[TEFF_TEXT_MAX];
-    teffi_store *store;
-    assert_int_equal(teffi_store_open(address, &store, text), err);
-    assert_null(store);
-    if (!strstr(text, why))
-        fail_msg("%s: %s expected", text, why);
-}
-
 static void other_addresses_are_refused(void **state)
 {
     static const char *const wrong[] = {
@@ -97,9 +78,9 @@ static void other_addresses_are_refused(void **state)
         "redis:host:1x", "redis:host:1/", "redis:host/db", "redis:host:1/a b",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        expect_refused(wrong[i], TEFF_E_INVALID,
-                       "redis:HOST:PORT or redis:HOST:PORT/NAME expected");
-    expect_refused("redis:host:1?ca-file=x", TEFF_E_INVALID, "option 'ca-file' of the store");
+        ask_expect_refused(wrong[i], TEFF_E_INVALID,
+                           "redis:HOST:PORT or redis:HOST:PORT/NAME expected");
+    ask_expect_refused("redis:host:1?ca-file=x", TEFF_E_INVALID, "option 'ca-file' of the store");
 }
 
 static void write_password(const char *path, const char *password)
@@ -118,11 +99,11 @@ static void a_user_logs_in_with_the_password_of_a_file(void **state)
     command("ACL SETUSER words on >one ~%s:* +info +evalsha +script|load +client|id +client|kill "
             "+del +exists +hget +hmget +hset +incrby +zadd +zcard +zrangebylex +zrem",
             address);
-    expect_refused(as_user, TEFF_E_INVALID, "/password': No such file");
+    ask_expect_refused(as_user, TEFF_E_INVALID, "/password': No such file");
     write_password(path, "two\n");
-    expect_refused(as_user, TEFF_E_REFUSED, "WRONGPASS");
+    ask_expect_refused(as_user, TEFF_E_REFUSED, "WRONGPASS");
     write_password(path, "one\n");
-    teffi_store *store = open_store(as_user);
+    teffi_store *store = ask_open(as_user);
     uint64_t etag = 0;
     assert_int_equal(put(store, "a", "first", &etag), TEFF_OK);
     write_password(path, "three"); /* it is read again for each connection */
@@ -142,13 +123,13 @@ static void a_server_with_one_password_wants_it(void **state)
     snprintf(with, sizeof with, "%s?password-file=%s", address, path);
     write_password(path, "one\n");
     command("CONFIG SET requirepass one", address);
-    expect_refused(address, TEFF_E_IO, "NOAUTH");
-    teffi_store_close(open_store(with));
+    ask_expect_refused(address, TEFF_E_IO, "NOAUTH");
+    teffi_store_close(ask_open(with));
     redisContext *c = redisConnect("127.0.0.1", (int)redis_server_port());
     freeReplyObject(redisCommand(c, "AUTH one"));
     freeReplyObject(redisCommand(c, "CONFIG SET requirepass %s", ""));
     redisFree(c);
-    teffi_store_close(open_store(address));
+    teffi_store_close(ask_open(address));
 }
 
 static void servers_that_lose_rows_are_refused(void **state)
@@ -157,20 +138,20 @@ static void servers_that_lose_rows_are_refused(void **state)
     redis_server_fresh(address);
     command("CONFIG SET maxmemory 100mb", address);
     command("CONFIG SET maxmemory-policy allkeys-lru", address);
-    expect_refused(address, TEFF_E_REFUSED, "maxmemory-policy noeviction");
+    ask_expect_refused(address, TEFF_E_REFUSED, "maxmemory-policy noeviction");
     command("CONFIG SET maxmemory 0", address);
-    teffi_store_close(open_store(address));
+    teffi_store_close(ask_open(address));
     command("CONFIG SET maxmemory-policy noeviction", address);
     command("REPLICAOF 127.0.0.1 1", address);
-    expect_refused(address, TEFF_E_REFUSED, "replica");
+    ask_expect_refused(address, TEFF_E_REFUSED, "replica");
     command("REPLICAOF NO ONE", address);
     redis_server_kill();
-    expect_refused(address, TEFF_E_IO, "Connection refused");
+    ask_expect_refused(address, TEFF_E_IO, "Connection refused");
     assert_true(redis_server_start("no"));
-    expect_refused(address, TEFF_E_REFUSED, "appendonly yes");
+    ask_expect_refused(address, TEFF_E_REFUSED, "appendonly yes");
     redis_server_kill();
     assert_true(redis_server_start("yes"));
-    teffi_store_close(open_store(address));
+    teffi_store_close(ask_open(address));
 }
 
 static void a_server_without_memory_refuses_writes(void **state)
@@ -178,7 +159,7 @@ static void a_server_without_memory_refuses_writes(void **state)
     char address[512];
     uint64_t etag = 0, seen;
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "old", &etag), TEFF_OK);
     command("CONFIG SET maxmemory 1", address);
     seen = etag;
@@ -395,7 +376,7 @@ static void await_acks(const writer *writers, uint64_t more)
 
 static void expect_acked(const char *address, const writer *w)
 {
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     teff_arena arena;
     teffi_bytes value;
     uint64_t etag;
@@ -415,7 +396,7 @@ static void kills_of_the_server_lose_nothing(void **state)
     char address[512];
     writer writers[WRITERS] = {{0}};
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     writers_stop = false;
     for (size_t i = 0; i < WRITERS; i++) {
         writers[i].store = store;
@@ -441,7 +422,7 @@ static void an_idle_store_does_not_notice_a_restart(void **state)
     char address[512];
     uint64_t etag = 0;
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     redis_server_kill();
     assert_true(redis_server_start("yes"));
@@ -466,7 +447,7 @@ static void a_new_server_keeps_its_clients(void **state)
     redis_server_kill();
     assert_true(redis_server_start("yes"));
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     redis_server_kill();
     assert_true(redis_server_start("yes"));
@@ -487,7 +468,7 @@ static void a_forgotten_script_is_loaded_again(void **state)
     char address[512];
     uint64_t etag = 0;
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     command("SCRIPT FLUSH", address);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_E_IO);
     assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
@@ -541,7 +522,7 @@ static void a_damaged_row_is_only_overwritten_by_force(void **state)
     char address[512];
     uint64_t b = 0, etag;
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     assert_int_equal(put(store, "b", "other", &b), TEFF_OK);
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         etag = repair(store);
@@ -567,7 +548,7 @@ static void damage_beside_the_rows_is_noticed(void **state)
     char address[512];
     uint64_t etag = 0, seen, other = 0;
     redis_server_fresh(address);
-    teffi_store *store = open_store(address);
+    teffi_store *store = ask_open(address);
     for (int i = 0; i < 3; i++)
         assert_int_equal(put(store, "a", "1", &etag), TEFF_OK);
     command("DEL %s:etag", address); /* etags would go back */

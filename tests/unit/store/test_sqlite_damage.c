@@ -54,14 +54,6 @@ static void run_sql(const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-static teffi_store *open_store(void)
-{
-    teffi_store *store;
-    if (teffi_store_open(address, &store, text) != TEFF_OK)
-        fail_msg("%s", text);
-    return store;
-}
-
 static teff_err get(teffi_store *store, unsigned i, bool *right)
 {
     teff_arena arena;
@@ -97,7 +89,7 @@ static teff_err write_row(teffi_store *store, unsigned i, bool any, bool gone)
 /* A damaged row is not given, and is overwritten or removed only on purpose. */
 static void expect_quarantine(unsigned i)
 {
-    teffi_store *store = open_store();
+    teffi_store *store = ask_open(address);
     bool right;
     expect_only_damaged(store, i);
     assert_int_equal(write_row(store, i, false, false), TEFF_E_MALFORMED);
@@ -137,7 +129,7 @@ static void any_overwrites(void **state)
     uint64_t etag;
     teff_arena arena;
     run_sql("UPDATE rows SET value = x'00' WHERE key = CAST('key-16' AS BLOB)");
-    teffi_store *store = open_store();
+    teffi_store *store = ask_open(address);
     expect_only_damaged(store, 16);
     assert_int_equal(write_row(store, 16, true, false), TEFF_OK);
     teffi_arena_init(&arena, NULL, 0, 0);
@@ -153,7 +145,7 @@ static void scan_names_the_bad_row(void **state)
     teff_arena arena;
     teffi_row from = {.table = "words"};
     run_sql("UPDATE rows SET value = x'00' WHERE key = CAST('key-16' AS BLOB)");
-    teffi_store *store = open_store();
+    teffi_store *store = ask_open(address);
     teffi_arena_init(&arena, NULL, 0, 0);
     teffi_store_op op = {
         .kind = TEFFI_STORE_SCAN, .rows = &from, .n_rows = 1, .limit = 100, .arena = &arena};
@@ -182,7 +174,7 @@ static void changed_counter(void **state)
         bool right;
         scratch_write(path, whole, whole_bytes);
         run_sql(changes[i]);
-        teffi_store *store = open_store();
+        teffi_store *store = ask_open(address);
         assert_int_equal(write_row(store, 3, false, false), TEFF_E_MALFORMED);
         assert_int_equal(get(store, 3, &right), TEFF_OK);
         assert_true(right);
@@ -240,7 +232,7 @@ static void damaged_big_file(void **state)
 {
     static char big[9 * 1024 * 1024];
     unsigned failed = 0;
-    teffi_store *store = open_store();
+    teffi_store *store = ask_open(address);
     for (unsigned i = 0; i < 2; i++) {
         uint64_t etag = 0;
         assert_int_equal(ask_put(store, "big", row_key(i), (teffi_bytes){big, sizeof big}, &etag),
@@ -248,7 +240,7 @@ static void damaged_big_file(void **state)
     }
     teffi_store_close(store);
     scratch_patch(path, 4096, 0xa5, whole_bytes - 4096);
-    store = open_store();
+    store = ask_open(address);
     for (unsigned i = 0; i < ROWS; i++) {
         bool right;
         failed += get(store, i, &right) == TEFF_E_MALFORMED;
