@@ -16,7 +16,7 @@
 static long faults_left;
 #endif
 
-/* 1: some saves are acknowledged that were not made, which crash.c must find. */
+/* 1: most saves are acknowledged and not made, which crash.c must find. */
 #ifndef PLANT_UNSAVED
 #define PLANT_UNSAVED 0
 #endif
@@ -27,7 +27,7 @@ enum {
     FILL_STEP = 37,
     LINE_BYTES = 400,
     PAUSE_US = 10000,
-    UNSAVED_EVERY = 3
+    SAVED_EVERY = 3 /* with the planted bug */
 };
 
 typedef struct saver {
@@ -68,7 +68,7 @@ static teff_err put(crash_ledger *self, const crash_number *in)
     self->state->fill.len = len;
     self->state->fill.data = teff_state_alloc(self->ctx, len + 1);
     memset(self->state->fill.data, (uint8_t)in->n, len);
-    return PLANT_UNSAVED && in->n % UNSAVED_EVERY == 0 ? TEFF_OK : crash_ledger_save(self);
+    return PLANT_UNSAVED && in->n % SAVED_EVERY != 0 ? TEFF_OK : crash_ledger_save(self);
 }
 
 static teff_err get(crash_ledger *self, crash_number *out)
