@@ -226,14 +226,14 @@ __attribute__((noinline)) static void back_off(teffi_worker *w)
 /* ---- all together ---- */
 
 /* Policy multilevel: with probability 1 - levels->chance, pick a group of level 1 or 2. */
-__attribute__((noinline)) static teffi_group *pick_longer(teffi_worker *w)
+__attribute__((noinline)) static teffi_group *pick_above_level_0(teffi_worker *w)
 {
     teffi_group *group;
     teffi_levels *levels = w->sched->levels;
-    if (!atomic_load_explicit(&levels->longer, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&levels->n_above_0, memory_order_relaxed) ||
         teffi_random_next(&w->processor->rng) % TEFFI_CHANCE_ONE <
             atomic_load_explicit(&levels->chance, memory_order_relaxed) ||
-        !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_longer))
+        !teffi_runqueue_pop_by(&w->sched->queue, &group, 1, teffi_levels_pop_above_0))
         return NULL;
     w->processor->tick++;
     teffi_counter_add(&w->processor->counters.global, 1);
@@ -270,7 +270,7 @@ static teffi_group *find_elsewhere(teffi_worker *w)
 static __attribute__((noinline)) teffi_group *find_by_policy(teffi_worker *w)
 {
     teffi_processor *p = w->processor;
-    teffi_group *group = w->sched->levels ? pick_longer(w) : NULL;
+    teffi_group *group = w->sched->levels ? pick_above_level_0(w) : NULL;
     if (group)
         return group;
     if (teffi_deferral_exists(&p->deferral)) /* run old work first: the next turn may take long */

@@ -51,10 +51,11 @@ unsigned teffi_level_of(const teffi_levels *levels, uint32_t used)
 
 unsigned teffi_level_of_group(const teffi_levels *levels, const teffi_group *group)
 {
-    uint32_t used = group->used;
-    if (group->shares)
-        used = atomic_load_explicit(&levels->account[used], memory_order_relaxed);
-    return teffi_level_of(levels, used);
+    if (!group->shares)
+        return teffi_level_of(levels, group->used);
+    /* with an account, group->used is the account's number */
+    const _Atomic uint32_t *used = &levels->account[group->used];
+    return teffi_level_of(levels, atomic_load_explicit(used, memory_order_relaxed));
 }
 
 void teffi_levels_charge(teffi_levels *levels, teffi_group *group, uint64_t now_ns, uint64_t ns)
@@ -79,10 +80,10 @@ static void levels_push(teffi_order *order, teffi_group *group)
     unsigned level = teffi_level_of_group(levels, group);
     teffi_queue_push(&levels->level[level], &group->link);
     if (level)
-        atomic_fetch_add_explicit(&levels->longer, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&levels->n_above_0, 1, memory_order_relaxed);
 }
 
-unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned n)
+unsigned teffi_levels_pop_above_0(teffi_order *order, teffi_group **out, unsigned n)
 {
     teffi_levels *levels = (teffi_levels *)order;
     (void)n;
@@ -90,18 +91,17 @@ unsigned teffi_levels_pop_longer(teffi_order *order, teffi_group **out, unsigned
     unsigned got = teffi_groups_pop(&levels->level[level], out, 1);
     if (!got)
         got = teffi_groups_pop(&levels->level[3 - level], out, 1);
-    atomic_fetch_sub_explicit(&levels->longer, got, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&levels->n_above_0, got, memory_order_relaxed);
     return got;
 }
 
-/* Pop groups of level 0; find.c draws the other levels by teffi_levels_pop_longer. If level 0 is
- * empty, pop only one group of another level: the rest of a batch goes to a deque, which may hold
- * groups of level 0 only. */
+/* Pop up to n groups of level 0. If level 0 is empty, pop one group of level 1 or 2, never more:
+ * all but the first popped group go to a deque, which may hold groups of level 0 only. */
 static unsigned levels_pop(teffi_order *order, teffi_group **out, unsigned n)
 {
     teffi_levels *levels = (teffi_levels *)order;
     unsigned got = teffi_groups_pop(&levels->level[0], out, n);
-    return got || !n ? got : teffi_levels_pop_longer(order, out, 1);
+    return got || !n ? got : teffi_levels_pop_above_0(order, out, 1);
 }
 
 uint32_t teffi_level_us(const teff_sched_options *opt, unsigned level)

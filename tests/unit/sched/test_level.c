@@ -110,7 +110,7 @@ static void test_queue(void **state)
             group[l][i].used = teffi_used_add(0, work_clock(NULL), used_ns[l]);
             teffi_runqueue_push(&queue, &group[l][i]);
         }
-    assert_int_equal(atomic_load(&levels.longer), 2 * EACH);
+    assert_int_equal(atomic_load(&levels.n_above_0), 2 * EACH);
     for (unsigned i = 0; i < EACH; i += 4) { /* level 0 first, in order, in batches */
         assert_int_equal(teffi_runqueue_pop(&queue, out, 4), 4);
         for (unsigned k = 0; k < 4; k++)
@@ -118,7 +118,7 @@ static void test_queue(void **state)
     }
     unsigned of_one = 0, of_two = 0; /* then the others one by one, four to one */
     for (unsigned i = 0; i < EACH; i++) {
-        assert_int_equal(teffi_runqueue_pop_by(&queue, out, 4, teffi_levels_pop_longer), 1);
+        assert_int_equal(teffi_runqueue_pop_by(&queue, out, 4, teffi_levels_pop_above_0), 1);
         if (*out == &group[1][of_one])
             of_one++;
         else
@@ -128,7 +128,7 @@ static void test_queue(void **state)
     for (unsigned i = 0; i < EACH; i++) /* and what is left when its level has nothing */
         assert_int_equal(teffi_runqueue_pop(&queue, out, 4), 1);
     assert_int_equal(teffi_runqueue_pop(&queue, out, 4), 0);
-    assert_int_equal(atomic_load(&levels.longer), 0);
+    assert_int_equal(atomic_load(&levels.n_above_0), 0);
     teffi_runqueue_fini(&queue);
 }
 
