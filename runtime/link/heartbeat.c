@@ -149,8 +149,8 @@ static uint64_t next_look_ns(const teffi_link *link, uint64_t redial_ns, uint64_
 static uint64_t look_at_all(teffi_link *link)
 {
     uint64_t now_ns = teffi_conns_now(&link->conns);
-    (void)teffi_block_age(now_ns);
-    teffi_slab_age(now_ns);
+    (void)teffi_block_reclaim(now_ns);
+    teffi_slab_reclaim(now_ns);
     serve_due_conns(link, now_ns);
     uint64_t redial_ns = redial_peers(link, now_ns);
     teffi_accept_retry(link);

@@ -1,5 +1,5 @@
 /* block.c - lists of free blocks, four sizes for each power of two.
- * Threads: any; shelves, kept and aged_ns are guarded by the lock. */
+ * Threads: any; shelves, kept and looked_ns are guarded by the lock. */
 #include "memory/pool.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ enum { QUARTERS = 4, DOUBLINGS = 7, SHELVES = DOUBLINGS * QUARTERS + 1, MIN_SHIF
 _Static_assert(TEFFI_BLOCK_MIN == 1 << MIN_SHIFT && TEFFI_BLOCK_MAX == TEFFI_BLOCK_MIN << DOUBLINGS,
                "the first shelf and the last");
 
-static const uint64_t age_ns = 500000000;
+static const uint64_t period_ns = 500000000;
 
 typedef struct node { /* at the start of a free block */
     struct node *next;
@@ -20,13 +20,13 @@ typedef struct node { /* at the start of a free block */
 
 typedef struct shelf {
     node *free;
-    unsigned n, least; /* free blocks; the fewest since aged_ns */
+    unsigned n, least; /* free blocks; the fewest in this period of teffi_block_reclaim() */
 } shelf;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static shelf shelves[SHELVES];
 static size_t kept;
-static uint64_t aged_ns;
+static uint64_t looked_ns;
 
 /* in: n, at most TEFFI_BLOCK_MAX. out: the first shelf whose blocks have at least n bytes. */
 static unsigned shelf_for(size_t n)
@@ -105,7 +105,8 @@ void teffi_block_put(void *memory, size_t n)
         free(memory);
 }
 
-/* lock held. Takes the blocks that stayed unused since the last call. out: a list of them. */
+/* lock held. Ends a period: takes the blocks that stayed free during all of it. out: a list of
+ * them. */
 static node *take_unneeded_blocks(void)
 {
     node *gone = NULL;
@@ -120,12 +121,12 @@ static node *take_unneeded_blocks(void)
     return gone;
 }
 
-size_t teffi_block_age(uint64_t now_ns)
+size_t teffi_block_reclaim(uint64_t now_ns)
 {
     node *gone = NULL;
     pthread_mutex_lock(&lock);
-    if (now_ns - aged_ns >= age_ns) {
-        aged_ns = now_ns;
+    if (now_ns - looked_ns >= period_ns) {
+        looked_ns = now_ns;
         gone = take_unneeded_blocks();
     }
     size_t bytes = kept;

@@ -29,7 +29,8 @@ typedef struct depot {
     pthread_mutex_t lock;
     node *batches;
     _Atomic unsigned n_batches;
-    unsigned low, spare; /* fewest batches in this period of teffi_pool_age(); batches to free */
+    unsigned low;   /* fewest batches in this period of teffi_pool_reclaim() */
+    unsigned spare; /* batches that teffi_pool_reclaim() may free */
 } depot;
 
 enum { AGE_KEEPS = 16, AGE_SLICE = 64 }; /* batches of a size: that stay; freed per call */
@@ -150,7 +151,7 @@ static node *take_spare_batch(depot *d)
     return batch;
 }
 
-bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes)
+bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes)
 {
     /* relaxed: if two threads end a period at once, that does no harm */
     uint64_t last = atomic_load_explicit(&looked_ns, memory_order_relaxed);

@@ -17,10 +17,11 @@ void *teffi_pool_get(size_t n);
 /* teffi_pool_put - free an object. in: memory, may be NULL; n, as requested. */
 void teffi_pool_put(void *memory, size_t n);
 
-/* teffi_pool_age - free a part of the batches that stayed unused for 0.1 s. Call it at each tick.
+/* teffi_pool_reclaim - free a part of the batches that stayed unused for 0.1 s. Call it at each
+ * tick.
  * out:  *gone_bytes grows by the bytes freed. true: more batches are free than shall stay:
  *       call again soon. */
-bool teffi_pool_age(uint64_t now_ns, size_t *gone_bytes);
+bool teffi_pool_reclaim(uint64_t now_ns, size_t *gone_bytes);
 
 /* ---- block.c: blocks for messages with large bodies. The heap would return their pages to the
  * system at each free, and fresh pages cost more than copying the body. One lock, held for a few
@@ -41,6 +42,6 @@ void *teffi_block_get(size_t n);
 /* teffi_block_put - free a block. in: memory, may be NULL; n, as requested, or its room. */
 void teffi_block_put(void *memory, size_t n);
 
-/* teffi_block_age - free to the heap the blocks that stayed unused for half a second. Call it at
- * each tick. out: bytes of the free blocks kept. */
-size_t teffi_block_age(uint64_t now_ns);
+/* teffi_block_reclaim - return to the heap the blocks that stayed free for half a second. Call it
+ * at each tick. out: how many bytes of free blocks are still kept. */
+size_t teffi_block_reclaim(uint64_t now_ns);

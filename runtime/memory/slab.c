@@ -364,7 +364,7 @@ static void count_spare_blocks(teffi_slab *slab, uint64_t now_ns)
     pthread_mutex_unlock(&slab->lock);
 }
 
-void teffi_slab_age(uint64_t now_ns)
+void teffi_slab_reclaim(uint64_t now_ns)
 {
     if (pthread_mutex_trylock(&slabs_lock) != 0)
         return; /* another thread does it */

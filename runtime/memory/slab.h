@@ -28,7 +28,7 @@ enum {
     TEFFI_SLAB_SEGMENTS = 20, /* 1 G entries */
     TEFFI_SLAB_KEEPS = 16,    /* free blocks that are not decommitted */
     TEFFI_SLAB_AGE_MS = 100,  /* blocks free for this long are decommitted */
-    TEFFI_SLAB_SLICE = 1024,  /* most blocks decommitted by one call of teffi_slab_age() */
+    TEFFI_SLAB_SLICE = 1024,  /* most blocks decommitted by one call of teffi_slab_reclaim() */
 };
 
 /* In an entry while it is free. */
@@ -106,9 +106,9 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry));
 void *teffi_slab_take(teffi_slab *slab);
 void teffi_slab_put(teffi_slab *slab, void *entry);
 
-/* teffi_slab_age - in each slab of this process, decommit a slice of the blocks that stayed free
- * for TEFFI_SLAB_AGE_MS, except TEFFI_SLAB_KEEPS of them. Call it at each tick. */
-void teffi_slab_age(uint64_t now_ns);
+/* teffi_slab_reclaim - in each slab of this process, decommit a slice of the blocks that stayed
+ * free for TEFFI_SLAB_AGE_MS, except TEFFI_SLAB_KEEPS of them. Call it at each tick. */
+void teffi_slab_reclaim(uint64_t now_ns);
 
 /* teffi_slab_segment_of - the segment of a slot; segment n begins at slot
  * TEFFI_SLAB_FIRST * (2^n - 1). */

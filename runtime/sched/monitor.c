@@ -165,7 +165,7 @@ static bool reclaim_memory(teffi_sched *sched, uint64_t now)
     bool stacks = teffi_fiber_pool_reclaim(sched->exec.fibers, now);
     if (teffi_sched_has_system(sched))
         stacks |= teffi_fiber_pool_reclaim(sched->exec.system_fibers, now);
-    bool objects = teffi_pool_age(now, &sched->monitor.reclaimed_bytes);
+    bool objects = teffi_pool_reclaim(now, &sched->monitor.reclaimed_bytes);
     if (!objects && sched->monitor.reclaimed_bytes >= HEAP_BYTES) {
         sched->monitor.reclaimed_bytes = 0;
         teffi_pages_trim_heap();

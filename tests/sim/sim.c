@@ -150,7 +150,7 @@ static void reclaim_memory(sim *s)
     if (s->now_ns - s->aged_ns < AGE_EVERY_NS)
         return;
     s->aged_ns = s->now_ns;
-    teffi_slab_age(s->now_ns);
+    teffi_slab_reclaim(s->now_ns);
 }
 
 /* An event in a paused node happens when that goes on, in the order in which it was set. */

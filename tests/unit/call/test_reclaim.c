@@ -35,7 +35,7 @@ static uint64_t mono_ns(void *arg)
 static void pass(unsigned ms)
 {
     now_ns += ms * (uint64_t)MS;
-    teffi_slab_age(now_ns);
+    teffi_slab_reclaim(now_ns);
 }
 
 static void settle(void)

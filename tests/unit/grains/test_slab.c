@@ -40,7 +40,7 @@ static void put_all(void)
     for (int i = 0; i < MANY; i++)
         teffi_slab_put(&memory, taken[i]);
     for (int i = 0; i < 3; i++)
-        teffi_slab_age(now_ns += TEFFI_SLAB_AGE_MS * (uint64_t)MS);
+        teffi_slab_reclaim(now_ns += TEFFI_SLAB_AGE_MS * (uint64_t)MS);
 }
 
 /* Entries of the blocks that are not decommitted. */

@@ -191,7 +191,7 @@ static void free_kept_blocks(void)
     static uint64_t now_ns;
     do
         now_ns += 1000000000;
-    while (teffi_block_age(now_ns));
+    while (teffi_block_reclaim(now_ns));
 }
 
 static teff_err take_some(void)

@@ -13,13 +13,13 @@ static uint64_t now_ns; /* by hand; it only rises */
 
 static size_t kept(void)
 {
-    return teffi_block_age(now_ns);
+    return teffi_block_reclaim(now_ns);
 }
 
 static void let_all_go(void)
 {
     for (int i = 0; i < 2; i++)
-        (void)teffi_block_age(now_ns += second_ns);
+        (void)teffi_block_reclaim(now_ns += second_ns);
     assert_int_equal(kept(), 0);
 }
 
@@ -78,17 +78,17 @@ static void take_and_give_back(unsigned n)
 static void after_a_peak_the_heap_gets_it_back(void **state)
 {
     size_t room = teffi_block_room(SIZE);
-    (void)teffi_block_age(now_ns += second_ns);
+    (void)teffi_block_reclaim(now_ns += second_ns);
     take_and_give_back(N);
-    (void)teffi_block_age(now_ns += second_ns);
+    (void)teffi_block_reclaim(now_ns += second_ns);
     assert_int_equal(kept(), N * room);
     take_and_give_back(10);
-    (void)teffi_block_age(now_ns + 1000);
+    (void)teffi_block_reclaim(now_ns + 1000);
     assert_int_equal(kept(), N * room);
-    (void)teffi_block_age(now_ns += second_ns);
+    (void)teffi_block_reclaim(now_ns += second_ns);
     assert_int_equal(kept(), 10 * room);
     take_and_give_back(10);
-    (void)teffi_block_age(now_ns += second_ns);
+    (void)teffi_block_reclaim(now_ns += second_ns);
     assert_int_equal(kept(), 10 * room);
     let_all_go();
 }
@@ -161,7 +161,7 @@ static void many_threads_share_it(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use_some, NULL), 0);
     for (int i = 0; i < 1000; i++)
-        (void)teffi_block_age(now_ns += second_ns);
+        (void)teffi_block_reclaim(now_ns += second_ns);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     let_all_go();

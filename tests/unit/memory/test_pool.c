@@ -75,8 +75,8 @@ static uint64_t now_ns = 1000000000;
 static size_t let_go(void)
 {
     size_t gone = 0, calls = 0;
-    (void)teffi_pool_age(now_ns += 1000000000, &gone); /* it was needed until now */
-    while (teffi_pool_age(now_ns += 1000000000, &gone))
+    (void)teffi_pool_reclaim(now_ns += 1000000000, &gone); /* it was needed until now */
+    while (teffi_pool_reclaim(now_ns += 1000000000, &gone))
         assert_true(++calls < 1000);
     return gone;
 }
@@ -101,7 +101,7 @@ static void what_is_in_use_stays(void **state)
             all[i] = teffi_pool_get(64);
         for (int i = 0; i < NEEDED; i++)
             teffi_pool_put(all[i], 64);
-        (void)teffi_pool_age(now_ns += 200000000, &gone);
+        (void)teffi_pool_reclaim(now_ns += 200000000, &gone);
     }
     assert_true(gone < N * 64);
     assert_in_range(let_go(), NEEDED * 64 / 2, NEEDED * 64 * 3 / 2);
@@ -112,15 +112,15 @@ static void what_nobody_needs_for_long_goes(void **state)
 {
     size_t gone = 0, calls = 0;
     take_and_give_back_elsewhere();
-    assert_true(teffi_pool_age(now_ns += 1000000000, &gone));
+    assert_true(teffi_pool_reclaim(now_ns += 1000000000, &gone));
     assert_int_equal(gone, 0); /* it may have come just now */
-    assert_true(teffi_pool_age(now_ns + 1, &gone));
+    assert_true(teffi_pool_reclaim(now_ns + 1, &gone));
     assert_int_equal(gone, 0);
-    for (now_ns += 1000000000; teffi_pool_age(now_ns, &gone); now_ns += 1000000)
+    for (now_ns += 1000000000; teffi_pool_reclaim(now_ns, &gone); now_ns += 1000000)
         assert_true(++calls < 1000);
     assert_true(calls > 1);
     assert_in_range(gone, N * 64 / 2, N * 64);
-    assert_false(teffi_pool_age(now_ns += 1000000000, &gone));
+    assert_false(teffi_pool_reclaim(now_ns += 1000000000, &gone));
 }
 
 /* ---- threads that end ---- */

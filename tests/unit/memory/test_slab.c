@@ -74,7 +74,7 @@ static void settle(void)
 {
     enum { PERIODS = 2, SLICES = PEAK / BLOCK / TEFFI_SLAB_SLICE + 1 };
     for (int i = 0; i < PERIODS + SLICES; i++)
-        teffi_slab_age(now_ns += TEFFI_SLAB_AGE_MS * UINT64_C(1000000));
+        teffi_slab_reclaim(now_ns += TEFFI_SLAB_AGE_MS * UINT64_C(1000000));
 }
 
 /* ---- entries ---- */
