@@ -35,7 +35,7 @@ static void begin_conn(const link_door *door, teffi_stream *stream)
         crowded = kill_oldest_pending(link);
         teffi_conn_attach(conn, stream);
         stream->ops->remote(stream, conn->target, sizeof conn->target);
-        teffi_conn_list(conn);
+        teffi_conn_register(conn);
     }
     pthread_mutex_unlock(&link->conns.lock);
     teffi_counters_add(&link->conns.counters, LINK_ACCEPTED, 1);

@@ -44,7 +44,7 @@ static teffi_conn *new_dial(teffi_link *link, const char *address)
     snprintf(conn->target, sizeof conn->target, "%s", address);
     conn->handshake.sequence =
         atomic_fetch_add_explicit(&link->sequence, 1, memory_order_relaxed) + 1;
-    teffi_conn_list(conn);
+    teffi_conn_register(conn);
     return conn;
 }
 

@@ -69,7 +69,7 @@ void teffi_conn_unref(teffi_conn *conn)
     pthread_mutex_unlock(&conns->lock);
 }
 
-void teffi_conn_list(teffi_conn *conn)
+void teffi_conn_register(teffi_conn *conn)
 {
     teffi_conns *conns = conn->conns;
     teffi_conn_ref(conn);
@@ -116,7 +116,8 @@ void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream)
     stream->arg = conn;
     pthread_mutex_lock(&conn->lock);
     conn->stream = stream;
-    bool killed = conn->killed; /* before it had a stream: teffi_conn_kill() closed none */
+    /* If conn was killed before this call, teffi_conn_kill() found no stream to close. */
+    bool killed = conn->killed;
     pthread_mutex_unlock(&conn->lock);
     if (killed)
         stream->ops->close(stream);

@@ -173,9 +173,10 @@ teffi_conn *teffi_conn_new(teffi_conns *conns, bool dialled);
 void teffi_conn_ref(teffi_conn *conn);
 void teffi_conn_unref(teffi_conn *conn);
 
-/* teffi_conn_list - conns->lock held; add to conns->all, which holds a reference, and count an
- * accepted one as pending. The caller that removes it drops that reference. */
-void teffi_conn_list(teffi_conn *conn);
+/* teffi_conn_register - conns->lock held; add conn to the list conns->all, with a reference that
+ * belongs to the list. An accepted connection is also counted as pending. Whoever removes conn from
+ * the list drops the list's reference. */
+void teffi_conn_register(teffi_conn *conn);
 
 /* teffi_conn_carry - conns->lock held; set the node whose messages conn carries from now on.
  * in:   conn, may be NULL. node, 0: none. */
@@ -190,7 +191,8 @@ unsigned *teffi_conn_counter(teffi_conn *conn);
  * runs: anywhere, also with conns->lock held. */
 void teffi_conn_kill(teffi_conn *conn);
 
-/* teffi_conn_attach - give the connection its stream, whose results go to received and written.
+/* teffi_conn_attach - give conn its stream. When a read or write of the stream has ended,
+ * conns->received or conns->written is called. If conn was killed already, closes the stream.
  * runs: the callback of its dial or accept. */
 void teffi_conn_attach(teffi_conn *conn, teffi_stream *stream);
 
