@@ -115,7 +115,7 @@ typedef struct in_place_call {
     stopwatch watch;
     uint32_t passed_ms;     /* duration by the coarse clock */
     _Atomic uint32_t *slow; /* the method's counter in teff_grain_type.slow */
-    bool keeps;             /* not awaited at once: the call stores its method and key */
+    bool keeps;             /* async: a pending call stores its method and key */
 } in_place_call;
 
 /* ---- the callee ---- */
@@ -281,13 +281,13 @@ static inline teffi_turn_end run_in_place(in_place_call *v)
 
 /* Starts the watch and claims the callee. in: as run_direct(). out: false: queue the call. */
 static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *v, teffi_ask *ask,
-                                                                 uint32_t kind, bool beside)
+                                                                 uint32_t kind, bool async)
 {
     teffi_grains *grains = ask->ctx->node->grains;
-    if (!teffi_direct_may(grains->node->home.exec, beside))
+    if (!teffi_direct_may(grains->node->home.exec, async))
         return false;
     v->ask = ask;
-    v->keeps = beside;
+    v->keeps = async;
     v->place.caller = ask->ctx;
     v->place.in = ask->in;
     v->place.kind = kind;
@@ -300,15 +300,15 @@ static inline __attribute__((always_inline)) bool begin_in_place(in_place_call *
     return v->place.act != NULL;
 }
 
-/* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY. beside, the
+/* Runs a call in place if possible. in: kind, TEFFI_MSG_REQUEST or TEFFI_MSG_ONEWAY; async, the
  * caller does not await the call at once. out: as teffi_direct_ask(). */
 static inline __attribute__((always_inline)) bool run_direct(teffi_ask *ask, uint32_t kind,
-                                                             bool beside, ProtobufCMessage **out,
+                                                             bool async, ProtobufCMessage **out,
                                                              teffi_call **call, teff_err *err)
 {
     in_place_call v __attribute__((uninitialized));
     *call = NULL;
-    if (!begin_in_place(&v, ask, kind, beside))
+    if (!begin_in_place(&v, ask, kind, async))
         return false;
     v.place.out = out;
     teffi_turn_end how = run_in_place(&v);

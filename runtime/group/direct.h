@@ -30,10 +30,10 @@
  *  - None when the slice is over, a worker waits for a processor, or the scheduler stops; none in
  *    a blocking or preemptible region; by policy priority, none while a group waits that is more
  *    urgent than the outer one. */
-enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_BESIDE_MS = 5 };
+enum { TEFFI_DIRECT_DEPTH = 16, TEFFI_DIRECT_MAX = 256, TEFFI_DIRECT_ASYNC_MS = 5 };
 
 typedef struct teffi_direct_ops {
-    bool (*may)(teffi_exec *exec, bool beside);
+    bool (*may)(teffi_exec *exec, bool async);
     teffi_group *(*enter)(teffi_exec *exec, teffi_group *group);
     void (*leave)(teffi_exec *exec, teffi_group *outer);
     void (*yielded)(teffi_exec *exec, teffi_group *group);
@@ -41,11 +41,11 @@ typedef struct teffi_direct_ops {
 
 /* teffi_direct_may - may the turn that runs here run another one in place? The turn may
  * yield in this call, and resume on another thread.
- * in:   beside: the outer turn does not wait for the result. Then the answer is false after
- *       TEFFI_DIRECT_BESIDE_MS of a run, so that long work is spread over the workers. */
-static inline bool teffi_direct_may(teffi_exec *exec, bool beside)
+ * in:   async: the outer turn does not await the result at once. Then the answer is false after
+ *       TEFFI_DIRECT_ASYNC_MS of a run, so that long work is spread over the workers. */
+static inline bool teffi_direct_may(teffi_exec *exec, bool async)
 {
-    return exec->ops->direct && exec->ops->direct->may(exec, beside);
+    return exec->ops->direct && exec->ops->direct->may(exec, async);
 }
 
 /* teffi_direct_enter - begin a turn of group, which the caller has claimed. out: the outer group,

@@ -53,7 +53,7 @@ __attribute__((noinline)) static teffi_worker *yield_to_others(teffi_worker *w)
 
 /* teffi_direct_may. This function and those below are called through pointers only, never inlined,
  * so they may read the thread-local teffi_own_worker: see worker.h. */
-static bool direct_may(teffi_exec *exec, bool beside)
+static bool direct_may(teffi_exec *exec, bool async)
 {
     teffi_worker *w = teffi_own_worker;
     teffi_may_suspend();
@@ -61,7 +61,7 @@ static bool direct_may(teffi_exec *exec, bool beside)
         (budget_is_used(w) && !(w = yield_to_others(w))))
         return false;
     w->direct.count++;
-    return !beside || teffi_coarse_ms(exec) - w->direct.from_ms < TEFFI_DIRECT_BESIDE_MS;
+    return !async || teffi_coarse_ms(exec) - w->direct.from_ms < TEFFI_DIRECT_ASYNC_MS;
 }
 
 static teffi_group *direct_enter(teffi_exec *exec, teffi_group *group)
