@@ -56,8 +56,8 @@ static entry *insert_entry(teffi_shard *shard, const teffi_ident *ident, teffi_p
     return e;
 }
 
-/* Removes the grain's entry if its silo has left the view or, for UNREGISTER, if it is pid's. out:
- * the entry if it was not removed; NULL: none. */
+/* Finds the grain's entry, and removes it in two cases. UNREGISTER: if pid holds the grain. Other
+ * methods: if the holder's silo has left the view. out: the entry; NULL: there is none any more. */
 static entry *find_or_drop_entry(teffi_grains *grains, teffi_shard *shard, uint32_t method,
                                  const teffi_ident *ident, teffi_pid pid)
 {

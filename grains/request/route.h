@@ -15,15 +15,16 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg);
  *       valid until this returns. */
 void teffi_route_elsewhere(teffi_grains *grains, teffi_msg *msg, teffi_node_id location);
 
-/* teffi_route_unsent - locate the grain of a request again that the transport returned, because the
- * request surely did not reach silo `to`. Owns msg. */
+/* teffi_route_unsent - locate the grain again for a request that the transport has returned, since
+ * the request surely did not reach silo `to`. Owns msg. */
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
 
-/* teffi_route_to_winner - route a request of an activation that lost its grain to winner. Owns
- * msg. */
+/* teffi_route_to_winner - forward a request of an activation that has lost its grain. Owns msg.
+ * in:   winner, the silo of the activation that holds the grain now. */
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
-/* teffi_route_again - route a request again that an activation cannot handle. Owns msg. */
+/* teffi_route_again - route a request anew after an activation gave it back: the activation has
+ * ended, or is one of another grain. Owns msg. errs: of msg: too many hops. */
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
 /* ---- look-ups ---- */

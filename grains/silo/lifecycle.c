@@ -175,12 +175,12 @@ teff_err teffi_silo_open(teff_silo *silo, char *text)
 {
     teff_err err = teffi_node_init(&silo->node, &silo->platform, TEFFI_ROLE_SILO, silo->opt.cluster,
                                    silo->opt.workers, silo->opt.sched);
-    if (!err && silo->opt.message_bytes_max)
+    if (err)
+        return teffi_fail(text, err, "the worker threads could not be started");
+    if (silo->opt.message_bytes_max)
         teffi_budget_init(silo->node.budget, silo->opt.message_bytes_max);
     if (silo->opt.grain_bytes_max)
         silo->node.grain_bytes_max = silo->opt.grain_bytes_max;
-    if (err)
-        return teffi_fail(text, err, "the worker threads could not be started");
     silo->node.home.lease.length_ms = teffi_or(silo->opt.lease_ms, TEFFI_LEASE_MS);
     silo->node.lost = on_lease_lost;
     teffi_silo_authorize(silo);

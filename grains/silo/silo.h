@@ -51,7 +51,9 @@ TEFF_MUST_USE teff_err teffi_silo_new_on(const teffi_platform *platform,
                                          const teff_silo_options *opt, teff_silo **silo,
                                          char *text);
 
-/* teffi_silo_open - make node, transport and grains; listen. Contacts no other silo. errs: text. */
+/* teffi_silo_open - make the node and its transport, listen, install the grain types. Contacts no
+ * other silo.
+ * errs: with text: TEFF_E_NOMEM, TEFF_E_IO, TEFF_E_INVALID (an address, certificate or secret). */
 TEFF_MUST_USE teff_err teffi_silo_open(teff_silo *silo, char *text);
 
 /* teffi_silo_join - open the store, get an identity, join the membership. out: TEFF_OK: the silo
