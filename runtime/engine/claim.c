@@ -9,33 +9,33 @@
 
 /* ---- pokes: signals by which a component checks its wait condition again ---- */
 
-void teffi_component_poke(teff_component *w)
+void teffi_component_poke(teff_component *component)
 {
-    (void)teffi_process_signal(w->scheduler->system, w->pid, TEFFI_SIGNAL_POKE);
+    (void)teffi_process_signal(component->scheduler->system, component->pid, TEFFI_SIGNAL_POKE);
 }
 
 void teffi_sleepers_poke(teff_engine *engine)
 {
-    teff_component *w;
-    LIST_FOREACH (w, &engine->sleepers, sleeper)
-        teffi_component_poke(w);
+    teff_component *component;
+    LIST_FOREACH (component, &engine->sleepers, sleeper)
+        teffi_component_poke(component);
 }
 
-void teffi_sleepers_add(teff_component *w)
+void teffi_sleepers_add(teff_component *component)
 {
-    if (w->asleep)
+    if (component->asleep)
         return;
-    w->asleep = true;
-    LIST_INSERT_HEAD(&w->engine->sleepers, w, sleeper);
+    component->asleep = true;
+    LIST_INSERT_HEAD(&component->engine->sleepers, component, sleeper);
 }
 
-void teffi_sleepers_remove(teff_component *w)
+void teffi_sleepers_remove(teff_component *component)
 {
-    pthread_mutex_lock(&w->engine->lock);
-    if (w->asleep)
-        LIST_REMOVE(w, sleeper);
-    w->asleep = false;
-    pthread_mutex_unlock(&w->engine->lock);
+    pthread_mutex_lock(&component->engine->lock);
+    if (component->asleep)
+        LIST_REMOVE(component, sleeper);
+    component->asleep = false;
+    pthread_mutex_unlock(&component->engine->lock);
 }
 
 void teff_engine_notify(teff_engine *engine)
@@ -137,7 +137,7 @@ static void waiters_remove(teff_engine *engine, teffi_claim *claim)
 static bool has_retired_data(const teffi_claim *claim)
 {
     for (uint32_t i = 0; i < claim->n; i++)
-        if (claim->holds[i].instance->gone)
+        if (claim->holds[i].instance->retired)
             return true;
     return false;
 }
@@ -166,28 +166,28 @@ static bool waits_for_component(teff_engine *engine, const teffi_claim *claim,
 
 /* Grant the claim, append it to the waiters, or refuse it. Only the claim of a component that holds
  * data already can close a cycle of claims. */
-static void start_claim(teffi_claim *claim, teff_component *w)
+static void start_claim(teffi_claim *claim, teff_component *component)
 {
-    teff_engine *engine = w->engine;
-    claim->component = w;
+    teff_engine *engine = component->engine;
+    claim->component = component;
     engine->search++;
     if (has_retired_data(claim))
         claim->state = TEFFI_CLAIM_CLOSED;
     else if (may_grant(engine, claim))
         grant_claim(claim);
-    else if (w->n_granted && waits_for_component(engine, claim, w))
+    else if (component->n_granted && waits_for_component(engine, claim, component))
         claim->state = TEFFI_CLAIM_DEADLOCK;
     else
         waiters_append(engine, claim);
 }
 
-teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w)
+teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *component)
 {
-    pthread_mutex_lock(&w->engine->lock);
+    pthread_mutex_lock(&component->engine->lock);
     if (!claim->component)
-        start_claim(claim, w);
+        start_claim(claim, component);
     teffi_claim_state state = claim->state;
-    pthread_mutex_unlock(&w->engine->lock);
+    pthread_mutex_unlock(&component->engine->lock);
     return state;
 }
 
@@ -235,13 +235,13 @@ void teffi_claims_close(teff_engine *engine, teffi_instance *instance)
     grant_waiters(engine); /* younger claims may have waited behind those */
 }
 
-bool teffi_claim_is_held(teff_component *w, teffi_instance *instance, teff_access access)
+bool teffi_claim_is_held(teff_component *component, teffi_instance *instance, teff_access access)
 {
     bool held = false;
     teffi_hold *h;
-    pthread_mutex_lock(&w->engine->lock);
+    pthread_mutex_lock(&component->engine->lock);
     LIST_FOREACH (h, &instance->held, link)
-        held |= h->claim->component == w && h->access >= access;
-    pthread_mutex_unlock(&w->engine->lock);
+        held |= h->claim->component == component && h->access >= access;
+    pthread_mutex_unlock(&component->engine->lock);
     return held;
 }

@@ -4,33 +4,36 @@
 
 #include <stdlib.h>
 
-/* Find an instance of the type that is not retired. in: any: of any scheduler, not only w's; ready:
- * only a published one. out: NULL: there is none. */
-static teffi_instance *find_instance(teff_component *w, const teff_data_type *type, bool any,
-                                     bool ready)
+/* Find an instance of the type that is not retired.
+ * in:   any_scheduler: also look at other schedulers than the component's. published: skip an
+ *       instance that is not published yet.
+ * out:  NULL: there is none. */
+static teffi_instance *find_instance(teff_component *component, const teff_data_type *type,
+                                     bool any_scheduler, bool published)
 {
-    teffi_instance *i;
-    TAILQ_FOREACH (i, &w->engine->instances, link)
-        if (i->type == type && !i->gone && (i->ready || !ready) &&
-            (any || i->scheduler == w->scheduler->index))
-            return i;
+    teffi_instance *instance;
+    TAILQ_FOREACH (instance, &component->engine->instances, link)
+        if (instance->type == type && !instance->retired && (instance->published || !published) &&
+            (any_scheduler || instance->scheduler == component->scheduler->index))
+            return instance;
     return NULL;
 }
 
-teffi_instance *teffi_instance_new(teff_component *w, const teff_data_type *type, bool owned)
+teffi_instance *teffi_instance_new(teff_component *component, const teff_data_type *type,
+                                   bool owned)
 {
-    teff_engine *engine = w->engine;
+    teff_engine *engine = component->engine;
     teffi_instance *instance = calloc(1, sizeof *instance + type->size);
     if (!instance)
         return NULL;
     instance->type = type;
-    instance->scheduler = w->scheduler->index;
+    instance->scheduler = component->scheduler->index;
     instance->refs = 1;
     if (!owned)
         return instance;
     pthread_mutex_lock(&engine->lock);
-    /* ready is false: an instance that is not published yet counts, too */
-    bool taken = find_instance(w, type, false, false) != NULL;
+    /* published is false: an instance that is not published yet counts, too */
+    bool taken = find_instance(component, type, false, false) != NULL;
     instance->listed = !taken;
     if (!taken)
         TAILQ_INSERT_TAIL(&engine->instances, instance, link);
@@ -45,31 +48,32 @@ teffi_instance *teffi_instance_new(teff_component *w, const teff_data_type *type
 void teffi_instance_publish(teff_engine *engine, teffi_instance *instance)
 {
     pthread_mutex_lock(&engine->lock);
-    instance->ready = true;
+    instance->published = true;
     teffi_sleepers_poke(engine);
     pthread_mutex_unlock(&engine->lock);
 }
 
-teffi_instance *teffi_instance_bind(teff_component *w, size_t at, bool any)
+teffi_instance *teffi_instance_bind(teff_component *component, size_t i, bool any_scheduler)
 {
-    pthread_mutex_lock(&w->engine->lock);
-    teffi_instance *i = find_instance(w, w->type->data[at].type, any, true);
-    if (i) {
-        i->refs++;
-        w->bound[at].component = w;
-        LIST_INSERT_HEAD(&i->bound, &w->bound[at], link);
+    pthread_mutex_lock(&component->engine->lock);
+    teffi_instance *instance =
+        find_instance(component, component->type->data[i].type, any_scheduler, true);
+    if (instance) {
+        instance->refs++;
+        component->bound[i].component = component;
+        LIST_INSERT_HEAD(&instance->bound, &component->bound[i], link);
     } else {
-        teffi_sleepers_add(w);
+        teffi_sleepers_add(component);
     }
-    pthread_mutex_unlock(&w->engine->lock);
-    return i;
+    pthread_mutex_unlock(&component->engine->lock);
+    return instance;
 }
 
 bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance)
 {
     pthread_mutex_lock(&engine->lock);
     bool unheld = LIST_EMPTY(&instance->held);
-    instance->gone = true;
+    instance->retired = true;
     teffi_claims_close(engine, instance);
     teffi_bound *b;
     LIST_FOREACH (b, &instance->bound, link)
@@ -79,15 +83,15 @@ bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance)
     return unheld;
 }
 
-void teffi_instance_drop(teff_component *w, size_t i)
+void teffi_instance_drop(teff_component *component, size_t i)
 {
-    teff_engine *engine = w->engine;
-    teffi_instance *instance = w->data[i];
-    w->data[i] = NULL;
+    teff_engine *engine = component->engine;
+    teffi_instance *instance = component->data[i];
+    component->data[i] = NULL;
     pthread_mutex_lock(&engine->lock);
-    if (w->bound[i].component)
-        LIST_REMOVE(&w->bound[i], link);
-    w->bound[i].component = NULL;
+    if (component->bound[i].component)
+        LIST_REMOVE(&component->bound[i], link);
+    component->bound[i].component = NULL;
     bool last = --instance->refs == 0;
     if (last && instance->listed)
         TAILQ_REMOVE(&engine->instances, instance, link);

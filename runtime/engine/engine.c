@@ -47,13 +47,13 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
     const teffi_task_msg *task = event->data;
     const teff_event copy = {.kind = TEFF_EVENT_REQUEST, .data = task, .len = event->len};
     bool listed = false;
-    teff_component *w;
+    teff_component *component;
     pthread_mutex_lock(&s->lock);
-    LIST_FOREACH (w, &s->components, link) {
-        if (!type_lists_task(w->type, task->type))
+    LIST_FOREACH (component, &s->components, link) {
+        if (!type_lists_task(component->type, task->type))
             continue;
         listed = true;
-        bool given = teffi_process_send_here(s->system, w->pid, &copy) == TEFF_OK;
+        bool given = teffi_process_send_here(s->system, component->pid, &copy) == TEFF_OK;
         count_one(given ? &s->engine->given : &s->engine->refused);
     }
     pthread_mutex_unlock(&s->lock);
@@ -300,20 +300,20 @@ static const teff_process_ops *get_or_make_ops(teff_engine *engine, const teff_c
 
 /* Start the component's process and list the component, both under the scheduler's lock, so that it
  * does not end or miss a task in between. errs: TEFF_E_INVALID: see may_join_scheduler. */
-static teff_err start_component(teff_component *w, const teff_process_ops *ops,
+static teff_err start_component(teff_component *component, const teff_process_ops *ops,
                                 teff_component_id *id)
 {
-    teffi_scheduler *s = w->scheduler;
+    teffi_scheduler *s = component->scheduler;
     teff_err err = TEFF_E_INVALID;
     pthread_mutex_lock(&s->lock);
-    if (may_join_scheduler(s, w->type))
-        err = teff_process_spawn(s->system, ops, w, NULL, NULL, 0, &w->pid);
+    if (may_join_scheduler(s, component->type))
+        err = teff_process_spawn(s->system, ops, component, NULL, NULL, 0, &component->pid);
     if (!err) {
-        w->listed = true;
-        LIST_INSERT_HEAD(&s->components, w, link);
+        component->listed = true;
+        LIST_INSERT_HEAD(&s->components, component, link);
         if (id)
-            *id = teff_component_id_of(w);
-        atomic_fetch_add_explicit(&w->engine->components, 1, memory_order_relaxed);
+            *id = teff_component_id_of(component);
+        atomic_fetch_add_explicit(&component->engine->components, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&s->lock);
     return err;
@@ -327,18 +327,20 @@ teff_err teff_engine_add(teff_engine *engine, uint32_t scheduler, const teff_com
     if (teff_engine_is_ending(engine))
         return TEFF_E_CLOSED;
     const teff_process_ops *ops = get_or_make_ops(engine, type);
-    teff_component *w =
-        ops ? calloc(1, sizeof *w + type->n_data * (sizeof w->data[0] + sizeof *w->bound)) : NULL;
-    if (!w)
+    teff_component *component =
+        ops ? calloc(1, sizeof *component +
+                            type->n_data * (sizeof component->data[0] + sizeof *component->bound))
+            : NULL;
+    if (!component)
         return TEFF_E_NOMEM;
-    w->engine = engine;
-    w->scheduler = &engine->schedulers[scheduler];
-    w->type = type;
-    w->user = user;
-    w->bound = (teffi_bound *)(void *)&w->data[type->n_data];
-    teff_err err = start_component(w, ops, id);
+    component->engine = engine;
+    component->scheduler = &engine->schedulers[scheduler];
+    component->type = type;
+    component->user = user;
+    component->bound = (teffi_bound *)(void *)&component->data[type->n_data];
+    teff_err err = start_component(component, ops, id);
     if (err)
-        free(w);
+        free(component);
     return err;
 }
 
@@ -381,12 +383,12 @@ void teffi_engine_print(teff_engine *engine, const teffi_lines *to)
 static uint32_t cancel_components(teff_engine *engine)
 {
     uint32_t n = 0;
-    teff_component *w;
+    teff_component *component;
     for (uint32_t i = 0; i < engine->n_schedulers; i++) {
         teffi_scheduler *s = &engine->schedulers[i];
         pthread_mutex_lock(&s->lock);
-        LIST_FOREACH (w, &s->components, link)
-            n += teff_process_cancel(s->system, w->pid) == TEFF_OK;
+        LIST_FOREACH (component, &s->components, link)
+            n += teff_process_cancel(s->system, component->pid) == TEFF_OK;
         pthread_mutex_unlock(&s->lock);
     }
     return n;

@@ -14,7 +14,8 @@ typedef struct teffi_instance { /* data of one owner, or local to one component 
     const teff_data_type *type; /* immutable, as scheduler */
     uint32_t scheduler;
     /* guarded by engine.lock */
-    bool ready, gone; /* published; retired. Its memory stays until refs is 0 */
+    bool published;
+    bool retired; /* its memory stays until refs is 0 */
     uint32_t refs;
     LIST_HEAD(, teffi_hold) held;
     LIST_HEAD(, teffi_bound) bound; /* components to cancel when it is retired */
@@ -166,39 +167,41 @@ extern const teff_process_ops teffi_component_step_ops, teffi_component_run_ops,
 
 /* teffi_task_run_queued - run a queued task. out: false: it waits for its data: call again after a
  * poke. */
-bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task);
+bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task);
 
 /* teffi_task_over - call the task's over, and poke the components that wait for a condition.
  * runs: also where the component has ended. */
 void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran);
 
 /* teffi_component_unlock_all - release all data that the component has locked by itself. */
-void teffi_component_unlock_all(teff_component *w);
+void teffi_component_unlock_all(teff_component *component);
 
 /* teffi_component_wait_for_poke - wait for a poke. in: or_end: wait until the component is ending,
  * if that is earlier. out: false: the component is ending (with or_end), or forced to end. */
-bool teffi_component_wait_for_poke(teff_component *w, bool or_end);
+bool teffi_component_wait_for_poke(teff_component *component, bool or_end);
 
 /* ---- instances of data (data.c). runs: the turn of the component; pokes: any ---- */
 
-/* teffi_instance_new - an instance owned by w, or local to it. out: NULL: memory is out, or, if
- * owned, the scheduler already has an owner of this type. */
-teffi_instance *teffi_instance_new(teff_component *w, const teff_data_type *type, bool owned);
+/* teffi_instance_new - make an instance that component owns, or, if not owned, a local one.
+ * out:  NULL: no memory; or owned, and another component of the scheduler owns one of this type. */
+teffi_instance *teffi_instance_new(teff_component *component, const teff_data_type *type,
+                                   bool owned);
 
 /* teffi_instance_publish - let other components bind the instance. */
 void teffi_instance_publish(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_instance_bind - bind w to a published instance of type->data[i], and take a reference. When
- * the instance is retired, w is cancelled. in: any: of any scheduler, not only w's.
- * out:  NULL: there is none; w is poked when data is published. */
-teffi_instance *teffi_instance_bind(teff_component *w, size_t i, bool any);
+/* teffi_instance_bind - bind component to a published instance of type->data[i], and take a
+ * reference. When the instance is retired, component is cancelled.
+ * in:   any_scheduler: also look at other schedulers than the component's.
+ * out:  NULL: there is none; component is poked when data is published. */
+teffi_instance *teffi_instance_bind(teff_component *component, size_t i, bool any_scheduler);
 
 /* teffi_instance_retire - forbid to bind or claim the instance from now on. Claims that wait for it
  * are closed, components bound to it are cancelled. out: true: no claim holds it. */
 bool teffi_instance_retire(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_instance_drop - drop w's reference to data[i]; the last one frees the instance. */
-void teffi_instance_drop(teff_component *w, size_t i);
+/* teffi_instance_drop - drop component's reference to data[i]; the last one frees the instance. */
+void teffi_instance_drop(teff_component *component, size_t i);
 
 /* ---- claims and sleepers (claim.c) ---- */
 
@@ -207,7 +210,7 @@ void teffi_claim_add(teffi_claim *claim, teffi_instance *instance, teff_access a
 
 /* teffi_claim_start - hold all instances or wait, unless it was started before. The component is
  * poked when a waiting claim's state changes. out: the state now. */
-teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *w);
+teffi_claim_state teffi_claim_start(teffi_claim *claim, teff_component *component);
 
 /* teffi_claim_end - if the claim was started, release its data or stop waiting, and empty the
  * claim. */
@@ -217,14 +220,14 @@ void teffi_claim_end(teffi_claim *claim);
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
 /* teffi_claim_is_held - does the component hold the instance with this access? */
-bool teffi_claim_is_held(teff_component *w, teffi_instance *instance, teff_access access);
+bool teffi_claim_is_held(teff_component *component, teffi_instance *instance, teff_access access);
 
 /* teffi_component_poke - make a component check its wait condition again. */
-void teffi_component_poke(teff_component *w);
+void teffi_component_poke(teff_component *component);
 
 /* teffi_sleepers_add, teffi_sleepers_remove - list or unlist a component that waits for unpublished
  * data or a condition. teffi_sleepers_poke - poke all listed ones. _add, _poke: engine.lock is
  * held. */
-void teffi_sleepers_add(teff_component *w);
-void teffi_sleepers_remove(teff_component *w);
+void teffi_sleepers_add(teff_component *component);
+void teffi_sleepers_remove(teff_component *component);
 void teffi_sleepers_poke(teff_engine *engine);

@@ -7,117 +7,121 @@
 #include <stdlib.h>
 #include "process/turn.h"
 
-typedef void hook(teff_component *w, void *data);
+typedef void hook(teff_component *component, void *data);
 
-static const teff_data_use *use_at(const teff_component *w, size_t i)
+static const teff_data_use *use_at(const teff_component *component, size_t i)
 {
-    return &w->type->data[i];
+    return &component->type->data[i];
 }
 
-static void call_hook(teff_component *w, hook *fn, teffi_instance *instance)
+static void call_hook(teff_component *component, hook *fn, teffi_instance *instance)
 {
     if (fn)
-        fn(w, instance->bytes);
+        fn(component, instance->bytes);
 }
 
 /* ---- set-up ---- */
 
 /* Create and initialise all data of a kind. If the scheduler has another owner of a type, or memory
  * is out, the component is ending. */
-static void make_data(teff_component *w, teff_data_kind kind)
+static void make_data(teff_component *component, teff_data_kind kind)
 {
-    for (size_t i = 0; i < w->type->n_data && !w->ending; i++) {
-        if (use_at(w, i)->kind != kind)
+    for (size_t i = 0; i < component->type->n_data && !component->ending; i++) {
+        if (use_at(component, i)->kind != kind)
             continue;
-        w->data[i] = teffi_instance_new(w, use_at(w, i)->type, kind == TEFF_DATA_OWNER);
-        if (w->data[i])
-            call_hook(w, use_at(w, i)->type->init, w->data[i]);
+        component->data[i] =
+            teffi_instance_new(component, use_at(component, i)->type, kind == TEFF_DATA_OWNER);
+        if (component->data[i])
+            call_hook(component, use_at(component, i)->type->init, component->data[i]);
         else
-            w->ending = true;
+            component->ending = true;
     }
 }
 
 /* Create and publish the component's owned data. It is published only after all hooks, because
  * other components may bind it from then on. */
-static void set_up_owned(teff_component *w)
+static void set_up_owned(teff_component *component)
 {
-    make_data(w, TEFF_DATA_OWNER);
-    for (size_t i = 0; i < w->type->n_data && !w->ending; i++)
-        if (use_at(w, i)->kind == TEFF_DATA_OWNER)
-            call_hook(w, use_at(w, i)->type->setup_owner, w->data[i]);
-    for (size_t i = 0; i < w->type->n_data && !w->ending; i++)
-        if (use_at(w, i)->kind == TEFF_DATA_OWNER)
-            teffi_instance_publish(w->engine, w->data[i]);
+    make_data(component, TEFF_DATA_OWNER);
+    for (size_t i = 0; i < component->type->n_data && !component->ending; i++)
+        if (use_at(component, i)->kind == TEFF_DATA_OWNER)
+            call_hook(component, use_at(component, i)->type->setup_owner, component->data[i]);
+    for (size_t i = 0; i < component->type->n_data && !component->ending; i++)
+        if (use_at(component, i)->kind == TEFF_DATA_OWNER)
+            teffi_instance_publish(component->engine, component->data[i]);
 }
 
-/* Bind all data of a kind, from w->at on. out: false: an instance is not published yet; call again
- * after a poke. */
-static bool bind_all(teff_component *w, teff_data_kind kind)
+/* Bind all data of a kind, from component->at on. out: false: an instance is not published yet;
+ * call again after a poke. */
+static bool bind_all(teff_component *component, teff_data_kind kind)
 {
-    for (; w->at < w->type->n_data; w->at++) {
-        const teff_data_use *use = use_at(w, w->at);
+    for (; component->at < component->type->n_data; component->at++) {
+        const teff_data_use *use = use_at(component, component->at);
         if (use->kind != kind)
             continue;
-        w->data[w->at] = teffi_instance_bind(w, w->at, kind == TEFF_DATA_SHARE);
-        if (!w->data[w->at])
+        component->data[component->at] =
+            teffi_instance_bind(component, component->at, kind == TEFF_DATA_SHARE);
+        if (!component->data[component->at])
             return false;
-        call_hook(w, use->type->bind, w->data[w->at]);
+        call_hook(component, use->type->bind, component->data[component->at]);
     }
-    teffi_sleepers_remove(w);
+    teffi_sleepers_remove(component);
     return true;
 }
 
 /* Claim one instance for writing, then call fn; the caller ends the claim. If the claim fails, the
  * component is ending. out: false: the claim waits; call again after a poke. */
-static bool call_while_holding(teff_component *w, hook *fn, teffi_instance *instance)
+static bool call_while_holding(teff_component *component, hook *fn, teffi_instance *instance)
 {
-    if (!w->claim.component)
-        teffi_claim_add(&w->claim, instance, TEFF_WRITE);
-    teffi_claim_state state = teffi_claim_start(&w->claim, w);
+    if (!component->claim.component)
+        teffi_claim_add(&component->claim, instance, TEFF_WRITE);
+    teffi_claim_state state = teffi_claim_start(&component->claim, component);
     if (state == TEFFI_CLAIM_WAITING)
         return false;
     if (state == TEFFI_CLAIM_GRANTED)
-        call_hook(w, fn, instance);
+        call_hook(component, fn, instance);
     else
-        w->ending = true;
+        component->ending = true;
     return true;
 }
 
-/* Call the hook setup for the component's data, from w->at on. Unless it is local, claim it.
- * out:  false: a claim waits; call again after a poke. */
-static bool set_up_data(teff_component *w)
+/* Call the hook setup for the component's data, from component->at on. Claim data that is not local
+ * before that. out: false: a claim waits; call again after a poke. */
+static bool set_up_data(teff_component *component)
 {
-    for (; w->at < w->type->n_data && !w->ending; w->at++) {
-        const teff_data_use *use = use_at(w, w->at);
+    for (; component->at < component->type->n_data && !component->ending; component->at++) {
+        const teff_data_use *use = use_at(component, component->at);
         if (use->kind == TEFF_DATA_LOCAL)
-            call_hook(w, use->type->setup, w->data[w->at]);
-        else if (use->type->setup && !call_while_holding(w, use->type->setup, w->data[w->at]))
+            call_hook(component, use->type->setup, component->data[component->at]);
+        else if (use->type->setup &&
+                 !call_while_holding(component, use->type->setup, component->data[component->at]))
             return false;
-        teffi_claim_end(&w->claim);
+        teffi_claim_end(&component->claim);
     }
     return true;
 }
 
 /* Do the component's present phase of set-up. out: false: call again after a poke. */
-static bool run_set_up_phase(teff_component *w)
+static bool run_set_up_phase(teff_component *component)
 {
-    if (w->phase == TEFFI_PHASE_GROUP)
-        return bind_all(w, TEFF_DATA_GROUP);
-    if (w->phase == TEFFI_PHASE_SHARE)
-        return bind_all(w, TEFF_DATA_SHARE);
-    if (w->phase == TEFFI_PHASE_SETUP)
-        return set_up_data(w);
-    set_up_owned(w);
-    make_data(w, TEFF_DATA_LOCAL);
+    if (component->phase == TEFFI_PHASE_GROUP)
+        return bind_all(component, TEFF_DATA_GROUP);
+    if (component->phase == TEFFI_PHASE_SHARE)
+        return bind_all(component, TEFF_DATA_SHARE);
+    if (component->phase == TEFFI_PHASE_SETUP)
+        return set_up_data(component);
+    set_up_owned(component);
+    make_data(component, TEFF_DATA_LOCAL);
     return true;
 }
 
 /* Do all phases of set-up that are left. out: true: done, or the component is ending; false: call
  * again after a poke. */
-static bool set_up_component(teff_component *w)
+static bool set_up_component(teff_component *component)
 {
-    for (; w->phase < TEFFI_PHASE_RUN && !w->ending; w->phase++, w->at = 0)
-        if (!run_set_up_phase(w))
+    for (; component->phase < TEFFI_PHASE_RUN && !component->ending;
+         component->phase++, component->at = 0)
+        if (!run_set_up_phase(component))
             return false;
     return true;
 }
@@ -125,89 +129,90 @@ static bool set_up_component(teff_component *w)
 /* ---- take-down ---- */
 
 /* For all data of a kind: call fini if it is local, else unbind, and drop the reference. */
-static void drop_all(teff_component *w, teff_data_kind kind)
+static void drop_all(teff_component *component, teff_data_kind kind)
 {
-    for (size_t i = w->type->n_data; i-- > 0;)
-        if (w->data[i] && use_at(w, i)->kind == kind) {
-            const teff_data_type *type = use_at(w, i)->type;
-            call_hook(w, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind, w->data[i]);
-            teffi_instance_drop(w, i);
+    for (size_t i = component->type->n_data; i-- > 0;)
+        if (component->data[i] && use_at(component, i)->kind == kind) {
+            const teff_data_type *type = use_at(component, i)->type;
+            call_hook(component, kind == TEFF_DATA_LOCAL ? type->fini : type->unbind,
+                      component->data[i]);
+            teffi_instance_drop(component, i);
         }
 }
 
 /* End the component's waits, claims and locks, and drop all its data except owned data. */
-static void release_all_but_owned(teff_component *w)
+static void release_all_but_owned(teff_component *component)
 {
-    teffi_sleepers_remove(w);
-    teffi_claim_end(&w->claim);
-    teffi_component_unlock_all(w);
-    drop_all(w, TEFF_DATA_SHARE);
-    drop_all(w, TEFF_DATA_GROUP);
-    drop_all(w, TEFF_DATA_LOCAL);
+    teffi_sleepers_remove(component);
+    teffi_claim_end(&component->claim);
+    teffi_component_unlock_all(component);
+    drop_all(component, TEFF_DATA_SHARE);
+    drop_all(component, TEFF_DATA_GROUP);
+    drop_all(component, TEFF_DATA_LOCAL);
 }
 
 /* Call fini of owned data, retire and drop it. The data is claimed for writing, so that no task
  * uses it, and retired before the claim ends, so that no task gets it afterwards. out: false: a
  * claim waits; call again after a poke. */
-static bool fini_owned(teff_component *w)
+static bool fini_owned(teff_component *component)
 {
-    for (size_t i = w->type->n_data; i-- > 0;) {
-        if (!w->data[i] || use_at(w, i)->kind != TEFF_DATA_OWNER)
+    for (size_t i = component->type->n_data; i-- > 0;) {
+        if (!component->data[i] || use_at(component, i)->kind != TEFF_DATA_OWNER)
             continue;
-        if (!call_while_holding(w, use_at(w, i)->type->fini, w->data[i]))
+        if (!call_while_holding(component, use_at(component, i)->type->fini, component->data[i]))
             return false;
-        (void)teffi_instance_retire(w->engine, w->data[i]);
-        teffi_claim_end(&w->claim);
-        teffi_instance_drop(w, i);
+        (void)teffi_instance_retire(component->engine, component->data[i]);
+        teffi_claim_end(&component->claim);
+        teffi_instance_drop(component, i);
     }
     return true;
 }
 
-static void unlist_component(teff_component *w)
+static void unlist_component(teff_component *component)
 {
-    teffi_scheduler *s = w->scheduler;
+    teffi_scheduler *s = component->scheduler;
     pthread_mutex_lock(&s->lock);
-    if (w->listed)
-        LIST_REMOVE(w, link);
-    w->listed = false;
+    if (component->listed)
+        LIST_REMOVE(component, link);
+    component->listed = false;
     pthread_mutex_unlock(&s->lock);
 }
 
 /* Unlist the component first, so that no more tasks arrive, then discard its queued tasks. */
-static void clear_queue(teff_component *w)
+static void clear_queue(teff_component *component)
 {
     teffi_event *event;
-    unlist_component(w);
-    while ((event = teffi_process_take_mail(w->me))) {
-        teffi_task_over(w->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
-        teffi_event_free(w->me, event);
+    unlist_component(component);
+    while ((event = teffi_process_take_mail(component->me))) {
+        teffi_task_over(component->engine, (teffi_task_msg *)(uintptr_t)event->event.data, 0);
+        teffi_event_free(component->me, event);
     }
 }
 
 /* Drop the component's data and discard its tasks. out: false: call again after a poke. */
-static bool take_down_component(teff_component *w)
+static bool take_down_component(teff_component *component)
 {
-    if (w->phase <= TEFFI_PHASE_RUN)
-        release_all_but_owned(w);
-    w->phase = TEFFI_PHASE_TAKE_DOWN;
-    if (!fini_owned(w))
+    if (component->phase <= TEFFI_PHASE_RUN)
+        release_all_but_owned(component);
+    component->phase = TEFFI_PHASE_TAKE_DOWN;
+    if (!fini_owned(component))
         return false;
-    clear_queue(w);
-    w->phase = TEFFI_PHASE_GONE;
+    clear_queue(component);
+    component->phase = TEFFI_PHASE_GONE;
     return true;
 }
 
 /* Take down a component that is forced to end, without waiting. Owned data that other components
  * hold gets no fini; the last reference frees it. Queued tasks end with the process (end_copy). */
-static void abandon_data(teff_component *w)
+static void abandon_data(teff_component *component)
 {
-    release_all_but_owned(w);
-    for (size_t i = w->type->n_data; i-- > 0;) {
-        if (!w->data[i])
+    release_all_but_owned(component);
+    for (size_t i = component->type->n_data; i-- > 0;) {
+        if (!component->data[i])
             continue;
-        if (teffi_instance_retire(w->engine, w->data[i]))
-            call_hook(w, use_at(w, i)->type->fini, w->data[i]);
-        teffi_instance_drop(w, i);
+        if (teffi_instance_retire(component->engine, component->data[i]))
+            call_hook(component, use_at(component, i)->type->fini, component->data[i]);
+        teffi_instance_drop(component, i);
     }
 }
 
@@ -216,11 +221,11 @@ static void abandon_data(teff_component *w)
 static teff_err init_component(void *self, teff_process *me, const char *method, const void *input,
                                size_t len)
 {
-    teff_component *w = self;
+    teff_component *component = self;
     (void)method;
     (void)input;
     (void)len;
-    w->me = me;
+    component->me = me;
     return TEFF_OK;
 }
 
@@ -229,25 +234,25 @@ static teff_err init_component(void *self, teff_process *me, const char *method,
  * cancel. */
 static teff_err step_component(void *self, const teff_event *events, size_t n, teff_step *out)
 {
-    teff_component *w = self;
+    teff_component *component = self;
     teffi_task_msg *task = NULL;
     if (n && events[0].kind == TEFF_EVENT_CANCEL)
-        w->ending = true;
+        component->ending = true;
     else if (n)
         task = (teffi_task_msg *)(uintptr_t)events[0].data;
-    if (!w->ending && !set_up_component(w))
+    if (!component->ending && !set_up_component(component))
         return teffi_step_retry(out);
-    if (!w->ending && task) {
-        if (!teffi_task_run_queued(w, task))
+    if (!component->ending && task) {
+        if (!teffi_task_run_queued(component, task))
             return teffi_step_retry(out);
-        return w->ending ? teff_step_continue(out) : teff_step_idle(out);
+        return component->ending ? teff_step_continue(out) : teff_step_idle(out);
     }
-    if (!w->ending)
+    if (!component->ending)
         return teff_step_idle(out);
-    if (!take_down_component(w))
+    if (!take_down_component(component))
         return teffi_step_retry(out);
     if (task)
-        teffi_task_over(w->engine, task, 0);
+        teffi_task_over(component->engine, task, 0);
     return teff_step_done(out);
 }
 
@@ -255,18 +260,19 @@ static teff_err step_component(void *self, const teff_event *events, size_t n, t
  * forced to end. */
 static teff_err run_component(void *self, teff_process *me)
 {
-    teff_component *w = self;
+    teff_component *component = self;
     (void)me;
-    while (!w->ending && !set_up_component(w))
-        if (!teffi_component_wait_for_poke(w, true))
-            w->ending = true;
-    if (!w->ending && w->type->run)
-        w->type->run(w);
-    while (!w->ending && !w->type->run && teff_component_drain(w, 1) == TEFF_OK)
+    while (!component->ending && !set_up_component(component))
+        if (!teffi_component_wait_for_poke(component, true))
+            component->ending = true;
+    if (!component->ending && component->type->run)
+        component->type->run(component);
+    while (!component->ending && !component->type->run &&
+           teff_component_drain(component, 1) == TEFF_OK)
         ;
-    w->ending = true;
-    while (!take_down_component(w))
-        if (!teffi_component_wait_for_poke(w, false))
+    component->ending = true;
+    while (!take_down_component(component))
+        if (!teffi_component_wait_for_poke(component, false))
             return TEFF_E_CANCELLED; /* forced: close_component does the rest */
     return TEFF_OK;
 }
@@ -275,18 +281,18 @@ static teff_err run_component(void *self, teff_process *me)
  * call for each component, also for one whose process never began (me is NULL). */
 static void close_component(void *self)
 {
-    teff_component *w = self;
-    teff_engine *engine = w->engine;
-    if (w->me && w->phase != TEFFI_PHASE_GONE)
-        abandon_data(w);
-    unlist_component(w);
+    teff_component *component = self;
+    teff_engine *engine = component->engine;
+    if (component->me && component->phase != TEFFI_PHASE_GONE)
+        abandon_data(component);
+    unlist_component(component);
     atomic_fetch_sub_explicit(&engine->components, 1, memory_order_relaxed);
-    free(w);
+    free(component);
 }
 
-teff_ctx *teff_component_ctx(teff_component *w)
+teff_ctx *teff_component_ctx(teff_component *component)
 {
-    return teff_process_ctx(w->me);
+    return teff_process_ctx(component->me);
 }
 
 const teff_process_ops teffi_component_step_ops = {

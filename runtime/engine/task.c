@@ -4,42 +4,44 @@
 #include <stdlib.h>
 #include "process/turn.h"
 
-/* out: w's instance of the type, and in *kind how w uses the type; NULL: w does not use it. */
-static teffi_instance *find_data(teff_component *w, const teff_data_type *type,
+/* out: the component's instance of the type, and in *kind how the component uses it; NULL: it does
+ * not use the type. */
+static teffi_instance *find_data(teff_component *component, const teff_data_type *type,
                                  teff_data_kind *kind)
 {
-    for (size_t i = 0; i < w->type->n_data; i++)
-        if (w->type->data[i].type == type) {
-            *kind = w->type->data[i].kind;
-            return w->data[i];
+    for (size_t i = 0; i < component->type->n_data; i++)
+        if (component->type->data[i].type == type) {
+            *kind = component->type->data[i].kind;
+            return component->data[i];
         }
     return NULL;
 }
 
-void *teff_component_data(teff_component *w, const teff_data_type *type)
+void *teff_component_data(teff_component *component, const teff_data_type *type)
 {
     teff_data_kind kind;
-    teffi_instance *instance = find_data(w, type, &kind);
+    teffi_instance *instance = find_data(component, type, &kind);
     return instance ? instance->bytes : NULL;
 }
 
 /* Has the component been ended or cancelled? Takes queued items first. */
-static bool component_is_ending(teff_component *w)
+static bool component_is_ending(teff_component *component)
 {
-    (void)teffi_process_take_items(w->me); /* a cancel may be queued */
-    w->ending |= w->me->cancel;
-    return w->ending;
+    (void)teffi_process_take_items(component->me); /* a cancel may be queued */
+    component->ending |= component->me->cancel;
+    return component->ending;
 }
 
 /* Add the data of each need to the claim, unless it is local. out: false: there are too many needs,
  * or the component does not use one of the types. */
-static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *needs, size_t n)
+static bool add_needs(teff_component *component, teffi_claim *claim, const teff_need *needs,
+                      size_t n)
 {
     if (n > TEFF_NEEDS_MAX)
         return false;
     for (size_t i = 0; i < n; i++) {
         teff_data_kind kind;
-        teffi_instance *instance = find_data(w, needs[i].type, &kind);
+        teffi_instance *instance = find_data(component, needs[i].type, &kind);
         if (!instance)
             return false;
         if (kind != TEFF_DATA_LOCAL)
@@ -48,26 +50,26 @@ static bool add_needs(teff_component *w, teffi_claim *claim, const teff_need *ne
     return true;
 }
 
-static void unlock_newest(teff_component *w)
+static void unlock_newest(teff_component *component)
 {
-    teffi_lock *lock = w->locks;
-    w->locks = lock->older;
+    teffi_lock *lock = component->locks;
+    component->locks = lock->older;
     teffi_claim_end(&lock->claim);
     free(lock);
 }
 
 /* Run a task whose data is held. Locks that the task has taken and not released end with it. */
-static void run_task(teff_component *w, const teff_task_type *type, void *task)
+static void run_task(teff_component *component, const teff_task_type *type, void *task)
 {
     void *data[TEFF_NEEDS_MAX];
-    teffi_lock *outer = w->outer;
+    teffi_lock *outer = component->outer;
     for (uint32_t i = 0; i < type->n_needs; i++)
-        data[i] = teff_component_data(w, type->needs[i].type);
-    w->outer = w->locks;
-    type->run(w, task, data);
-    while (w->locks != w->outer)
-        unlock_newest(w);
-    w->outer = outer;
+        data[i] = teff_component_data(component, type->needs[i].type);
+    component->outer = component->locks;
+    type->run(component, task, data);
+    while (component->locks != component->outer)
+        unlock_newest(component);
+    component->outer = outer;
 }
 
 void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
@@ -77,23 +79,23 @@ void teffi_task_over(teff_engine *engine, teffi_task_msg *task, int ran)
     teff_engine_notify(engine);
 }
 
-bool teffi_task_run_queued(teff_component *w, teffi_task_msg *task)
+bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
 {
-    teffi_claim *claim = &w->claim;
-    if (!claim->component && !add_needs(w, claim, task->type->needs, task->type->n_needs)) {
+    teffi_claim *claim = &component->claim;
+    if (!claim->component && !add_needs(component, claim, task->type->needs, task->type->n_needs)) {
         *claim = (teffi_claim){0}; /* the component does not use the task's data */
-        teffi_task_over(w->engine, task, 0);
+        teffi_task_over(component->engine, task, 0);
         return true;
     }
-    teffi_claim_state state = teffi_claim_start(claim, w);
+    teffi_claim_state state = teffi_claim_start(claim, component);
     if (state == TEFFI_CLAIM_WAITING)
         return false;
     bool granted = state == TEFFI_CLAIM_GRANTED;
     if (granted)
-        run_task(w, task->type, task->bytes);
-    w->ending |= state == TEFFI_CLAIM_CLOSED;
+        run_task(component, task->type, task->bytes);
+    component->ending |= state == TEFFI_CLAIM_CLOSED;
     teffi_claim_end(claim);
-    teffi_task_over(w->engine, task, granted);
+    teffi_task_over(component->engine, task, granted);
     return true;
 }
 
@@ -106,24 +108,24 @@ static bool was_poked(teff_process *p, teffi_waiting *waiting)
     return p->poked || (waiting->arg && (p->cancel || ((teff_component *)waiting->arg)->ending));
 }
 
-bool teffi_component_wait_for_poke(teff_component *w, bool or_end)
+bool teffi_component_wait_for_poke(teff_component *component, bool or_end)
 {
-    teffi_waiting waiting = {.ready = was_poked, .arg = or_end ? w : NULL, .blocked = true};
-    teff_err err = teffi_process_wait(w->me, &waiting);
-    w->me->poked = false;
-    return !err && !(or_end && component_is_ending(w));
+    teffi_waiting waiting = {.ready = was_poked, .arg = or_end ? component : NULL, .blocked = true};
+    teff_err err = teffi_process_wait(component->me, &waiting);
+    component->me->poked = false;
+    return !err && !(or_end && component_is_ending(component));
 }
 
 /* Is each need of the task covered: local data, data held already, or one of the n needs in
  * lock? */
-static bool needs_are_covered(teff_component *w, const teff_task_type *type, const teff_need *lock,
-                              size_t n)
+static bool needs_are_covered(teff_component *component, const teff_task_type *type,
+                              const teff_need *lock, size_t n)
 {
     for (uint32_t i = 0; i < type->n_needs; i++) {
         teff_data_kind kind;
-        teffi_instance *instance = find_data(w, type->needs[i].type, &kind);
+        teffi_instance *instance = find_data(component, type->needs[i].type, &kind);
         bool ok = instance && (kind == TEFF_DATA_LOCAL ||
-                               teffi_claim_is_held(w, instance, type->needs[i].access));
+                               teffi_claim_is_held(component, instance, type->needs[i].access));
         for (size_t k = 0; instance && k < n && !ok; k++)
             ok = lock[k].type == type->needs[i].type && lock[k].access >= type->needs[i].access;
         if (!ok)
@@ -135,21 +137,21 @@ static bool needs_are_covered(teff_component *w, const teff_task_type *type, con
 /* Start the claim and wait until it is granted. The caller ends the claim, also on an error.
  * errs: TEFF_E_DEADLOCK; TEFF_E_CANCELLED: the component ended while it waited; TEFF_E_CLOSED: the
  * owner of some of the data has ended, and the component ends, too. */
-static teff_err claim_and_wait(teff_component *w, teffi_claim *claim)
+static teff_err claim_and_wait(teff_component *component, teffi_claim *claim)
 {
     teffi_claim_state state;
-    while ((state = teffi_claim_start(claim, w)) == TEFFI_CLAIM_WAITING)
-        if (!teffi_component_wait_for_poke(w, true))
+    while ((state = teffi_claim_start(claim, component)) == TEFFI_CLAIM_WAITING)
+        if (!teffi_component_wait_for_poke(component, true))
             break;
     if (state == TEFFI_CLAIM_GRANTED)
         return TEFF_OK;
-    w->ending |= state == TEFFI_CLAIM_CLOSED;
+    component->ending |= state == TEFFI_CLAIM_CLOSED;
     return state == TEFFI_CLAIM_CLOSED     ? TEFF_E_CLOSED
            : state == TEFFI_CLAIM_DEADLOCK ? TEFF_E_DEADLOCK
                                            : TEFF_E_CANCELLED;
 }
 
-teff_err teff_component_run(teff_component *w, const teff_task_type *type, void *task,
+teff_err teff_component_run(teff_component *component, const teff_task_type *type, void *task,
                             const teff_need *lock, size_t n)
 {
     teffi_claim claim = {0};
@@ -157,46 +159,47 @@ teff_err teff_component_run(teff_component *w, const teff_task_type *type, void 
         lock = type->needs;
         n = type->n_needs;
     }
-    if (!add_needs(w, &claim, lock, n) || !needs_are_covered(w, type, lock, n))
+    if (!add_needs(component, &claim, lock, n) || !needs_are_covered(component, type, lock, n))
         return TEFF_E_INVALID;
-    teff_err err = claim_and_wait(w, &claim);
+    teff_err err = claim_and_wait(component, &claim);
     if (!err)
-        run_task(w, type, task);
+        run_task(component, type, task);
     teffi_claim_end(&claim);
     if (!err)
-        teff_engine_notify(w->engine);
+        teff_engine_notify(component->engine);
     return err;
 }
 
-teff_err teff_component_lock(teff_component *w, const teff_need *needs, size_t n)
+teff_err teff_component_lock(teff_component *component, const teff_need *needs, size_t n)
 {
     teffi_lock *lock = calloc(1, sizeof *lock);
     if (!lock)
         return TEFF_E_NOMEM;
-    teff_err err =
-        add_needs(w, &lock->claim, needs, n) ? claim_and_wait(w, &lock->claim) : TEFF_E_INVALID;
+    teff_err err = add_needs(component, &lock->claim, needs, n)
+                       ? claim_and_wait(component, &lock->claim)
+                       : TEFF_E_INVALID;
     if (err) {
         teffi_claim_end(&lock->claim);
         free(lock);
         return err;
     }
-    lock->older = w->locks;
-    w->locks = lock;
+    lock->older = component->locks;
+    component->locks = lock;
     return TEFF_OK;
 }
 
-teff_err teff_component_unlock(teff_component *w)
+teff_err teff_component_unlock(teff_component *component)
 {
-    if (w->locks == w->outer)
+    if (component->locks == component->outer)
         return TEFF_E_NOT_FOUND;
-    unlock_newest(w);
+    unlock_newest(component);
     return TEFF_OK;
 }
 
-void teffi_component_unlock_all(teff_component *w)
+void teffi_component_unlock_all(teff_component *component)
 {
-    while (w->locks)
-        unlock_newest(w);
+    while (component->locks)
+        unlock_newest(component);
 }
 
 typedef struct condition {
@@ -229,91 +232,91 @@ static bool check_condition(teff_process *p, teffi_waiting *waiting)
     return p->cancel || c->component->ending || c->is_true(c->arg);
 }
 
-teff_err teff_component_wait(teff_component *w, int (*is_true)(void *arg), void *arg)
+teff_err teff_component_wait(teff_component *component, int (*is_true)(void *arg), void *arg)
 {
     condition c = {.waiting = {.ready = check_condition, .blocked = true},
-                   .component = w,
+                   .component = component,
                    .is_true = is_true,
                    .arg = arg};
-    pthread_mutex_lock(&w->engine->lock);
-    teffi_sleepers_add(w);
-    pthread_mutex_unlock(&w->engine->lock);
+    pthread_mutex_lock(&component->engine->lock);
+    teffi_sleepers_add(component);
+    pthread_mutex_unlock(&component->engine->lock);
     set_poll_timer(&c);
-    teff_err err = teffi_process_wait(w->me, &c.waiting);
+    teff_err err = teffi_process_wait(component->me, &c.waiting);
     if (c.waiting.arrived)
-        teffi_event_free(w->me, c.waiting.arrived);
+        teffi_event_free(component->me, c.waiting.arrived);
     else if (c.timer)
-        teffi_timer_event_cancel(w->me, c.timer);
-    teffi_sleepers_remove(w);
-    return err || component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
+        teffi_timer_event_cancel(component->me, c.timer);
+    teffi_sleepers_remove(component);
+    return err || component_is_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
-static void run_until(teff_component *w, void *task, void *const *data)
+static void run_until(teff_component *component, void *task, void *const *data)
 {
     teff_until *u = task;
     (void)data;
-    if (teff_component_wait(w, u->is_true, u->arg))
-        w->ending = true; /* the only reason for the wait to fail */
+    if (teff_component_wait(component, u->is_true, u->arg))
+        component->ending = true; /* the only reason for the wait to fail */
 }
 
 const teff_task_type teff_task_until = {
     .name = "until", .size = sizeof(teff_until), .run = run_until};
 
-teff_err teff_component_yield(teff_component *w)
+teff_err teff_component_yield(teff_component *component)
 {
-    teff_err err = teff_process_yield(w->me);
-    return err || component_is_ending(w) ? TEFF_E_CANCELLED : TEFF_OK;
+    teff_err err = teff_process_yield(component->me);
+    return err || component_is_ending(component) ? TEFF_E_CANCELLED : TEFF_OK;
 }
 
 /* Wait for the data of one queued task, then run it; discard the task if the component ends
  * first. */
-static void run_task_event(teff_component *w, const teff_event *event)
+static void run_task_event(teff_component *component, const teff_event *event)
 {
     teffi_task_msg *task = (teffi_task_msg *)(uintptr_t)event->data; /* the mailbox's own copy */
-    while (!teffi_task_run_queued(w, task))
-        if (!teffi_component_wait_for_poke(w, true)) {
-            teffi_claim_end(&w->claim);
-            teffi_task_over(w->engine, task, 0);
+    while (!teffi_task_run_queued(component, task))
+        if (!teffi_component_wait_for_poke(component, true)) {
+            teffi_claim_end(&component->claim);
+            teffi_task_over(component->engine, task, 0);
             return;
         }
 }
 
-teff_err teff_component_drain(teff_component *w, int wait)
+teff_err teff_component_drain(teff_component *component, int wait)
 {
     teff_event event;
-    if (wait && !component_is_ending(w)) {
-        teff_err err = teff_process_receive(w->me, &event);
+    if (wait && !component_is_ending(component)) {
+        teff_err err = teff_process_receive(component->me, &event);
         if (err || event.kind == TEFF_EVENT_CANCEL)
-            w->ending = true;
+            component->ending = true;
         else
-            run_task_event(w, &event);
+            run_task_event(component, &event);
     }
-    while (!component_is_ending(w)) {
-        teffi_event *next = teffi_process_take_mail(w->me);
+    while (!component_is_ending(component)) {
+        teffi_event *next = teffi_process_take_mail(component->me);
         if (!next)
             return TEFF_OK;
-        run_task_event(w, &next->event);
-        teffi_event_free(w->me, next);
+        run_task_event(component, &next->event);
+        teffi_event_free(component->me, next);
     }
     return TEFF_E_CANCELLED;
 }
 
-void teff_component_end(teff_component *w)
+void teff_component_end(teff_component *component)
 {
-    w->ending = true;
+    component->ending = true;
 }
 
-void *teff_component_user(teff_component *w)
+void *teff_component_user(teff_component *component)
 {
-    return w->user;
+    return component->user;
 }
 
-teff_engine *teff_component_engine(teff_component *w)
+teff_engine *teff_component_engine(teff_component *component)
 {
-    return w->engine;
+    return component->engine;
 }
 
-teff_component_id teff_component_id_of(teff_component *w)
+teff_component_id teff_component_id_of(teff_component *component)
 {
-    return (teff_component_id){w->scheduler->index, w->pid};
+    return (teff_component_id){component->scheduler->index, component->pid};
 }

@@ -24,12 +24,13 @@ typedef struct teff_component teff_component; /* a component, for its own functi
 typedef struct teff_data_type {
     const char *name;
     size_t size;
-    void (*init)(teff_component *w, void *data);        /* owner, local: data is zeroed */
-    void (*setup_owner)(teff_component *w, void *data); /* owner: before others can bind it */
-    void (*bind)(teff_component *w, void *data);        /* group, share: the owner was found */
-    void (*setup)(teff_component *w, void *data);       /* all kinds, locked for writing */
-    void (*unbind)(teff_component *w, void *data);      /* group, share: the use ends */
-    void (*fini)(teff_component *w, void *data);        /* local; owner: locked for writing */
+    void (*init)(teff_component *component, void *data); /* owner, local: data is zeroed */
+    void (*setup_owner)(teff_component *component,
+                        void *data);                       /* owner: before others can bind it */
+    void (*bind)(teff_component *component, void *data);   /* group, share: the owner was found */
+    void (*setup)(teff_component *component, void *data);  /* all kinds, locked for writing */
+    void (*unbind)(teff_component *component, void *data); /* group, share: the use ends */
+    void (*fini)(teff_component *component, void *data);   /* local; owner: locked for writing */
 } teff_data_type;
 
 typedef enum teff_data_kind {
@@ -61,7 +62,7 @@ typedef struct teff_task_type {
     const char *name;
     size_t size;
     /* data[i] is the data of needs[i], locked during the run. */
-    void (*run)(teff_component *w, void *task, void *const *data);
+    void (*run)(teff_component *component, void *task, void *const *data);
     /* Called once for each component that got the task: ran = 1, or 0 if the component ended
      * before, or was evicted (teff_sched_options.waiting_max). For waking threads that wait for
      * the task. Runs on a thread of the component's scheduler. May be NULL. */
@@ -96,7 +97,7 @@ typedef struct teff_component_type {
     size_t n_tasks;
     /* Replaces the loop over the queue; the component ends when it returns. It runs queued tasks
      * with teff_component_drain. Without a fiber it must be its scheduler's only component. */
-    void (*run)(teff_component *w);
+    void (*run)(teff_component *component);
 } teff_component_type;
 
 typedef struct teff_component_id {
@@ -108,27 +109,27 @@ typedef struct teff_component_id {
 
 /* teff_component_user - the user argument of teff_engine_add. teff_component_engine - the engine of
  * the component. teff_component_id_of - the component's id.
- * in:   w, the calling component; also in all functions below.
+ * in:   component, the calling component; also in all functions below.
  * out:  borrowed, valid while the component lives.
  * runs: inside any function of the component. */
-TEFF_API void *teff_component_user(teff_component *w);
-TEFF_API teff_engine *teff_component_engine(teff_component *w);
-TEFF_API teff_component_id teff_component_id_of(teff_component *w);
+TEFF_API void *teff_component_user(teff_component *component);
+TEFF_API teff_engine *teff_component_engine(teff_component *component);
+TEFF_API teff_component_id teff_component_id_of(teff_component *component);
 
 /* teff_component_ctx - the context with which this component's tasks call grains and ask processes,
  * see teff_process_ctx.
- * in:   w, of an engine of a silo (teff_silo_engine), with TEFF_COMPONENT_FIBER.
+ * in:   component, of an engine of a silo (teff_silo_engine), with TEFF_COMPONENT_FIBER.
  * out:  borrowed, valid until the component ends. NULL: no fiber, no silo, or out of memory.
  * runs: inside any function of the component. A call suspends the component, which keeps the data
  *       that its task has locked. */
-TEFF_API teff_ctx *teff_component_ctx(teff_component *w);
+TEFF_API teff_ctx *teff_component_ctx(teff_component *component);
 
 /* teff_component_data - data that the component uses. It need not be locked: the caller must know
  * whether it may access it.
  * in:   type, of one of the component's uses.
  * out:  borrowed, valid until the component ends; NULL: the component does not use it.
  * runs: inside any function of the component. */
-TEFF_API void *teff_component_data(teff_component *w, const teff_data_type *type);
+TEFF_API void *teff_component_data(teff_component *component, const teff_data_type *type);
 
 /* teff_component_run - run a task now, inside another task or inside run.
  * in:   task, borrowed, may be changed by the run. lock, n needs to lock for the run; the caller
@@ -137,8 +138,9 @@ TEFF_API void *teff_component_data(teff_component *w, const teff_data_type *type
  * errs: TEFF_E_INVALID: a need is not used by the component or not locked; TEFF_E_DEADLOCK: its
  *       holder waits for data that the caller holds; TEFF_E_CLOSED: the data's owner has ended;
  *       TEFF_E_CANCELLED: the component is ending. On an error the task did not run. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_run(teff_component *w, const teff_task_type *type,
-                                                   void *task, const teff_need *lock, size_t n);
+TEFF_API TEFF_MUST_USE teff_err teff_component_run(teff_component *component,
+                                                   const teff_task_type *type, void *task,
+                                                   const teff_need *lock, size_t n);
 
 /* teff_component_lock - lock data until teff_component_unlock, or until the function that locked it
  * (of the task, or run) returns. Tasks inside need not lock it again, see teff_component_run.
@@ -146,37 +148,37 @@ TEFF_API TEFF_MUST_USE teff_err teff_component_run(teff_component *w, const teff
  * runs: inside a task or the run function; waits for the locks as teff_component_wait. A queued
  *       task is not run (over with ran = 0) if it waits for a component that waits for this lock.
  * errs: TEFF_E_NOMEM; else as teff_component_run. On an error nothing is locked. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_lock(teff_component *w, const teff_need *needs,
-                                                    size_t n);
+TEFF_API TEFF_MUST_USE teff_err teff_component_lock(teff_component *component,
+                                                    const teff_need *needs, size_t n);
 
 /* teff_component_unlock - release the data of the newest teff_component_lock.
- * in:   w.
+ * in:   component.
  * runs: as teff_component_lock; does not wait.
  * errs: TEFF_E_NOT_FOUND: there is none in this task or run function. */
-TEFF_API teff_err teff_component_unlock(teff_component *w);
+TEFF_API teff_err teff_component_unlock(teff_component *component);
 
 /* teff_component_wait - wait until is_true(arg) returns non-zero. is_true is called when any task
  * of the engine has ended, on teff_engine_notify, and every poll_ms.
  * in:   is_true and arg, borrowed until the return.
  * runs: inside the component; suspends a component with a fiber, otherwise blocks the thread.
  * errs: TEFF_E_CANCELLED: the component is ending. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_wait(teff_component *w, int (*is_true)(void *arg),
-                                                    void *arg);
+TEFF_API TEFF_MUST_USE teff_err teff_component_wait(teff_component *component,
+                                                    int (*is_true)(void *arg), void *arg);
 
 /* teff_component_yield - let other components run first.
- * in:   w. runs, errs: as teff_component_wait. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_yield(teff_component *w);
+ * in:   component. runs, errs: as teff_component_wait. */
+TEFF_API TEFF_MUST_USE teff_err teff_component_yield(teff_component *component);
 
 /* teff_component_drain - for run functions: run the queued tasks.
  * in:   wait, 0 = return if the queue is empty; 1 = wait for at least one task.
  * runs: inside the run function.
  * errs: TEFF_E_CANCELLED: the component is ending: return from run. */
-TEFF_API TEFF_MUST_USE teff_err teff_component_drain(teff_component *w, int wait);
+TEFF_API TEFF_MUST_USE teff_err teff_component_drain(teff_component *component, int wait);
 
 /* teff_component_end - end the component after its current task has returned.
- * in:   w.
+ * in:   component.
  * runs: inside any function of the component. */
-TEFF_API void teff_component_end(teff_component *w);
+TEFF_API void teff_component_end(teff_component *component);
 
 /* ---- engines ---------------------------------------------------------------------------- */
 
