@@ -286,10 +286,11 @@ static bool is_member_ready(session *s)
            (teffi_now(&s->engine->platform) >= s->retry_ns && find_member_or_back_off(s));
 }
 
-/* If a member can be reached, the fence is there before UNKNOWN is reported. */
-static void lose_member(session *s, outcome o)
+/* Goes on to the next member that serves. in: write_in_doubt: a write may still be done, so
+ * find_member() also raises the fence, before the caller reports UNKNOWN. */
+static void change_member(session *s, bool write_in_doubt)
 {
-    s->in_doubt = s->in_doubt || o == IN_DOUBT;
+    s->in_doubt = s->in_doubt || write_in_doubt;
     s->host = (s->host + 1) % s->engine->n_hosts;
     (void)find_member_or_back_off(s);
 }
@@ -304,8 +305,8 @@ static void fail_etcd_ops(session *s, teffi_store_op **ops, size_t n, teff_err e
     }
 }
 
-/* Sends the writes; once more, perhaps to another member, if they were certainly not sent.
- * out: *ended: so many of the first ops have their results; 0 unless DONE. */
+/* Sends the writes. If they were certainly not sent, sends them once more, perhaps to another
+ * member. out: *ended, how many of the first ops have their results; 0 unless DONE. */
 static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *ended)
 {
     outcome o = UNSENT;
@@ -319,7 +320,7 @@ static outcome send_writes(session *s, teffi_store_op **ops, size_t n, size_t *e
             o = IN_DOUBT;
         }
         if (o == UNSENT)
-            lose_member(s, o);
+            change_member(s, false);
     }
     return o;
 }
@@ -329,7 +330,7 @@ static void end_writes_as_unknown(session *s, teffi_store_op **ops, size_t n)
 {
     char why[TEFF_TEXT_MAX];
     memcpy(why, s->why, sizeof why);
-    lose_member(s, IN_DOUBT);
+    change_member(s, true);
     fail_etcd_ops(s, ops, n, TEFF_E_UNKNOWN, why);
 }
 
@@ -354,7 +355,8 @@ static void run_etcd_writes(session *s, teffi_store_op **ops, size_t n)
 
 /* ---- reads ---- */
 
-/* Sends s->request, a read; once more, perhaps to another member, if there is no answer. */
+/* Sends s->request, which only reads, and so needs no fence. Sends it once more, perhaps to another
+ * member, if there is no answer. */
 static outcome ask_for_rows(session *s, const char *path)
 {
     outcome o = UNSENT;
@@ -362,7 +364,7 @@ static outcome ask_for_rows(session *s, const char *path)
          tries++) {
         o = ask_member(s, path, &s->request, SILENCE_MS);
         if (o == UNSENT || o == IN_DOUBT)
-            lose_member(s, UNSENT);
+            change_member(s, false);
     }
     return o;
 }
