@@ -46,18 +46,19 @@ typedef struct silent_silos {
     size_t n;
 } silent_silos;
 
-/* Changes the row of a silent silo to dead. Reads the heartbeat again: a silo that has written one
- * meanwhile is not declared dead. out: false: row was not changed. */
-static bool change_to_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
+/* Marks row as dead if its silo is one of the silent ones. Reads the heartbeat again: a silo that
+ * has written one meanwhile is not dead. in: row, the caller's copy. out: false: the silo is not
+ * declared dead, and the caller drops the copy. */
+static bool mark_if_dead(teff_ctx *ctx, const silent_silos *silent, teffi_member_row *row)
 {
     for (size_t i = 0; i < silent->n; i++) {
         if (!teffi_node_is(row->member.node, silent->member[i]->node))
             continue;
         uint64_t etag;
-        bool still = !teffi_alive_read(ctx, row->member.node, &etag) && etag == silent->etag[i];
-        row->dead = row->dies = still;
+        bool dead = !teffi_alive_read(ctx, row->member.node, &etag) && etag == silent->etag[i];
+        row->dead = row->dies = dead;
         row->alive_etag = etag;
-        return still;
+        return dead;
     }
     return false;
 }
@@ -69,7 +70,7 @@ static size_t change_rows_to_dead(teff_ctx *ctx, const teffi_rows *rows, teffi_m
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++) {
         changed[n] = rows->rows[i];
-        if (!rows->rows[i].dead && change_to_dead(ctx, arg, &changed[n]))
+        if (!rows->rows[i].dead && mark_if_dead(ctx, arg, &changed[n]))
             n++;
     }
     return n ? n + teffi_rows_forget_oldest(rows, 0, changed + n) : 0;

@@ -362,7 +362,9 @@ static bool take_acceptor_hello(teffi_conn *conn, const teffi_greeting *peer)
     return establish_conn(conn, &ack);
 }
 
-/* Records and logs the peer's reason. out: false, always: the connection ends. */
+/* Records and logs the peer's reason. A dialler's refusal is counted as LINK_REFUSED_SECRET: this
+ * side has checked cluster, version and role before, so the reason is almost always the proof.
+ * out: false, always: the connection ends. */
 static bool take_refusal(teffi_conn *conn, const uint8_t *payload, size_t len)
 {
     char text[TEFF_TEXT_MAX];
