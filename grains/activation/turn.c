@@ -297,7 +297,8 @@ static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Finds or makes the answer. */
+/* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
+ * and stores its answer. out: the answer's error, or *out, its response. */
 static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
 {
     const teffi_msg *request = turn->request;

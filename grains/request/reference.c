@@ -74,7 +74,7 @@ static teff_err copy_request(teffi_msg *msg, const teffi_ask *ask)
         ask, teffi_rules_why(ask->ctx, ask->type, method->in, ask->in, "request"));
 }
 
-/* Makes the message of a checked ask, *out; the caller adds call and deadline. */
+/* Makes *out, the message of the call `ask`. The caller then sets its call and its deadline. */
 static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **out)
 {
     teffi_msg *msg = teffi_msg_new(kind);
