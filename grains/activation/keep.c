@@ -72,7 +72,7 @@ ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src
     teffi_activation *act = get_owner_or_exit(ctx);
     if (!src.data || !src.len)
         return (ProtobufCBinaryData){0, NULL};
-    void *data = teff_arena_copy(act->stored->arena, src.data, src.len);
+    void *data = teff_arena_copy(act->stored->arena, src.data, src.len); /* and a zero byte */
     return (ProtobufCBinaryData){src.len, check_allocation(ctx, act, src.len + 1, data)};
 }
 

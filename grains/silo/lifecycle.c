@@ -240,7 +240,8 @@ static void drop_store(teff_silo *silo)
     silo->store = silo->node.store = NULL;
 }
 
-/* Dials the seeds, with node->id and address in the hello, and makes a store that asks the seed. */
+/* Dials the seeds, with node->id and address in the hello, and lets this silo use the store of the
+ * seed that responded. out: *seed. */
 static teff_err dial_seeds_as(teff_ctx *ctx, teff_silo *silo, const char *address,
                               teffi_hello *seed)
 {
@@ -268,8 +269,8 @@ static void leave_seed(teff_ctx *ctx, teff_silo *silo, teffi_node_id seed)
 }
 
 /* Connects to the seed twice: the hello needs this silo's identity, which is in the seed's table.
- * So the table is read first, on a connection with a random identity. With the identity of an
- * earlier start, the end of that connection would end calls that were sent to the earlier start. */
+ * So the table is read first, on a connection with a random identity. The identity of an earlier
+ * start would not do: when the first connection ends, the seed ends its calls to that identity. */
 static teff_err open_seed_store(teff_ctx *ctx, teff_silo *silo)
 {
     teffi_node *node = &silo->node;

@@ -219,7 +219,7 @@ void teffi_claim_end(teffi_claim *claim);
 /* teffi_claims_close - close the claims that wait for the instance. engine.lock held. */
 void teffi_claims_close(teff_engine *engine, teffi_instance *instance);
 
-/* teffi_claim_is_held - does the component hold the instance with this access? */
+/* teffi_claim_is_held - does the component hold the instance for this access, or for writing? */
 bool teffi_claim_is_held(teff_component *component, teffi_instance *instance, teff_access access);
 
 /* teffi_component_poke - make a component check its wait condition again. */

@@ -27,8 +27,8 @@ teff_err teffi_ctx_store(teff_ctx *ctx, teffi_store_op *op)
     return op->err;
 }
 
-/* Is a request to this slot a system request? One to a remote store is only if a system task sends
- * it: other store requests are for users' rows. */
+/* Is a request to this slot a system request? All are, except requests to a remote store that no
+ * system task sends: those are for users' rows. */
 static bool is_system_request(const teff_ctx *ctx, unsigned slot)
 {
     return slot != TEFFI_SLOT_STORE || (ctx->group && ctx->group->system);

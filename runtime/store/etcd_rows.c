@@ -16,8 +16,8 @@ enum {
     FORMAT = 1,
     HEAD_BYTES = 9,
     KEY_MAX = TEFFI_ETCD_NAME_MAX + 1 + TEFFI_STORE_TABLE_MAX + 1 + TEFFI_STORE_KEY_MAX + 1,
-    /* bytes that etcd's request has at most beside keys and values; it was measured to have fewer
-     * than half of these: by test_etcd, which writes the largest row that fits */
+    /* upper bounds of the bytes in etcd's request that are not keys and values: once, and for each
+     * row. test_etcd, which writes the largest row that fits, measured less than half of this */
     REQUEST_BYTES = 256,
     ROW_BYTES = 64
 };

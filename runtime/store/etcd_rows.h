@@ -16,7 +16,7 @@ enum {
     TEFFI_ETCD_NAME_MAX = 64               /* of the address */
 };
 
-/* teffi_etcd_op_bytes - out: the bytes of etcd's request for a write, at least. */
+/* teffi_etcd_op_bytes - out: an upper bound of the bytes of etcd's request for the write op. */
 size_t teffi_etcd_op_bytes(const char *prefix, const teffi_store_op *op);
 
 /* teffi_etcd_count_writes - out: how many of the first of n > 0 writes one request may hold: those

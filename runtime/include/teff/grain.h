@@ -239,7 +239,10 @@ TEFF_API void teff_drop(teff_ctx *ctx, teff_call *call);
 TEFF_API void *teff_state_alloc(teff_ctx *ctx, size_t n);
 TEFF_API char *teff_state_strdup(teff_ctx *ctx, const char *s);
 
-/* teff_state_copy_bytes - a copy of src for the state. in, out, runs: as teff_state_strdup. */
+/* teff_state_copy_bytes - a copy of src for the state.
+ * in:   src, borrowed.
+ * out:  {0, NULL} if src is empty; otherwise data is not NULL, as in teff_state_strdup.
+ * runs: as teff_state_strdup. */
 TEFF_API ProtobufCBinaryData teff_state_copy_bytes(teff_ctx *ctx, ProtobufCBinaryData src);
 
 /* teff_deactivate - end this activation after its running turns have returned.
