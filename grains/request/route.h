@@ -24,7 +24,7 @@ void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to);
 void teffi_route_to_winner(teffi_grains *grains, teffi_msg *msg, teffi_node_id winner);
 
 /* teffi_route_again - route a request anew after an activation gave it back: the activation has
- * ended, or is one of another grain. Owns msg. errs: of msg: too many hops. */
+ * ended, or is one of another grain. Owns msg, and ends it after TEFFI_HOPS_MAX hops. */
 void teffi_route_again(teffi_grains *grains, teffi_msg *msg);
 
 /* ---- look-ups ---- */
