@@ -7,7 +7,8 @@
 #   what the processes do. Ends with a line of figures; the status is 1 if something is wrong.
 #   --network: proxies (proxy.py) that delay, lose and reorder frames, or namespaces of the silos'
 #   own (namespaces.py), whose packets are dropped. Else the seed decides, where both are possible.
-#   --plant: the silos have a bug (chaos_silo.c); then the status is 1 if it is not found.
+#   --plant: the silos have a bug (chaos_silo.c), or the clients (chaos_client.c); then the status
+#   is 1 if it is not found.
 import argparse
 import asyncio
 import logging
@@ -34,7 +35,9 @@ LAST_SECONDS = 120
 VIEW_SECONDS = 2   # until each silo knows all others, so that registers are on all of them
 SHOWN = 20         # problems in full
 NEED_END = ("unread", "phantom")  # these need what the clients print at their end
-PLANTS = {"unsaved": "lost", "twice": "doubled", "stale": "stale_reads"}  # what is found of each
+KEYED = ("keyed", "repeated", "asked_again", "unanswered")
+PLANTS = {"unsaved": "lost", "twice": "doubled", "stale": "stale_reads",  # what is found of each
+          "keyless": "doubled", "reread": "wrong_answers"}
 
 
 class Failed(Exception):
@@ -186,6 +189,7 @@ class Run:
         print("the longest outage: register %d, from %.1f" % (key, at / 1e9 - self.began))
         found = {kind: sum(p.kind == kind for p in problems) for kind in check.KINDS}
         figures = {"operations": self.history.operations}
+        figures.update({name: self.history.keyed[name] for name in KEYED})
         figures.update({name: self.faults.counts[name] if self.faults else 0
                         for name in faults.COUNTED})
         figures.update(found, unknown=self.history.unknown, failed=self.history.failed,

@@ -1,11 +1,17 @@
 /* chaos_client.c - threads that read and write registers, and print one JSON line an operation.
- * usage: chaos_client NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS GATEWAY...
+ * usage: chaos_client NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS PLANT GATEWAY...
  *   NUMBER: of this client, from 1; a part of the numbers of its writes
  *   LANES: threads, each with one operation at a time; PAUSE_MS: the longest one between two
+ *   PLANT: a bug that the check of the histories must find in calls with a key that are made again:
+ *     keyless: they have no key; reread: their answer is that of a read; none
  * Until standard input ends. Then each register is read until it answers, at most 60 times.
+ *     Some writes have an idempotency key: such a call is made again until it is answered, and some
+ * are made again after that, which is a line of its own.
  *
- *   {"o": "w" or "r", "k": key, "s": start, "e": end, both in nanoseconds of CLOCK_MONOTONIC,
- *    "c": the number of the error, "u": 1 if the outcome is unknown, "i": the number of the write,
+ *   {"o": "w" or "r", or "a": a write that was answered, asked again, "k": key,
+ *    "s": start, "e": end, both in nanoseconds of CLOCK_MONOTONIC, "c": the number of the error,
+ *    "u": 1 if the outcome is unknown, "i": the number of the write,
+ *    "n": how often the call was made, if it has a key,
  *    "v": version, "a": activation that answered, "t": [[writer, activation], ...], newest first}
  */
 #include <inttypes.h>
@@ -13,11 +19,24 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 #include "chaos.teff.h"
 
 enum { LANES_MAX = 256, LINE_BYTES = 4096, HISTORY = 64, LONG_LOOK = 8, LAST_TRIES = 60 };
+
+/* KEYED, AGAIN, HURRIED: one write, one answer, one call in so many. A call is made again for
+ * KEYED_MS: in that time a register gets fewer other answers than it keeps (chaos.proto). */
+enum {
+    KEYED = 4,
+    AGAIN = 4,
+    HURRIED = 8,
+    HURRY_MS = 20,
+    KEYED_MS = 20000,
+    REPEAT_MS = 200,
+    AGAIN_MS = 2000
+};
 
 typedef struct lane {
     pthread_t thread;
@@ -25,6 +44,16 @@ typedef struct lane {
     uint64_t number, writes, seed; /* number: of client and lane, the upper half of a write's */
 } lane;
 
+typedef struct operation {
+    const char *kind;
+    int64_t key;
+    uint64_t start, writer; /* writer: 0: a read */
+    unsigned calls;         /* with an idempotency key; 0: it has none */
+} operation;
+
+typedef enum plant { PLANT_NONE, PLANT_KEYLESS, PLANT_REREAD } plant;
+
+static plant planted;
 static teff_client *client;
 static atomic_bool stops;
 static int64_t keys;
@@ -62,17 +91,24 @@ static int print_seen(char *line, int n, const chaos_seen *seen)
     return n + snprintf(line + n, (size_t)(LINE_BYTES - n), "]");
 }
 
-/* in: writer: 0: a read. One write() a line, so that lines of several threads do not mix. */
-static void print_operation(uint64_t writer, int64_t key, uint64_t start, teff_err err,
-                            const chaos_seen *seen)
+/* With a key, a later call may store what the store has refused. */
+static bool is_unknown(const operation *o, teff_err err)
+{
+    return err && (o->calls ? err != TEFF_E_INVALID : teff_err_unknown(err));
+}
+
+/* One write() a line, so that lines of several threads do not mix. */
+static void print_operation(const operation *o, teff_err err, const chaos_seen *seen)
 {
     char line[LINE_BYTES];
-    int n = snprintf(
-        line, sizeof line,
-        "{\"o\":\"%s\",\"k\":%" PRId64 ",\"s\":%" PRIu64 ",\"e\":%" PRIu64 ",\"c\":%d,\"u\":%d",
-        writer ? "w" : "r", key, start, get_now(), (int)err, err && teff_err_unknown(err) ? 1 : 0);
-    if (writer)
-        n += snprintf(line + n, sizeof line - (size_t)n, ",\"i\":%" PRIu64, writer);
+    int n = snprintf(line, sizeof line,
+                     "{\"o\":\"%s\",\"k\":%" PRId64 ",\"s\":%" PRIu64 ",\"e\":%" PRIu64
+                     ",\"c\":%d,\"u\":%d",
+                     o->kind, o->key, o->start, get_now(), (int)err, is_unknown(o, err));
+    if (o->writer)
+        n += snprintf(line + n, sizeof line - (size_t)n, ",\"i\":%" PRIu64, o->writer);
+    if (o->calls)
+        n += snprintf(line + n, sizeof line - (size_t)n, ",\"n\":%u", o->calls);
     if (!err)
         n = print_seen(line, n, seen);
     n += snprintf(line + n, sizeof line - (size_t)n, "}\n");
@@ -82,19 +118,69 @@ static void print_operation(uint64_t writer, int64_t key, uint64_t start, teff_e
 
 static void write_key(lane *l, int64_t key)
 {
-    uint64_t start = get_now(), writer = l->number << 32 | ++l->writes;
+    operation o = {"w", key, get_now(), l->number << 32 | ++l->writes, 0};
     chaos_seen *seen = NULL;
-    teff_err err = chaos_register_write(l->ctx, key, chaos_change(.writer = writer), &seen);
-    print_operation(writer, key, start, err, seen);
+    teff_err err = chaos_register_write(l->ctx, key, chaos_change(.writer = o.writer), &seen);
+    print_operation(&o, err, seen);
     teff_ctx_reset(l->ctx);
 }
 
+/* ---- writes with a key ---- */
+
+static teff_err call_once(lane *l, operation *o, chaos_seen **seen)
+{
+    bool again = o->calls++ > 0;
+    teff_uuid id = {{0}};
+    teff_call_options options = {.size = sizeof options, .once = &id};
+    teff_call call;
+    memcpy(id.bytes, &o->writer, sizeof o->writer);
+    if (again && planted == PLANT_REREAD)
+        return chaos_register_read(l->ctx, o->key, chaos_look(.length = 1), seen);
+    if (again && planted == PLANT_KEYLESS)
+        options.once = NULL;
+    if ((draw_number(l) >> 8) % HURRIED == 0)
+        options.timeout_ms = 1 + (uint32_t)((draw_number(l) >> 8) % HURRY_MS);
+    teff_err err = chaos_register_write_async(
+        l->ctx, o->key, chaos_change(.writer = o->writer, .keyed = true), &options, &call);
+    return err ? err : chaos_register_write_await(l->ctx, call, seen);
+}
+
+/* Until it is answered, refused, or late. */
+static teff_err call_until_answered(lane *l, operation *o, chaos_seen **seen)
+{
+    uint64_t until = get_now() + KEYED_MS * UINT64_C(1000000);
+    teff_err err = call_once(l, o, seen);
+    while (err && err != TEFF_E_INVALID && get_now() < until) {
+        teff_ctx_reset(l->ctx);
+        sleep_ms((draw_number(l) >> 8) % REPEAT_MS);
+        err = call_once(l, o, seen);
+    }
+    print_operation(o, err, *seen);
+    teff_ctx_reset(l->ctx);
+    return err;
+}
+
+static void write_once(lane *l, int64_t key)
+{
+    operation o = {"w", key, get_now(), l->number << 32 | ++l->writes, 0};
+    chaos_seen *seen = NULL;
+    teff_err err = call_until_answered(l, &o, &seen);
+    if (err || (draw_number(l) >> 8) % AGAIN)
+        return;
+    sleep_ms((draw_number(l) >> 8) % AGAIN_MS); /* its activation may end */
+    o.kind = "a";
+    o.start = get_now();
+    (void)call_until_answered(l, &o, &seen);
+}
+
+/* ---- the lanes ---- */
+
 static teff_err read_key(lane *l, int64_t key, uint32_t length)
 {
-    uint64_t start = get_now();
+    operation o = {"r", key, get_now(), 0, 0};
     chaos_seen *seen = NULL;
     teff_err err = chaos_register_read(l->ctx, key, chaos_look(.length = length), &seen);
-    print_operation(0, key, start, err, seen);
+    print_operation(&o, err, seen);
     teff_ctx_reset(l->ctx);
     return err;
 }
@@ -105,7 +191,9 @@ static void *run_lane(void *arg)
     while (!atomic_load_explicit(&stops, memory_order_relaxed)) { /* seen some time */
         int64_t key = (int64_t)(draw_number(l) >> 8) % keys;
         uint64_t kind = draw_number(l) >> 8;
-        if (kind % 2)
+        if (kind % 2 && kind / 2 % KEYED == 0)
+            write_once(l, key);
+        else if (kind % 2)
             write_key(l, key);
         else
             (void)read_key(l, key, kind / 2 % LONG_LOOK ? 1 : HISTORY);
@@ -150,14 +238,18 @@ int main(int argc, char **argv)
 {
     static lane lanes[LANES_MAX];
     char byte;
-    if (argc < 7 || atoi(argv[2]) < 1 || atoi(argv[2]) > LANES_MAX || atoi(argv[3]) < 1) {
-        fprintf(stderr, "usage: %s NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS GATEWAY...\n", argv[0]);
+    if (argc < 8 || atoi(argv[2]) < 1 || atoi(argv[2]) > LANES_MAX || atoi(argv[3]) < 1) {
+        fprintf(stderr, "usage: %s NUMBER LANES KEYS PAUSE_MS TIMEOUT_MS PLANT GATEWAY...\n",
+                argv[0]);
         return 2;
     }
     int n = atoi(argv[2]);
     keys = atoi(argv[3]);
     pause_ms = (uint32_t)atoi(argv[4]);
-    connect_client(argv + 6);
+    planted = strcmp(argv[6], "keyless") == 0  ? PLANT_KEYLESS
+              : strcmp(argv[6], "reread") == 0 ? PLANT_REREAD
+                                               : PLANT_NONE;
+    connect_client(argv + 7);
     for (int i = 0; i < n; i++)
         start_lane(&lanes[i], (uint64_t)atoi(argv[1]), (uint64_t)i, (uint32_t)atoi(argv[5]));
     while (read(STDIN_FILENO, &byte, 1) > 0)

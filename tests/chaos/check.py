@@ -9,13 +9,17 @@
 # - an operation that began after another had ended has seen its version, and a write has made a
 #   later one (a read: "stale_reads"; a write, or a version that never comes back: "lost"),
 # - a read sees no write that began after the read had ended ("phantom").
+# A write with an idempotency key is one operation, however often its call was made. Its answer is
+# that of its only version, also when the call is made again ("wrong_answers"), and a call that is
+# the same as before is not refused ("refused").
 # Activations overlap if the versions of one lie between those of another, or if one answered before
 # and after another ("overlapping").
 import bisect
 import collections
 
-WRITE, READ = "w", "r"
-KINDS = ("lost", "overlapping", "stale_reads", "doubled", "phantom", "unread")
+WRITE, READ, AGAIN = "w", "r", "a"
+KINDS = ("lost", "overlapping", "stale_reads", "doubled", "wrong_answers", "refused", "phantom",
+         "unread")
 
 Problem = collections.namedtuple("Problem", "kind key text")
 Done = collections.namedtuple("Done", "start end kind version activation")
@@ -32,6 +36,8 @@ class Register:
         self.unknown = set()  # writers whose call has an unknown outcome
         self.facts = {}       # {version: (writer, activation, when it was first seen)}
         self.versions = {}    # {writer: version}
+        self.answers = {}     # {writer: (version, activation) of its answer}
+        self.again = []       # (writer, the same), of calls that were made again after that
         self.problems = []
 
     def report(self, kind, text, *values):
@@ -42,8 +48,13 @@ class Register:
         if op["o"] == WRITE:
             self.add_write(op)
         if op["c"] != 0:
+            if "n" in op and not op["u"]:
+                self.report("refused", "write %d, which has a key: error %d", op["i"], op["c"])
             return
-        self.done.append(Done(op["s"], op["e"], op["o"], op["v"], op["a"]))
+        if op["o"] == AGAIN:
+            self.again.append((op["i"], op["v"], op["a"]))
+        else:
+            self.done.append(Done(op["s"], op["e"], op["o"], op["v"], op["a"]))
         for i, (writer, activation) in enumerate(op["t"]):
             self.add_fact(op["v"] - i, writer, activation, op["e"])
 
@@ -51,6 +62,8 @@ class Register:
         self.started[op["i"]] = op["s"]
         if op["c"] != 0:
             (self.unknown if op["u"] else self.failed).add(op["i"])
+        else:
+            self.answers[op["i"]] = op["v"], op["a"]
 
     def add_fact(self, version, writer, activation, seen):
         """Somebody saw at the time `seen` that writer made the version."""
@@ -75,6 +88,7 @@ class Register:
         self.check_order()
         self.check_commits()
         self.check_answers()
+        self.check_effects()
         self.check_last_read()
         return self.problems
 
@@ -151,6 +165,18 @@ class Register:
             if first < last and last > until:
                 until, by = last, activation
 
+    def check_effects(self):
+        """A write is answered with its own version, and with the same answer each time."""
+        for writer, answer in sorted(self.answers.items()):
+            made = self.versions.get(writer)
+            if (made, self.facts[answer[0]][1]) != answer:
+                self.report("wrong_answers", "write %d made version %s, and was answered with "
+                            "version %d of activation %x", writer, made, *answer)
+        for writer, *answer in sorted(self.again):
+            if tuple(answer) != self.answers.get(writer):
+                self.report("wrong_answers", "write %d, asked again: version %d of activation %x "
+                            "instead of %s", writer, *answer, self.answers.get(writer))
+
     def check_last_read(self):
         written = max((op.end for op in self.done if op.kind == WRITE), default=0)
         if written and not any(op.kind == READ and op.start > written for op in self.done):
@@ -168,14 +194,22 @@ class History:
     def __init__(self):
         self.registers = {}
         self.operations = self.unknown = self.failed = 0
+        self.keyed = collections.Counter()  # of operations with an idempotency key
 
     def add(self, op):
         self.operations += 1
         self.unknown += op["u"]
         self.failed += op["c"] != 0 and not op["u"]
+        self.count_keyed(op)
         if op["k"] not in self.registers:
             self.registers[op["k"]] = Register(op["k"])
         self.registers[op["k"]].add(op)
+
+    def count_keyed(self, op):
+        """Those that were made again before an answer, and after one."""
+        if op["o"] == WRITE and "n" in op:
+            self.keyed.update(keyed=1, repeated=op["n"] > 1, unanswered=op["c"] != 0)
+        self.keyed["asked_again"] += op["o"] == AGAIN
 
     def check(self):
         return [problem for _, register in sorted(self.registers.items())

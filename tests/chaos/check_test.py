@@ -24,7 +24,9 @@ def operation(kind, start, end, version, activation, tail, writer=0, code=0, unk
 
 def make_history():
     """20 versions, of two activations after each other, each written and then read; a read that
-    began before the write; write 7 with an unknown outcome; a failed write; a last read."""
+    began before the write; write 7 with an unknown outcome; a failed write; a last read. Writes 5
+    and 9 have a key; the call of 9 was made three times, and once more after the change of the
+    activation."""
     history, facts = [], []
     for version in range(1, 21):
         activation, at, writer = ACTIVATIONS[version > 10], version * 100, 1000 + version
@@ -36,6 +38,9 @@ def make_history():
                                  facts[1:9]) if version != 11 else
                        operation(check.READ, at + 10, at + 30, version, activation, facts[:9]))
         history.append(operation(check.READ, at + 40, at + 50, version, activation, facts[:9]))
+    history[3 * 4]["n"], history[3 * 8]["n"] = 1, 3
+    history.append(operation(check.AGAIN, 1210, 1220, 9, 11, [[1009, 11]], 1009))
+    history[-1]["n"] = 4
     history.append(operation(check.WRITE, 2100, 2110, 0, 0, [], 1999, 6))
     history.append(operation(check.READ, 2200, 2210, 20, ACTIVATIONS[1], facts[:]))
     return history
@@ -74,7 +79,9 @@ class Planted(unittest.TestCase):
         history = check.History()
         for op in self.history:
             history.add(op)
-        self.assertEqual((history.operations, history.unknown, history.failed), (62, 1, 1))
+        self.assertEqual((history.operations, history.unknown, history.failed), (63, 1, 1))
+        self.assertEqual(history.keyed, {"keyed": 2, "repeated": 1, "asked_again": 1,
+                                         "unanswered": 0})
         self.assertEqual(history.get_outage(), (160 * MS, 2050 * MS, 1))
 
     def test_a_lost_last_write(self):
@@ -112,6 +119,56 @@ class Planted(unittest.TestCase):
         read = self.late_read(18)
         read["v"], read["t"] = 19, [[1018, 22]] + read["t"]
         self.assertIn("doubled", kinds_of(self.history))
+
+    def again(self):
+        return next(op for op in self.history if op["o"] == check.AGAIN)
+
+    def test_a_key_counted_twice(self):
+        """Both calls made a version: 9, which was answered, and 12, which only reads show."""
+        for op in self.history:
+            if op["c"] == 0:
+                op["t"] = [[1009, 22] if pair[0] == 1012 else pair for pair in op["t"]]
+        self.history.remove(self.write(12))
+        self.assertIn("doubled", kinds_of(self.history))
+
+    def test_a_key_counted_twice_and_answered_with_the_second_version(self):
+        self.again().update(v=12, a=22, t=[[1009, 22]])
+        self.assertIn("doubled", kinds_of(self.history))
+
+    def test_a_key_whose_repeated_calls_count_twice_before_an_answer(self):
+        self.write(9).update(v=12, a=22, t=[[1009, 22]])
+        self.again().update(v=12, a=22, t=[[1009, 22]])
+        self.assertIn("doubled", kinds_of(self.history))
+
+    def test_a_second_answer_that_is_another_writes(self):
+        self.again().update(v=12, a=22, t=[[1012, 22]])
+        self.expect("wrong_answers")
+
+    def test_a_second_answer_of_another_activation(self):
+        self.again()["a"] = 22
+        self.expect("wrong_answers")
+
+    def test_an_answer_that_is_another_writes(self):
+        self.write(9).update(v=8, t=[[1008, 11]])
+        self.again().update(v=8, t=[[1008, 11]])
+        self.assertIn("wrong_answers", kinds_of(self.history))
+
+    def test_an_answered_key_that_was_lost(self):
+        for op in self.history:
+            if op["c"] == 0:
+                op["t"] = [[5555, 11] if pair[0] == 1009 and op["o"] == check.READ else pair
+                           for pair in op["t"]]
+        self.history.append(operation(check.WRITE, 950, 960, 9, 11, [[5555, 11]], 5555))
+        self.assertIn("lost", kinds_of(self.history))
+
+    def test_a_key_that_is_refused(self):
+        self.again()["c"] = 9
+        self.expect("refused")
+
+    def test_a_key_without_an_answer_may_have_counted(self):
+        self.write(9).update(c=3, u=1)
+        self.history.remove(self.again())
+        self.expect()
 
     def test_a_failed_write_that_has_an_effect(self):
         write = self.write(7)

@@ -13,6 +13,7 @@ import proxy
 PR_SET_PDEATHSIG = 1
 KEYS, CLIENTS, LANES, PAUSE_MS, TIMEOUT_MS = 40, 5, 8, 40, 4000
 RESTART_SECONDS = 0.3
+CLIENTS_PLANTS = ("keyless", "reread")  # bugs of chaos_client.c; others are chaos_silo.c's
 LIBC = ctypes.CDLL(None)
 
 
@@ -100,8 +101,8 @@ class Client:
         self.process = None
         self.at, self.rest = 0, b""
 
-    def start(self, program, gateways):
-        arguments = [self.number, LANES, KEYS, PAUSE_MS, TIMEOUT_MS] + gateways
+    def start(self, program, plant, gateways):
+        arguments = [self.number, LANES, KEYS, PAUSE_MS, TIMEOUT_MS, plant] + gateways
         with open(self.path, "wb") as out, open(self.log, "ab") as log:
             self.process = subprocess.Popen([program] + [str(a) for a in arguments], stdout=out,
                                             stderr=log, stdin=subprocess.PIPE,
@@ -125,6 +126,9 @@ class Cluster:
         self.build, self.folder = build, folder
         self.server, self.network, self.settings = server, network, settings
         self.silos, self.clients = [], []
+        plants = settings.plant, "none"
+        self.clients_plant, self.silos_plant = (
+            plants if settings.plant in CLIENTS_PLANTS else plants[::-1])
         self.last_ok = {}   # {key: when its last operation that succeeded had begun, in seconds}
         self.recent = []    # when operations that succeeded had ended, of the last second
 
@@ -138,7 +142,7 @@ class Cluster:
             self.program("chaos_silo"), "--listen", place.listen, "--advertise", place.advertise,
             "--store", self.server.address(place.store_host, place.store_port), "--insecure",
             "--cluster", "chaos", "--quiet", "--lease-ms", str(self.settings.lease), "--workers",
-            "2", "--transport", self.settings.transport, "--plant", self.settings.plant]
+            "2", "--transport", self.settings.transport, "--plant", self.silos_plant]
         silo = Silo(name, self.folder, command, place.advertise)
         if clocks.find_library() and number in self.settings.rates:
             silo.clock = clocks.Clock(silo.path("clock"), self.settings.rates[number])
@@ -152,7 +156,8 @@ class Cluster:
         addresses = [silo.address for silo in self.silos]
         for i in range(CLIENTS):
             client = Client(i + 1, self.folder)
-            client.start(self.program("chaos_client"), addresses[i:] + addresses[:i])
+            client.start(self.program("chaos_client"), self.clients_plant,
+                         addresses[i:] + addresses[:i])
             self.clients.append(client)
 
     async def supervise(self, history):
