@@ -15,7 +15,7 @@ MS = 1000000
 
 def operation(kind, start, end, version, activation, tail, writer=0, code=0, unknown=0):
     op = {"o": kind, "k": 1, "s": start * MS, "e": end * MS, "c": code, "u": unknown}
-    if kind == check.WRITE:
+    if kind != check.READ:
         op["i"] = writer
     if code == 0:
         op.update({"v": version, "a": activation, "t": tail})
