@@ -1,6 +1,6 @@
 /* crash.c - kill -9 at random moments of a silo's join, saves and leave: each state that was
- * acknowledged is there afterwards, a new silo serves at the same address in time, and the other
- * silo goes on.
+ * acknowledged is there afterwards, a call with an idempotency key has counted once, a new silo
+ * serves at the same address in time, and the other silo goes on.
  * usage:   crash SILO_PROGRAM sqlite|postgres|redis|etcd [MOMENTS [SEED [TEST]]]; MOMENTS of each
  *          of the six tests, or of TEST; it prints SEED, which draws the same moments again.
  *          In the environment, CRASH_SCARCE=SCARCE_PROGRAM: no kills, but requests for memory fail,
@@ -341,6 +341,8 @@ int main(int argc, char **argv)
     if (on->open()) {
         failed = scarce_program ? run_lacking() : kill_silos();
         on->close();
+        printf("%s: calls with a key made again: %lu after a start, %lu with an unknown outcome\n",
+               on->name, victim.again + other.again, victim.repeats + other.repeats);
     }
     scratch_close();
     if (failed != SKIPPED && getenv("CRASH_PLANTED")) {

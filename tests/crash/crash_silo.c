@@ -1,7 +1,9 @@
 /* crash_silo.c - a silo that saves rising numbers through grains, and prints each one that was
- * acknowledged, until it is killed.
+ * acknowledged, until it is killed. Half of the savers' calls have idempotency keys.
  * Way:     crash.c -> silo_child -> [crash_silo]: prints a line at each step, "has KEY N" when
- *          it has read a grain, "acked KEY N" when a save has succeeded, "failed KEY N TEXT".
+ *          it has read a grain, "acked KEY N" when a save has succeeded, "failed KEY N TEXT",
+ *          "again KEY N" when the call that has saved N, made again, got N for the second time,
+ *          "repeats KEY N TEXT" when it makes a call again whose outcome is unknown.
  * Threads: one a key, each with a context of its own. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +22,10 @@ static long faults_left;
 #ifndef PLANT_UNSAVED
 #define PLANT_UNSAVED 0
 #endif
+/* 1: calls that are made again have no key, and run again. */
+#ifndef PLANT_KEYLESS
+#define PLANT_KEYLESS 0
+#endif
 
 enum {
     KEYS = 4,
@@ -32,6 +38,7 @@ enum {
 
 typedef struct saver {
     char key[32];
+    bool keyed; /* its calls have idempotency keys */
     teff_ctx *ctx;
     pthread_t thread;
 } saver;
@@ -71,6 +78,16 @@ static teff_err put(crash_ledger *self, const crash_number *in)
     return PLANT_UNSAVED && in->n % SAVED_EVERY != 0 ? TEFF_OK : crash_ledger_save(self);
 }
 
+/* If a call runs twice, the second run finds its own number. */
+static teff_err add(crash_ledger *self, const crash_number *in, crash_number *out)
+{
+    if (self->state->n + 1 != in->n)
+        return teff_fail(self->ctx, TEFF_E_FAILED, "damaged: it runs when %lld is there",
+                         (long long)self->state->n);
+    out->n = in->n;
+    return put(self, in);
+}
+
 static teff_err get(crash_ledger *self, crash_number *out)
 {
     out->n = self->state->n;
@@ -108,16 +125,55 @@ static bool save_number(saver *s, int64_t n)
     return err == TEFF_OK;
 }
 
+/* The number is the key: keys are compared per grain. */
+static teff_err call_once(const saver *s, int64_t n, bool again, crash_number **out)
+{
+    teff_uuid id = {{0}};
+    const teff_call_options options = {.size = sizeof options,
+                                       .once = PLANT_KEYLESS && again ? NULL : &id};
+    teff_call call;
+    memcpy(id.bytes, &n, sizeof n);
+    teff_err err = crash_ledger_add_async(s->ctx, s->key, crash_number(.n = n), &options, &call);
+    return err ? err : crash_ledger_add_await(s->ctx, call, out);
+}
+
+/* Until the outcome is known. in: again: the number was read, so its call has counted. */
+static bool add_number(saver *s, int64_t n, bool again)
+{
+    crash_number *out = NULL;
+    teff_err err = call_once(s, n, again, &out);
+    while (teff_err_unknown(err) && !ends) {
+        print_line("repeats", s->key, n, teff_error(s->ctx));
+        teff_ctx_reset(s->ctx);
+        usleep(PAUSE_US);
+        err = call_once(s, n, true, &out);
+    }
+    if (!err && out->n != n)
+        print_line("failed", s->key, out->n, "damaged: another call's answer");
+    else
+        print_line(err     ? "failed"
+                   : again ? "again"
+                           : "acked",
+                   s->key, n, err ? teff_error(s->ctx) : "");
+    teff_ctx_reset(s->ctx);
+    return err == TEFF_OK;
+}
+
+static bool save_next(saver *s, int64_t n)
+{
+    return s->keyed ? add_number(s, n, false) : save_number(s, n);
+}
+
 static void *save_numbers(void *arg)
 {
     saver *s = arg;
     while (!ends) {
         int64_t n;
-        if (!read_number(s, &n)) {
+        if (!read_number(s, &n) || (s->keyed && n > 0 && !add_number(s, n, true))) {
             usleep(PAUSE_US);
             continue;
         }
-        while (!ends && save_number(s, n + 1))
+        while (!ends && save_next(s, n + 1))
             n++;
     }
     return NULL;
@@ -149,6 +205,7 @@ static teff_err start_savers(void *arg, teff_silo *silo, char *text)
     end_phase("join");
     for (unsigned i = 0; i < KEYS; i++) {
         snprintf(savers[i].key, sizeof savers[i].key, "%.20s%u", name, i);
+        savers[i].keyed = i % 2 != 0;
         savers[i].ctx = teff_silo_ctx(silo);
         if (!savers[i].ctx || pthread_create(&savers[i].thread, NULL, save_numbers, &savers[i])) {
             snprintf(text, TEFF_TEXT_MAX, "no thread");
@@ -199,7 +256,7 @@ static teff_err take_phase(void *arg, const char *value, char *text)
 
 int main(int argc, char **argv)
 {
-    static const crash_ledger_methods methods = {.put = put, .get = get};
+    static const crash_ledger_methods methods = {.put = put, .add = add, .get = get};
     static const teff_silo_option options[] = {{"name", "NAME", "of its grains", take_name},
                                                {"fail", "N", "the request", take_failing},
                                                {"fail-in", "PHASE", "of this", take_phase},

@@ -94,6 +94,15 @@ static void take_acked(silo_child *c, unsigned key, int64_t n)
     c->numbers.saves[key]++;
 }
 
+/* The call of the number that was read has counted: it gets its answer, and counts no more. */
+static void take_again(silo_child *c, unsigned key, int64_t n)
+{
+    if (n != c->numbers.tried[key] - 1)
+        fail_with_log(c, "a call that was made again got another answer");
+    c->numbers.acked[key] = n;
+    c->again++;
+}
+
 static void take_line(silo_child *c)
 {
     char what[16], name;
@@ -110,10 +119,13 @@ static void take_line(silo_child *c)
         take_has(c, key, n);
     else if (strcmp(what, "acked") == 0)
         take_acked(c, key, n);
+    else if (strcmp(what, "again") == 0)
+        take_again(c, key, n);
     else if (strcmp(what, "requests") == 0)
         c->requests = n;
     else
         memcpy(c->last_failure, c->line, sizeof c->line);
+    c->repeats += strcmp(what, "repeats") == 0;
 }
 
 static void take_bytes(silo_child *c)

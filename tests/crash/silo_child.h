@@ -35,6 +35,9 @@ typedef struct silo_child {
     int out;
     bool ready, ended;
     long requests; /* that a phase has made, as it said */
+    /* Calls with keys, over all starts: made again when their number had been read; when their
+     * outcome was unknown. */
+    unsigned long again, repeats;
     char line[CHILD_LINE_MAX];
     size_t len;
     char last_failure[CHILD_LINE_MAX];
