@@ -33,7 +33,8 @@ enum {
     FILL_STEP = 37,
     LINE_BYTES = 400,
     PAUSE_US = 10000,
-    SAVED_EVERY = 3 /* with the planted bug */
+    SAVED_EVERY = 3, /* with the planted bug */
+    MOVE_EVERY = 8   /* calls with a key */
 };
 
 typedef struct saver {
@@ -78,13 +79,16 @@ static teff_err put(crash_ledger *self, const crash_number *in)
     return PLANT_UNSAVED && in->n % SAVED_EVERY != 0 ? TEFF_OK : crash_ledger_save(self);
 }
 
-/* If a call runs twice, the second run finds its own number. */
+/* If a call runs twice, the second run finds its own number. The grain moves now and then, so that
+ * some calls are to a silo that is killed, and made again to another. */
 static teff_err add(crash_ledger *self, const crash_number *in, crash_number *out)
 {
     if (self->state->n + 1 != in->n)
         return teff_fail(self->ctx, TEFF_E_FAILED, "damaged: it runs when %lld is there",
                          (long long)self->state->n);
     out->n = in->n;
+    if (in->n % MOVE_EVERY == 0)
+        teff_deactivate(self->ctx);
     return put(self, in);
 }
 
