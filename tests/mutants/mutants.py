@@ -4,7 +4,11 @@
 #
 # Quick: drawn ones only, and only the tests of their own folders. Ends with 1 when a named one
 # survives, or more of the drawn ones than AT_LEAST allows. Prints its seed; a seed draws the same.
+#
+# mutants.py --simulator [--seed S] [--only TEXT] - instead: the bugs of simulated.py, or those with
+# TEXT in their names, and the simulator's seeds from S on (simulator.py).
 import argparse
+import contextlib
 import os
 import random
 import resource
@@ -21,6 +25,8 @@ import source
 import kinds
 import ladder
 import named
+import simulated
+import simulator
 
 # Percent. The tests of a source's own folder find about half (42 of 79); others find more, but the
 # quick form does not run them. So it fails only when far fewer are caught.
@@ -28,11 +34,12 @@ AT_LEAST, AT_LEAST_QUICK = 95, 25
 COUNT, COUNT_QUICK = 66, 20
 
 
-def named_mutants(root):
-    for name, (path, old, new) in named.NAMED.items():
+def named_mutants(root, table):
+    """in: table, named.NAMED or simulated.SIMULATED."""
+    for name, (path, old, new) in table.items():
         text = source.read(root, path)
         if text.count(old) != 1:
-            raise SystemExit("mutants: named.py: %s no longer has: %s" % (path, old))
+            raise SystemExit("mutants: %s: %s does not have once: %s" % (name, path, old))
         begin = text.index(old)
         yield kinds.Mutant(path, source.line_of(text, begin), name, begin, begin + len(old), old,
                            new)
@@ -71,14 +78,9 @@ class Run:
 
     def plant(self, mutant):
         """out: False: the mutant does not compile, or it changes no program."""
-        path = os.path.join(self.steps.scratch, mutant.path)
-        text = source.read(self.steps.scratch, mutant.path)
         begin = time.monotonic()
-        write(path, kinds.planted(text, mutant))
-        try:
+        with planted_in(self.steps.scratch, mutant) as text:
             built, caught = self.steps.climb(mutant.path, self.quick)
-        finally:
-            write(path, text)
         if built:
             self.report(mutant, text, caught, time.monotonic() - begin)
         return built
@@ -98,6 +100,17 @@ class Run:
 def write(path, text):
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
+
+
+@contextlib.contextmanager
+def planted_in(scratch, mutant):
+    """The tree has the mutant. as: the source without it."""
+    path, text = os.path.join(scratch, mutant.path), source.read(scratch, mutant.path)
+    write(path, kinds.planted(text, mutant))
+    try:
+        yield text
+    finally:
+        write(path, text)
 
 
 def draw(run, count, chance):
@@ -133,6 +146,8 @@ def options():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--scratch")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--simulator", action="store_true")
+    parser.add_argument("--only", default="")
     return parser.parse_args()
 
 
@@ -143,13 +158,21 @@ def run_all(opt, scratch):
     steps = ladder.Ladder(ROOT, scratch, opt.jobs)
     check_tree(steps, opt.quick, opt.seed, count)
     table = Run(steps, opt.quick)
-    for mutant in [] if opt.quick else named_mutants(scratch):
+    for mutant in [] if opt.quick else named_mutants(scratch, named.NAMED):
         if not table.plant(mutant):
             raise SystemExit("mutants: named.py: %s does not compile or changes nothing" %
                              mutant.kind)
     drawn = Run(steps, opt.quick)
     explained = draw(drawn, count, random.Random(opt.seed))
     return tell(table, drawn, explained, AT_LEAST_QUICK if opt.quick else AT_LEAST)
+
+
+def run_simulator(opt, scratch):
+    print("mutants: again: --simulator --seed %d" % opt.seed, flush=True)
+    steps = ladder.Ladder(ROOT, scratch, opt.jobs)
+    mutants = [mutant for mutant in named_mutants(scratch, simulated.SIMULATED)
+               if opt.only in mutant.kind]
+    return simulator.run(steps, mutants, lambda mutant: planted_in(scratch, mutant), opt.seed)
 
 
 def tell(table, drawn, explained, at_least):
@@ -170,7 +193,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     scratch = opt.scratch or tempfile.mkdtemp(prefix="teff-mutants-")
     try:
-        return run_all(opt, scratch)
+        return run_simulator(opt, scratch) if opt.simulator else run_all(opt, scratch)
     finally:
         if not opt.scratch:
             shutil.rmtree(scratch)

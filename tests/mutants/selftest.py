@@ -1,5 +1,5 @@
 # selftest.py - each kind of mutant is planted where it should be, and nowhere else; the rows of
-# named.py and equivalent.txt still stand in the sources.
+# named.py, simulated.py and equivalent.txt still stand in the sources.
 import sys
 
 import mutants
@@ -61,7 +61,9 @@ def check_equivalent():
 
 
 def main():
-    named = len(list(mutants.named_mutants(mutants.ROOT)))  # ends with a message when one is gone
+    tables = (mutants.named.NAMED, mutants.simulated.SIMULATED)
+    # ends with a message when one is gone
+    named = sum(len(list(mutants.named_mutants(mutants.ROOT, table))) for table in tables)
     wrong = list(check_kinds()) + list(check_equivalent())
     print("\n".join(wrong + ["mutants: %d named, %d wrong" % (named, len(wrong))]))
     return 1 if wrong else 0
