@@ -49,6 +49,15 @@ static bool end_if_unwanted(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
+/* Ends msg if this silo's lease is over. out: true: msg was ended. */
+static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
+{
+    if (teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec))
+        return false;
+    refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+    return true;
+}
+
 /* Keeps msg in pending until start_set_aside() starts it. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
@@ -150,12 +159,8 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
         refuse_queued(act, msg, TEFF_E_NOT_FOUND, "the grain type has no such method here");
         return;
     }
-    if (end_if_unwanted(act, msg))
+    if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
         return;
-    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
-        refuse_queued(act, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
-        return;
-    }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
@@ -195,7 +200,7 @@ static void start_set_aside(teffi_activation *act)
         }
         starts++;
         more->pending_of[class]--;
-        if (!end_if_unwanted(act, msg))
+        if (!end_if_unwanted(act, msg) && !end_without_lease(act, msg))
             start_request(act, msg, method);
     }
     if (!more)
