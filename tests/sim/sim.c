@@ -10,17 +10,23 @@
 #include "memory/slab.h"
 #include "store/store.h"
 
-/* STREAM_STALL and STREAM_POLL are chosen so that the seeds in seeds.txt draw no stalls and no
- * polled nodes: they run as before. */
+/* STREAM_STALL, STREAM_POLL and STREAM_LATE are chosen so that the seeds in seeds.txt draw no
+ * stalls, polled nodes, late timers: they run as before. */
 enum {
     STREAM_PICK = 1,
     STREAM_DELAY,
     STREAM_FAULT,
     STREAM_NODES = 100,
     STREAM_STALL = 205,
-    STREAM_POLL = 2236149
+    STREAM_POLL = 2236149,
+    STREAM_LATE = 940
 };
-enum { RUN_COST_MAX_NS = 20000, AGE_EVERY_NS = 250000000, LATE_NS = 100000000 };
+enum {
+    RUN_COST_MAX_NS = 20000,
+    AGE_EVERY_NS = 250000000,
+    LATE_NS = 100000000,
+    LATE_TIMER_NS = 20000000
+};
 
 /* ---- the heap ---- */
 
@@ -153,6 +159,12 @@ static void reclaim_memory(sim *s)
     teffi_slab_reclaim(s->now_ns);
 }
 
+/* A thread that fires timers may be the last one that goes on after a pause. */
+static uint64_t draw_lateness(sim *s, const sim_event *e)
+{
+    return e->timer && s->faults.late_timers ? sim_draw_below(&s->late, LATE_TIMER_NS) : 0;
+}
+
 /* An event in a paused node happens when that goes on, in the order in which it was set. */
 static void take_event(sim *s)
 {
@@ -160,7 +172,7 @@ static void take_event(sim *s)
     if (e.due_ns > s->now_ns)
         s->now_ns = e.due_ns;
     if (e.node && sim_is_paused(e.node)) {
-        e.due_ns = e.node->paused_until_ns;
+        e.due_ns = e.node->paused_until_ns + draw_lateness(s, &e);
         sift_up(s, s->n_events++, e);
     } else {
         event_fire(s, e);
@@ -217,6 +229,7 @@ void sim_init(sim *s, uint64_t seed, sim_plant plant)
     s->fault = sim_draw_of(seed, STREAM_FAULT);
     s->stall = sim_draw_of(seed, STREAM_STALL);
     s->poll = sim_draw_of(seed, STREAM_POLL);
+    s->late = sim_draw_of(seed, STREAM_LATE);
     s->fibers = teffi_fiber_pool_new(0, 0);
     teffi_bug_if(!s->fibers || teffi_store_open("memory", &s->rows, NULL) != TEFF_OK);
 }

@@ -69,6 +69,8 @@ typedef struct sim_faults {
     unsigned outages;       /* not per mille: silos that do not reach the store for a while */
     unsigned pauses;        /* not per mille: silos whose process stands still for a while */
     unsigned mutes;         /* not per mille: pairs of which one does not reach the other */
+    unsigned holds;         /* not per mille: silos whose store, or its results, are late */
+    bool late_timers;       /* after a pause, they fire after all else that is due */
     bool skews;             /* nodes have clocks of their own */
 } sim_faults;
 
@@ -110,12 +112,14 @@ typedef struct sim_node {
     bool dead; /* crashed: it reaches neither other nodes nor the store until it starts again */
     uint64_t cut_until_ns;    /* till then it does not reach the store */
     uint64_t paused_until_ns; /* till then nothing happens in it */
+    uint64_t held_until_ns;   /* till then operations of the store do not begin, or not end */
+    bool held_at_end;         /* they begin, and do not end */
     bool polled;              /* its transport works as the reactor, else as nng */
 } sim_node;
 
 struct sim {
     uint64_t seed, now_ns, aged_ns;
-    sim_draw pick, delay, fault, stall, poll;
+    sim_draw pick, delay, fault, stall, poll, late;
     sim_trace trace;
     sim_faults faults;
     sim_plant plant;

@@ -69,6 +69,14 @@ static void end_pass(sim_exec *exec)
 
 static void park_in_poller(sim_exec *exec);
 
+/* Elsewhere it does not run, and a lease ends when its timer fires. */
+static void set_coarse_clock(sim_exec *exec)
+{
+    uint32_t ms = (uint32_t)(sim_node_now(exec->node) / SIM_MS);
+    if (exec->node->sim->faults.late_timers)
+        teffi_coarse_ms_set(&exec->exec, ms ? ms : 1);
+}
+
 static void run_at(sim *s, size_t at)
 {
     sim_ready picked = s->ready[at];
@@ -76,6 +84,7 @@ static void run_at(sim *s, size_t at)
     s->ready[at] = s->ready[--s->n_ready];
     picked.exec->n_ready--;
     sim_trace_add(&s->trace, s->now_ns, picked.exec->node->name, "run", at, s->n_ready);
+    set_coarse_clock(picked.exec);
     teffi_group *outer = running; /* a thread that waits runs others nested */
     running = picked.group;
     bool again = teffi_group_run(picked.group, items, 0);

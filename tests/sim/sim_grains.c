@@ -59,8 +59,9 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
 
 static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 {
-    if (place->node.dead)
-        return;
+    const teffi_lease *lease = &place->silo->node.home.lease;
+    if (place->node.dead || !teffi_lease_holds(lease, sim_node_now(&place->node)))
+        return; /* others take over what it had; its turns have ended where they stood */
     sim_ledger *l = ledger_of(place, kind, key);
     sim *s = &place->world->s;
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "gone", kind, key);

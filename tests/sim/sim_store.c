@@ -18,6 +18,7 @@ typedef struct door {
 typedef struct running {
     struct running *next; /* in waiting */
     uint64_t begins_ns;
+    bool was_held; /* it is on its way, whatever becomes of its silo */
     door *door;
     teffi_store_op *op;
     void (*done)(teffi_store_op *op);
@@ -119,6 +120,13 @@ static void op_run(sim *s, teffi_store_op *op)
     }
 }
 
+/* out: for how long the results of what the store does now are under way. */
+static uint64_t result_held_ns(const sim_node *node)
+{
+    uint64_t now_ns = node->sim->now_ns;
+    return node->held_at_end && node->held_until_ns > now_ns ? node->held_until_ns - now_ns : 0;
+}
+
 static void op_begin(sim *s, void *arg, bool run)
 {
     running *r = arg;
@@ -131,11 +139,13 @@ static void op_begin(sim *s, void *arg, bool run)
         at = &(*at)->next;
     *at = r->next;
     r->op->done = no_done;
-    if (r->door->node->dead || r->door->node->cut_until_ns > s->now_ns)
+    const sim_node *node = r->door->node;
+    uint64_t held_ns = result_held_ns(node);
+    if ((node->dead && !r->was_held) || (node->cut_until_ns > s->now_ns && !held_ns))
         op_unknown(r->op);
     else
         op_run(s, r->op);
-    sim_at_node(r->door->node, draw_delay(s), op_finish, r);
+    sim_at_node(node, draw_delay(s) + held_ns, op_finish, r);
 }
 
 static bool same_row(const teffi_row *a, const teffi_row *b)
@@ -152,11 +162,19 @@ static bool writes_row(const teffi_store_op *op, const teffi_row *row)
     return false;
 }
 
+/* What a silo has sent to its store may be done after the silo was declared dead. */
+static bool is_held(const sim_node *node)
+{
+    return !node->held_at_end && node->held_until_ns > node->sim->now_ns;
+}
+
 /* Operations may overtake each other, but a read begins after the writes of its row that were
  * submitted before it, as the store's contract says. */
 static uint64_t begins_ns(const door *d, const teffi_store_op *op)
 {
     uint64_t due_ns = d->node->sim->now_ns + draw_delay(d->node->sim);
+    if (is_held(d->node) && due_ns < d->node->held_until_ns)
+        due_ns = d->node->held_until_ns;
     for (const running *r = d->waiting; op->kind == TEFFI_STORE_READ && r; r = r->next)
         if (r->begins_ns > due_ns && writes_row(r->op, &op->rows[0]))
             due_ns = r->begins_ns;
@@ -174,7 +192,7 @@ static void op_submit(teffi_store *store, teffi_store_op *op)
     }
     running *r = malloc(sizeof *r);
     teffi_bug_if(!r);
-    *r = (running){d->waiting, begins_ns(d, op), d, op, op->done};
+    *r = (running){d->waiting, begins_ns(d, op), is_held(d->node), d, op, op->done};
     d->waiting = r;
     d->running++;
     sim_at(s, r->begins_ns - s->now_ns, op_begin, r);

@@ -10,7 +10,8 @@
 #include "call/task.h"
 #include "call/wait.h"
 
-/* STREAM_BULK is chosen so that few of the seeds in seeds.txt draw large states. */
+/* STREAM_BULK and STREAM_HOLDS are chosen so that few of the seeds in seeds.txt draw large states,
+ * and none of those up to 72748 draws holds. */
 enum {
     STREAM_WORLD = 50,
     STREAM_BULK = 300,
@@ -18,6 +19,7 @@ enum {
     STREAM_PAUSES = 302,
     STREAM_CLOCKS = 303,
     STREAM_MUTES = 304,
+    STREAM_HOLDS = 314,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
@@ -31,12 +33,12 @@ bool sim_calm(const sim_world *w)
 {
     const sim_faults *f = &w->s.faults;
     return !w->store_faults && !f->cuts && !f->timeouts && !f->parts && !f->crashes &&
-           !f->outages && !f->pauses && !f->mutes;
+           !f->outages && !f->pauses && !f->mutes && !f->holds;
 }
 
 bool sim_store_fails(const sim_world *w)
 {
-    return w->store_faults || w->s.faults.outages || w->s.faults.pauses ||
+    return w->store_faults || w->s.faults.outages || w->s.faults.pauses || w->s.faults.holds ||
            (w->remote_store && w->s.faults.cuts);
 }
 
@@ -366,6 +368,24 @@ static void draw_outage(sim *s, void *arg, bool run)
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
 }
 
+/* Its store, or what that responds, is late: mostly longer than a lease, but not longer than a call
+ * may take. If the results are late, the store then does not respond for a while. */
+static void draw_hold(sim *s, void *arg, bool run)
+{
+    sim_world *w = arg;
+    sim_silo *place = run && w->stage == SIM_RUNS ? some_in(w, SIM_SERVING) : NULL;
+    if (!place || place->node.cut_until_ns > s->now_ns || place->node.held_until_ns > s->now_ns)
+        return;
+    place->node.held_at_end = sim_draw_chance(&w->holds, 500);
+    uint64_t most = place->node.held_at_end ? 10 * SIM_SECOND : 25 * SIM_SECOND;
+    place->node.held_until_ns = s->now_ns + sim_draw_between(&w->holds, SIM_SECOND, most);
+    if (place->node.held_at_end)
+        place->node.cut_until_ns =
+            place->node.held_until_ns + sim_draw_below(&w->holds, 20 * SIM_SECOND);
+    sim_trace_add(&s->trace, s->now_ns, place->node.name, "held",
+                  place->node.held_until_ns - s->now_ns, place->node.held_at_end);
+}
+
 /* From a hiccup to longer than all time limits. */
 static void draw_pause(sim *s, void *arg, bool run)
 {
@@ -402,7 +422,8 @@ static bool clients_ready(const sim_world *w)
 static bool all_reach_the_store(const sim_world *w)
 {
     for (unsigned i = 0; i < w->n_silos; i++)
-        if (w->silos[i].node.cut_until_ns > w->s.now_ns || sim_is_paused(&w->silos[i].node))
+        if (w->silos[i].node.cut_until_ns > w->s.now_ns || sim_is_paused(&w->silos[i].node) ||
+            w->silos[i].node.held_until_ns > w->s.now_ns)
             return false;
     return true;
 }
@@ -547,6 +568,18 @@ static void draw_mutes(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->mutes, length_ms * SIM_MS), draw_mute, w);
 }
 
+/* Drawn from a stream of its own, as stalls are. Not with a remote store, which has one silo. */
+static void draw_holds(sim_world *w, uint64_t length_ms)
+{
+    w->holds = sim_draw_of(w->s.seed, STREAM_HOLDS);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->holds, 150);
+    if (w->remote_store || !drawn)
+        return;
+    w->s.faults.holds = (unsigned)sim_draw_between(&w->holds, 1, 4);
+    for (unsigned i = 0; i < w->s.faults.holds; i++)
+        sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
+}
+
 /* In a third of the worlds each node has clocks of its own, which differ by 4 % at most: less than
  * what the lease allows for. A silo that starts again may find its wall clock set anew. */
 static void draw_clocks(sim_world *w)
@@ -575,6 +608,7 @@ static void draw_pauses(sim_world *w, uint64_t length_ms)
     if (w->remote_store || !drawn)
         return;
     w->s.faults.pauses = (unsigned)sim_draw_between(&w->pauses, 1, 4);
+    w->s.faults.late_timers = sim_draw_chance(&w->s.late, 500);
     for (unsigned i = 0; i < w->s.faults.pauses; i++)
         sim_at(&w->s, sim_draw_below(&w->pauses, length_ms * SIM_MS), draw_pause, w);
 }
@@ -615,6 +649,7 @@ static void plan_run(sim_world *w)
     draw_outages(w, length_ms);
     draw_pauses(w, length_ms);
     draw_mutes(w, length_ms);
+    draw_holds(w, length_ms);
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);

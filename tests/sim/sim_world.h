@@ -75,7 +75,7 @@ typedef enum sim_stage {
 
 typedef struct sim_world {
     sim s;
-    sim_draw draw, outages, pauses, clocks, mutes, keyed;
+    sim_draw draw, outages, pauses, clocks, mutes, holds, keyed;
     bool store_faults; /* were drawn, though they may have ended */
     sim_stage stage;
     uint64_t until_ns; /* of the stage: after it the run hangs */
