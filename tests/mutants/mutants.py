@@ -5,8 +5,8 @@
 # Quick: drawn ones only, and only the tests of their own folders. Ends with 1 when a named one
 # survives, or more of the drawn ones than AT_LEAST allows. Prints its seed; a seed draws the same.
 #
-# mutants.py --simulator [--seed S] [--only TEXT] - instead: the bugs of simulated.py, or those with
-# TEXT in their names, and the simulator's seeds from S on (simulator.py).
+# mutants.py --simulator [--seed S] [--count N] [--only TEXT] - instead: the bugs of simulated.py, or those with
+# TEXT in their names, and the simulator's seeds from S on, at most N (simulator.py).
 import argparse
 import contextlib
 import os
@@ -172,7 +172,8 @@ def run_simulator(opt, scratch):
     steps = ladder.Ladder(ROOT, scratch, opt.jobs)
     mutants = [mutant for mutant in named_mutants(scratch, simulated.SIMULATED)
                if opt.only in mutant.kind]
-    return simulator.run(steps, mutants, lambda mutant: planted_in(scratch, mutant), opt.seed)
+    return simulator.run(steps, mutants, lambda mutant: planted_in(scratch, mutant), opt.seed,
+                         opt.count or simulator.SEEDS)
 
 
 def tell(table, drawn, explained, at_least):

@@ -14,6 +14,10 @@ SIMULATED = {
     "a paused silo serves until its next look at the table": (
         "runtime/call/lease.h", "return (int32_t)((uint32_t)(until_ns / 1000000) - now_ms) > 0;",
         "return true;"),
+    "a request that was set aside starts without a lease": (
+        "grains/hosting/handler.c",
+        "        if (!end_if_unwanted(act, msg) && !end_without_lease(act, msg))",
+        "        if (!end_if_unwanted(act, msg))"),
     "a turn resumes without a lease": (
         "runtime/call/wait.c",
         "    if (ctx->owner && !teffi_lease_holds_about(", "    if (false && !teffi_lease_holds_about("),

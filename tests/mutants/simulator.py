@@ -14,8 +14,9 @@ FAILED = re.compile(r"^seed (\d+) failed: (.*)$", re.MULTILINE)
 
 
 class Simulator:
-    def __init__(self, steps, first):
-        self.steps, self.first, self.sim = steps, first, steps.tests["sim"]
+    def __init__(self, steps, first, seeds):
+        self.steps, self.first, self.seeds = steps, first, seeds
+        self.sim = steps.tests["sim"]
         self.program = self.sim.command[0]
         self.clean = self.program + "-clean"
         self.build()
@@ -49,7 +50,7 @@ class Simulator:
         """out: the seed that finds the bug that is planted now, and why; None: none does."""
         self.build()
         self.steps.seconds.clear()  # so that the runs keep their order
-        failure = self.steps.first_failure(self.runs(self.program, self.first, SEEDS, AT_ONCE),
+        failure = self.steps.first_failure(self.runs(self.program, self.first, self.seeds, AT_ONCE),
                                            lambda run: SECONDS)
         if not failure:
             return None
@@ -60,9 +61,9 @@ class Simulator:
         return seed, why
 
 
-def run(steps, mutants, plant, first):
+def run(steps, mutants, plant, first, seeds):
     """in: plant(mutant), a context in which the tree has it. out: the status to exit with."""
-    simulator = Simulator(steps, first)
+    simulator = Simulator(steps, first, seeds)
     missed, most = [], 0
     for mutant in mutants:
         print("%s:%d: %s" % (mutant.path, mutant.line, mutant.kind), flush=True)
@@ -74,7 +75,7 @@ def run(steps, mutants, plant, first):
                   flush=True)
         else:
             missed.append(mutant.kind)
-            print("    NOT FOUND by %d seeds" % SEEDS, flush=True)
+            print("    NOT FOUND by %d seeds" % seeds, flush=True)
     print("\n".join([""] + ["not found: " + name for name in missed]))
     print("mutants: the simulator found %d of %d bugs, each within %d seeds; at most %d may be "
           "missed" % (len(mutants) - len(missed), len(mutants), most, MISSED_MAX))
