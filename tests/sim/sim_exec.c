@@ -69,11 +69,12 @@ static void end_pass(sim_exec *exec)
 
 static void park_in_poller(sim_exec *exec);
 
-/* Elsewhere it does not run, and a lease ends when its timer fires. */
+/* It runs where a lease may be over before its timer fires. */
 static void set_coarse_clock(sim_exec *exec)
 {
+    const sim_faults *f = &exec->node->sim->faults;
     uint32_t ms = (uint32_t)(sim_node_now(exec->node) / SIM_MS);
-    if (exec->node->sim->faults.late_timers)
+    if (f->late_timers || f->holds)
         teffi_coarse_ms_set(&exec->exec, ms ? ms : 1);
 }
 

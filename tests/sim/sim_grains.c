@@ -74,11 +74,23 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 
 /* ---- turns that exclude each other ---- */
 
+/* A turn begins and resumes only under a lease. All until its next wait happens at one time; clocks
+ * that do not run as the world's are read CLOCK_STEP_NS too late. */
+static void check_lease(sim_silo *place, sim_kind kind, unsigned key)
+{
+    enum { CLOCK_STEP_NS = 4000 };
+    if (!teffi_lease_holds(&place->silo->node.home.lease,
+                           sim_node_now(&place->node) - CLOCK_STEP_NS))
+        sim_fail(&place->world->s, "kind %d key %u: a turn of silo %u without a lease", kind, key,
+                 place->no);
+}
+
 static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     const teffi_turn *turn = ctx->owner;
     if (place->node.dead)
         return;
+    check_lease(place, kind, key);
     sim_cancel_check(&place->world->s, ctx->node->id, turn->request);
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running++ || l->reading)
@@ -91,6 +103,7 @@ static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ct
 {
     if (place->node.dead)
         return;
+    check_lease(place, kind, key);
     sim_ledger *l = ledger_of(place, kind, key);
     if (l->running || l->alive_on != place->no + 1)
         sim_fail(&place->world->s, "kind %d key %u: read beside a turn that excludes it", kind,
@@ -105,6 +118,7 @@ static void activation_ends(sim_silo *place, sim_kind kind, unsigned key)
 {
     if (place->node.dead)
         return;
+    check_lease(place, kind, key);
     ledger_of(place, kind, key)->running--;
 }
 

@@ -19,7 +19,7 @@ enum {
     STREAM_PAUSES = 302,
     STREAM_CLOCKS = 303,
     STREAM_MUTES = 304,
-    STREAM_HOLDS = 314,
+    STREAM_HOLDS = 3261,
     POLL_MS = 10,
     LEAVE_MS = 120000,
     CLOSE_MS = 30000,
@@ -120,6 +120,7 @@ static void silo_start(sim_silo *place)
     char text[TEFF_TEXT_MAX] = "";
     teff_silo_options opt = {
         .size = sizeof opt, .listen = place->address, .lost = silo_lost, .lost_arg = place};
+    opt.lease_ms = w->lease_ms;
     if (w->remote_store && place->no > 0)
         opt.seeds[0] = w->silos[0].address;
     place->state = SIM_JOINING;
@@ -368,8 +369,8 @@ static void draw_outage(sim *s, void *arg, bool run)
             s->now_ns + sim_draw_between(&w->outages, 2 * SIM_SECOND, 40 * SIM_SECOND);
 }
 
-/* Its store, or what that responds, is late: mostly longer than a lease, but not longer than a call
- * may take. If the results are late, the store then does not respond for a while. */
+/* Its store, or what that responds, is late: up to three leases. If the results are late, but come
+ * while the lease is not over, the silo does not reach the store afterwards. */
 static void draw_hold(sim *s, void *arg, bool run)
 {
     sim_world *w = arg;
@@ -377,11 +378,13 @@ static void draw_hold(sim *s, void *arg, bool run)
     if (!place || place->node.cut_until_ns > s->now_ns || place->node.held_until_ns > s->now_ns)
         return;
     place->node.held_at_end = sim_draw_chance(&w->holds, 500);
-    uint64_t most = place->node.held_at_end ? 10 * SIM_SECOND : 25 * SIM_SECOND;
-    place->node.held_until_ns = s->now_ns + sim_draw_between(&w->holds, SIM_SECOND, most);
+    uint64_t lease_ns = w->lease_ms * SIM_MS;
+    uint64_t least_ns = place->node.held_at_end ? lease_ns / 2 : 0;
+    uint64_t most_ns = place->node.held_at_end ? lease_ns : 3 * lease_ns;
+    place->node.held_until_ns = s->now_ns + sim_draw_between(&w->holds, least_ns, most_ns);
     if (place->node.held_at_end)
         place->node.cut_until_ns =
-            place->node.held_until_ns + sim_draw_below(&w->holds, 20 * SIM_SECOND);
+            place->node.held_until_ns + sim_draw_between(&w->holds, lease_ns, 2 * lease_ns);
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "held",
                   place->node.held_until_ns - s->now_ns, place->node.held_at_end);
 }
@@ -568,13 +571,15 @@ static void draw_mutes(sim_world *w, uint64_t length_ms)
         sim_at(&w->s, sim_draw_below(&w->mutes, length_ms * SIM_MS), draw_mute, w);
 }
 
-/* Drawn from a stream of its own, as stalls are. Not with a remote store, which has one silo. */
+/* Drawn from a stream of its own, as stalls are; with short leases, so that silos are declared dead
+ * while others call them. Not with a remote store, which has one silo. */
 static void draw_holds(sim_world *w, uint64_t length_ms)
 {
     w->holds = sim_draw_of(w->s.seed, STREAM_HOLDS);
-    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->holds, 150);
+    bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->holds, 250);
     if (w->remote_store || !drawn)
         return;
+    w->lease_ms = (uint32_t)sim_draw_between(&w->holds, 800, 3000);
     w->s.faults.holds = (unsigned)sim_draw_between(&w->holds, 1, 4);
     for (unsigned i = 0; i < w->s.faults.holds; i++)
         sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
