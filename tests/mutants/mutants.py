@@ -5,8 +5,8 @@
 # Quick: drawn ones only, and only the tests of their own folders. Ends with 1 when a named one
 # survives, or more of the drawn ones than AT_LEAST allows. Prints its seed; a seed draws the same.
 #
-# mutants.py --simulator [--seed S] [--count N] [--only TEXT] - instead: the bugs of simulated.py, or those with
-# TEXT in their names, and the simulator's seeds from S on, at most N (simulator.py).
+# mutants.py --simulator [--seed S] [--count N] [--only TEXT] - instead: the bugs of simulated.py,
+# or those with TEXT in their names; the simulator runs N seeds at most from S on (simulator.py).
 import argparse
 import contextlib
 import os

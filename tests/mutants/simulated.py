@@ -17,7 +17,8 @@ SIMULATED = {
         "        if (!end_if_unwanted(act, msg))"),
     "a turn resumes without a lease": (
         "runtime/call/wait.c",
-        "    if (ctx->owner && !teffi_lease_holds_about(", "    if (false && !teffi_lease_holds_about("),
+        "    if (ctx->owner && !teffi_lease_holds_about(",
+        "    if (false && !teffi_lease_holds_about("),
     "a silo is dead before its lease is over": (
         "runtime/cluster/heartbeat.c", "SILENT_PERCENT = 150, BROKEN_PERCENT = 105",
         "SILENT_PERCENT = 75, BROKEN_PERCENT = 55"),
@@ -84,7 +85,8 @@ SIMULATED = {
         "    if (err && err != TEFF_E_UNKNOWN)"),
     # ---- calls ----
     "calls do not end with their link": (
-        "runtime/node/events.c", "    if (peer->role != TEFFI_ROLE_CLIENT)\n        teffi_node_pass",
+        "runtime/node/events.c",
+        "    if (peer->role != TEFFI_ROLE_CLIENT)\n        teffi_node_pass",
         "    if (peer->role != TEFFI_ROLE_CLIENT && clean)\n        teffi_node_pass"),
     "a call that may have run ends as one that did not": (
         "runtime/call/calls.c", 'TEFF_E_UNREACHABLE,\n                        "the link broke',
@@ -102,7 +104,8 @@ SIMULATED = {
         "runtime/cluster/join.c", "teffi_membership_push_view(ctx, true);",
         "teffi_membership_push_view(ctx, false);"),
     "an answer that could not be written is given": (
-        "grains/activation/state.c", "    if (!err && stored->answers)", "    if (stored->answers)"),
+        "grains/activation/state.c", "    if (!err && stored->answers)",
+        "    if (stored->answers)"),
     "a write through the seed is not awaited": (
         "grains/silo/remote_store.c", "        if (op->err == TEFF_E_UNKNOWN)\n",
         "        if (false)\n"),

@@ -6,7 +6,6 @@ import re
 import shutil
 import threading
 
-
 SEEDS, AT_ONCE = 5000, 20  # for each bug; in one process
 SECONDS = 40               # for AT_ONCE seeds, which take about one; more is a hang
 MISSED_MAX = 2
@@ -37,7 +36,8 @@ class Simulator:
             return file.read()
 
     def which_seed(self, first):
-        """out: the seed of a run that failed, and what it said; of a crash, the last line."""
+        """out: the seed of a run that failed, and what it said; of a crash, the last line. in: the
+        first seed of a process that failed."""
         for run in self.runs(self.program, first, AT_ONCE, 1):
             why = self.steps.run_patiently(run, SECONDS, threading.Event())
             if why:
