@@ -108,6 +108,10 @@ static teff_err apply_here(teffi_activation *act, uint32_t method, teffi_pid *ho
 void teffi_life_begin(teffi_activation *act)
 {
     teffi_pid holder = {0};
+    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {
+        fail_activation(act, TEFF_E_UNAVAILABLE, teffi_lease_over_text, false);
+        return;
+    }
     /* read without the lock: no other thread writes it before the activation has begun */
     teff_err err = act->registered ? TEFF_OK : apply_here(act, TEFFI_METHOD_REGISTER, &holder);
     if (err == TEFF_E_UNAVAILABLE)
