@@ -11,6 +11,10 @@ SIMULATED = {
     "a paused silo serves until its next look at the table": (
         "runtime/call/lease.h", "return (int32_t)((uint32_t)(until_ns / 1000000) - now_ms) > 0;",
         "return true;"),
+    "an activation begins without a lease": (
+        "grains/hosting/life.c",
+        "    if (!teffi_lease_holds_about(&act->grains->node->home.lease, act->group.exec)) {",
+        "    if (false) {"),
     "a request that was set aside starts without a lease": (
         "grains/hosting/handler.c",
         "        if (!end_if_unwanted(act, msg) && !end_without_lease(act, msg))",
@@ -44,7 +48,7 @@ SIMULATED = {
     "a new owner does not lock the partition": (
         "grains/directory/partition.c", "shard->phase = TEFFI_LOCKED;\n        shard->since",
         "shard->phase = TEFFI_SERVING;\n        shard->since"),
-    "a recovery that failed waits for the next view": (
+    "a partition between silos leaves the directory locked": (  # it waits for a newer view
         "grains/directory/recover.c",
         "    teffi_membership_wait(ctx, seen, r->failed + TRIES_BEFORE);\n",
         "    while (teffi_membership_version(ctx->node) == r->view->version && !grains->closed)\n"

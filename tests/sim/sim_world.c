@@ -11,7 +11,7 @@
 #include "call/wait.h"
 
 /* STREAM_BULK and STREAM_HOLDS are chosen so that few of the seeds in seeds.txt draw large states,
- * and none of those up to 72748 draws holds. */
+ * and only its last ones holds. */
 enum {
     STREAM_WORLD = 50,
     STREAM_BULK = 300,
