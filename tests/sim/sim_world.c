@@ -255,10 +255,12 @@ static sim_silo *next_to_leave(sim_world *w)
 
 static void connect_client(teff_ctx *ctx, void *arg)
 {
-    enum { TRIES = 20, PAUSE_MS = 100 };
+    enum { TRIES = 20, TRIES_HELD = 400, PAUSE_MS = 100 };
     sim_client *c = arg;
     teff_err err = TEFF_E_UNREACHABLE;
-    for (int i = 0; i < TRIES && err; i++) {
+    /* With short leases all silos may be away at the same time. */
+    int tries = c->world->s.faults.holds ? TRIES_HELD : TRIES;
+    for (int i = 0; i < tries && err; i++) {
         if (i)
             teffi_ctx_sleep(ctx, PAUSE_MS);
         err = teffi_gateways_join(ctx, c->client);
