@@ -24,6 +24,19 @@ static unsigned key_of(const char *name)
     return (unsigned)atoi(name + 1);
 }
 
+/* ---- only under a lease ---- */
+
+/* A turn begins and resumes only under a lease. All until its next wait happens at one time; clocks
+ * that do not run as the world's are read CLOCK_STEP_NS too late. */
+static void check_lease(sim_silo *place, sim_kind kind, unsigned key)
+{
+    enum { CLOCK_STEP_NS = 4000 };
+    if (!teffi_lease_holds(&place->silo->node.home.lease,
+                           sim_node_now(&place->node) - CLOCK_STEP_NS))
+        sim_fail(&place->world->s, "kind %d key %u: a turn of silo %u without a lease", kind, key,
+                 place->no);
+}
+
 /* ---- one activation of a grain at a time; those of a silo that has crashed do not count ---- */
 
 /* The grain was left behind by a silo whose lease has run out, and which does not know that yet, as
@@ -46,6 +59,7 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
     sim *s = &place->world->s;
     if (place->node.dead)
         return TEFF_OK;
+    check_lease(place, kind, key);
     sim_trace_add(&s->trace, s->now_ns, place->node.name, "born", kind, key);
     if (l->alive_on)
         take_over(place->world, kind, key);
@@ -73,17 +87,6 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 }
 
 /* ---- turns that exclude each other ---- */
-
-/* A turn begins and resumes only under a lease. All until its next wait happens at one time; clocks
- * that do not run as the world's are read CLOCK_STEP_NS too late. */
-static void check_lease(sim_silo *place, sim_kind kind, unsigned key)
-{
-    enum { CLOCK_STEP_NS = 4000 };
-    if (!teffi_lease_holds(&place->silo->node.home.lease,
-                           sim_node_now(&place->node) - CLOCK_STEP_NS))
-        sim_fail(&place->world->s, "kind %d key %u: a turn of silo %u without a lease", kind, key,
-                 place->no);
-}
 
 static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key)
 {
