@@ -275,8 +275,8 @@ static teff_err refuse_once(teffi_turn *turn, teff_err err, const char *why)
 }
 
 /* Calls the method and adds its answer, err or *out, to the grain's. *out is a copy, as other turns
- * may change the state until it is written. Without memory for the answer the turn ends, so that
- * the state is not written without it. */
+ * may change the state until it is written. Without memory for the copy or for the answer the turn
+ * ends, so that the state is not written without it. */
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
@@ -289,8 +289,8 @@ static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **
     teff_err err = invoke_method(turn, method, body);
     if (err)
         err = teffi_turn_failure(ctx, turn->act, method->name, err);
-    else if (body)
-        err = copy_response(turn, method, &ctx->arena, body, out);
+    else if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
+        teffi_ctx_exit(ctx, err);
     if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, *out))
         return err;
     (void)teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer");
