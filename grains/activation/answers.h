@@ -10,8 +10,9 @@
  *     an answer that was too large   TEFF_E_TOO_LARGE; it does not run
  *     its key, which is running      the answer, after that turn: by admission, or by the lock of
  *                                    the state if turns overlap
- *     a save that fails              the store's error; the next save, or the next call with the
- *                                    key, writes state and answer
+ *     a save that fails              the store's error; the activation ends, and the next one loads
+ *                                    the row, which has both state and answer if on_deactivate
+ *                                    saved, else neither
  *     a save that is unknown, or a   the store's error; the next activation loads the row, which
  *       conflict                     has both state and answer, or neither
  *     no memory in its turn          TEFF_E_NOMEM; nothing is stored

@@ -402,6 +402,8 @@ teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act)
     teff_err err = act->stored->answers->unsaved ? write_packed(ctx, act, false) : TEFF_OK;
     act->stored->answers->turn = NULL;
     act->stored->saving = false;
+    if (err)
+        request_deactivation(act); /* no later turn sees what is not stored */
     return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
 }
 

@@ -159,8 +159,9 @@ typedef struct teff_call_options {
      * teff_err_unknown() is true, or an error of the store, make the same call again.
      *     In such a turn teff_state_save and teff_state_clear only check the state, and the write
      * comes when the method has returned, also if it did not save. If that write fails, the call
-     * gets its error, and the state in memory and the answer are written by the next save. Other
-     * turns that overlap with this one wait in teff_state_save until it has ended.
+     * gets its error, and the grain is deactivated: no later turn sees what is not stored, unless
+     * on_deactivate saves it, with the answer. Other turns that overlap with this one wait in
+     * teff_state_save until it has ended.
      *     An answer over TEFF_ANSWER_MAX is not kept: a later call gets TEFF_E_TOO_LARGE. A method
      * should not return an unknown error of its own calls, since that would be the answer.
      *     errs, of the call: TEFF_E_INVALID: the grain type has no state, the method is read-only,

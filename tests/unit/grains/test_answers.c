@@ -19,6 +19,7 @@ typedef enum fault {
 } fault;
 
 static _Atomic fault next_write; /* of a state */
+static _Atomic int failures;     /* so many of the next ones fail */
 static _Atomic int writes;       /* of states that reached the store */
 static _Atomic int runs;         /* of scripts of this test */
 
@@ -53,6 +54,10 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
 {
     bool is_state = op->kind == TEFFI_STORE_BATCH && !strcmp(op->rows[0].table, "state");
     fault now = is_state ? atomic_exchange(&next_write, NONE) : NONE;
+    if (is_state && failures > 0) {
+        failures--;
+        now = FAILS;
+    }
     writes += is_state && (now == NONE || now == UNKNOWN_WRITTEN);
     if (now == FAILS || now == UNKNOWN_BEFORE) {
         end_with(op, now == FAILS ? TEFF_E_IO : TEFF_E_UNKNOWN);
@@ -73,16 +78,19 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
 
 enum { ANSWER_MIN = sizeof(teffi_answer), ANSWER_MAX = ANSWER_MIN + 100 };
 
-static _Thread_local bool starves; /* this thread gets no memory for an answer */
+enum { LARGE = 700 * 1024 };
+
+/* This thread's next request for memory of that size fails. starve_max 0: none. */
+static _Thread_local size_t starve_min, starve_max;
 
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
 
 void *__wrap_malloc(size_t n)
 {
-    if (!starves || n <= ANSWER_MIN || n > ANSWER_MAX)
+    if (n < starve_min || n > starve_max)
         return __real_malloc(n);
-    starves = false;
+    starve_max = 0;
     return NULL;
 }
 
@@ -165,7 +173,20 @@ static teff_err adds_and_starves(teff_ctx *turn, int64_t key, const direct_act *
                                  direct_number *out)
 {
     teff_err err = adds(turn, key, in, out);
-    starves = runs == 1;
+    starve_min = ANSWER_MIN + 1;
+    starve_max = runs == 1 ? ANSWER_MAX : 0;
+    return err;
+}
+
+static teff_err adds_and_starves_its_response(teff_ctx *turn, int64_t key, const direct_act *in,
+                                              direct_number *out)
+{
+    teff_err err = adds(turn, key, in, out);
+    if (runs > 1)
+        return err;
+    out->text = memset(teff_alloc(turn, LARGE), 'x', LARGE - 1);
+    starve_min = LARGE / 2;
+    starve_max = SIZE_MAX;
     return err;
 }
 
@@ -475,23 +496,23 @@ static void test_an_answer_is_not_changed_while_it_is_written(void **state)
     assert_int_equal(runs, 1);
 }
 
-static void test_what_was_not_written_is_written_with_its_answer(void **state)
+/* The activation ends; on_deactivate saves, too. */
+static void test_a_write_that_fails_is_both_or_neither(void **state)
 {
-    direct_number *out;
-    next_write = FAILS;
+    failures = 2;
     lab_fails(ctx, ask(1, ACT(adds, .n = 5), NULL), TEFF_E_IO);
+    assert_int_equal(count(), 0);
     assert_int_equal(stored_count(), -1);
-    next_write = FAILS;
-    lab_fails(ctx, ask(1, ACT(adds, .n = 5), NULL), TEFF_E_IO);
     responds_with(1, ACT(adds, .n = 5), 5);
-    assert_int_equal(stored_count(), 5);
-    next_write = FAILS;
-    lab_fails(ctx, ask(2, ACT(adds, .n = 1), NULL), TEFF_E_IO);
-    lab_ok(ctx, direct_keeper_obey(ctx, 1, RUN(saves), &out));
-    assert_int_equal(writes, 2);
-    deactivate();
-    responds_with(2, ACT(adds, .n = 1), 6);
     assert_int_equal(runs, 2);
+    failures = 1;
+    lab_fails(ctx, ask(2, ACT(adds, .n = 1), NULL), TEFF_E_IO);
+    assert_int_equal(count(), 6);
+    assert_int_equal(stored_count(), 6);
+    responds_with(2, ACT(adds, .n = 1), 6);
+    responds_with(1, ACT(adds, .n = 5), 5);
+    assert_int_equal(runs, 3);
+    assert_int_equal(world.deactivated, 2);
 }
 
 static void test_an_unknown_write_is_both_or_neither(void **state)
@@ -536,6 +557,16 @@ static void test_without_memory_for_the_answer_nothing_is_stored(void **state)
     assert_int_equal(stored_count(), -1);
     responds_with(1, ACT(adds_and_starves, .n = 5), 5);
     responds_with(1, ACT(adds_and_starves, .n = 5), 5);
+    assert_int_equal(runs, 2);
+}
+
+static void test_without_memory_for_the_response_nothing_is_stored(void **state)
+{
+    const direct_act *act = ACT(adds_and_starves_its_response, .n = 5);
+    lab_fails(ctx, ask(1, act, NULL), TEFF_E_NOMEM);
+    assert_int_equal(stored_count(), -1);
+    responds_with(1, act, 5);
+    responds_with(1, act, 5);
     assert_int_equal(runs, 2);
 }
 
@@ -644,6 +675,7 @@ static void test_an_answer_is_given_elsewhere(void **state)
 static int setup(void **state)
 {
     next_write = NONE;
+    failures = 0;
     writes = 0;
     runs = 0;
     return acts_setup(state);
@@ -667,11 +699,12 @@ int main(void)
         CASE(test_the_answer_of_a_late_turn_is_stored),
         CASE(test_the_answer_follows_the_write),
         CASE(test_an_answer_is_not_changed_while_it_is_written),
-        CASE(test_what_was_not_written_is_written_with_its_answer),
+        CASE(test_a_write_that_fails_is_both_or_neither),
         CASE(test_an_unknown_write_is_both_or_neither),
         CASE(test_a_conflict_is_both_or_neither),
         CASE(test_a_turn_without_memory_stores_nothing),
         CASE(test_without_memory_for_the_answer_nothing_is_stored),
+        CASE(test_without_memory_for_the_response_nothing_is_stored),
         CASE(test_a_cleared_state_keeps_its_answers),
         CASE(test_a_damaged_answer_is_left_as_it_is),
         CASE(test_answers_are_not_forged),
