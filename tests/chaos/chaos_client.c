@@ -140,8 +140,8 @@ static teff_err call_once(lane *l, operation *o, chaos_seen **seen)
         options.once = NULL;
     if ((draw_number(l) >> 8) % HURRIED == 0)
         options.timeout_ms = 1 + (uint32_t)((draw_number(l) >> 8) % HURRY_MS);
-    teff_err err = chaos_register_write_async(
-        l->ctx, o->key, chaos_change(.writer = o->writer, .keyed = true), &options, &call);
+    teff_err err = chaos_register_write_async(l->ctx, o->key, chaos_change(.writer = o->writer),
+                                              &options, &call);
     return err ? err : chaos_register_write_await(l->ctx, call, seen);
 }
 

@@ -29,7 +29,6 @@ static teff_err number_activation(chaos_register *self)
     uint64_t n = atomic_fetch_add_explicit(&activations, 1, memory_order_relaxed);
     chaos_cell *cell = self->state;
     cell->activation = (uint64_t)getpid() << 32 | n;
-    cell->saved = cell->version;
     for (size_t i = cell->n_writers; i < HISTORY; i++) {
         chaos_cell_append_writers(self->ctx, cell, 0);
         chaos_cell_append_activations(self->ctx, cell, 0);
@@ -54,50 +53,35 @@ static void list_writes(chaos_register *self, uint64_t length, chaos_seen *out)
 }
 
 /* A write whose save fails is taken back, because the next save would write it, too. With a key the
- * state is stored after this turn: if that fails, the version stays in memory, with its answer. */
-static teff_err write_version(chaos_register *self, const chaos_change *in)
+ * state is stored after this turn: if that fails, the activation ends. */
+static teff_err write_version(chaos_register *self, uint64_t writer)
 {
     chaos_cell *cell = self->state;
     size_t at = (size_t)(++cell->version % HISTORY);
     uint64_t old_writer = cell->writers[at], old_activation = cell->activations[at];
-    cell->writers[at] = in->writer;
+    cell->writers[at] = writer;
     cell->activations[at] = cell->activation;
     teff_err err = shows_bug(PLANT_UNSAVED) ? TEFF_OK : chaos_register_save(self);
     if (err) {
         cell->version--;
         cell->writers[at] = old_writer;
         cell->activations[at] = old_activation;
-    } else if (!in->keyed) {
-        cell->saved = cell->version;
     }
     return err;
 }
 
 static teff_err write_register(chaos_register *self, const chaos_change *in, chaos_seen *out)
 {
-    teff_err err = write_version(self, in);
+    teff_err err = write_version(self, in->writer);
     if (!err && shows_bug(PLANT_TWICE))
-        err = write_version(self, in);
+        err = write_version(self, in->writer);
     if (!err)
         list_writes(self, 1, out);
     return err;
 }
 
-/* A version that is not stored must not be seen, because a crash would take it back. */
-static teff_err save_if_unsure(chaos_register *self)
-{
-    chaos_cell *cell = self->state;
-    teff_err err = cell->saved == cell->version ? TEFF_OK : chaos_register_save(self);
-    if (!err)
-        cell->saved = cell->version; /* no write runs beside a read */
-    return err;
-}
-
 static teff_err read_register(chaos_register *self, const chaos_look *in, chaos_seen *out)
 {
-    teff_err err = save_if_unsure(self);
-    if (err)
-        return err;
     list_writes(self, in->length, out);
     if (out->version > 1 && in->length == 1 && shows_bug(PLANT_STALE)) {
         out->version--;
