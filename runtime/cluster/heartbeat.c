@@ -138,6 +138,19 @@ static uint64_t watch_silos(teff_ctx *ctx, const teffi_view *view, uint64_t next
     return next_ns;
 }
 
+static void run_push(teff_ctx *ctx, void *arg)
+{
+    (void)arg;
+    teffi_membership_push_view(ctx, false);
+}
+
+/* Pushes the view in a task of its own: a silo that does not respond must not delay the next
+ * heartbeat. Without memory for the task, the other silos read the table by themselves. */
+static void push_view_soon(teffi_node *node)
+{
+    (void)!teffi_task_start(&node->home, run_push, NULL, "membership: push a view", true);
+}
+
 /* Looks at the watched silos and declares the silent ones dead. out: as watch_silos(). */
 static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
 {
@@ -151,7 +164,7 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
         teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN,
                    "membership: %s is silent, declared dead", silent.member[i]->address);
     if (silent.n && teffi_membership_change(ctx, change_rows_to_dead, &silent) == TEFF_OK)
-        teffi_membership_push_view(ctx, false);
+        push_view_soon(ctx->node);
     teffi_view_unref(view);
     return next_ns;
 }

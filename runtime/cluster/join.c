@@ -114,8 +114,8 @@ teff_err teffi_membership_join(teff_ctx *ctx)
     if (err)
         return err;
     m->joined = true;
+    teffi_heartbeat_start(m); /* first: the push may take longer than a short lease */
     teffi_membership_push_view(ctx, false);
-    teffi_heartbeat_start(m);
     return TEFF_OK;
 }
 

@@ -18,8 +18,8 @@ TEFF_MUST_USE teff_err teffi_membership_identify(teff_ctx *ctx, const char *addr
  * another address, or as teffi_outsiders_check() says. errs: TEFF_E_REFUSED, text. */
 teff_err teffi_identity_check_peer(teffi_node *node, const teffi_hello *peer, char *text);
 
-/* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, push it to the other
- * silos, start the heartbeat. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */
+/* teffi_membership_join - write this silo's row as ACTIVE, adopt the view, start the heartbeat,
+ * push the view to the other silos. errs: the store's, TEFF_E_TIMEOUT (too many conflicts). */
 TEFF_MUST_USE teff_err teffi_membership_join(teff_ctx *ctx);
 
 /* teffi_membership_leaving - become LEAVING: nothing new is placed here. When it returns, every
