@@ -581,7 +581,9 @@ static void draw_holds(sim_world *w, uint64_t length_ms)
     bool drawn = w->s.plant == SIM_PLANT_NONE && sim_draw_chance(&w->holds, 250);
     if (w->remote_store || !drawn)
         return;
-    w->lease_ms = (uint32_t)sim_draw_between(&w->holds, 800, 3000);
+    uint32_t short_ms = (uint32_t)sim_draw_between(&w->holds, 800, 3000);
+    /* a heartbeat reads many rows, one after the other: a slow store needs a long lease */
+    w->lease_ms = w->s.faults.store_slow ? TEFFI_LEASE_MS : short_ms;
     w->s.faults.holds = (unsigned)sim_draw_between(&w->holds, 1, 4);
     for (unsigned i = 0; i < w->s.faults.holds; i++)
         sim_at(&w->s, sim_draw_below(&w->holds, length_ms * SIM_MS), draw_hold, w);
