@@ -1,8 +1,11 @@
 /* test_join.c - a silo that cannot finish joining leaves again, and closes whatever it does. */
+#include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "call/ctx.h"
 #include "cluster/membership.h"
 #include "lab.h"
@@ -177,27 +180,29 @@ static void a_silo_that_cannot_read_heartbeats_declares_nobody_dead(void **state
 
 enum { KILLED = 250, SHORT_MS = 500 };
 
-static void write_rows(teff_ctx *ctx)
+static teffi_member_row active(uint32_t silo, uint32_t lease_ms, const char *address)
 {
-    static teffi_member_row killed[KILLED];
-    teffi_rows before;
-    lab_ok(ctx, teffi_rows_read(ctx, &before));
-    for (uint32_t i = 0; i < KILLED; i++)
-        killed[i] = (teffi_member_row){.member = {.node = {i + 1, 1},
-                                                  .status = TEFFI_ACTIVE,
-                                                  .lease_ms = SHORT_MS,
-                                                  .address = "127.0.0.1:1"}};
-    lab_ok(ctx, teffi_rows_write(ctx, &before, killed, KILLED));
+    teffi_member_row row = {
+        .member = {.node = {silo, 1}, .status = TEFFI_ACTIVE, .lease_ms = lease_ms}};
+    snprintf(row.member.address, sizeof row.member.address, "%s", address);
+    return row;
 }
 
-/* out: how many of the killed are not declared dead. */
-static unsigned unburied(teff_ctx *ctx)
+static void write_rows(teff_ctx *ctx, const teffi_member_row *row, size_t n)
+{
+    teffi_rows before;
+    lab_ok(ctx, teffi_rows_read(ctx, &before));
+    lab_ok(ctx, teffi_rows_write(ctx, &before, row, n));
+}
+
+/* out: how many silos of the rows, up to this one, are not declared dead. */
+static unsigned unburied(teff_ctx *ctx, uint32_t last)
 {
     teffi_rows now;
     unsigned n = 0;
     lab_ok(ctx, teffi_rows_read(ctx, &now));
     for (size_t i = 0; i < now.n; i++)
-        n += now.rows[i].member.node.silo <= KILLED && !now.rows[i].dead;
+        n += now.rows[i].member.node.silo <= last && !now.rows[i].dead;
     return n;
 }
 
@@ -217,13 +222,52 @@ static void all_of_a_killed_cluster_are_declared_dead(void **state)
 {
     teff_silo *none = new_silo(), *a = new_silo();
     teff_ctx *ctx = outsider(none);
-    write_rows(ctx);
-    assert_int_equal(unburied(ctx), KILLED);
+    static teffi_member_row killed[KILLED];
+    for (uint32_t i = 0; i < KILLED; i++)
+        killed[i] = active(i + 1, SHORT_MS, "127.0.0.1:1");
+    write_rows(ctx, killed, KILLED);
+    assert_int_equal(unburied(ctx, KILLED), KILLED);
     a->opt.lease_ms = 10 * SHORT_MS; /* the machine may be slow */
     assert_int_equal(teff_silo_start(a, NULL), TEFF_OK);
-    lab_until(unburied(ctx) == 0);
+    lab_until(unburied(ctx, KILLED) == 0);
     teff_ctx_free(ctx);
     teff_silo_free(a);
+    assert_int_equal(teffi_silo_close(none, 0), TEFF_OK);
+    teff_silo_free(none);
+}
+
+/* out: a port that connects, and then says nothing. */
+static int listen_mutely(char *address, size_t room)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(address, room, "127.0.0.1:%u", ntohs(at.sin_port));
+    return fd;
+}
+
+/* Views are pushed to it for 5 s: when the silo joins, and when it declares another dead. */
+static void a_silo_that_says_nothing_costs_nobody_the_lease(void **state)
+{
+    enum { LEASE_MS = 4000, LONG_MS = 60000 };
+    teff_silo *none = new_silo(), *a = new_silo();
+    teff_ctx *ctx = outsider(none);
+    char address[TEFFI_ADDRESS_MAX + 1];
+    int fd = listen_mutely(address, sizeof address);
+    const teffi_member_row others[] = {active(1, LEASE_MS, "127.0.0.1:1"),
+                                       active(2, LONG_MS, address)};
+    write_rows(ctx, others, 2);
+    a->opt.lease_ms = LEASE_MS;
+    assert_int_equal(teff_silo_start(a, NULL), TEFF_OK);
+    lab_until(unburied(ctx, 1) == 0);
+    teffi_ctx_sleep(ctx, LEASE_MS + LEASE_MS / 4);
+    assert_false(teffi_lease_is_over(&a->node.home.lease));
+    teff_ctx_free(ctx);
+    teff_silo_free(a);
+    close(fd);
     assert_int_equal(teffi_silo_close(none, 0), TEFF_OK);
     teff_silo_free(none);
 }
@@ -257,6 +301,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_silo_that_cannot_read_heartbeats_declares_nobody_dead,
                                         open_rows, close_rows),
         cmocka_unit_test_setup_teardown(all_of_a_killed_cluster_are_declared_dead, open_rows,
+                                        close_rows),
+        cmocka_unit_test_setup_teardown(a_silo_that_says_nothing_costs_nobody_the_lease, open_rows,
                                         close_rows),
         cmocka_unit_test(a_silo_starts_again_and_again_within_a_second),
     };
