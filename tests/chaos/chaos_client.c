@@ -165,9 +165,10 @@ static void write_once(lane *l, int64_t key)
     operation o = {"w", key, get_now(), l->number << 32 | ++l->writes, 0};
     chaos_seen *seen = NULL;
     teff_err err = call_until_answered(l, &o, &seen);
-    if (err || (draw_number(l) >> 8) % AGAIN)
+    if (err || (!planted && (draw_number(l) >> 8) % AGAIN))
         return;
-    sleep_ms((draw_number(l) >> 8) % AGAIN_MS); /* its activation may end */
+    /* its activation may end; a planted bug shows within a short run */
+    sleep_ms((draw_number(l) >> 8) % (planted ? REPEAT_MS : AGAIN_MS));
     o.kind = "a";
     o.start = get_now();
     (void)call_until_answered(l, &o, &seen);

@@ -169,7 +169,8 @@ class Register:
         """A write is answered with its own version, and with the same answer each time."""
         for writer, answer in sorted(self.answers.items()):
             made = self.versions.get(writer)
-            if (made, self.facts[answer[0]][1]) != answer:
+            committed_by = self.facts[answer[0]][1] if answer[0] in self.facts else None
+            if (made, committed_by) != answer:
                 self.report("wrong_answers", "write %d made version %s, and was answered with "
                             "version %d of activation %x", writer, made, *answer)
         for writer, *answer in sorted(self.again):

@@ -153,6 +153,11 @@ class Planted(unittest.TestCase):
         self.again().update(v=8, t=[[1008, 11]])
         self.assertIn("wrong_answers", kinds_of(self.history))
 
+    def test_an_answer_of_a_version_that_nobody_made(self):
+        self.write(9).update(v=0, t=[])
+        self.again().update(v=0, t=[])
+        self.assertIn("wrong_answers", kinds_of(self.history))
+
     def test_an_answered_key_that_was_lost(self):
         for op in self.history:
             if op["c"] == 0:
