@@ -83,10 +83,11 @@ static const char state_side[] = "\n"
 static const char *print_flags(teffi_pool *pool, const Protoc__GrainMethodOptions *o)
 {
     const char *all =
-        teffi_pool_printf(pool, "%s%s%s%s", o->read_only ? " | TEFF_METHOD_READ_ONLY" : "",
+        teffi_pool_printf(pool, "%s%s%s%s%s", o->read_only ? " | TEFF_METHOD_READ_ONLY" : "",
                           o->always_interleave ? " | TEFF_METHOD_ALWAYS_INTERLEAVE" : "",
                           o->one_way ? " | TEFF_METHOD_ONE_WAY" : "",
-                          o->idempotent ? " | TEFF_METHOD_IDEMPOTENT" : "");
+                          o->idempotent ? " | TEFF_METHOD_IDEMPOTENT" : "",
+                          o->transactional ? " | TEFF_METHOD_TRANSACTIONAL" : "");
     return all[0] ? all + 3 : "0";
 }
 

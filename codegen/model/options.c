@@ -178,6 +178,12 @@ static void check_conflicts(teffi_model *model, const teffi_service *s, const te
          " ended, expected no idempotent beside one_way"},
         {o->read_only && o->always_interleave, "read_only", "",
          " may run beside anything already, expected read_only or always_interleave"},
+        {o->transactional && (o->read_only || o->always_interleave || s->grain->reentrant),
+         "transactional", "", " locks its grain, expected nothing that lets requests interleave"},
+        {o->transactional && o->one_way, "transactional", "",
+         " has an outcome, expected no one_way beside transactional"},
+        {o->transactional && o->idempotent, "transactional", "",
+         " must count once, expected no idempotent beside transactional; callers may use a key"},
     };
     for (size_t i = 0; i < sizeof conflicts / sizeof *conflicts; i++) {
         if (conflicts[i].wrong) {

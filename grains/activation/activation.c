@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include "activation/lock.h"
 #include "memory/pool.h"
 
 static_assert(sizeof(teffi_activation) == 192,
@@ -153,7 +154,7 @@ static bool reserve_place(teffi_activation *act, const teff_grain_type *type, co
     if (bytes)
         had = atomic_fetch_add_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
     bool fits = (int32_t)had <= 0 || (int64_t)had + bytes <= act->grains->node->grain_bytes_max;
-    if ((int32_t)*before < (int32_t)max && fits)
+    if (((int32_t)*before < (int32_t)max && fits) || !msg->method_id)
         return true;
     teffi_activation_unqueue(act, msg);
     return false;
@@ -166,7 +167,10 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     uint32_t before;
     *deep = 0;
     teffi_msg_charge(msg, node->budget);
-    if (teffi_budget_is_over(node->budget) || !reserve_place(act, type, msg, &before))
+    bool ends_transaction = !msg->method_id; /* is not refused, as it frees its grain */
+    if (teffi_budget_is_over(node->budget) && !ends_transaction)
+        return TEFF_E_OVERLOADED;
+    if (!reserve_place(act, type, msg, &before))
         return TEFF_E_OVERLOADED;
     if (!teffi_group_push(&act->group, &msg->item)) {
         teffi_activation_unqueue(act, msg);
@@ -183,7 +187,9 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
         if (teffi_activation_waits(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
-    return false;
+    const teffi_lock *lock = teffi_lock_of(act);
+    return lock && lock->waiting && act->phase == TEFFI_VALID && act->running == 0 &&
+           act->busy == TEFFI_BUSY_LOCKED;
 }
 
 /* ---- names in error texts ---- */

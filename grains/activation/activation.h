@@ -34,17 +34,19 @@ enum { TEFFI_KEY_INLINE = 24 };
 
 enum {
     TEFFI_BUSY_LIFE = 1,   /* the fiber of on_activate or on_deactivate runs */
+    TEFFI_BUSY_LOCKED = 4, /* more->lock: only requests of its transaction start */
     TEFFI_BUSY_COMPACT = 2 /* a pause: no turn starts until the state is compacted, at most 1 s */
 };
 
 /* Rarely used fields: allocated on first use, freed when pending is empty again. */
 typedef struct teffi_more {
-    teffi_queue pending;    /* requests that admission does not let start yet */
-    uint32_t pending_of[3]; /* requests in pending, by class (admission.h) */
-    teffi_pid winner;       /* another activation that the directory registered; zero: none */
-    char *failed_text;      /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;      /* send failed_text by teffi_node_respond_named */
-    uint8_t version;        /* newest that a request of a newer caller asked for; 0: none */
+    teffi_queue pending;     /* requests that admission does not let start yet */
+    uint32_t pending_of[3];  /* requests in pending, by class (admission.h) */
+    teffi_pid winner;        /* another activation that the directory registered; zero: none */
+    char *failed_text;       /* NULL: none; text of teffi_activation.failed */
+    bool failed_named;       /* send failed_text by teffi_node_respond_named */
+    struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
+    uint8_t version;         /* newest that a request of a newer caller asked for; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. Used by state.c and keep.c. */

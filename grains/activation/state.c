@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "activation/answers.h"
+#include "activation/lock.h"
 #include "activation/load_limit.h"
 #include "cluster/membership.h"
 #include "memory/pool.h"
@@ -28,8 +29,8 @@ enum { COMPACT_MIN_BYTES = 4096, PAUSE_STEP_BYTES = 4 * 1024 * 1024 };
  * set_pause_bytes() moves the start of the next pause. */
 static const uint64_t pause_max_ns = 1000000000;
 
-/* out: "cluster \0 type \0 key bytes", in ctx's memory. */
-static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
+/* "cluster \0 type \0 key bytes" */
+teffi_bytes teffi_state_key(teff_ctx *ctx, const teffi_activation *act)
 {
     const char *cluster = ctx->node->cluster, *type = act->type->info->name;
     teffi_ident ident = teffi_activation_ident(act);
@@ -45,7 +46,7 @@ static teffi_bytes make_state_key(teff_ctx *ctx, const teffi_activation *act)
 static teff_err read_state_row(teff_ctx *ctx, const teffi_activation *act, teffi_row *row)
 {
     teffi_store_op op = {.kind = TEFFI_STORE_READ, .rows = row, .n_rows = 1, .arena = &ctx->arena};
-    *row = (teffi_row){.table = "state", .key = make_state_key(ctx, act)};
+    *row = (teffi_row){.table = "state", .key = teffi_state_key(ctx, act)};
     return teffi_ctx_store(ctx, &op);
 }
 
@@ -72,7 +73,7 @@ static teff_err submit_row(teff_ctx *ctx, const teffi_activation *act, teffi_row
                          .n_rows = rows[1].etag ? 2 : 1,
                          .arena = &ctx->arena};
     rows[0].table = "state";
-    rows[0].key = make_state_key(ctx, act);
+    rows[0].key = teffi_state_key(ctx, act);
     if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
     teff_err err = teffi_ctx_store(ctx, &op);
@@ -218,11 +219,16 @@ static void request_deactivation(teffi_activation *act)
         act->reason = TEFF_REASON_REQUESTED;
 }
 
-/* Makes this and all later writes fail, because another writer has changed the row. */
-static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
+void teffi_state_lose(teffi_activation *act)
 {
     act->stored->lost = true;
     request_deactivation(act);
+}
+
+/* Makes this and all later writes fail, because another writer has changed the row. */
+static teff_err lose_row(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_state_lose(act);
     return teff_fail(ctx, TEFF_E_CONFLICT, "another writer has changed the stored state");
 }
 
@@ -316,6 +322,11 @@ static teff_err pack_state(teff_ctx *ctx, const teffi_activation *act, ProtobufC
     return TEFF_OK;
 }
 
+teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
+{
+    return pack_state(ctx, act, act->stored->message, value);
+}
+
 /* Packs an empty state, with the answers. */
 static teff_err pack_empty_state(teff_ctx *ctx, const teffi_activation *act, teffi_bytes *value)
 {
@@ -352,8 +363,8 @@ static teff_err write_packed(teff_ctx *ctx, teffi_activation *act, bool clears)
     return err;
 }
 
-/* In the turn of a call with an idempotency key: clears or checks the state; teffi_state_end_once()
- * writes it. */
+/* In a transaction, or in the turn of a call with an idempotency key: clears or checks the state,
+ * which is written at the end. */
 static teff_err write_at_end(teff_ctx *ctx, teffi_activation *act, bool clears)
 {
     teffi_arena_mark here = teffi_arena_here(&ctx->arena);
@@ -373,8 +384,13 @@ static teff_err write_state(teff_ctx *ctx, bool clears)
         return teff_fail(ctx, TEFF_E_INVALID, "no state to %s: not in a turn of such a type",
                          clears ? "clear" : "save");
     teff_err err;
-    if (act->stored->answers && act->stored->answers->turn == ctx) {
+    teffi_lock *lock = ctx->transaction;
+    if (lock || (act->stored->answers && act->stored->answers->turn == ctx)) {
         err = write_at_end(ctx, act, clears);
+        if (lock) {
+            lock->writes = true;
+            lock->removes = clears;
+        }
     } else {
         lock_state(ctx, act);
         err = write_packed(ctx, act, clears);
@@ -405,6 +421,41 @@ teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act)
     if (err)
         request_deactivation(act); /* no later turn sees what is not stored */
     return err ? teffi_error_prefix_turn(ctx, err) : TEFF_OK;
+}
+
+/* ---- for transactions ---- */
+
+void teffi_state_restore(teffi_activation *act, teffi_bytes value)
+{
+    decoding d = {act, value, TEFF_OK};
+    teffi_answers_free(act->stored->answers);
+    act->stored->answers = NULL;
+    decode_on_worker(&d);
+    if (d.err)
+        teffi_state_break(act);
+}
+
+void teffi_state_committed(teffi_activation *act, uint64_t etag)
+{
+    act->stored->etag = etag;
+    if (act->stored->answers)
+        act->stored->answers->unsaved = false;
+}
+
+/* A row that does not exist is created, with an empty state. */
+teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_row row;
+    teff_err err = read_state_row(ctx, act, &row);
+    if (!err && row.etag != act->stored->etag)
+        return TEFF_E_CONFLICT;
+    if (!err && !row.etag)
+        err = pack_empty_state(ctx, act, &row.value);
+    if (!err)
+        err = submit_row(ctx, act, &row);
+    if (!err)
+        act->stored->etag = row.etag;
+    return err;
 }
 
 teff_err teff_state_save(teff_ctx *ctx)

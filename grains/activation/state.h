@@ -5,6 +5,7 @@
 
 #include "activation/activation.h"
 #include "message/codec.h"
+#include "store/store.h"
 
 /* teffi_state_load - make act->stored: from the store, or empty. Does nothing for a type without
  * state.
@@ -19,6 +20,24 @@ TEFF_MUST_USE teff_err teffi_state_load(teff_ctx *ctx, teffi_activation *act);
  * write. errs: as teff_state_save. */
 TEFF_MUST_USE teff_err teffi_state_begin_once(teff_ctx *ctx, teffi_activation *act);
 TEFF_MUST_USE teff_err teffi_state_end_once(teff_ctx *ctx, teffi_activation *act);
+
+/* For transactions (lock.h), on a VALID activation with state:
+ * teffi_state_key - the key of act's row, in ctx's memory.
+ * teffi_state_pack - the state and the answers as in a row, in ctx's memory. errs: as
+ *       teff_state_save before it writes; text in ctx.
+ * teffi_state_restore - make the state what value holds, which teffi_state_pack has made; without
+ *       memory the activation ends. On a worker's own stack.
+ * teffi_state_committed - the state was written with this etag; 0: its row was removed.
+ * teffi_state_lose - another writer may have changed the row: act ends and writes it no more.
+ * teffi_state_touch - write the row as it is, so that its etag changes. errs: the store's, with
+ *       text in ctx; TEFF_E_CONFLICT: another writer has changed it. */
+teffi_bytes teffi_state_key(teff_ctx *ctx, const teffi_activation *act);
+TEFF_MUST_USE teff_err teffi_state_pack(teff_ctx *ctx, const teffi_activation *act,
+                                        teffi_bytes *value);
+void teffi_state_restore(teffi_activation *act, teffi_bytes value);
+void teffi_state_committed(teffi_activation *act, uint64_t etag);
+void teffi_state_lose(teffi_activation *act);
+TEFF_MUST_USE teff_err teffi_state_touch(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_state_must_compact - has the arena so much garbage that the state must be compacted, or has
  * it reached pause_bytes?

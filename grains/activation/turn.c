@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "activation/answers.h"
 #include "activation/state.h"
+#include "activation/transaction.h"
 #include "call/ctx.h"
 #include "node/deliver.h"
 #include "group/closure.h"
@@ -77,6 +78,7 @@ void teffi_turns_discard(teffi_activation *act)
         discard_item(item);
     while (!LIST_EMPTY(&act->turns))
         turn_fini(LIST_FIRST(&act->turns));
+    teffi_lock_release(act);
     teffi_state_free(act);
     teffi_activation_clear(act);
 }
@@ -157,6 +159,18 @@ static teff_err borrow_response(teffi_turn *turn, teffi_msg *response, const tef
     return TEFF_OK;
 }
 
+/* Lets the response carry the participants; without memory for them it becomes an error, as the
+ * transaction must not be committed without them. */
+static void attach_participants(teffi_msg *response, const teffi_lock *lock, bool stays)
+{
+    response->flags |= TEFFI_MSG_ROW;
+    response->transaction =
+        stays ? teff_arena_copy(&response->arena, lock->list, lock->list_len) : lock->list;
+    response->transaction_len = response->transaction ? (uint32_t)lock->list_len : 0;
+    if (!response->transaction && !response->err)
+        response->err = TEFF_E_NOMEM;
+}
+
 /* Responds by a message; a one-way gets no response. For a caller on this silo, out is copied, as
  * it may point into the grain's state. For another silo, out is borrowed: teffi_node_respond_to()
  * packs it before it returns. */
@@ -181,6 +195,8 @@ __attribute__((noinline)) static void send_response(teffi_turn *turn, const teff
     if (err && ctx->text)
         response->text =
             stays ? teff_arena_copy(&response->arena, ctx->text, strlen(ctx->text)) : ctx->text;
+    if (ctx->transaction)
+        attach_participants(response, ctx->transaction, stays);
     teffi_node_respond_to(ctx->node, to, response);
 }
 
@@ -274,52 +290,87 @@ static teff_err refuse_once(teffi_turn *turn, teff_err err, const char *why)
     return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
 
-/* Calls the method and adds its answer, err or *out, to the grain's. *out is a copy, as other turns
- * may change the state until it is written. Without memory for the copy or for the answer the turn
- * ends, so that the state is not written without it. */
-static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
+/* Calls the method, whose state is written later. out: its error, with a text in ctx, or *out, a
+ * copy of its response, as other turns may change the state until then. Without memory for the copy
+ * the turn ends, so that the state is not written. */
+static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
-    if (teff_ctx_check(ctx, NULL) == TEFF_E_TIMEOUT)
-        return refuse_once(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
     ProtobufCMessage *body = new_response_body(turn->request, method);
     if (!body && method->out)
         return fail_without_body(turn);
     teff_err err = invoke_method(turn, method, body);
     if (err)
-        err = teffi_turn_failure(ctx, turn->act, method->name, err);
-    else if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
+        return teffi_turn_failure(ctx, turn->act, method->name, err);
+    if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
         teffi_ctx_exit(ctx, err);
-    if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, *out))
-        return err;
+    return err;
+}
+
+/* Adds the answer, err or out, to the grain's. Without memory for it the turn ends, so that the
+ * state is not written without it. */
+static void add_answer(teffi_turn *turn, uint64_t hash, teff_err err, const ProtobufCMessage *out)
+{
+    teff_ctx *ctx = &turn->ctx;
+    if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, out))
+        return;
     (void)teff_fail(ctx, TEFF_E_NOMEM, "out of memory for the answer");
     teffi_ctx_exit(ctx, TEFF_E_NOMEM);
 }
 
-/* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
- * and stores its answer. out: the answer's error, or *out, its response. */
-static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
+/* Calls the method and adds its answer, err or *out, to the grain's. */
+static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
-    const teffi_msg *request = turn->request;
-    uint64_t hash = teffi_answers_hash(&turn->ctx, turn->method, request->body);
-    const teffi_answer *known = teffi_answers_find(turn->act->stored->answers, request->once);
-    if (!known)
-        return make_answer(turn, hash, out);
+    if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
+        return refuse_once(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
+    teff_err err = run_before_write(turn, out);
+    add_answer(turn, hash, err, *out);
+    return err;
+}
+
+static uint64_t hash_request(teffi_turn *turn)
+{
+    return teffi_answers_hash(&turn->ctx, turn->method, turn->request->body);
+}
+
+/* out: the stored answer to the request's idempotency key; NULL: none. */
+static const teffi_answer *find_answer(const teffi_turn *turn)
+{
+    return teffi_answers_find(turn->act->stored->answers, turn->request->once);
+}
+
+/* out: the answer's error, or *out, its response. */
+static teff_err repeat_answer(teffi_turn *turn, const teffi_answer *known, uint64_t hash,
+                              ProtobufCMessage **out)
+{
     if (known->hash != hash)
         return refuse_once(turn, TEFF_E_INVALID,
                            "the idempotency key was used with another method or request");
     return teffi_answers_read(&turn->ctx, known, turn->method, out);
 }
 
-/* Why the method takes no calls with a key; NULL: it does. */
-static const char *get_once_refusal(const teffi_turn *turn)
+/* Repeats the stored answer to the request's idempotency key; if there is none, calls the method
+ * and stores its answer. out: the answer's error, or *out, its response. */
+static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
+{
+    uint64_t hash = hash_request(turn);
+    const teffi_answer *known = find_answer(turn);
+    return known ? repeat_answer(turn, known, hash, out) : make_answer(turn, hash, out);
+}
+
+/* errs: TEFF_E_INVALID: the method takes no calls with a key. */
+static teff_err check_once(teffi_turn *turn)
 {
     if (!turn->act->stored)
-        return "an idempotency key needs a grain type with state, which keeps the answer";
+        return refuse_once(turn, TEFF_E_INVALID,
+                           "an idempotency key needs a grain type with "
+                           "state, which keeps the answer");
     return turn->method->flags & TEFF_METHOD_READ_ONLY
-               ? "a read-only method takes no idempotency key: it has nothing to count"
-               : NULL;
+               ? refuse_once(turn, TEFF_E_INVALID,
+                             "a read-only method takes no idempotency key: "
+                             "it has nothing to count")
+               : TEFF_OK;
 }
 
 /* As run_method(), for a request with a key: responds when the state and the answer are written. */
@@ -328,17 +379,112 @@ static void run_once(teffi_turn *turn)
     teffi_activation *act = turn->act;
     teffi_class class = teffi_class_of(act->type->info, turn->method);
     ProtobufCMessage *out = NULL;
-    const char *refusal = get_once_refusal(turn);
     act->running++;
     act->running_of[class]++;
-    teff_err err = refusal ? refuse_once(turn, TEFF_E_INVALID, refusal)
-                           : teffi_state_begin_once(&turn->ctx, act);
+    teff_err err = check_once(turn);
+    if (!err)
+        err = teffi_state_begin_once(&turn->ctx, act);
     if (!err) {
         err = answer_once(turn, &out);
         teff_err unwritten = teffi_state_end_once(&turn->ctx, act);
         err = unwritten ? unwritten : err;
     }
     finish_request(turn, turn->method, class, err, err ? NULL : out);
+}
+
+/* ---- transactions ---- */
+
+static void roll_back_on_worker(void *arg)
+{
+    teffi_lock_roll_back(arg);
+}
+
+/* Rolls back, then writes the answer to the request's key, an error that the root's method has
+ * returned: the call has counted. out: err, or why it was not written. */
+static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
+{
+    teff_ctx *ctx = &turn->ctx;
+    char text[TEFF_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", teff_error(ctx));
+    teffi_ctx_on_worker(ctx, roll_back_on_worker, turn->act);
+    teff_err unwritten = teffi_state_begin_once(ctx, turn->act);
+    if (!unwritten) {
+        (void)teff_fail(ctx, err, "%s", text);
+        add_answer(turn, hash, err, NULL);
+        unwritten = teffi_state_end_once(ctx, turn->act);
+    }
+    return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
+}
+
+/* Runs the root's method, and commits. in: once, the request has an idempotency key. */
+static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, ProtobufCMessage **out)
+{
+    teff_ctx *ctx = &turn->ctx;
+    teffi_lock *lock = ctx->transaction;
+    teff_err own = run_before_write(turn, out), err = teffi_transaction_settle(ctx, own);
+    if (!err && once) {
+        add_answer(turn, hash, err, *out);
+        lock->writes = true;
+    }
+    if (!err)
+        return teffi_transaction_commit(ctx, turn->act);
+    bool counts = once && own && !lock->failed && !lock->hopeless;
+    teffi_transaction_abort(ctx, turn->act);
+    return counts ? write_failure(turn, hash, err) : err;
+}
+
+/* Runs the root's turn. */
+static teff_err run_root(teffi_turn *turn, ProtobufCMessage **out)
+{
+    bool once = turn->request->once != NULL;
+    teff_err err = once ? check_once(turn) : TEFF_OK;
+    if (!err && once && !teffi_answers_of(turn->act))
+        err = refuse_once(turn, TEFF_E_NOMEM, "out of memory for the answer");
+    uint64_t hash = !err && once ? hash_request(turn) : 0;
+    const teffi_answer *known = !err && once ? find_answer(turn) : NULL;
+    if (!err && !known)
+        return run_and_commit(turn, once, hash, out);
+    if (known)
+        err = repeat_answer(turn, known, hash, out);
+    teffi_transaction_abort(&turn->ctx, turn->act); /* nothing was changed */
+    return err;
+}
+
+/* Ends the root's turn without a response; the request begins again later. out: false: it does
+ * not, and the turn must respond. */
+static bool begin_again(teffi_turn *turn, teffi_arena_mark unused)
+{
+    teffi_msg *request = turn->request;
+    teffi_activation *act = turn->act;
+    teffi_arena_back(&request->arena, unused);
+    if (!teffi_transaction_again(act->grains, request))
+        return false;
+    turn->request = NULL;
+    turn_fini(turn);
+    act->running--;
+    act->running_of[TEFFI_EXCLUSIVE]--;
+    return true;
+}
+
+/* As run_method(), for a request in a transaction. */
+static void run_in_transaction(teffi_turn *turn)
+{
+    teffi_activation *act = turn->act;
+    ProtobufCMessage *out = NULL;
+    teffi_transaction transaction;
+    teffi_arena_mark here = teffi_arena_here(&turn->request->arena);
+    bool is_root =
+        teffi_transaction_read(turn->request, &transaction) && transaction.step == TEFFI_STEP_ROOT;
+    act->running++;
+    act->running_of[TEFFI_EXCLUSIVE]++;
+    teff_err err = teffi_transaction_begin(&turn->ctx, act, turn->request);
+    if (!err && is_root)
+        err = run_root(turn, &out);
+    else if (!err)
+        err = teffi_transaction_leave(&turn->ctx, act, run_before_write(turn, &out));
+    if (err == TEFF_E_ABORTED && is_root && begin_again(turn, here))
+        return;
+    finish_request(turn, turn->method, TEFFI_EXCLUSIVE, err, err ? NULL : out);
 }
 
 /* Marks the state as broken, unless it is already. The activation's other turns, which are all
@@ -361,8 +507,11 @@ static void break_state(const teffi_turn *turn)
 void teffi_turn_exit(teffi_turn *turn, teff_err err)
 {
     const teff_method *method = turn->method;
+    teffi_lock *lock = turn->ctx.transaction;
     if (turn->act->stored)
         break_state(turn);
+    if (lock)
+        lock->hopeless = true; /* the root's participants find out by themselves */
     (void)teffi_error_prefix_turn(&turn->ctx, err);
     end_request(turn, method, teffi_class_of(turn->act->type->info, method), err, NULL);
 }
@@ -383,7 +532,9 @@ static void request_main(void *arg)
     teffi_turn turn __attribute__((uninitialized));
     turn_init(&turn, s->act, s->fiber, method, s->due_ms);
     turn.request = s->request;
-    if (turn.request->once && turn.request->item.kind == TEFFI_MSG_REQUEST)
+    if ((method->flags & TEFF_METHOD_TRANSACTIONAL) && turn.request->transaction)
+        run_in_transaction(&turn);
+    else if (turn.request->once && turn.request->item.kind == TEFFI_MSG_REQUEST)
         run_once(&turn);
     else
         run_method(&turn, method, teffi_class_of(s->act->type->info, method));

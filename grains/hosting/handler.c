@@ -4,6 +4,7 @@
 #include "hosting/life.h"
 
 #include <stdio.h>
+#include "activation/lock.h"
 #include "activation/state.h"
 #include "activation/turn.h"
 #include "base/bug.h"
@@ -68,6 +69,7 @@ static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class
     }
     teffi_queue_push(&more->pending, &msg->link);
     more->pending_of[class]++;
+    teffi_lock_count_waiting(act, msg, true);
 }
 
 /* Starts the turn of a request that may start now. */
@@ -147,6 +149,68 @@ __attribute__((noinline)) static void hand_over(teffi_activation *act, teffi_msg
     act->reason = act->reason ? act->reason : TEFF_REASON_VERSION;
 }
 
+/* Starts a request of a transaction, sets it aside, or ends it. in: is_new, it was not set aside.
+ * out: false: it stays set aside. */
+static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
+                                 bool is_new)
+{
+    teffi_transaction transaction;
+    teffi_verdict verdict = TEFFI_DIE;
+    bool decodes = teffi_transaction_read(msg, &transaction);
+    if (decodes)
+        verdict = teffi_lock_judge(act, &transaction, is_new);
+    if (verdict == TEFFI_SET_ASIDE && !is_new)
+        return false;
+    if (verdict == TEFFI_SET_ASIDE)
+        set_request_aside(act, msg, TEFFI_EXCLUSIVE);
+    else if (verdict == TEFFI_START)
+        start_request(act, msg, method);
+    else
+        refuse_queued(act, msg, decodes ? TEFF_E_ABORTED : TEFF_E_MALFORMED,
+                      decodes ? "an older transaction has the grain, or this one was rolled back"
+                              : "its transaction does not decode");
+    return true;
+}
+
+/* Applies the end of a transaction. Owns msg. */
+static void handle_end(teffi_activation *act, teffi_msg *msg)
+{
+    teffi_transaction end;
+    if (msg->item.kind == TEFFI_MSG_ONEWAY && teffi_transaction_read(msg, &end))
+        teffi_lock_handle_end(act, &end);
+    teffi_activation_unqueue(act, msg);
+    teffi_msg_free(msg);
+}
+
+/* Is msg a call from within the transaction that has locked the grain, but outside of it? It would
+ * wait for itself. */
+static bool waits_for_itself(const teffi_activation *act, const teffi_msg *msg)
+{
+    teffi_transaction transaction;
+    const teffi_lock *lock = teffi_lock_of(act);
+    return lock && teffi_transaction_read(msg, &transaction) &&
+           teffi_transaction_is(&transaction, &lock->owner);
+}
+
+/* out: true: msg is in a transaction, or now begins one as its root. An error ends msg: *ended. */
+static bool is_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
+                              bool *ended)
+{
+    *ended = false;
+    if (!(method->flags & TEFF_METHOD_TRANSACTIONAL)) {
+        *ended = msg->transaction && waits_for_itself(act, msg);
+        if (*ended)
+            refuse_queued(act, msg, TEFF_E_INVALID,
+                          "the caller's transaction has locked the "
+                          "grain, and the method is not transactional");
+        return false;
+    }
+    *ended = !msg->transaction && !teffi_transaction_new_root(act->grains, msg);
+    if (*ended)
+        refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
+    return true;
+}
+
 /* Starts msg, sets it aside, or ends it. */
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
@@ -161,6 +225,13 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
         return;
+    bool ended, joins = is_in_transaction(act, msg, method, &ended);
+    if (ended)
+        return;
+    if (joins) {
+        (void)admit_in_transaction(act, msg, method, true);
+        return;
+    }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
@@ -173,6 +244,8 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
+    } else if (!msg->method_id) {
+        handle_end(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
         hand_back_request(act, msg);
     } else {
@@ -181,6 +254,17 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 }
 
 /* ---- requests set aside ---- */
+
+/* May msg start, or fail, now? Else it stays set aside. */
+static bool may_leave_pending(teffi_activation *act, const teffi_msg *msg,
+                              const teff_method *method, teffi_class class)
+{
+    teffi_transaction transaction;
+    if (!msg->transaction || !(method->flags & TEFF_METHOD_TRANSACTIONAL))
+        return teffi_activation_admits(act, class);
+    return !teffi_transaction_read(msg, &transaction) ||
+           teffi_lock_judge(act, &transaction, false) != TEFFI_SET_ASIDE;
+}
 
 /* Starts the requests set aside that may start now, in order of arrival; the others keep their
  * positions. Stops after STARTS_MAX requests, and continues at the next nudge. */
@@ -194,20 +278,25 @@ static void start_set_aside(teffi_activation *act)
         teffi_msg *msg = teffi_container(teffi_queue_pop(&more->pending), teffi_msg, link);
         const teff_method *method = teffi_method_find(act->type->info, msg->method_id);
         teffi_class class = teffi_class_of(act->type->info, method);
-        if (!teffi_activation_admits(act, class)) {
+        if (!may_leave_pending(act, msg, method, class)) {
             teffi_queue_push(&skipped, &msg->link);
             continue;
         }
         starts++;
         more->pending_of[class]--;
-        if (!end_if_unwanted(act, msg) && !end_without_lease(act, msg))
+        teffi_lock_count_waiting(act, msg, false);
+        if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
+            continue;
+        if (msg->transaction && (method->flags & TEFF_METHOD_TRANSACTIONAL))
+            (void)admit_in_transaction(act, msg, method, false);
+        else
             start_request(act, msg, method);
     }
     if (!more)
         return;
     teffi_queue_move(&skipped, &more->pending);
     more->pending = skipped;
-    if (!more->pending.count)
+    if (!more->pending.count && !more->lock)
         teffi_activation_drop_more(act);
     else if (teffi_activation_any_may_start(act))
         teffi_activation_nudge(act);
@@ -259,10 +348,12 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
     if (act->phase == TEFFI_ACTIVATING)
         finish_activating(act);
     if (act->phase == TEFFI_VALID)
+        teffi_lock_settle(act);
+    if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
     if (act->phase == TEFFI_VALID && !act->reason)
         start_set_aside(act);
-    if (act->phase == TEFFI_VALID && act->reason && act->running == 0) {
+    if (act->phase == TEFFI_VALID && act->reason && act->running == 0 && !teffi_lock_of(act)) {
         act->phase = TEFFI_DEACTIVATING;
         teffi_life_end(act);
     }
@@ -281,7 +372,7 @@ static bool activation_is_idle(teffi_activation *act)
 {
     uint64_t now = atomic_load_explicit(&act->grains->coarse_ms, memory_order_relaxed);
     uint32_t used = atomic_load_explicit(&act->used_ms, memory_order_relaxed);
-    return act->running == 0 && !(act->more && act->more->pending.count) &&
+    return act->running == 0 && !(act->more && (act->more->pending.count || act->more->lock)) &&
            (int32_t)atomic_load_explicit(&act->queued, memory_order_relaxed) <= 0 &&
            (uint32_t)now - used >= teffi_idle_ms(act->type->info);
 }

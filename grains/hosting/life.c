@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "activation/lock.h"
 #include "activation/state.h"
 #include "activation/turn.h"
 #include "call/ctx.h"
@@ -171,8 +172,11 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
     (void)teffi_error_prefix_turn(ctx, err);
     if (act->phase == TEFFI_DEACTIVATING)
         log_deactivate(ctx, act, err);
-    else
+    else if (act->phase != TEFFI_VALID)
         fail_activation(act, err, teff_error(ctx), true);
-    unregister_activation(ctx, act);
+    if (act->phase != TEFFI_VALID)
+        unregister_activation(ctx, act);
+    else
+        teffi_lock_resolve_failed(act);
     teffi_turn_end_life(turn);
 }

@@ -178,6 +178,13 @@ __attribute__((noinline)) static teffi_activation *claim_found(teffi_grains *gra
     return act;
 }
 
+/* out: NULL: not found, or transactional in the callee's version: never run in place. */
+static const teff_method *find_plain_method(const teff_type_info *info, uint32_t id)
+{
+    const teff_method *method = teffi_method_find(info, id);
+    return method && !(method->flags & TEFF_METHOD_TRANSACTIONAL) ? method : NULL;
+}
+
 /* out: the callee's own method for the caller's method; NULL: none, or the callee's version is too
  * old. The two are the same, unless caller and callee have different versions of the generated
  * type: then finds it by id. */
@@ -187,7 +194,7 @@ static const teff_method *find_own_method(const teff_type_info *info, const teff
     size_t at = (uintptr_t)method - (uintptr_t)info->methods;
     return at < info->n_methods * sizeof *method ? method
            : ask->type->version > info->version  ? NULL
-                                                 : teffi_method_find(info, method->id);
+                                                 : find_plain_method(info, method->id);
 }
 
 /* May the request start in place now? Fills v->slow and v->place with the activation's own method.

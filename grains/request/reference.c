@@ -2,6 +2,7 @@
  * clients.
  * Way:     generated stubs -> [reference] -> route (silo) | gateway (client) -> call -> response
  * Threads: on the context's own turn or thread. */
+#include "activation/transaction.h"
 #include "base/options.h"
 #include "call/call.h"
 #include "call/calls.h"
@@ -86,6 +87,8 @@ static teff_err make_request(const teffi_ask *ask, uint32_t kind, teffi_msg **ou
     msg->method_id = ask->method->id;
     msg->hash = ask->ident.hash;
     teff_err err = may_borrow_request(ask) ? borrow_request(msg, ask) : copy_request(msg, ask);
+    if (!err && !teffi_transaction_attach(ask->ctx, ask->method, msg))
+        err = teffi_ask_fail(ask, TEFF_E_NOMEM, "out of memory for the request");
     if (err)
         teffi_msg_free(msg);
     else
@@ -184,6 +187,8 @@ teff_err teff_await(teff_ctx *ctx, teff_call call, ProtobufCMessage **out)
     if (!call.impl)
         return teff_fail(ctx, TEFF_E_INVALID, "the call was not started");
     teff_err err = teffi_ctx_await_call(ctx, call.impl, out);
+    if (ctx->transaction && teffi_call_asked(call.impl))
+        teffi_transaction_hear(ctx, teffi_call_asked(call.impl)->method, call.impl);
     return err && teffi_call_text_lacks_method(call.impl)
                ? teffi_ask_prefix_error_kept(ctx, call.impl, err)
                : err;
@@ -227,6 +232,8 @@ __attribute__((noinline)) static teff_err await_response(const teffi_ask *ask, t
                                                          ProtobufCMessage **out)
 {
     teff_err err = teffi_ctx_await_call(ask->ctx, call, out);
+    if (ask->ctx->transaction)
+        teffi_transaction_hear(ask->ctx, ask->method, call);
     if (err && teffi_call_text_lacks_method(call))
         return teffi_ask_prefix_error(ask, err);
     if (!err && !ask->method->out) { /* there is no response to keep */
@@ -269,6 +276,17 @@ __attribute__((noinline)) static teff_err ask_with_retries(teffi_ask *ask, Proto
     return err;
 }
 
+/* For a method that is idempotent or transactional: the second is never run in place, as its turn
+ * lasts until the transaction is written. */
+__attribute__((noinline)) static teff_err ask_specially(teffi_ask *ask, ProtobufCMessage **out)
+{
+    teff_call call;
+    if (ask->method->flags & TEFF_METHOD_IDEMPOTENT)
+        return ask_with_retries(ask, out);
+    teff_err err = start_call(ask, true, NULL, &call);
+    return err ? err : await_response(ask, call.impl, out);
+}
+
 static inline __attribute__((always_inline)) teff_err
 ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const teff_method *method,
           const ProtobufCMessage *in, ProtobufCMessage **out)
@@ -277,8 +295,8 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
         return err;
-    return method->flags & TEFF_METHOD_IDEMPOTENT ? ask_with_retries(&this, out)
-                                                  : ask_once(&this, out);
+    const uint32_t special = TEFF_METHOD_IDEMPOTENT | TEFF_METHOD_TRANSACTIONAL;
+    return method->flags & special ? ask_specially(&this, out) : ask_once(&this, out);
 }
 
 /* Sends a one-way message, which has no call. */
@@ -345,15 +363,19 @@ static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_metho
                       "the silo or client of this context is closed");
 }
 
-/* Starts a call that cancel can end, or that has an idempotency key. The first must be pending from
- * the start, the second waits for the store: neither runs in place. in: one of cancel and once may
- * be NULL. */
+/* Starts a call that cancel can end, that has an idempotency key, or of a transactional method. The
+ * first must be pending from the start, the others wait for the store: none runs in place. in:
+ * cancel and once may be NULL. */
 static teff_err start_with_message(const teffi_ask *ask, teff_cancel *cancel, const teff_uuid *once,
                                    teff_call *call)
 {
     if (cancel && teffi_cancel_is_fired(cancel))
         return teffi_ask_fail(ask, TEFF_E_CANCELLED,
                               "cancelled before it began; the call did not run");
+    if (once && ask->ctx->transaction && (ask->method->flags & TEFF_METHOD_TRANSACTIONAL))
+        return teffi_ask_fail(ask, TEFF_E_INVALID,
+                              "a call in a transaction takes no idempotency "
+                              "key: give one to the call that begins it");
     teff_err err = start_call(ask, false, once, call);
     if (!err && cancel)
         teffi_cancel_add(cancel, call->impl);
@@ -370,7 +392,7 @@ start_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
         return err;
-    if (cancel || once)
+    if (cancel || once || (method->flags & TEFF_METHOD_TRANSACTIONAL))
         return start_with_message(&this, cancel, once, call);
     return ctx->owner && teffi_direct_start(&this, &call->impl)
                ? TEFF_OK

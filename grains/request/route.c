@@ -368,10 +368,20 @@ static void locate_again(teffi_grains *grains, const teffi_ident *ident, teffi_m
 
 /* ---- the next step ---- */
 
+/* Passes the end of a transaction to the activation that it has locked; drops it if that is not
+ * here, since then its lock has ended. */
+static void route_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg *msg)
+{
+    if (!push_here(grains, ident, msg, false))
+        teffi_msg_free(msg);
+}
+
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
-    if (grains->closed)
+    if (!msg->method_id)
+        teffi_msg_free(msg); /* the end of a transaction: the silo has lost the lock, too */
+    else if (grains->closed)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
                            "the silo is closing; the call did not run");
     else
@@ -428,6 +438,10 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
     }
     if (teffi_lease_is_over(&grains->node->home.lease)) {
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
+        return;
+    }
+    if (!msg->method_id) {
+        route_end(grains, &ident, msg);
         return;
     }
     /* Keep the order: msg goes behind earlier requests that wait for a look-up. */

@@ -44,6 +44,7 @@ const char *teff_err_name(teff_err err)
         [TEFF_E_FAILED] = "TEFF_E_FAILED",
         [TEFF_E_DEADLOCK] = "TEFF_E_DEADLOCK",
         [TEFF_E_VERSION] = "TEFF_E_VERSION",
+        [TEFF_E_ABORTED] = "TEFF_E_ABORTED",
     };
     unsigned n = (unsigned)err;
     if (n < sizeof names / sizeof names[0])

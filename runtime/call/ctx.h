@@ -20,6 +20,7 @@ struct teff_ctx {
     teffi_fiber *fiber; /* the turn's; NULL: a thread's context */
     teffi_group *group; /* the turn's; NULL: a thread's context */
     void *owner;        /* grains: the turn */
+    void *transaction;  /* grains: the turn's lock (grains/activation/lock.h); NULL: none */
     /* Suspends until waiting is 0; NULL: teffi_fiber_suspend. A process's (process_ctx.c). */
     void (*suspend)(teff_ctx *ctx);
     teff_arena arena;

@@ -118,11 +118,25 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
     return (teff_mark){{here.at, here.end, here.chunks}, here.used_bytes, ctx->n_calls};
 }
 
+/* Is it a call in ctx's transaction that was not awaited? Then it stays until the end of the turn,
+ * which awaits it: the transaction needs its participants. */
+static bool must_stay(const teff_ctx *ctx, const teffi_call *call)
+{
+    const teffi_asked *asked = ctx->transaction ? teffi_call_asked(call) : NULL;
+    return asked && (asked->method->flags & TEFF_METHOD_TRANSACTIONAL) &&
+           (!call->wait.done || (call->response && call->response->transaction));
+}
+
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
-    while (!LIST_EMPTY(&ctx->calls) &&
-           (int32_t)(LIST_FIRST(&ctx->calls)->number - mark.n_calls) > 0)
-        drop_newest(ctx);
+    teffi_call *next, *call = LIST_FIRST(&ctx->calls);
+    for (; call && (int32_t)(call->number - mark.n_calls) > 0; call = next) {
+        next = LIST_NEXT(call, in_ctx);
+        if (must_stay(ctx, call))
+            continue;
+        LIST_REMOVE(call, in_ctx);
+        drop_call(ctx, call);
+    }
     teffi_arena_back(&ctx->arena,
                      (teffi_arena_mark){mark.at[0], mark.at[1], mark.at[2], mark.used});
 }
@@ -131,7 +145,7 @@ void teff_drop(teff_ctx *ctx, teff_call *call)
 {
     teffi_call *impl = call->impl;
     call->impl = NULL;
-    if (!impl || !impl->in_ctx.le_prev)
+    if (!impl || !impl->in_ctx.le_prev || must_stay(ctx, impl))
         return; /* a call that never became pending: in no list; the context's arena frees it */
     LIST_REMOVE(impl, in_ctx);
     drop_call(ctx, impl);

@@ -340,13 +340,16 @@ teffi_view *teffi_rows_view(teff_ctx *ctx, const teffi_rows *rows)
     return teffi_view_new(rows->version, members, n);
 }
 
+teffi_row teffi_rows_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag)
+{
+    return (teffi_row){
+        .table = fence_table, .key = make_silo_key(ctx, silo), .etag = etag, .check = true};
+}
+
 teffi_row teffi_rows_own_fence(teff_ctx *ctx)
 {
     uint64_t etag = atomic_load_explicit(&ctx->home->lease.fence, memory_order_relaxed);
-    return (teffi_row){.table = fence_table,
-                       .key = make_silo_key(ctx, ctx->node->id.silo),
-                       .etag = etag,
-                       .check = true};
+    return teffi_rows_fence(ctx, ctx->node->id.silo, etag);
 }
 
 teff_err teffi_alive_write(teff_ctx *ctx)

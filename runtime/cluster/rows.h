@@ -65,6 +65,9 @@ TEFF_MUST_USE teff_err teffi_alive_write(teff_ctx *ctx);
  * out: etag 0: it has not joined. */
 teffi_row teffi_rows_own_fence(teff_ctx *ctx);
 
+/* teffi_rows_fence - the same of another silo, whose fence has that etag. */
+teffi_row teffi_rows_fence(teff_ctx *ctx, uint32_t silo, uint64_t etag);
+
 /* teffi_alive_read - read the etag of a silo's heartbeat, which changes with each one. A damaged
  * row is removed; a live silo writes it again. out: 0: there is none. errs: the store's. */
 TEFF_MUST_USE teff_err teffi_alive_read(teff_ctx *ctx, teffi_node_id silo, uint64_t *etag);

@@ -15,7 +15,8 @@ enum {
     HAS_KEY = 1 << 8,
     HAS_TEXT = 1 << 9,
     HAS_ONCE = 1 << 10,
-    HAS_ALL = (1 << 11) - 1,
+    HAS_TRANSACTION = 1 << 11,
+    HAS_ALL = (1 << 12) - 1,
 };
 
 static const uint64_t ns_per_ms = 1000000;
@@ -65,7 +66,8 @@ teff_err teffi_frame_room(const teffi_msg *msg, size_t max_bytes, size_t *room, 
     if (msg->key_len > TEFFI_KEY_WIRE_MAX)
         return TEFF_E_TOO_LARGE;
     *body_len = teffi_msg_packed_len(msg);
-    size_t rest = TEFFI_FRAME_FIXED_MAX + msg->key_len + text_or_once_len(msg);
+    size_t rest =
+        TEFFI_FRAME_FIXED_MAX + msg->key_len + text_or_once_len(msg) + msg->transaction_len;
     max_bytes = teffi_frame_max(msg, max_bytes);
     if (rest > max_bytes || *body_len > max_bytes - rest)
         return TEFF_E_TOO_LARGE;
@@ -150,6 +152,17 @@ static inline __attribute__((always_inline)) uint8_t *put_key_and_text(const tef
     return at;
 }
 
+static inline __attribute__((always_inline)) uint8_t *put_transaction(const teffi_msg *m,
+                                                                      uint8_t *at, unsigned *has)
+{
+    if (!m->transaction)
+        return at;
+    at = put_u32(at, m->transaction_len);
+    memcpy(at, m->transaction, m->transaction_len);
+    *has |= HAS_TRANSACTION;
+    return at + m->transaction_len;
+}
+
 /* Writes the head but for the length. out: where the fields or the payload go. */
 static uint8_t *put_head(uint8_t *at, uint8_t kind, uint8_t hops, unsigned flags, unsigned has)
 {
@@ -167,6 +180,7 @@ put_head_and_fields(const teffi_msg *msg, size_t body_len, uint64_t now_ns, uint
     uint8_t *at = put_ids(msg, out + TEFFI_FRAME_HEAD, &has);
     at = put_numbers(msg, now_ns, at, &has);
     at = put_key_and_text(msg, at, &has);
+    at = put_transaction(msg, at, &has);
     /* after the fields, which have determined has */
     (void)put_head(out, (uint8_t)msg->item.kind, msg->hops, msg->flags, has);
     put_u32(out, (uint32_t)((size_t)(at - out) + body_len - TEFFI_FRAME_PREFIX));
@@ -319,7 +333,7 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text or once, and body. Only the text is copied, because it
+/* Reads what follows the numbers: key, text or once, transaction, and body. Only the text is copied, because it
  * needs a zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
@@ -338,6 +352,10 @@ static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
     }
     if (has & HAS_ONCE)
         m->once = read_bytes(r, TEFFI_ONCE_BYTES);
+    if (has & HAS_TRANSACTION) {
+        m->transaction_len = (uint32_t)read_number(r, 4);
+        m->transaction = read_bytes(r, m->transaction_len);
+    }
     if (r->bad)
         return TEFF_E_MALFORMED;
     m->raw = r->at;

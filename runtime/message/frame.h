@@ -12,6 +12,7 @@
  *          u64 cookie                      KEY    u16 length, bytes
  *                                          TEXT   u16 length, bytes without zero
  *                                          ONCE   16 bytes, which may be zeros
+ *                                          TRANSACTION  u32 length, bytes
  *   The body takes the remaining bytes. A message has one encoding; all other bytes are
  *   malformed. */
 #pragma once
@@ -35,8 +36,8 @@ enum {
 enum {
     TEFFI_FRAME_PREFIX = 4, /* the length itself */
     TEFFI_FRAME_HEAD = 10,  /* prefix, kind, hops, flags, has */
-    /* with all fields, without once and without the bytes of key and text */
-    TEFFI_FRAME_FIXED_MAX = TEFFI_FRAME_HEAD + 5 * 8 + 3 * 4 + 3 * 2,
+    /* with all fields, without once and without the bytes of key, text and transaction */
+    TEFFI_FRAME_FIXED_MAX = TEFFI_FRAME_HEAD + 5 * 8 + 4 * 4 + 3 * 2,
     TEFFI_KEY_WIRE_MAX = UINT16_MAX,
 };
 

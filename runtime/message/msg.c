@@ -52,10 +52,14 @@ bool teffi_msg_own(teffi_msg *msg)
         return true;
     size_t len = teffi_msg_packed_len(msg);
     bool has_text = msg->item.kind == TEFFI_MSG_RESPONSE && msg->text;
+    bool has_list = msg->item.kind == TEFFI_MSG_RESPONSE && msg->transaction;
     uint8_t *raw = teff_arena_alloc(&msg->arena, len + msg->key_len + 1);
     char *text =
         raw && has_text ? teff_arena_copy(&msg->arena, msg->text, strlen(msg->text)) : NULL;
-    if (!raw || (has_text && !text))
+    uint8_t *list = raw && has_list
+                        ? teff_arena_copy(&msg->arena, msg->transaction, msg->transaction_len)
+                        : NULL;
+    if (!raw || (has_text && !text) || (has_list && !list))
         return false;
     teffi_msg_pack(msg, len, raw);
     if (msg->key_len)
@@ -67,6 +71,8 @@ bool teffi_msg_own(teffi_msg *msg)
     msg->body = NULL;
     if (has_text)
         msg->text = text;
+    if (has_list)
+        msg->transaction = list;
     msg->borrows = false;
     return true;
 }

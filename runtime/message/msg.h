@@ -119,6 +119,10 @@ typedef struct teffi_msg {
         const uint8_t *once; /* request: idempotency key of TEFFI_ONCE_BYTES, in arena or inside
                               * raw's frame; NULL: none */
     };
+    /* The message's part in a transaction: grains/activation/lock.h. In arena, borrowed, or inside
+     * raw's frame; NULL: none. Never from clients. */
+    const uint8_t *transaction;
+    uint32_t transaction_len;
     teffi_budget *budget; /* in which it is counted until it is freed; NULL: none */
     uint32_t charged;     /* bytes counted; 0: not counted yet */
     bool system; /* the cluster depends on it: it is not refused because of users' messages */
@@ -155,6 +159,7 @@ static inline bool teffi_msg_for_grain(const teffi_msg *msg)
 void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);
 
 /* teffi_msg_own - if msg borrows, pack its body and copy key and text into its own arena.
+ * in:   msg->transaction is in its arena, or msg is a response.
  * out:  false: no memory, or the body is over its budget; msg is unchanged. */
 bool teffi_msg_own(teffi_msg *msg);
 

@@ -178,6 +178,8 @@ teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
     request->body = NULL;
     request->packed_len = 0;
     request->text = NULL; /* was once */
+    request->transaction = NULL;
+    request->transaction_len = 0;
     return to;
 }
 
@@ -191,6 +193,8 @@ void teffi_node_respond_to(teffi_node *node, teffi_node_id to, teffi_msg *respon
         response->body = NULL;
         response->raw = NULL;
         response->raw_len = 0;
+        response->transaction = NULL;
+        response->transaction_len = 0;
         count_dropped(node);
         err = teffi_node_send(node, to, response);
     }

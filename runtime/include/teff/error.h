@@ -44,7 +44,10 @@ typedef enum teff_err {
     TEFF_E_FAILED = 18,   /* a grain's method failed; the text is the grain's own */
     TEFF_E_DEADLOCK = 19, /* the call would wait for itself */
     TEFF_E_VERSION = 20,  /* no silo hosts the caller's version of the grain type; it did not run */
-    TEFF_E_USER = 1000,   /* the application's own codes: TEFF_E_USER .. TEFF_E_MAX */
+    TEFF_E_ABORTED =
+        21,             /* the transaction was rolled back, as another one or the loss of a silo was
+                                * in its way; nothing was changed; may be called again */
+    TEFF_E_USER = 1000, /* the application's own codes: TEFF_E_USER .. TEFF_E_MAX */
     TEFF_E_MAX = 65535
 } teff_err;
 

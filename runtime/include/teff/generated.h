@@ -55,7 +55,8 @@ enum {
     TEFF_METHOD_READ_ONLY = 1,         /* may interleave with other read-only methods */
     TEFF_METHOD_ALWAYS_INTERLEAVE = 2, /* may interleave with every method */
     TEFF_METHOD_ONE_WAY = 4,           /* returns teff.Void; no response is sent */
-    TEFF_METHOD_IDEMPOTENT = 8 /* the runtime may run it again when the outcome is unknown */
+    TEFF_METHOD_IDEMPOTENT = 8,    /* the runtime may run it again when the outcome is unknown */
+    TEFF_METHOD_TRANSACTIONAL = 16 /* runs in its caller's transaction, or begins one */
 };
 
 /* C++: no exception may leave a method or any other function that the runtime calls: the process

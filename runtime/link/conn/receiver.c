@@ -119,7 +119,7 @@ teffi_admission teffi_admit_client(teffi_msg *msg, teffi_node_id client)
     msg->src = client;
     msg->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     msg->hops = 0;
-    if (msg->item.kind == TEFFI_MSG_RESPONSE)
+    if (msg->item.kind == TEFFI_MSG_RESPONSE || msg->transaction)
         return TEFFI_ADMIT_BROKEN;
     bool cancel = msg->to.slot == TEFFI_SLOT_CANCEL && msg->item.kind == TEFFI_MSG_ONEWAY;
     return cancel || msg->to.slot == TEFFI_SLOT_GRAIN ? TEFFI_ADMITTED : TEFFI_ADMIT_REFUSED;

@@ -1,0 +1,326 @@
+/* lock.c - takes, judges, watches and releases the lock of a transaction on an activation.
+ * Threads: on the activation's group; root's numbers: any. */
+#include "activation/lock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "activation/state.h"
+#include "activation/turn.h"
+#include "cluster/view.h"
+
+/* A lock is looked after once in so much time, and so long after its request's deadline it is
+ * resolved. */
+static const uint64_t watch_ns = 1000000000;
+
+/* ---- transactions ---- */
+
+bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction)
+{
+    if (!msg->transaction || msg->transaction_len != sizeof *transaction)
+        return false;
+    memcpy(transaction, msg->transaction, sizeof *transaction);
+    return true;
+}
+
+bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transaction)
+{
+    msg->transaction = teff_arena_copy(&msg->arena, transaction, sizeof *transaction);
+    msg->transaction_len = msg->transaction ? sizeof *transaction : 0;
+    return msg->transaction != NULL;
+}
+
+bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
+{
+    const teffi_platform *platform = grains->node->platform;
+    /* relaxed: only a number of its own is needed */
+    uint64_t number = atomic_fetch_add_explicit(&grains->transactions, 1, memory_order_relaxed) + 1;
+    teffi_transaction root = {.age = platform->wall_ns(platform->arg),
+                              .root = grains->node->id,
+                              .number = number,
+                              .attempt = 1,
+                              .step = TEFFI_STEP_ROOT};
+    return teffi_transaction_write(request, &root);
+}
+
+bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b)
+{
+    return a->number == b->number && a->age == b->age && teffi_node_is(a->root, b->root);
+}
+
+static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
+{
+    uint64_t a_root = teffi_node_word(a->root), b_root = teffi_node_word(b->root);
+    if (a->age != b->age)
+        return a->age < b->age;
+    return a_root != b_root ? a_root < b_root : a->number < b->number;
+}
+
+/* ---- release ---- */
+
+/* Frees the lock, or lets the timer's item free it, which may be on its way. */
+void teffi_lock_release(teffi_activation *act)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    teffi_exec *exec = act->grains->node->home.exec;
+    if (!lock)
+        return;
+    act->more->lock = NULL;
+    act->busy &= (uint8_t)~TEFFI_BUSY_LOCKED;
+    free(lock->before);
+    free(lock->why);
+    free(lock->list);
+    lock->before = lock->list = NULL;
+    lock->why = NULL;
+    lock->act = NULL;
+    if (!lock->armed || exec->ops->timer_cancel(exec, &lock->timer))
+        free(lock);
+}
+
+void teffi_lock_roll_back(teffi_activation *act)
+{
+    const teffi_lock *lock = teffi_lock_of(act);
+    if (lock->before && !teffi_state_is_broken(act))
+        teffi_state_restore(act, (teffi_bytes){lock->before, lock->before_len});
+    teffi_lock_release(act);
+}
+
+/* Releases a lock whose transaction was written, perhaps; the next activation reads the row. */
+static void reload(teffi_activation *act)
+{
+    if (act->stored)
+        teffi_state_lose(act);
+    teffi_lock_release(act);
+}
+
+/* ---- who may start ---- */
+
+static bool activation_is_idle(const teffi_activation *act)
+{
+    return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
+}
+
+/* Has a request of another transaction, older than this one, been set aside? */
+static bool older_one_waits(const teffi_activation *act, const teffi_transaction *transaction)
+{
+    teffi_transaction other;
+    for (teffi_qnode *n = act->more ? act->more->pending.head : NULL; n; n = n->next)
+        if (teffi_transaction_read(teffi_container(n, teffi_msg, link), &other) &&
+            !teffi_transaction_is(&other, transaction) && transaction_is_older(&other, transaction))
+            return true;
+    return false;
+}
+
+/* For a request of the lock's own transaction. */
+static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
+                                 const teffi_transaction *transaction)
+{
+    if (transaction->attempt < lock->owner.attempt)
+        return TEFFI_DIE;
+    if (transaction->attempt == lock->owner.attempt && lock->hopeless)
+        return TEFFI_DIE;
+    lock->hopeless |= transaction->attempt > lock->owner.attempt;
+    if (!activation_is_idle(act))
+        return TEFFI_SET_ASIDE;
+    if (!lock->hopeless)
+        return TEFFI_START;
+    teffi_lock_roll_back(act);
+    return act->reason ? TEFFI_SET_ASIDE : TEFFI_START;
+}
+
+teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *transaction,
+                               bool is_new)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    if (lock && teffi_transaction_is(&lock->owner, transaction))
+        return judge_owner(act, lock, transaction);
+    if (!lock && activation_is_idle(act) && !act->reason &&
+        !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
+        return TEFFI_START;
+    if (transaction->step == TEFFI_STEP_ROOT)
+        return TEFFI_SET_ASIDE;
+    bool dies = lock && transaction_is_older(&lock->owner, transaction);
+    return dies || (is_new && older_one_waits(act, transaction)) ? TEFFI_DIE : TEFFI_SET_ASIDE;
+}
+
+/* Is msg a request of the lock's transaction? */
+static bool is_of_owner(const teffi_lock *lock, const teffi_msg *msg)
+{
+    teffi_transaction transaction;
+    return teffi_transaction_read(msg, &transaction) &&
+           teffi_transaction_is(&transaction, &lock->owner);
+}
+
+void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool more)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    if (lock && is_of_owner(lock, msg))
+        lock->waiting += more ? 1 : (uint32_t)-1;
+}
+
+/* ---- the watch ---- */
+
+static void signal_watch(teffi_timer *timer)
+{
+    teffi_wait_signal(&teffi_container(timer, teffi_lock, timer)->wait);
+}
+
+static void on_watch(teffi_wait *wait);
+
+static void arm_watch(teffi_lock *lock, teffi_exec *exec)
+{
+    lock->wait = (teffi_wait){.group = &lock->act->group, .orphan = true, .arrive = on_watch};
+    lock->wait.item.kind = TEFFI_ITEM_WAIT;
+    lock->timer.fire = signal_watch;
+    lock->armed = true;
+    exec->ops->timer_set(exec, &lock->timer, teffi_now(exec->platform) + watch_ns);
+}
+
+/* Has the root's silo left the view? Then nobody sends COMMIT or ABORT. */
+static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
+{
+    teffi_node *node = act->grains->node;
+    return !teffi_node_is(lock->owner.root, node->id) && node->membership &&
+           !teffi_view_now_has(node, lock->owner.root);
+}
+
+/* The life turn that finds out whether the transaction was written. If the row is unchanged, it is
+ * written again as it is: then its etag is another one, and the root's batch will fail. */
+static void resolve(teff_ctx *ctx, teffi_activation *act)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    teff_err err = teffi_state_touch(ctx, act);
+    if (lock)
+        lock->resolves = false;
+    if (!lock || (err && err != TEFF_E_CONFLICT))
+        return; /* the watch tries again */
+    if (err)
+        reload(act);
+    else
+        lock->hopeless = true;
+}
+
+void teffi_lock_resolve_failed(teffi_activation *act)
+{
+    if (teffi_lock_of(act))
+        teffi_lock_of(act)->resolves = false;
+}
+
+/* Ends a lock whose root is silent. */
+static void resolve_lock(teffi_activation *act, teffi_lock *lock)
+{
+    if (lock->resolves || act->running || act->busy != TEFFI_BUSY_LOCKED)
+        return;
+    if (!lock->writes) {
+        lock->hopeless = true;
+        return;
+    }
+    lock->resolves = true;
+    if (teffi_turn_start_life(act, resolve))
+        lock->resolves = false; /* out of stacks: the watch tries again */
+}
+
+/* The item of the watch's timer. The lock may have been released, or act's group have ended, on
+ * another thread; teffi_wait's callers make `act` visible here. */
+static void on_watch(teffi_wait *wait)
+{
+    teffi_lock *lock = teffi_container(wait, teffi_lock, wait);
+    teffi_activation *act = lock->act;
+    if (!act) {
+        free(lock);
+        return;
+    }
+    lock->armed = false;
+    if (!wait->done)
+        return;
+    teffi_exec *exec = act->grains->node->home.exec;
+    arm_watch(lock, exec);
+    if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
+        resolve_lock(act, lock);
+}
+
+/* ---- take ---- */
+
+/* Keeps the packed state in lock. errs: with text in ctx. */
+static teff_err keep_before(teff_ctx *ctx, teffi_activation *act, teffi_lock *lock)
+{
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    teffi_bytes value;
+    teff_err err = teffi_state_pack(ctx, act, &value);
+    if (!err && !(lock->before = malloc(value.len + 1)))
+        err = teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
+    if (!err)
+        memcpy(lock->before, value.data, value.len);
+    lock->before_len = value.len;
+    teffi_arena_back(&ctx->arena, here);
+    return err;
+}
+
+static teff_err new_lock(teff_ctx *ctx, teffi_activation *act, const teffi_transaction *transaction)
+{
+    teffi_more *more = teffi_activation_more(act);
+    teffi_lock *lock = more ? calloc(1, sizeof *lock) : NULL;
+    if (!lock)
+        return teff_fail(ctx, TEFF_E_NOMEM, "out of memory to lock the grain");
+    teff_err err = act->stored ? keep_before(ctx, act, lock) : TEFF_OK;
+    if (err) {
+        free(lock);
+        return err;
+    }
+    lock->owner = *transaction;
+    lock->act = act;
+    for (teffi_qnode *n = more->pending.head; n; n = n->next)
+        lock->waiting += is_of_owner(lock, teffi_container(n, teffi_msg, link));
+    more->lock = lock;
+    act->busy |= TEFFI_BUSY_LOCKED;
+    arm_watch(lock, ctx->home->exec);
+    return TEFF_OK;
+}
+
+teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act, const teffi_msg *request,
+                         teffi_lock **lock)
+{
+    teffi_transaction transaction;
+    (void)teffi_transaction_read(request, &transaction); /* the handler has read it before */
+    teff_err err = teffi_lock_of(act) ? TEFF_OK : new_lock(ctx, act, &transaction);
+    *lock = teffi_lock_of(act);
+    if (err)
+        return teffi_error_prefix_turn(ctx, err);
+    uint64_t deadline_ns = request->deadline_ns ? request->deadline_ns : teffi_ctx_deadline(ctx, 0);
+    uint64_t until_ns = deadline_ns + watch_ns;
+    (*lock)->until_ns = (*lock)->until_ns > until_ns ? (*lock)->until_ns : until_ns;
+    (*lock)->turns++;
+    (*lock)->begun = (*lock)->heard = 0;
+    (*lock)->list_len = 0;
+    return TEFF_OK;
+}
+
+/* ---- end ---- */
+
+void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    if (!lock || !teffi_transaction_is(&lock->owner, end) || lock->owner.attempt != end->attempt)
+        return;
+    if (end->step == TEFFI_STEP_COMMIT && act->running == 0) {
+        if (act->stored && lock->writes)
+            teffi_state_committed(act, end->etag);
+        teffi_lock_release(act);
+    } else if (end->step == TEFFI_STEP_RESOLVE) {
+        lock->until_ns = 0;
+        resolve_lock(act, lock);
+    } else {
+        lock->hopeless = true;
+        lock->reloads = end->step != TEFFI_STEP_ABORT;
+    }
+}
+
+void teffi_lock_settle(teffi_activation *act)
+{
+    teffi_lock *lock = teffi_lock_of(act);
+    if (!lock || act->running || lock->resolves)
+        return;
+    if (lock->reloads)
+        reload(act);
+    else if (lock->hopeless || (act->reason && !lock->writes))
+        teffi_lock_roll_back(act);
+}

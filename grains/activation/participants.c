@@ -1,0 +1,304 @@
+/* participants.c - lists of participants, the batch of a transaction, and its end's messages.
+ * Threads: in a turn, on its fiber. */
+#include "activation/participants.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "activation/answers.h"
+#include "activation/state.h"
+#include "cluster/membership.h"
+#include "message/codec.h"
+#include "node/ask.h"
+#include "node/deliver.h"
+
+typedef Teff__Transaction__Participant participant;
+typedef Teff__Transaction__Participants participants;
+
+/* ---- a list ---- */
+
+static ProtobufCBinaryData wire_bytes(const void *data, size_t len)
+{
+    return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
+}
+
+/* Sets what is to be done with act's row. */
+static teff_err describe_row(teff_ctx *ctx, teffi_activation *act, participant *own)
+{
+    const teffi_lock *lock = teffi_lock_of(act);
+    teffi_bytes key = teffi_state_key(ctx, act), value = {NULL, 0};
+    own->row = wire_bytes(key.data, key.len);
+    own->etag = act->stored->etag;
+    own->fence = teffi_rows_own_fence(ctx).etag;
+    bool removes = lock->removes && !teffi_answers_any(act);
+    own->removes = removes && own->etag;
+    own->writes = lock->writes && (!removes || own->etag);
+    if (!own->writes || own->removes)
+        return TEFF_OK;
+    teff_err err = teffi_state_pack(ctx, act, &value);
+    own->value = wire_bytes(value.data, value.len);
+    return err;
+}
+
+teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_state,
+                              participant *own)
+{
+    teffi_ident ident = teffi_activation_ident(act);
+    teff__transaction__participant__init(own);
+    own->type = ident.type;
+    own->key = wire_bytes(ident.key, ident.key_len);
+    own->silo = ctx->node->id.silo;
+    own->incarnation = ctx->node->id.incarnation;
+    own->turn = teffi_lock_of(act)->turns;
+    return with_state && act->stored ? describe_row(ctx, act, own) : TEFF_OK;
+}
+
+bool teffi_participants_append(teffi_lock *lock, const uint8_t *packed, size_t len)
+{
+    size_t need = lock->list_len + len;
+    if (need > lock->list_room) {
+        uint8_t *more = realloc(lock->list, 2 * need);
+        if (!more)
+            return false;
+        lock->list = more;
+        lock->list_room = 2 * need;
+    }
+    memcpy(lock->list + lock->list_len, packed, len);
+    lock->list_len = need;
+    return true;
+}
+
+bool teffi_participants_add(teff_ctx *ctx, teffi_lock *lock, participant *one)
+{
+    participants list = TEFF__TRANSACTION__PARTICIPANTS__INIT;
+    teffi_arena_mark here = teffi_arena_here(&ctx->arena);
+    list.n_list = 1;
+    list.list = &one;
+    size_t len = teffi_packed_size(&list.base);
+    uint8_t *packed = teff_alloc(ctx, len + 1);
+    teffi_pack(&list.base, len, packed);
+    bool added = teffi_participants_append(lock, packed, len);
+    teffi_arena_back(&ctx->arena, here);
+    return added;
+}
+
+typedef struct reading {
+    teff_ctx *ctx;
+    const teffi_lock *lock;
+    ProtobufCMessage *list;
+    teff_err err;
+} reading;
+
+/* Runs on the worker's stack, as unpacking recurses. */
+static void read_list_on_worker(void *arg)
+{
+    reading *r = arg;
+    r->err =
+        teffi_unpack_with(&teff__transaction__participants__descriptor, r->lock->list,
+                          r->lock->list_len, r->lock->list_len, false, &r->ctx->arena, &r->list);
+}
+
+static bool same_bytes(ProtobufCBinaryData a, ProtobufCBinaryData b)
+{
+    return a.len == b.len && (!a.len || memcmp(a.data, b.data, a.len) == 0);
+}
+
+static bool same_grain(const participant *a, const participant *b)
+{
+    return a->type == b->type && same_bytes(a->key, b->key);
+}
+
+/* Is b's entry newer than a's, of the same grain? An activation that ended in the middle had
+ * changed nothing, so that a write is newer than a read. */
+static bool entry_is_newer(const participant *a, const participant *b)
+{
+    return a->writes != b->writes ? b->writes : b->turn > a->turn;
+}
+
+/* Merges entries of the same grain. errs: TEFF_E_ABORTED: its row was read in two versions. */
+static teff_err merge_entries(teff_ctx *ctx, participants *all)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < all->n_list; i++) {
+        size_t k = 0;
+        while (k < n && !same_grain(all->list[k], all->list[i]))
+            k++;
+        if (k < n && all->list[k]->etag != all->list[i]->etag)
+            return teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
+        if (k == n)
+            all->list[n++] = all->list[i];
+        else if (entry_is_newer(all->list[k], all->list[i]))
+            all->list[k] = all->list[i];
+    }
+    all->n_list = n;
+    return TEFF_OK;
+}
+
+teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, participants **all)
+{
+    reading r = {.ctx = ctx, .lock = lock};
+    teffi_ctx_on_worker(ctx, read_list_on_worker, &r);
+    *all = (participants *)r.list;
+    if (r.err)
+        return teff_fail(ctx, r.err, "the list of a transaction's participants cannot be read");
+    return merge_entries(ctx, *all);
+}
+
+/* ---- the batch ---- */
+
+typedef struct batch {
+    teffi_row rows[TEFFI_STORE_BATCH_MAX];
+    participant *of[TEFFI_STORE_BATCH_MAX]; /* whose row it is; NULL: a fence */
+    size_t n, n_writes;
+    bool too_large;
+} batch;
+
+static void add_row(batch *b, participant *of, teffi_row row)
+{
+    b->too_large |= b->n == TEFFI_STORE_BATCH_MAX;
+    if (b->too_large)
+        return;
+    b->of[b->n] = of;
+    b->rows[b->n++] = row;
+}
+
+static void add_state(batch *b, participant *one)
+{
+    if (!one->row.len)
+        return;
+    b->n_writes += one->writes ? 1 : 0;
+    add_row(b, one,
+            (teffi_row){.table = "state",
+                        .key = {one->row.data, one->row.len},
+                        .value = {one->value.data, one->value.len},
+                        .etag = one->etag,
+                        .remove = one->removes,
+                        .check = !one->writes});
+}
+
+/* Adds the fence of one's silo, unless it is there or the silo has none. */
+static void add_fence(teff_ctx *ctx, batch *b, size_t n_states, uint32_t silo, uint64_t fence)
+{
+    teffi_row row = teffi_rows_fence(ctx, silo, fence);
+    for (size_t i = n_states; i < b->n; i++)
+        if (b->rows[i].key.len == row.key.len &&
+            memcmp(b->rows[i].key.data, row.key.data, row.key.len) == 0)
+            return;
+    if (fence)
+        add_row(b, NULL, row);
+}
+
+/* The rows of own, all, and the fences of their silos and of the root's. */
+static void fill_batch(teff_ctx *ctx, batch *b, participant *own, participants *all)
+{
+    add_state(b, own);
+    for (size_t i = 0; i < all->n_list; i++)
+        add_state(b, all->list[i]);
+    size_t n_states = b->n;
+    add_fence(ctx, b, n_states, ctx->node->id.silo, teffi_rows_own_fence(ctx).etag);
+    for (size_t i = 0; i < all->n_list; i++)
+        if (all->list[i]->row.len)
+            add_fence(ctx, b, n_states, all->list[i]->silo, all->list[i]->fence);
+}
+
+typedef enum found { FOUND_OLD, FOUND_WRITTEN, FOUND_OTHER } found;
+
+static found compare_row(const teffi_row *tried, const participant *one, const teffi_row *now)
+{
+    if (now->etag == one->etag)
+        return FOUND_OLD;
+    if (tried->remove)
+        return now->etag ? FOUND_OTHER : FOUND_WRITTEN;
+    return now->etag && now->value.len == tried->value.len &&
+                   memcmp(now->value.data, tried->value.data, now->value.len) == 0
+               ? FOUND_WRITTEN
+               : FOUND_OTHER;
+}
+
+/* Finds out by reading whether a batch of unknown outcome was written, which it was as a whole or
+ * not at all. errs: TEFF_E_IO: it was not; TEFF_E_UNKNOWN: rows have changed since, or cannot be
+ * read. */
+static teff_err read_outcome(teff_ctx *ctx, batch *b)
+{
+    bool all_written = true;
+    for (size_t i = 0; i < b->n; i++) {
+        if (!b->of[i] || b->rows[i].check)
+            continue;
+        teffi_row now = {.table = "state", .key = b->rows[i].key};
+        teffi_store_op op = {
+            .kind = TEFFI_STORE_READ, .rows = &now, .n_rows = 1, .arena = &ctx->arena};
+        if (teffi_ctx_store(ctx, &op))
+            return TEFF_E_UNKNOWN;
+        found outcome = compare_row(&b->rows[i], b->of[i], &now);
+        if (outcome == FOUND_OLD)
+            return teff_fail(ctx, TEFF_E_IO, "the store did not write the transaction");
+        all_written &= outcome == FOUND_WRITTEN;
+        b->rows[i].etag = now.etag;
+    }
+    return all_written ? TEFF_OK : TEFF_E_UNKNOWN;
+}
+
+static teff_err submit_batch(teff_ctx *ctx, batch *b)
+{
+    teffi_store_op op = {
+        .kind = TEFFI_STORE_BATCH, .rows = b->rows, .n_rows = b->n, .arena = &ctx->arena};
+    if (!teffi_lease_holds(&ctx->home->lease, teffi_now(ctx->node->platform)))
+        return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
+    teff_err err = teffi_ctx_store(ctx, &op);
+    if (err == TEFF_E_UNKNOWN)
+        err = read_outcome(ctx, b);
+    if (err != TEFF_E_CONFLICT)
+        return err;
+    if (ctx->node->membership)
+        teffi_membership_refresh_soon(ctx->node->membership);
+    return teff_fail(ctx, TEFF_E_ABORTED, "a grain, or its silo, has changed meanwhile");
+}
+
+/* A single row that was only read needs no check: it was read under the lock. */
+teff_err teffi_participants_write(teff_ctx *ctx, participant *own, participants *all)
+{
+    batch *b = teff_alloc(ctx, sizeof *b);
+    memset(b, 0, sizeof *b);
+    fill_batch(ctx, b, own, all);
+    if (b->too_large)
+        return teff_fail(ctx, TEFF_E_TOO_LARGE,
+                         "a transaction may have at most %d rows: one of each grain with state, "
+                         "and one of each silo",
+                         TEFFI_STORE_BATCH_MAX);
+    if (!b->n_writes && all->n_list == 0)
+        return TEFF_OK;
+    teff_err err = b->n ? submit_batch(ctx, b) : TEFF_OK;
+    for (size_t i = 0; i < b->n && !err; i++)
+        if (b->of[i] && !b->rows[i].check)
+            b->of[i]->etag = b->rows[i].etag;
+    return err;
+}
+
+/* ---- its end ---- */
+
+static void tell_one(teffi_grains *grains, const participant *one,
+                     const teffi_transaction *transaction)
+{
+    teffi_node *node = grains->node;
+    teffi_node_id to = {one->silo, one->incarnation};
+    teffi_msg *msg = teffi_msg_new(TEFFI_MSG_ONEWAY);
+    if (!msg)
+        return;
+    msg->src = node->id;
+    msg->to.node = to;
+    msg->type_id = one->type;
+    msg->key = teff_arena_copy(&msg->arena, one->key.data, one->key.len);
+    msg->key_len = (uint32_t)one->key.len;
+    if (!msg->key || !teffi_transaction_write(msg, transaction) || teffi_node_send(node, to, msg))
+        teffi_msg_free(msg);
+}
+
+void teffi_participants_tell(teffi_grains *grains, const participants *all,
+                             const teffi_transaction *transaction, teffi_step step)
+{
+    teffi_transaction end = *transaction;
+    end.step = step;
+    for (size_t i = 0; i < all->n_list; i++) {
+        end.etag = step == TEFFI_STEP_COMMIT ? all->list[i]->etag : 0;
+        tell_one(grains, all->list[i], &end);
+    }
+}
