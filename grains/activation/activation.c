@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include "activation/lock.h"
 #include "memory/pool.h"
 
 static_assert(sizeof(teffi_activation) == 192,
@@ -142,7 +141,8 @@ void teffi_activation_unqueue(teffi_activation *act, const teffi_msg *msg)
 }
 
 /* Counts msg in queued and queued_bytes, unless that exceeds one of their limits. If no large
- * request is queued, a request of any size fits. relaxed: these limits need no order. The counters
+ * request is queued, a request of any size fits; the end of a transaction, which unlocks the grain,
+ * always does. relaxed: these limits need no order. The counters
  * may be below 0 for a moment: see teffi_activation.queued.
  * out: true: counted; *before, the number of requests queued before msg. */
 static bool reserve_place(teffi_activation *act, const teff_grain_type *type, const teffi_msg *msg,
@@ -154,7 +154,7 @@ static bool reserve_place(teffi_activation *act, const teff_grain_type *type, co
     if (bytes)
         had = atomic_fetch_add_explicit(&act->queued_bytes, bytes, memory_order_relaxed);
     bool fits = (int32_t)had <= 0 || (int64_t)had + bytes <= act->grains->node->grain_bytes_max;
-    if (((int32_t)*before < (int32_t)max && fits) || !msg->method_id)
+    if (((int32_t)*before < (int32_t)max && fits) || teffi_msg_ends_transaction(msg))
         return true;
     teffi_activation_unqueue(act, msg);
     return false;
@@ -167,8 +167,7 @@ teff_err teffi_activation_push(teffi_activation *act, const teff_grain_type *typ
     uint32_t before;
     *deep = 0;
     teffi_msg_charge(msg, node->budget);
-    bool ends_transaction = !msg->method_id; /* is not refused, as it frees its grain */
-    if (teffi_budget_is_over(node->budget) && !ends_transaction)
+    if (teffi_budget_is_over(node->budget) && !teffi_msg_ends_transaction(msg))
         return TEFF_E_OVERLOADED;
     if (!reserve_place(act, type, msg, &before))
         return TEFF_E_OVERLOADED;
@@ -187,9 +186,8 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
         if (teffi_activation_waits(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
-    const teffi_lock *lock = teffi_lock_of(act);
-    return lock && lock->waiting && act->phase == TEFFI_VALID && act->running == 0 &&
-           act->busy == TEFFI_BUSY_LOCKED;
+    return teffi_lock_of(act) && act->more->pending_of_owner && act->phase == TEFFI_VALID &&
+           act->running == 0 && act->busy == TEFFI_BUSY_LOCKED;
 }
 
 /* ---- names in error texts ---- */

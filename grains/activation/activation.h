@@ -40,13 +40,14 @@ enum {
 
 /* Rarely used fields: allocated on first use, freed when pending is empty again. */
 typedef struct teffi_more {
-    teffi_queue pending;     /* requests that admission does not let start yet */
-    uint32_t pending_of[3];  /* requests in pending, by class (admission.h) */
-    teffi_pid winner;        /* another activation that the directory registered; zero: none */
-    char *failed_text;       /* NULL: none; text of teffi_activation.failed */
-    bool failed_named;       /* send failed_text by teffi_node_respond_named */
-    struct teffi_lock *lock; /* of a transaction (lock.h); NULL: none */
-    uint8_t version;         /* newest that a request of a newer caller asked for; 0: none */
+    teffi_queue pending;       /* requests that admission does not let start yet */
+    uint32_t pending_of[3];    /* requests in pending, by class (admission.h) */
+    teffi_pid winner;          /* another activation that the directory registered; zero: none */
+    char *failed_text;         /* NULL: none; text of teffi_activation.failed */
+    bool failed_named;         /* send failed_text by teffi_node_respond_named */
+    struct teffi_lock *lock;   /* of a transaction (lock.h); NULL: none */
+    uint32_t pending_of_owner; /* if lock: requests in pending of its transaction */
+    uint8_t version;           /* newest that a request of a newer caller asked for; 0: none */
 } teffi_more;
 
 /* The state, for a type that has one. Used by state.c and keep.c. */
@@ -204,6 +205,12 @@ static inline void teffi_activation_key(const teffi_activation *act, teff_key *k
 static inline ProtobufCMessage *teffi_activation_state(const teffi_activation *act)
 {
     return act->stored ? act->stored->message : NULL;
+}
+
+/* teffi_lock_of - act's lock; NULL: none. On its group. */
+static inline struct teffi_lock *teffi_lock_of(const teffi_activation *act)
+{
+    return act->more ? act->more->lock : NULL;
 }
 
 /* Called on the group, or by the thread that has claimed the group:

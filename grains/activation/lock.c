@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "activation/state.h"
-#include "activation/turn.h"
 #include "cluster/view.h"
 
 /* A lock is looked after once in so much time, and so long after its request's deadline it is
@@ -85,7 +84,7 @@ void teffi_lock_roll_back(teffi_activation *act)
 }
 
 /* Releases a lock whose transaction was written, perhaps; the next activation reads the row. */
-static void reload(teffi_activation *act)
+static void release_and_reload(teffi_activation *act)
 {
     if (act->stored)
         teffi_state_lose(act);
@@ -94,7 +93,7 @@ static void reload(teffi_activation *act)
 
 /* ---- who may start ---- */
 
-static bool activation_is_idle(const teffi_activation *act)
+static bool no_turn_runs(const teffi_activation *act)
 {
     return act->phase == TEFFI_VALID && !(act->busy & ~TEFFI_BUSY_LOCKED) && act->running == 0;
 }
@@ -119,7 +118,7 @@ static teffi_verdict judge_owner(teffi_activation *act, teffi_lock *lock,
     if (transaction->attempt == lock->owner.attempt && lock->hopeless)
         return TEFFI_DIE;
     lock->hopeless |= transaction->attempt > lock->owner.attempt;
-    if (!activation_is_idle(act))
+    if (!no_turn_runs(act))
         return TEFFI_SET_ASIDE;
     if (!lock->hopeless)
         return TEFFI_START;
@@ -133,7 +132,7 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
     teffi_lock *lock = teffi_lock_of(act);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
-    if (!lock && activation_is_idle(act) && !act->reason &&
+    if (!lock && no_turn_runs(act) && !act->reason &&
         !(is_new && teffi_activation_waits(act, TEFFI_EXCLUSIVE)))
         return TEFFI_START;
     if (transaction->step == TEFFI_STEP_ROOT)
@@ -154,7 +153,7 @@ void teffi_lock_count_waiting(teffi_activation *act, const teffi_msg *msg, bool 
 {
     teffi_lock *lock = teffi_lock_of(act);
     if (lock && is_of_owner(lock, msg))
-        lock->waiting += more ? 1 : (uint32_t)-1;
+        act->more->pending_of_owner += more ? 1 : (uint32_t)-1;
 }
 
 /* ---- the watch ---- */
@@ -183,40 +182,28 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
            !teffi_view_now_has(node, lock->owner.root);
 }
 
-/* The life turn that finds out whether the transaction was written. If the row is unchanged, it is
- * written again as it is: then its etag is another one, and the root's batch will fail. */
-static void resolve(teff_ctx *ctx, teffi_activation *act)
+void teffi_lock_resolve_later(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    teff_err err = teffi_state_touch(ctx, act);
     if (lock)
-        lock->resolves = false;
-    if (!lock || (err && err != TEFF_E_CONFLICT))
-        return; /* the watch tries again */
-    if (err)
-        reload(act);
-    else
-        lock->hopeless = true;
+        lock->must_resolve = false;
 }
 
-void teffi_lock_resolve_failed(teffi_activation *act)
+void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
-    if (teffi_lock_of(act))
-        teffi_lock_of(act)->resolves = false;
+    teff_err err = teffi_state_touch(ctx, act);
+    teffi_lock_resolve_later(act);
+    if (err == TEFF_E_CONFLICT)
+        release_and_reload(act);
+    else if (!err)
+        teffi_lock_of(act)->hopeless = true;
 }
 
-/* Ends a lock whose root is silent. */
-static void resolve_lock(teffi_activation *act, teffi_lock *lock)
+/* The root says nothing: a lock that saves nothing needs no more, else the row must be read. */
+static void end_silent(teffi_lock *lock)
 {
-    if (lock->resolves || act->running || act->busy != TEFFI_BUSY_LOCKED)
-        return;
-    if (!lock->writes) {
-        lock->hopeless = true;
-        return;
-    }
-    lock->resolves = true;
-    if (teffi_turn_start_life(act, resolve))
-        lock->resolves = false; /* out of stacks: the watch tries again */
+    lock->hopeless |= !lock->writes;
+    lock->must_resolve = lock->writes;
 }
 
 /* The item of the watch's timer. The lock may have been released, or act's group have ended, on
@@ -235,7 +222,7 @@ static void on_watch(teffi_wait *wait)
     teffi_exec *exec = act->grains->node->home.exec;
     arm_watch(lock, exec);
     if (teffi_now(exec->platform) >= lock->until_ns || root_is_gone(act, lock))
-        resolve_lock(act, lock);
+        end_silent(lock);
 }
 
 /* ---- take ---- */
@@ -268,8 +255,9 @@ static teff_err new_lock(teff_ctx *ctx, teffi_activation *act, const teffi_trans
     }
     lock->owner = *transaction;
     lock->act = act;
+    more->pending_of_owner = 0;
     for (teffi_qnode *n = more->pending.head; n; n = n->next)
-        lock->waiting += is_of_owner(lock, teffi_container(n, teffi_msg, link));
+        more->pending_of_owner += is_of_owner(lock, teffi_container(n, teffi_msg, link));
     more->lock = lock;
     act->busy |= TEFFI_BUSY_LOCKED;
     arm_watch(lock, ctx->home->exec);
@@ -307,20 +295,23 @@ void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end)
         teffi_lock_release(act);
     } else if (end->step == TEFFI_STEP_RESOLVE) {
         lock->until_ns = 0;
-        resolve_lock(act, lock);
+        end_silent(lock);
     } else {
         lock->hopeless = true;
         lock->reloads = end->step != TEFFI_STEP_ABORT;
     }
 }
 
-void teffi_lock_settle(teffi_activation *act)
+bool teffi_lock_settle(teffi_activation *act)
 {
     teffi_lock *lock = teffi_lock_of(act);
-    if (!lock || act->running || lock->resolves)
-        return;
+    if (!lock || act->running)
+        return false;
     if (lock->reloads)
-        reload(act);
+        release_and_reload(act);
     else if (lock->hopeless || (act->reason && !lock->writes))
         teffi_lock_roll_back(act);
+    else
+        return lock->must_resolve && act->busy == TEFFI_BUSY_LOCKED;
+    return false;
 }

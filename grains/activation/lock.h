@@ -55,13 +55,12 @@ typedef struct teffi_lock {
     uint64_t until_ns; /* resolve it if it is still held then */
     uint8_t *before;   /* the packed state when the lock was taken; NULL: no state */
     size_t before_len;
-    uint32_t turns;   /* that have begun */
-    uint32_t waiting; /* requests of the owner among more->pending */
-    bool writes;      /* the state was saved, or cleared, in the transaction */
-    bool removes;     /* it was cleared last */
-    bool hopeless;    /* cannot be committed any more: a turn has failed, or ABORT has come */
-    bool reloads;     /* RELOAD has come */
-    bool resolves;    /* the life turn that resolves it runs */
+    uint32_t turns;    /* that have begun */
+    bool writes;       /* the state was saved, or cleared, in the transaction */
+    bool removes;      /* it was cleared last */
+    bool hopeless;     /* cannot be committed any more: a turn has failed, or ABORT has come */
+    bool reloads;      /* RELOAD has come */
+    bool must_resolve; /* a life turn must end it, or one runs */
     /* of the turn that runs, or ran last (transaction.c) */
     uint32_t begun, heard; /* calls in the transaction: begun; whose participants are in list */
     teff_err failed;       /* the first error of such a call; TEFF_OK: none */
@@ -78,12 +77,6 @@ typedef struct teffi_lock {
 
 /* What to do with a request. */
 typedef enum teffi_verdict { TEFFI_START, TEFFI_SET_ASIDE, TEFFI_DIE } teffi_verdict;
-
-/* teffi_lock_of - act's lock; NULL: none. */
-static inline teffi_lock *teffi_lock_of(const teffi_activation *act)
-{
-    return act->more ? act->more->lock : NULL;
-}
 
 /* teffi_transaction_read - msg's transaction. out: false: it has none, or malformed bytes. */
 bool teffi_transaction_read(const teffi_msg *msg, teffi_transaction *transaction);
@@ -119,13 +112,17 @@ TEFF_MUST_USE teff_err teffi_lock_take(teff_ctx *ctx, teffi_activation *act,
  * lock's transaction and attempt. On a worker's own stack, like the two below. */
 void teffi_lock_handle_end(teffi_activation *act, const teffi_transaction *end);
 
-/* teffi_lock_resolve_failed - the life turn that resolves the lock has ended in its middle: another
- * one tries again later. */
-void teffi_lock_resolve_failed(teffi_activation *act);
-
 /* teffi_lock_settle - after an item, if act is VALID: roll back and release a lock that cannot be
- * committed, or that holds up act's end and saves nothing. */
-void teffi_lock_settle(teffi_activation *act);
+ * committed, or that holds up act's end and saves nothing. out: true: start teffi_lock_resolve. */
+bool teffi_lock_settle(teffi_activation *act);
+
+/* teffi_lock_resolve - find out from the row whether the transaction of a silent root was written,
+ * and end the lock. If the row is unchanged, it is written again as it is: then its etag is another
+ * one, and the root's batch will fail. The function of a life turn.
+ * teffi_lock_resolve_later - it could not start, or has ended in its middle: the watch tries
+ *       again. */
+void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act);
+void teffi_lock_resolve_later(teffi_activation *act);
 
 /* teffi_lock_roll_back - make the state what it was when the lock was taken, and release it. On a
  * worker's own stack. */

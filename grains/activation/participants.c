@@ -217,7 +217,7 @@ static found compare_row(const teffi_row *tried, const participant *one, const t
 /* Finds out by reading whether a batch of unknown outcome was written, which it was as a whole or
  * not at all. errs: TEFF_E_IO: it was not; TEFF_E_UNKNOWN: rows have changed since, or cannot be
  * read. */
-static teff_err read_outcome(teff_ctx *ctx, batch *b)
+static teff_err read_batch_outcome(teff_ctx *ctx, batch *b)
 {
     bool all_written = true;
     for (size_t i = 0; i < b->n; i++) {
@@ -245,7 +245,7 @@ static teff_err submit_batch(teff_ctx *ctx, batch *b)
         return teff_fail(ctx, TEFF_E_CLOSED, "store: %s", teffi_lease_over_text);
     teff_err err = teffi_ctx_store(ctx, &op);
     if (err == TEFF_E_UNKNOWN)
-        err = read_outcome(ctx, b);
+        err = read_batch_outcome(ctx, b);
     if (err != TEFF_E_CONFLICT)
         return err;
     if (ctx->node->membership)

@@ -176,7 +176,7 @@ static bool admit_in_transaction(teffi_activation *act, teffi_msg *msg, const te
 static void handle_end(teffi_activation *act, teffi_msg *msg)
 {
     teffi_transaction end;
-    if (msg->item.kind == TEFFI_MSG_ONEWAY && teffi_transaction_read(msg, &end))
+    if (teffi_transaction_read(msg, &end))
         teffi_lock_handle_end(act, &end);
     teffi_activation_unqueue(act, msg);
     teffi_msg_free(msg);
@@ -244,7 +244,7 @@ static void handle_request(teffi_activation *act, teffi_msg *msg)
 {
     if (request_is_misdirected(act, msg)) {
         redirect_request(act, msg);
-    } else if (!msg->method_id) {
+    } else if (teffi_msg_ends_transaction(msg)) {
         handle_end(act, msg);
     } else if (act->phase == TEFFI_ENDED) {
         hand_back_request(act, msg);
@@ -347,8 +347,10 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         return;
     if (act->phase == TEFFI_ACTIVATING)
         finish_activating(act);
-    if (act->phase == TEFFI_VALID)
-        teffi_lock_settle(act);
+    if (act->phase == TEFFI_VALID && teffi_lock_settle(act))
+        teffi_life_resolve_lock(act);
+    if (act->busy & TEFFI_BUSY_LIFE)
+        return;
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
     if (act->phase == TEFFI_VALID && !act->reason)

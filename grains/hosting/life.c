@@ -161,6 +161,12 @@ void teffi_life_end(teffi_activation *act)
                    act->type->info->name);
 }
 
+void teffi_life_resolve_lock(teffi_activation *act)
+{
+    if (teffi_turn_start_life(act, teffi_lock_resolve))
+        teffi_lock_resolve_later(act); /* out of stacks */
+}
+
 void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
 {
     teffi_turn *turn = ctx->owner;
@@ -177,6 +183,6 @@ void teffi_life_exit_turn(teff_ctx *ctx, teff_err err)
     if (act->phase != TEFFI_VALID)
         unregister_activation(ctx, act);
     else
-        teffi_lock_resolve_failed(act);
+        teffi_lock_resolve_later(act);
     teffi_turn_end_life(turn);
 }

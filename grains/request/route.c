@@ -379,7 +379,7 @@ static void route_end(teffi_grains *grains, const teffi_ident *ident, teffi_msg 
 void teffi_route_unsent(teffi_grains *grains, teffi_msg *msg, teffi_node_id to)
 {
     teffi_ident ident = teffi_ident_msg(&grains->secret, msg);
-    if (!msg->method_id)
+    if (teffi_msg_ends_transaction(msg))
         teffi_msg_free(msg); /* the end of a transaction: the silo has lost the lock, too */
     else if (grains->closed)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE,
@@ -440,7 +440,7 @@ void teffi_route(teffi_grains *grains, teffi_msg *msg)
         teffi_node_respond(grains->node, msg, TEFF_E_UNAVAILABLE, teffi_lease_over_text);
         return;
     }
-    if (!msg->method_id) {
+    if (teffi_msg_ends_transaction(msg)) {
         route_end(grains, &ident, msg);
         return;
     }

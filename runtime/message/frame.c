@@ -333,8 +333,8 @@ static teff_err copy_rest(reader *r, teffi_msg *m)
     return n && !copy ? TEFF_E_NOMEM : TEFF_OK;
 }
 
-/* Reads what follows the numbers: key, text or once, transaction, and body. Only the text is copied, because it
- * needs a zero byte at its end. */
+/* Reads what follows the numbers: key, text or once, transaction, body. Only the text is copied,
+ * because it needs a zero byte at its end. */
 static teff_err read_rest(reader *r, unsigned has, teffi_msg *m)
 {
     if (has & HAS_KEY) {

@@ -154,6 +154,12 @@ static inline bool teffi_msg_for_grain(const teffi_msg *msg)
     return msg->item.kind != TEFFI_MSG_RESPONSE && msg->to.slot == TEFFI_SLOT_GRAIN;
 }
 
+/* teffi_msg_ends_transaction - does msg say how a transaction has ended? */
+static inline bool teffi_msg_ends_transaction(const teffi_msg *msg)
+{
+    return !msg->method_id && msg->item.kind == TEFFI_MSG_ONEWAY && msg->transaction;
+}
+
 /* teffi_msg_charge - count the message's memory in budget until it is freed, including what it is
  * unpacked to later. Only the first call counts. in: budget, may be NULL. */
 void teffi_msg_charge(teffi_msg *msg, teffi_budget *budget);

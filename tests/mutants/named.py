@@ -129,8 +129,8 @@ NAMED = {
         "return max ? max : TEFF_ANSWERS_DEFAULT - 1;"),
     "an answer is the state's of later": (
         "grains/activation/turn.c",
-        "    else if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == "
-        "TEFF_E_NOMEM)\n        teffi_ctx_exit(ctx, err);\n", "    else\n        *out = body;\n"),
+        "    if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == "
+        "TEFF_E_NOMEM)\n        teffi_ctx_exit(ctx, err);\n", "    *out = body;\n"),
     "no memory for a response is the answer": (
         "grains/activation/turn.c",
         "body, out)) == TEFF_E_NOMEM)", "body, out)) == TEFF_E_MAX)"),

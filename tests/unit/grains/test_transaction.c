@@ -1,6 +1,5 @@
-/* test_transaction.c - transactions: all states are written or none, nobody sees the middle, and
- * they never wait for each other for ever. Walks the table of activation/lock.h on one silo, between
- * two and from a client. The store and the root's last words fail on command.
+/* test_transaction.c - transactions: all states are written or none, nobody sees the middle, none
+ * waits for ever. Walks the table of activation/lock.h on one silo, between two, from a client.
  * Way:     calls -> turns -> [__wrap_teffi_store_submit, __wrap_teffi_participants_tell] */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +12,11 @@
 #include "lab.h"
 #include "node/ask.h"
 
+typedef void tell_fn(teffi_grains *grains, const Teff__Transaction__Participants *all,
+                     const teffi_transaction *transaction, teffi_step step);
 typedef teff_err script(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out);
 
 #define ACT(fn, ...) bank_act(.script = (uintptr_t)(fn), __VA_ARGS__)
-
-enum { ANY = -1 };
 
 typedef enum fault {
     NONE,
@@ -86,12 +85,7 @@ void __wrap_teffi_store_submit(teffi_store *store, teffi_store_op *op)
     }
 }
 
-void __real_teffi_participants_tell(teffi_grains *grains,
-                                    const Teff__Transaction__Participants *all,
-                                    const teffi_transaction *transaction, teffi_step step);
-void __wrap_teffi_participants_tell(teffi_grains *grains,
-                                    const Teff__Transaction__Participants *all,
-                                    const teffi_transaction *transaction, teffi_step step);
+tell_fn __real_teffi_participants_tell, __wrap_teffi_participants_tell;
 
 void __wrap_teffi_participants_tell(teffi_grains *grains,
                                     const Teff__Transaction__Participants *all,

@@ -36,9 +36,13 @@ static void what_it_borrows_is_copied_once(void **state)
     msg->key = (const uint8_t *)key;
     msg->key_len = 3;
     msg->text = text;
+    msg->transaction = (const uint8_t *)text;
+    msg->transaction_len = 4;
     msg->borrows = true;
     assert_true(teffi_msg_own(msg));
     assert_false(msg->borrows);
+    assert_ptr_not_equal(msg->transaction, text);
+    assert_memory_equal(msg->transaction, "text", 4);
     const uint8_t *own = msg->key;
     assert_ptr_not_equal(own, key);
     assert_ptr_not_equal(msg->text, text);
