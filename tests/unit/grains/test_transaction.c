@@ -16,6 +16,7 @@ typedef void tell_fn(teffi_grains *grains, const Teff__Transaction__Participants
                      const teffi_transaction *transaction, teffi_step step);
 typedef teff_err script(teff_ctx *turn, bank_balance *state, const bank_act *in, bank_number *out);
 
+#define RUN(fn) bank_act(.script = (uintptr_t)(fn))
 #define ACT(fn, ...) bank_act(.script = (uintptr_t)(fn), __VA_ARGS__)
 
 typedef enum fault {
@@ -28,7 +29,7 @@ typedef enum fault {
 static _Atomic fault next_batch;       /* of a transaction: more than one state */
 static _Atomic int batches, most_rows; /* of transactions that reached the store */
 static _Atomic int mute;               /* so many ends of transactions are not told */
-static _Atomic int runs, held;
+static _Atomic int held;
 static _Atomic bool gate;
 
 static lab *l;
@@ -101,7 +102,6 @@ void __wrap_teffi_participants_tell(teffi_grains *grains,
 
 static teff_err vault_obey(bank_vault *self, const bank_act *in, bank_number *out)
 {
-    runs++;
     return ((script *)(uintptr_t)in->script)(self->ctx, self->state, in, out);
 }
 
@@ -119,7 +119,6 @@ static teff_err vault_look(bank_vault *self, bank_number *out)
 
 static teff_err teller_obey(bank_teller *self, const bank_act *in, bank_number *out)
 {
-    runs++;
     return ((script *)(uintptr_t)in->script)(self->ctx, NULL, in, out);
 }
 
@@ -407,8 +406,8 @@ static void balances_are(int64_t a, int64_t b)
 static void reload_both(void)
 {
     bank_number *out;
-    lab_ok(ctx, bank_vault_plain(ctx, "a", ACT(quits), &out));
-    lab_ok(ctx, bank_vault_plain(ctx, "b", ACT(quits), &out));
+    lab_ok(ctx, bank_vault_plain(ctx, "a", RUN(quits), &out));
+    lab_ok(ctx, bank_vault_plain(ctx, "b", RUN(quits), &out));
 }
 
 static void are_stored(int64_t a, int64_t b)
@@ -432,7 +431,7 @@ static teff_client *client;
 static int open_bank(int silos, bool from_client)
 {
     next_batch = NONE;
-    batches = most_rows = mute = runs = held = 0;
+    batches = most_rows = mute = held = 0;
     gate = false;
     l = silos > 1 ? lab_open_more(silos, host) : lab_open_more(1, host);
     client = from_client ? lab_client(l, (int[]){0, -1}) : NULL;
