@@ -84,8 +84,8 @@ void teffi_turns_discard(teffi_activation *act)
 /* ---- responses ---- */
 
 /* Keeps ctx's text only if it was set for this error: else it belongs to an earlier call. */
-teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const char *what,
-                            teff_err err)
+teff_err teffi_turn_explain_error(teff_ctx *ctx, const teffi_activation *act, const char *what,
+                                  teff_err err)
 {
     bool fits = teffi_err_fits(err), has_text = ctx->text && ctx->text[0];
     char key[TEFFI_KEY_TEXT_MAX];
@@ -106,7 +106,7 @@ teff_err teffi_turn_failure(teff_ctx *ctx, const teffi_activation *act, const ch
 
 /* Turns the request message into the response. Makes a new message if the request lies on this
  * stack, or if the caller is on this silo (stays) and would keep a large request's memory with the
- * response. out: *to, the node to send it to; NULL: out of memory. */
+ * response. out: the response, NULL: out of memory; *to, the node to send it to. */
 static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
 {
     const teffi_node *node = turn->ctx.node;
@@ -140,7 +140,7 @@ static inline teff_err copy_response(teffi_turn *turn, const teff_method *method
     if (*copy)
         return TEFF_OK;
     teffi_arena_back(arena, before);
-    teff_err err = teffi_rules_why(&turn->ctx, type->info, method->out, out, "response");
+    teff_err err = teffi_rules_find_error(&turn->ctx, type->info, method->out, out, "response");
     return teffi_error_prefix_turn(&turn->ctx, err);
 }
 
@@ -217,14 +217,15 @@ static inline __attribute__((always_inline)) void finish_request(teffi_turn *tur
     act->running_of[class]--;
 }
 
-/* The same, with any error. */
+/* Makes err, any number, a valid error with a text; then responds with it or with out, and ends the
+ * turn. */
 static inline __attribute__((always_inline)) void end_request(teffi_turn *turn,
                                                               const teff_method *method,
                                                               teffi_class class, teff_err err,
                                                               ProtobufCMessage *out)
 {
     if (err)
-        err = teffi_turn_failure(&turn->ctx, turn->act, method->name, err);
+        err = teffi_turn_explain_error(&turn->ctx, turn->act, method->name, err);
     finish_request(turn, method, class, err, out);
 }
 
@@ -249,7 +250,7 @@ static inline teff_err invoke_method(teffi_turn *turn, const teff_method *method
     return method->invoke(&grain, turn->act->type->methods, turn->request->body, out);
 }
 
-__attribute__((noinline)) static teff_err fail_without_body(teffi_turn *turn)
+__attribute__((noinline)) static teff_err make_no_memory_error(teffi_turn *turn)
 {
     teff_err err = teff_fail(&turn->ctx, TEFF_E_NOMEM, "out of memory for the response");
     return teffi_error_prefix_turn(&turn->ctx, err);
@@ -263,32 +264,34 @@ run_method(teffi_turn *turn, const teff_method *method, teffi_class class)
     act->running++;
     act->running_of[class]++;
     ProtobufCMessage *out = new_response_body(turn->request, method);
-    teff_err err = !out && method->out ? fail_without_body(turn) : invoke_method(turn, method, out);
+    teff_err err =
+        !out && method->out ? make_no_memory_error(turn) : invoke_method(turn, method, out);
     end_request(turn, method, class, err, out);
 }
 
 /* ---- calls with an idempotency key ---- */
 
-static teff_err refuse_once(teffi_turn *turn, teff_err err, const char *why)
+/* Sets ctx's error text to why, with method and key before it. out: err. */
+static teff_err make_turn_error(teffi_turn *turn, teff_err err, const char *why)
 {
     return teffi_error_prefix_turn(&turn->ctx, teff_fail(&turn->ctx, err, "%s", why));
 }
 
-/* Calls the method and adds its answer, err or *out, to the grain's. *out is a copy, as other turns
- * may change the state until it is written. Without memory for the copy or for the answer the turn
- * ends, so that the state is not written without it. */
+/* Calls the method and adds the result, err or *out, to the grain's answers. *out is a copy,
+ * because other turns may change the state before the response is sent. If there is no memory for
+ * the copy or the answer, ends the turn, so that the state is not written without the answer. */
 static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **out)
 {
     teff_ctx *ctx = &turn->ctx;
     const teff_method *method = turn->method;
     if (teff_ctx_check(ctx, NULL) == TEFF_E_TIMEOUT)
-        return refuse_once(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
+        return make_turn_error(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
     ProtobufCMessage *body = new_response_body(turn->request, method);
     if (!body && method->out)
-        return fail_without_body(turn);
+        return make_no_memory_error(turn);
     teff_err err = invoke_method(turn, method, body);
     if (err)
-        err = teffi_turn_failure(ctx, turn->act, method->name, err);
+        err = teffi_turn_explain_error(ctx, turn->act, method->name, err);
     else if (body && (err = copy_response(turn, method, &ctx->arena, body, out)) == TEFF_E_NOMEM)
         teffi_ctx_exit(ctx, err);
     if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, *out))
@@ -307,12 +310,13 @@ static teff_err answer_once(teffi_turn *turn, ProtobufCMessage **out)
     if (!known)
         return make_answer(turn, hash, out);
     if (known->hash != hash)
-        return refuse_once(turn, TEFF_E_INVALID,
-                           "the idempotency key was used with another method or request");
+        return make_turn_error(turn, TEFF_E_INVALID,
+                               "the idempotency key was used with another method or request");
     return teffi_answers_read(&turn->ctx, known, turn->method, out);
 }
 
-/* Why the method takes no calls with a key; NULL: it does. */
+/* out: NULL: the method takes calls with an idempotency key; else the error text that says why
+ * not. */
 static const char *get_once_refusal(const teffi_turn *turn)
 {
     if (!turn->act->stored)
@@ -322,7 +326,8 @@ static const char *get_once_refusal(const teffi_turn *turn)
                : NULL;
 }
 
-/* As run_method(), for a request with a key: responds when the state and the answer are written. */
+/* Runs a request with an idempotency key: calls the method or repeats the stored answer, and
+ * responds when state and answer are written. */
 static void run_once(teffi_turn *turn)
 {
     teffi_activation *act = turn->act;
@@ -331,7 +336,7 @@ static void run_once(teffi_turn *turn)
     const char *refusal = get_once_refusal(turn);
     act->running++;
     act->running_of[class]++;
-    teff_err err = refusal ? refuse_once(turn, TEFF_E_INVALID, refusal)
+    teff_err err = refusal ? make_turn_error(turn, TEFF_E_INVALID, refusal)
                            : teffi_state_begin_once(&turn->ctx, act);
     if (!err) {
         err = answer_once(turn, &out);
@@ -376,6 +381,7 @@ typedef struct start { /* on the stack of teffi_turn_start(): read before the fi
     bool full; /* unpacking made the request larger, and message_bytes_max is exceeded */
 } start;
 
+/* The main function of a fiber that runs a request. */
 static void request_main(void *arg)
 {
     const start *s = arg;
@@ -512,7 +518,7 @@ static void in_place_main(void *arg)
     run_method(&f.turn, method, place->class);
 }
 
-teffi_turn_end teffi_turn_in_place(teffi_in_place *place)
+teffi_turn_end teffi_turn_run_in_place(teffi_in_place *place)
 {
     teffi_exec *exec = place->act->grains->node->home.exec;
     place->turn = NULL;
@@ -550,6 +556,7 @@ void teffi_turn_end_life(teffi_turn *turn)
     act->busy &= (uint8_t)~TEFFI_BUSY_LIFE;
 }
 
+/* The main function of a fiber that runs a life turn: on_activate or on_deactivate. */
 static void life_main(void *arg)
 {
     life l = *(life *)arg; /* arg is on the starter's stack, gone at the first suspend */
