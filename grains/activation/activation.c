@@ -44,8 +44,8 @@ static void drop_activation_key(teffi_activation *act)
     act->key_len = 0;
 }
 
-teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *type,
-                               const teffi_ident *ident)
+teff_err teffi_activation_give_identity(teffi_activation *act, const teff_grain_type *type,
+                                        const teffi_ident *ident)
 {
     teff_key key;
     if (!put_activation_key(act, ident))
@@ -59,7 +59,7 @@ teff_err teffi_activation_born(teffi_activation *act, const teff_grain_type *typ
     act->generation++;
     act->registered = false;
     act->phase = TEFFI_BORN;
-    act->group.used = 0; /* run time or account of the previous grain */
+    act->group.used = 0; /* the previous grain's run time (sched/policy/level.h) */
     /* relaxed: lock-free readers need no order; for turns of the group, teffi_group_reuse() orders
      * these stores */
     atomic_store_explicit(&act->queued, 0, memory_order_relaxed);
@@ -84,7 +84,7 @@ void teffi_activation_nudge(teffi_activation *act)
         (void)teffi_group_push(&act->group, &act->nudge);
 }
 
-void teffi_activation_end(teffi_activation *act, teff_reason reason)
+void teffi_activation_ask_to_end(teffi_activation *act, teff_reason reason)
 {
     uint8_t none = 0;
     /* relaxed: teffi_activation_nudge() orders this store */
@@ -126,7 +126,8 @@ void teffi_activation_clear(teffi_activation *act)
 
 /* ---- the queue of requests ---- */
 
-/* out: the bytes that msg adds to queued_bytes; 0 for a small request, bounded by queue_max. */
+/* out: the bytes that msg adds to queued_bytes; 0 for a small request, which only queue_max
+ * limits. */
 static uint32_t count_large_bytes(const teffi_msg *msg)
 {
     return msg->charged > 2 * TEFFI_MSG_INLINE ? msg->charged : 0;

@@ -59,7 +59,7 @@ static bool end_without_lease(teffi_activation *act, teffi_msg *msg)
     return true;
 }
 
-/* Keeps msg in pending until start_set_aside() starts it. */
+/* Keeps msg in pending until start_set_aside() starts it. Without memory for that, ends msg. */
 static void set_request_aside(teffi_activation *act, teffi_msg *msg, teffi_class class)
 {
     teffi_more *more = teffi_activation_more(act);
@@ -106,10 +106,11 @@ static bool is_of_newer_caller(const teffi_activation *act, const teffi_msg *msg
     return teffi_version_of(msg->flags) > act->type->info->version;
 }
 
-/* Gives back a request that the ended activation did not start: if the activation has failed, msg
- * gets its error, unless another silo can run it; else msg is routed to the winner, or again. If
- * the activation has ended for a newer caller, all its requests ask for that version: else one of
- * an old caller could activate the grain on a silo that is too old, again and again. */
+/* Gives back a request that the ended activation did not start. If the activation has failed, msg
+ * ends with that error, unless its newer caller needs another silo. Else msg is routed to the
+ * winner, or again. If the activation has ended for a newer caller, all its requests ask for that
+ * version: else one of an old caller could activate the grain on a silo that is too old, again and
+ * again. */
 static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 {
     teffi_grains *grains = act->grains;
@@ -130,8 +131,9 @@ static void hand_back_request(teffi_activation *act, teffi_msg *msg)
 }
 
 /* Keeps msg, whose caller has a newer version of the type than this silo, and deactivates act: then
- * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has. */
-__attribute__((noinline)) static void hand_over(teffi_activation *act, teffi_msg *msg)
+ * msg is handed back, and placed on a silo that has its version. Ends msg if no silo has that
+ * version. */
+__attribute__((noinline)) static void hand_over_grain(teffi_activation *act, teffi_msg *msg)
 {
     uint32_t version = teffi_version_of(msg->flags);
     int64_t newest = teffi_place_newest(act->grains, msg->type_id);
@@ -215,7 +217,7 @@ static bool is_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_
 static void admit_request(teffi_activation *act, teffi_msg *msg)
 {
     if (is_of_newer_caller(act, msg)) {
-        hand_over(act, msg);
+        hand_over_grain(act, msg);
         return;
     }
     const teff_method *method = teffi_method_find(act->type->info, msg->method_id);

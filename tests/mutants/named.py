@@ -137,5 +137,5 @@ NAMED = {
     "what is not written with its answer is seen": (
         "grains/activation/state.c",
         "    if (err)\n"
-        "        request_deactivation(act); /* no later turn sees what is not stored */\n", ""),
+        "        request_deactivation(act); /* no later turn sees unsaved changes */\n", ""),
 }
