@@ -116,7 +116,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
         return teffi_node_response(node, request);
     }
     turn->request = NULL;
-    *to = teffi_node_response_in(node, request);
+    *to = teffi_node_convert_to_response(node, request);
     return request;
 }
 

@@ -386,7 +386,7 @@ void teffi_group_release(teffi_group *group)
     group->exec->ops->ready(group->exec, group);
 }
 
-bool teffi_group_left(teffi_group *group)
+bool teffi_group_release_yielded(teffi_group *group)
 {
     return end_yielded_run(group);
 }

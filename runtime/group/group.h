@@ -150,17 +150,17 @@ void teffi_group_go_on(teffi_group *group);
 
 /* teffi_group_claim - IDLE and empty -> RUNNING, without a queue.
  * out:  true: the caller's worker owns the group until it calls teffi_group_release or, if the turn
- *       has yielded, teffi_group_left. false: the group is not IDLE. */
+ *       has yielded, teffi_group_release_yielded. false: the group is not IDLE. */
 bool teffi_group_claim(teffi_group *group);
 
 /* teffi_group_release - end a claim: RUNNING -> READY, and queue it, if items were pushed
  * meanwhile; else IDLE or BLOCKED; or call ops->ended if the group is COMPLETE and has no items. */
 void teffi_group_release(teffi_group *group);
 
-/* teffi_group_left - end a claim whose turn has yielded, in place of teffi_group_release.
+/* teffi_group_release_yielded - end a claim whose turn has yielded, in place of teffi_group_release.
  * out:  true: the group is READY and the caller queues it; false: it stays RUNNING until
  *       teffi_group_go_on. */
-bool teffi_group_left(teffi_group *group);
+bool teffi_group_release_yielded(teffi_group *group);
 
 /* teffi_group_complete - in handle or a claim: refuse pushes from now on. Queued items are still
  * handled, then ops->ended is called. */

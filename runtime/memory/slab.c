@@ -16,7 +16,7 @@ struct teffi_slab_block {
     _Atomic uint64_t mark;
     char *entries; /* immutable */
     uint32_t no;   /* immutable */
-    /* Written under the lock; relaxed: teffi_slab_committed() reads it without. */
+    /* Written under the lock; relaxed: teffi_slab_next_committed() reads it without. */
     _Atomic teffi_slab_state state;
     /* guarded by the lock */
     LIST_ENTRY(teffi_slab_block) link; /* in the list of its state */
@@ -80,7 +80,7 @@ static teffi_slab_state block_state(const teffi_slab_block *block)
     return atomic_load_explicit(&block->state, memory_order_relaxed);
 }
 
-uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t no)
+uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t no)
 {
     uint32_t end = teffi_slab_blocks(slab);
     while (no < end && block_state(block_at(slab, no)) == TEFFI_SLAB_DECOMMITTED)
@@ -191,7 +191,7 @@ static void *take_from_block(teffi_slab *slab, teffi_slab_block *block, void *li
 
 /* lock held. Takes all entries of a decommitted block; there is one. The state is set before an
  * entry is returned, because a thread that learns of the entry must not skip the block in
- * teffi_slab_committed(), which takes no lock. */
+ * teffi_slab_next_committed(), which takes no lock. */
 static void *take_decommitted(teffi_slab *slab)
 {
     teffi_slab_block *block = LIST_FIRST(&slab->list[TEFFI_SLAB_DECOMMITTED]);
@@ -400,7 +400,7 @@ void teffi_slab_fini(teffi_slab *slab, void (*discard)(void *entry))
     LIST_REMOVE(slab, link);
     pthread_mutex_unlock(&slabs_lock);
     uint32_t end = discard ? teffi_slab_blocks(slab) : 0;
-    for (uint32_t no = 0; (no = teffi_slab_committed(slab, no)) < end; no++)
+    for (uint32_t no = 0; (no = teffi_slab_next_committed(slab, no)) < end; no++)
         for (uint32_t i = 0; i < TEFFI_SLAB_BLOCK; i++)
             discard(block_at(slab, no)->entries + i * slab->type->bytes);
     for (unsigned s = 0; s < TEFFI_SLAB_SEGMENTS && slab->blocks[s]; s++) {

@@ -131,10 +131,10 @@ static inline void *teffi_slab_at(teffi_slab *slab, uint32_t slot)
 /* ---- blocks ---- */
 
 /* teffi_slab_blocks - number of blocks ever made.
- * teffi_slab_committed - the first block, from `block` on, that is not decommitted; if there is
+ * teffi_slab_next_committed - the first block, from `block` on, that is not decommitted; if there is
  *       none, at least teffi_slab_blocks(). It may miss a block that was recommitted just now. */
 uint32_t teffi_slab_blocks(teffi_slab *slab);
-uint32_t teffi_slab_committed(teffi_slab *slab, uint32_t block);
+uint32_t teffi_slab_next_committed(teffi_slab *slab, uint32_t block);
 
 /* teffi_slab_mark - a word for the slab's user, valid also while the block is decommitted. It is
  * set to UINT64_MAX when the block is made and when it is decommitted. */

@@ -105,7 +105,7 @@ static size_t checked_field_size(checker *c, teffi_field_desc *field, const uint
         c->fields += size != 0;
         return size;
     }
-    if (!teffi_is_there(field, m))
+    if (!teffi_field_is_present(field, m))
         return 0;
     c->fields++;
     return teffi_tag_size(field->id) + checked_value_size(c, field, slot);

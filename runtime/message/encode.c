@@ -74,7 +74,7 @@ static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg
             size += teffi_plain_size(field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             size += list_size(field, m);
-        else if (teffi_is_there(field, m))
+        else if (teffi_field_is_present(field, m))
             size += teffi_tag_size(field->id) + value_size(field, m + field->offset);
     }
     for (unsigned i = 0; i < msg->n_unknown_fields; i++)
@@ -192,7 +192,7 @@ static inline __attribute__((always_inline)) uint8_t *put_fields(uint8_t *end,
             end = put_plain(end, field, m + field->offset);
         else if (field->label == PROTOBUF_C_LABEL_REPEATED)
             end = put_list(end, field, m);
-        else if (teffi_is_there(field, m))
+        else if (teffi_field_is_present(field, m))
             end = put_tag(put_value(end, field, m + field->offset), field->id,
                           teffi_wire_of(field->type));
     }
@@ -222,10 +222,10 @@ static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const Pr
 static bool may_be_segment(teffi_field_desc *field, const uint8_t *m)
 {
     bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
-    return fits && field->label != PROTOBUF_C_LABEL_REPEATED && teffi_is_there(field, m);
+    return fits && field->label != PROTOBUF_C_LABEL_REPEATED && teffi_field_is_present(field, m);
 }
 
-bool teffi_pack_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment)
+bool teffi_find_segment(const ProtobufCMessage *msg, size_t min, teffi_segment *segment)
 {
     const ProtobufCMessageDescriptor *desc = msg->descriptor;
     const uint8_t *m = (const uint8_t *)msg;

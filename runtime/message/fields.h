@@ -107,7 +107,7 @@ static inline ProtobufCBinaryData teffi_bytes_of(ProtobufCType type, const void 
 /* ---- presence ---- */
 
 /* Is the value zero or empty? Numbers are compared by their bits, so -0.0 is not zero. Like
- * teffi_is_there() it is not inlined, because most fields need neither call. */
+ * teffi_field_is_present() it is not inlined, because most fields need neither call. */
 __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, const void *slot)
 {
     switch (type) {
@@ -130,8 +130,8 @@ __attribute__((noinline, unused)) static bool teffi_is_zero(ProtobufCType type, 
 
 /* Is this field written? It is if its kind of presence says so; a plain one if it is not zero.
  * in:   field, not repeated. */
-__attribute__((noinline, unused)) static bool teffi_is_there(teffi_field_desc *field,
-                                                             const uint8_t *m)
+__attribute__((noinline, unused)) static bool teffi_field_is_present(teffi_field_desc *field,
+                                                                     const uint8_t *m)
 {
     const void *slot = m + field->offset;
     const void *quantifier = m + field->quantifier_offset;

@@ -189,7 +189,7 @@ size_t teffi_frame_encode_around(const teffi_msg *msg, size_t body_len,
     return (size_t)(at - out) + body_len - segment->len;
 }
 
-void teffi_frame_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)
+void teffi_frame_encode_control(uint8_t kind, const uint8_t *payload, size_t len, uint8_t *out)
 {
     uint8_t *at = put_head(out, kind, 0, 0, 0);
     if (len)

@@ -122,7 +122,7 @@ teff_err teffi_node_send(teffi_node *node, teffi_node_id to, teffi_msg *msg)
     return TEFF_OK;
 }
 
-teff_err teffi_node_to_gateway(teffi_node *node, teffi_msg *msg)
+teff_err teffi_node_send_to_gateway(teffi_node *node, teffi_msg *msg)
 {
     teffi_node_id gateway = teffi_gateways_choose(&node->gateways, msg->hash);
     if (teffi_node_none(gateway))
@@ -160,7 +160,7 @@ teffi_msg *teffi_node_response(const teffi_node *node, const teffi_msg *request)
     return response;
 }
 
-teffi_node_id teffi_node_response_in(const teffi_node *node, teffi_msg *request)
+teffi_node_id teffi_node_convert_to_response(const teffi_node *node, teffi_msg *request)
 {
     teffi_node_id to = request->src;
     request->item.kind = TEFFI_MSG_RESPONSE;

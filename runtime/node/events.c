@@ -16,7 +16,7 @@ static bool node_is_open(const teffi_node *node)
 }
 
 /* out: true: the message is taken, because the view does not know its sender (membership.h). */
-static bool hold_strangers(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+static bool hold_stranger_message(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     bool any = atomic_load_explicit(&node->strangers, memory_order_relaxed) != 0;
     bool system = msg->to.slot > TEFFI_SLOT_GRAIN && msg->to.slot < TEFFI_SLOT_SYSTEM_END;
@@ -26,7 +26,7 @@ static bool hold_strangers(teffi_node *node, const teffi_hello *from, teffi_msg 
 /* Refuses a client's call that the silo's program does not allow. A client's other messages cancel
  * its own calls; the link refuses all others. in: node->authorize is set. out: true: msg is
  * taken. */
-static bool refuse_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
+static bool refuse_unauthorized_call(teffi_node *node, const teffi_hello *from, teffi_msg *msg)
 {
     if (from->role != TEFFI_ROLE_CLIENT || !teffi_msg_for_grain(msg) || node->authorize(node, msg))
         return false;
@@ -48,8 +48,8 @@ static void on_message(void *arg, const teffi_hello *from, teffi_msg *msg)
             teffi_node_drop(node, msg);
     } else if (!node_is_open(node)) {
         teffi_node_respond(node, msg, TEFF_E_UNAVAILABLE, still_starting);
-    } else if (!(node->authorize && refuse_call(node, from, msg)) &&
-               !hold_strangers(node, from, msg)) {
+    } else if (!(node->authorize && refuse_unauthorized_call(node, from, msg)) &&
+               !hold_stranger_message(node, from, msg)) {
         teffi_node_deliver(node, msg);
     }
 }

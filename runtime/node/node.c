@@ -124,7 +124,7 @@ static void handle_target_item(teffi_group *group, teffi_item *item)
 {
     teffi_target *target = teffi_container(group, teffi_target, group);
     if (item->kind == TEFFI_ITEM_CLOSURE)
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
     else
         target->handle(target->node, teffi_container(item, teffi_msg, item));
 }

@@ -112,7 +112,7 @@ void teffi_pid_attach(teffi_node *node, teff_process_system *system)
                                        .silo = node->id.silo,
                                        .incarnation = node->id.incarnation});
     system->calls = teffi_process_calls_of(&node->home);
-    /* release: pairs with teffi_pid_deliver and send_in_node */
+    /* release: pairs with teffi_pid_deliver and send_from_ctx */
     atomic_store_explicit(&node->processes, system, memory_order_release);
 }
 
@@ -251,7 +251,7 @@ teff_err teff_pid_ask(teff_ctx *ctx, teff_pid to, uint64_t tag, const void *data
     return err ? err : teff_pid_ask_await(ctx, &call, response);
 }
 
-static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *message)
+static teff_err send_from_ctx(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
     teffi_node *node = ctx->node;
     /* acquire: pairs with teffi_pid_attach */
@@ -271,6 +271,6 @@ static teff_err send_in_node(teff_ctx *ctx, teff_pid to, const teff_event *messa
 
 teff_err teff_pid_send(teff_ctx *ctx, teff_pid to, const teff_event *message)
 {
-    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_in_node(ctx, to, message))
+    return teffi_ctx_enter(ctx) ? teffi_ctx_leave(ctx, send_from_ctx(ctx, to, message))
                                 : fail_closed_node(ctx);
 }

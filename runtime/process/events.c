@@ -35,7 +35,7 @@ static void take_signals(teff_process *p)
 static void refuse_event(teff_process *p, teffi_event *event)
 {
     if (event->item.kind == TEFFI_ITEM_MESSAGE)
-        teffi_process_refuse(p->system, &event->event, TEFF_E_CLOSED);
+        teffi_process_refuse_request(p->system, &event->event, TEFF_E_CLOSED);
     teffi_event_free(p, event);
 }
 

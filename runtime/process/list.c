@@ -7,7 +7,7 @@
 #include "process/send.h"
 
 /* Reads the state and counters of a process. out: false: it is not alive. */
-static bool describe_life(teff_process *p, teff_process_info *info)
+static bool read_process_info(teff_process *p, teff_process_info *info)
 {
     /* acquire: pairs with publish_process(); the rest may, for a moment, be a later life's */
     uint32_t generation = atomic_load_explicit(&p->generation, memory_order_acquire);
@@ -32,7 +32,7 @@ size_t teff_process_list(teff_process_system *system, teff_process_info *infos, 
     size_t n = 0;
     teff_process *p;
     for (uint32_t i = 0; n < max && (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
-        if (describe_life(p, &infos[n]))
+        if (read_process_info(p, &infos[n]))
             n++;
     return n;
 }
@@ -116,7 +116,7 @@ static void survey_all(teff_process_system *system, survey *s)
     teff_process_info info;
     teff_process *p;
     for (uint32_t i = 0; (p = teffi_process_at(system, i | TEFFI_PROCESS_BIT)); i++)
-        if (describe_life(p, &info))
+        if (read_process_info(p, &info))
             survey_process(s, &info, system->words->idle_too);
 }
 

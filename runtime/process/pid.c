@@ -9,7 +9,7 @@ pthread_mutex_t *teffi_stripe(const teff_process *p)
     return &p->system->stripes[p->slot % TEFFI_STRIPES];
 }
 
-teff_err teffi_process_missing(teff_process_system *system, teff_pid pid)
+teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
     if (!p || pid.generation % 2 == 0)

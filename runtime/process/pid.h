@@ -13,7 +13,7 @@ static inline teff_process *teffi_process_at(teff_process_system *system, uint32
 }
 
 /* teffi_process_find - the live process with this PID of this system. It may end at any moment.
- * out:  NULL: there is none, see teffi_process_missing. */
+ * out:  NULL: there is none, see teffi_process_missing_err. */
 static inline teff_process *teffi_process_find(teff_process_system *system, teff_pid pid)
 {
     teff_process *p = teffi_process_at(system, pid.slot);
@@ -24,9 +24,9 @@ static inline teff_process *teffi_process_find(teff_process_system *system, teff
     return found ? p : NULL;
 }
 
-/* teffi_process_missing - why teffi_process_find found none: TEFF_E_CLOSED: it has ended;
+/* teffi_process_missing_err - why teffi_process_find found none: TEFF_E_CLOSED: it has ended;
  * TEFF_E_NOT_FOUND: there was never such a process. */
-teff_err teffi_process_missing(teff_process_system *system, teff_pid pid);
+teff_err teffi_process_missing_err(teff_process_system *system, teff_pid pid);
 
 /* teffi_slots_init - set up system->slab; teffi_slab_fini frees it. out: false: memory is out.
  * teffi_slot_take - take a free slot, from this thread's list if possible, and count it in

@@ -86,7 +86,7 @@ message_event_new(const teff_event *from, teff_event_kind kind, uint32_t generat
     return event;
 }
 
-bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len)
+bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len)
 {
     const teff_process *p = teffi_process_find(system, pid);
     return p && len <= system->opt.mailbox_bytes &&
@@ -110,7 +110,7 @@ send_here(teff_process_system *system, teff_pid to, const teff_event *message, t
 {
     teff_process *p = teffi_process_find(system, to);
     if (!p)
-        return teffi_process_missing(system, to);
+        return teffi_process_missing_err(system, to);
     if (message->len > system->opt.mailbox_bytes)
         return TEFF_E_OVERLOADED;
     if (!mailbox_reserve(system, p, message->len))
@@ -173,7 +173,7 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
 {
     teff_process *p = teffi_process_find(system, to);
     if (!p)
-        return teffi_process_missing(system, to);
+        return teffi_process_missing_err(system, to);
     if (!teffi_group_push(&p->group, &event->item))
         return TEFF_E_CLOSED;
     teffi_process_wake(p);
@@ -182,7 +182,7 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
 
 /* For a sender in this silo the event itself is pushed, so no memory is needed; for another silo
  * its contents are copied into a message. */
-void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from)
+void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
     bool here = is_own_pid(system, to);
@@ -233,7 +233,8 @@ teff_err teff_pid_respond(teff_process_system *system, const teff_event *request
                           len);
 }
 
-void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err)
+void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
+                                  teff_err err)
 {
     static const char why[] = "the process ended, or was evicted, before it took the request";
     if (event->kind == TEFF_EVENT_REQUEST) /* if that fails, the call ends at its deadline */
@@ -262,7 +263,7 @@ teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_
 {
     teff_process *p = teffi_process_find(system, pid);
     if (!p)
-        return teffi_process_missing(system, pid);
+        return teffi_process_missing_err(system, pid);
     pthread_mutex_lock(teffi_stripe(p));
     /* acquire, as in teffi_process_find */
     bool alive = atomic_load_explicit(&p->generation, memory_order_acquire) == pid.generation;

@@ -32,10 +32,10 @@ uint64_t teffi_mailbox_load(const teff_process *p);
 TEFF_MUST_USE teff_err teffi_process_send_here(teff_process_system *system, teff_pid to,
                                                const teff_event *message);
 
-/* teffi_process_return - an evicted process gives a message back to its sender, in this silo or
+/* teffi_process_return_message - an evicted process gives a message back to its sender, in this silo or
  * another. If the sender cannot get it, it is counted as dropped. in: event, moves to the sender;
  * from, the process that was evicted. */
-void teffi_process_return(teff_process_system *system, teffi_event *event, teff_pid from);
+void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from);
 
 /* teffi_process_deliver - an event from outside to a process of this system: a message, a request
  * or a returned message with all its fields, or a cancel.
@@ -43,14 +43,15 @@ void teffi_process_return(teff_process_system *system, teffi_event *event, teff_
 TEFF_MUST_USE teff_err teffi_process_deliver(teff_process_system *system, teff_pid pid,
                                              const teff_event *event);
 
-/* teffi_process_refuse - a message will not be handled: if it is a request, respond with err. */
-void teffi_process_refuse(teff_process_system *system, const teff_event *event, teff_err err);
+/* teffi_process_refuse_request - a message will not be handled: if it is a request, respond with err. */
+void teffi_process_refuse_request(teff_process_system *system, const teff_event *event,
+                                  teff_err err);
 
-/* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_missing. */
+/* teffi_process_signal - set bits of signals, in this life only. errs: as teffi_process_missing_err. */
 teff_err teffi_process_signal(teff_process_system *system, teff_pid pid, uint32_t bits);
 
-/* teffi_process_room - would a message of len bytes be taken now? */
-bool teffi_process_room(teff_process_system *system, teff_pid pid, size_t len);
+/* teffi_process_has_room - would a message of len bytes be taken now? */
+bool teffi_process_has_room(teff_process_system *system, teff_pid pid, size_t len);
 
 /* teffi_process_wake - after a push: wake the process's turn if it sleeps on its worker's stack. */
 void teffi_process_wake(teff_process *p);

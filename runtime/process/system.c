@@ -70,8 +70,8 @@ static teff_process_system *system_new(teffi_exec *exec, const teff_process_opti
     return system;
 }
 
-teff_err teffi_process_system_on(teffi_exec *exec, const teff_process_options *opt,
-                                 teff_process_system **system)
+teff_err teffi_process_system_new_on(teffi_exec *exec, const teff_process_options *opt,
+                                     teff_process_system **system)
 {
     teff_process_options filled;
     char text[TEFF_TEXT_MAX];
@@ -106,7 +106,7 @@ teff_err teff_process_system_new(const teff_process_options *opt, teff_process_s
         return TEFF_E_NOMEM;
     teffi_platform_real(platform, TEFF_LOG_WARN);
     teff_err err = make_executor(platform, opt, &exec);
-    if (!err && (err = teffi_process_system_on(exec, opt, system)))
+    if (!err && (err = teffi_process_system_new_on(exec, opt, system)))
         exec->ops->free(exec);
     if (err) {
         free(platform);

@@ -174,8 +174,8 @@ static void resume_yielded(teffi_group *group, teffi_fiber *fiber)
     settle_turn(p);
 }
 
-/* Is the item a message for run_one: the only item, for an idle process without a fiber? */
-static bool is_for_run_one(const teff_process *p, const teffi_item *item)
+/* Is the item a message for run_one_message: the only item, for an idle process without a fiber? */
+static bool can_run_one_message(const teff_process *p, const teffi_item *item)
 {
     return !p->group.head && item->kind == TEFFI_ITEM_MESSAGE && teffi_process_awaits_any(p) &&
            teffi_process_takes(p, (const teffi_event *)(const void *)item) && !p->fiber &&
@@ -183,7 +183,7 @@ static bool is_for_run_one(const teff_process *p, const teffi_item *item)
 }
 
 /* Runs a turn with one message, which is not copied: a short way, since most turns are such. */
-static __attribute__((noinline)) void run_one(teff_process *p, teffi_event *message)
+static __attribute__((noinline)) void run_one_message(teff_process *p, teffi_event *message)
 {
     teff_step out = {.process = p};
     p->poked = false;
@@ -215,8 +215,8 @@ static __attribute__((noinline)) void gather_item(teff_process *p, teffi_item *i
 static void handle_item(teffi_group *group, teffi_item *item)
 {
     teff_process *p = process_of(group);
-    if (is_for_run_one(p, item))
-        run_one(p, teffi_event_of(item));
+    if (can_run_one_message(p, item))
+        run_one_message(p, teffi_event_of(item));
     else
         gather_item(p, item);
 }
@@ -229,12 +229,12 @@ static void evict_message(teff_process *p, teffi_event *event)
     teff_process_system *system = p->system;
     atomic_fetch_add_explicit(&system->evicted, 1, memory_order_relaxed);
     if (event->event.kind == TEFF_EVENT_REQUEST) {
-        teffi_process_refuse(system, &event->event, TEFF_E_OVERLOADED);
+        teffi_process_refuse_request(system, &event->event, TEFF_E_OVERLOADED);
         teffi_event_free(p, event);
         return;
     }
     teffi_mailbox_release(p, event->event.len);
-    teffi_process_return(system, event, teffi_process_pid_of(p, event->generation));
+    teffi_process_return_message(system, event, teffi_process_pid_of(p, event->generation));
 }
 
 /* If item is a message, evict it; if it is the again item, evict the messages in p->mail, unless
