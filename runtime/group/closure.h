@@ -14,7 +14,7 @@ enum { TEFFI_ITEM_CLOSURE = 101 }; /* item.kind: for teffi_closure_run */
  * errs: TEFF_E_NOMEM; TEFF_E_CLOSED: the group is COMPLETE. */
 TEFF_MUST_USE teff_err teffi_closure_push(teffi_group *group, void (*fn)(void *arg), void *arg);
 
-/* teffi_closure_run - run a closure and free it. runs: in a group's handler.
+/* teffi_closure_run - free a closure's item, then call its function. runs: in a group's handler.
  * teffi_closure_drop - free a closure without running it. For items that are left when the executor
  * has stopped. */
 void teffi_closure_run(teffi_item *item);
