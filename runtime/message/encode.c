@@ -32,8 +32,8 @@ static inline uint8_t *put_tag(uint8_t *end, uint32_t id, unsigned wire)
 
 static size_t message_size(teffi_message_desc *desc, const ProtobufCMessage *msg);
 
-/* out: size of one value with its length, without its tag. A nested message is read by the
- * descriptor of its field; its own one is not used. */
+/* out: size of one value with its length, without its tag. For a nested message the descriptor of
+ * its field is used, not the one that it points to. */
 static size_t value_size(teffi_field_desc *field, const void *slot)
 {
     if (teffi_wire_of(field->type) != TEFFI_BYTES)
@@ -211,14 +211,15 @@ void teffi_pack(const ProtobufCMessage *msg, size_t size, uint8_t *out)
 
 /* ---- around a zero-copy segment ---- */
 
-/* As put_fields(), but not inlined, so that teffi_pack_around() stays small. */
+/* put_fields() as a function that is not inlined, so that teffi_pack_around() stays small. */
 static __attribute__((noinline)) uint8_t *put_field_range(uint8_t *end, const ProtobufCMessage *msg,
                                                           unsigned first, unsigned last)
 {
     return put_fields(end, msg->descriptor, msg, first, last);
 }
 
-/* May this field be the segment? It must be a single string or bytes field that is written. */
+/* May this field be the zero-copy segment? It must be a string or bytes field that is not repeated,
+ * and is present. */
 static bool may_be_segment(teffi_field_desc *field, const uint8_t *m)
 {
     bool fits = field->type == PROTOBUF_C_TYPE_BYTES || field->type == PROTOBUF_C_TYPE_STRING;
