@@ -31,8 +31,8 @@ static void deliver_cancel(teffi_node *node, teffi_msg *msg)
     teffi_msg_free(msg);
 }
 
-/* Calls look_up (teffi_cancel_is_kept or _take) for a request, and returns its result. Cancels of
- * this node's own requests are kept with node 0 and cookie 0. */
+/* Calls look_up (teffi_cancel_is_kept or _take) for the cancel of a request. Cancels of this node's
+ * own requests are kept with node 0 and cookie 0. out: its result: true: a cancel is kept. */
 static bool look_up_cancel(teffi_node *node, const teffi_msg *request,
                            bool (*look_up)(teffi_home *home, teffi_node_id from,
                                            teffi_origin origin))
