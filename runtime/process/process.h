@@ -148,7 +148,8 @@ static inline teff_pid teffi_process_pid_of(const teff_process *p, uint32_t gene
     return (teff_pid){route->silo, route->incarnation, p->slot, generation};
 }
 
-/* teffi_process_takes - was the event sent to the slot's present life, and has that not ended? */
+/* teffi_process_takes - was the event sent to this process, which has not ended, and not to an
+ * earlier one in its slot? */
 static inline bool teffi_process_takes(const teff_process *p, const teffi_event *event)
 {
     return !p->gone &&

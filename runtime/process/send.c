@@ -31,7 +31,7 @@ uint64_t teffi_mailbox_load(const teff_process *p)
     return atomic_load_explicit(&p->sent, memory_order_relaxed) - taken;
 }
 
-/* Undoes mailbox_reserve, also one that returned false. */
+/* Takes back the count of mailbox_reserve, also if that returned false. */
 static void mailbox_unreserve(teff_process *p, size_t len)
 {
     atomic_fetch_sub_explicit(&p->sent, teffi_mailbox_charge(len), memory_order_relaxed);
@@ -156,8 +156,8 @@ teff_err teff_process_send(teff_process_system *system, teff_pid to, const teff_
 
 /* ---- messages that return ---- */
 
-/* Makes a returned message of a message's event. in: to, the message's sender; from, the process
- * that was evicted. */
+/* Makes a message's event a returned message. in: to, the message's sender; from, the process that
+ * was evicted. */
 static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
 {
     event->item.kind = TEFFI_ITEM_RETURNED;
@@ -167,8 +167,8 @@ static void mark_returned(teffi_event *event, teff_pid to, teff_pid from)
     event->event.from = from;
 }
 
-/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox:
- * there are no more returned messages than the sender has sent. in: event, owned on an error. */
+/* Gives a returned message to its sender in this silo. It does not count in the sender's mailbox,
+ * as no more messages return than the sender has sent. On an error event is still the caller's. */
 static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_event *event)
 {
     teff_process *p = teffi_process_find(system, to);
@@ -180,8 +180,8 @@ static teff_err push_returned(teff_process_system *system, teff_pid to, teffi_ev
     return TEFF_OK;
 }
 
-/* For a sender in this silo the event itself is pushed, so no memory is needed; for another silo
- * its contents are copied into a message. */
+/* For a sender in this silo pushes the event itself, so that no memory is needed; for another silo
+ * copies its contents into a message, and frees it. */
 void teffi_process_return_message(teff_process_system *system, teffi_event *event, teff_pid from)
 {
     teff_pid to = event->event.from;
@@ -237,15 +237,15 @@ void teffi_process_refuse_request(teff_process_system *system, const teff_event 
                                   teff_err err)
 {
     static const char why[] = "the process ended, or was evicted, before it took the request";
-    if (event->kind == TEFF_EVENT_REQUEST) /* if that fails, the call ends at its deadline */
+    if (event->kind == TEFF_EVENT_REQUEST) /* if this fails, the call ends at its deadline */
         (void)system->route.respond(system->route.arg, event, err, why, sizeof why - 1);
 }
 
 /* ---- signals ---- */
 
-/* Sets signals, and pushes the signal item unless it is queued. The stripe's lock is held since the
- * caller's check of the generation, so the life has not ended and the push cannot fail. Only the
- * first cancel of a life counts. */
+/* Sets signals, and pushes the signal item unless it is queued. The push cannot fail: the caller
+ * has checked the generation under the stripe's lock, which it still holds, so the process has not
+ * ended. Only the first cancel in a process's life counts. */
 static void push_signal_locked(teff_process *p, uint32_t bits)
 {
     const uint32_t queued = TEFFI_SIGNAL_CANCEL | TEFFI_SIGNAL_KILL | TEFFI_SIGNAL_POKE;
