@@ -118,7 +118,7 @@ static teffi_msg *make_response(teffi_turn *turn, bool stays, teffi_node_id *to)
         return teffi_node_response(node, request);
     }
     turn->request = NULL;
-    *to = teffi_node_response_in(node, request);
+    *to = teffi_node_convert_to_response(node, request);
     return request;
 }
 
@@ -313,7 +313,8 @@ static teff_err run_before_write(teffi_turn *turn, ProtobufCMessage **out)
 
 /* Adds the answer, err or out, to the grain's. Without memory for it the turn ends, so that the
  * state is not written without it. */
-static void keep_answer(teffi_turn *turn, uint64_t hash, teff_err err, const ProtobufCMessage *out)
+static void record_answer(teffi_turn *turn, uint64_t hash, teff_err err,
+                          const ProtobufCMessage *out)
 {
     teff_ctx *ctx = &turn->ctx;
     if (teffi_answers_add(ctx, turn->act, turn->request->once, hash, err, out))
@@ -328,7 +329,7 @@ static teff_err make_answer(teffi_turn *turn, uint64_t hash, ProtobufCMessage **
     if (teff_ctx_check(&turn->ctx, NULL) == TEFF_E_TIMEOUT)
         return make_turn_error(turn, TEFF_E_TIMEOUT, "expired while it waited for another turn");
     teff_err err = run_before_write(turn, out);
-    keep_answer(turn, hash, err, *out);
+    record_answer(turn, hash, err, *out);
     return err;
 }
 
@@ -414,7 +415,7 @@ static teff_err write_failure(teffi_turn *turn, uint64_t hash, teff_err err)
     teff_err unwritten = teffi_state_begin_once(ctx, turn->act);
     if (!unwritten) {
         (void)teff_fail(ctx, err, "%s", text);
-        keep_answer(turn, hash, err, NULL);
+        record_answer(turn, hash, err, NULL);
         unwritten = teffi_state_end_once(ctx, turn->act);
     }
     return unwritten ? unwritten : teff_fail(ctx, err, "%s", text);
@@ -427,7 +428,7 @@ static teff_err run_and_commit(teffi_turn *turn, bool once, uint64_t hash, Proto
     teffi_lock *lock = ctx->transaction;
     teff_err own = run_before_write(turn, out), err = teffi_transaction_settle(ctx, own);
     if (!err && once) {
-        keep_answer(turn, hash, err, *out);
+        record_answer(turn, hash, err, *out);
         lock->writes = true;
     }
     if (!err)

@@ -419,7 +419,7 @@ static void handle_activation_item(teffi_group *group, teffi_item *item)
         (void)teffi_wait_arrived(item, &ctx);
         break;
     case TEFFI_ITEM_CLOSURE:
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
         break;
     case TEFFI_ITEM_NUDGE:
         handle_nudge(act);

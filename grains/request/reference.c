@@ -102,7 +102,7 @@ static teff_err send_to_gateway(teff_ctx *ctx, teffi_msg *msg)
 {
     uint64_t deadline = msg->deadline_ns;
     for (;;) {
-        teff_err err = teffi_node_to_gateway(ctx->node, msg);
+        teff_err err = teffi_node_send_to_gateway(ctx->node, msg);
         if (err != TEFF_E_UNREACHABLE && err != TEFF_E_CLOSED)
             return err;
         if (teffi_now(ctx->node->platform) + CLIENT_RETRY_MS * 1000000ull >= deadline)

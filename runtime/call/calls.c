@@ -106,7 +106,7 @@ static uint64_t visit_matching(teffi_home *home, const teffi_call_match *match, 
     teffi_slab *slab = &home->calls.slab;
     uint64_t n = 0;
     uint32_t blocks = teffi_slab_blocks(slab);
-    for (uint32_t b = 0; (b = teffi_slab_committed(slab, b)) < blocks && n < max; b++) {
+    for (uint32_t b = 0; (b = teffi_slab_next_committed(slab, b)) < blocks && n < max; b++) {
         teffi_call *calls = block_calls(slab, b);
         for (int i = 0; i < TEFFI_SLAB_BLOCK && n < max; i++)
             n += e ? teffi_call_end_if(&calls[i], match, e->err, e->text, &e->relays)

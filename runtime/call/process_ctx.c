@@ -76,7 +76,7 @@ static void take_item(teffi_item *item)
 {
     teff_ctx *ctx;
     if (item->kind == TEFFI_ITEM_CLOSURE)
-        teffi_closure_arrived(item);
+        teffi_closure_run(item);
     else
         (void)teffi_wait_arrived(item, &ctx); /* false: a process is resumed by its own turn */
 }

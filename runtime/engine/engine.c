@@ -86,7 +86,7 @@ typedef struct target { /* the schedulers to which a task is sent: one, or all *
 static bool all_have_room(const target *to, size_t len)
 {
     for (teffi_scheduler *s = to->first; s < to->end; s++)
-        if (!teffi_process_room(s->system, s->dispatcher, len))
+        if (!teffi_process_has_room(s->system, s->dispatcher, len))
             return false;
     return true;
 }
@@ -166,7 +166,7 @@ static teff_err scheduler_init(teffi_scheduler *s, teff_engine *engine, uint32_t
                                 .arg = s};
     s->engine = engine;
     s->index = index;
-    teff_err err = engine->exec ? teffi_process_system_on(engine->exec, &opt, &s->system)
+    teff_err err = engine->exec ? teffi_process_system_new_on(engine->exec, &opt, &s->system)
                                 : teff_process_system_new(&opt, &s->system);
     if (err)
         return err;

@@ -172,7 +172,7 @@ static void free_region(teffi_fiber_pool *pool, region *r, size_t used)
     for (size_t i = 0; i < used; i++)
         teffi_san_unregister(fiber_at(pool, low_of(pool, r, i)));
     munmap(r->base, r->bytes);
-    teffi_guards_unmapped(r->mapped_guards);
+    teffi_guards_count_unmapped(r->mapped_guards);
     free(r);
 }
 

@@ -182,8 +182,9 @@ typedef struct teffi_segment {
     unsigned field; /* index in the body's descriptor */
 } teffi_segment;
 
-/* teffi_msg_segment - find a zero-copy segment of at least min bytes. out: false: there is none. */
-bool teffi_msg_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
+/* teffi_msg_find_segment - find a zero-copy segment of at least min bytes.
+ * out:  false: there is none. */
+bool teffi_msg_find_segment(const teffi_msg *msg, size_t min, teffi_segment *segment);
 
 /* teffi_msg_pack_around - write the body without the segment's bytes to out.
  * in:   len, from teffi_msg_packed_len(). out: how many bytes precede the segment. */

@@ -106,7 +106,7 @@ static void direct_yielded(teffi_exec *exec, teffi_group *group)
     void (*after)(void *arg) = w->after_yield;
     w->after_yield = NULL;
     atomic_store_explicit(&w->preempt, 1, memory_order_relaxed); /* the outer turn yields next */
-    if (teffi_group_left(group)) {
+    if (teffi_group_release_yielded(group)) {
         teffi_group *first = w->run_first;
         w->run_first = NULL;
         if (first) {

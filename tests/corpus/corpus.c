@@ -375,7 +375,7 @@ static void run_control(uint8_t kind, const char *mode, const teffi_frame *frame
         return;
     }
     n = pack_payload(kind, &p, packed);
-    teffi_frame_control(kind, packed, n, bytes);
+    teffi_frame_encode_control(kind, packed, n, bytes);
     fwrite(bytes, 1, TEFFI_FRAME_HEAD + n, stdout);
 }
 

@@ -446,8 +446,8 @@ static void a_frame_around_its_segment_is_the_same(void **state)
     m->type_id = 9;
     assert_int_equal(teffi_frame_room(m, sizeof whole, &room, &body_len), TEFF_OK);
     size_t size = teffi_frame_encode(m, body_len, now, whole);
-    assert_false(teffi_msg_segment(m, sizeof key + 1, &segment));
-    assert_true(teffi_msg_segment(m, sizeof key, &segment));
+    assert_false(teffi_msg_find_segment(m, sizeof key + 1, &segment));
+    assert_true(teffi_msg_find_segment(m, sizeof key, &segment));
     assert_ptr_equal(segment.bytes, key);
     assert_int_equal(segment.len, sizeof key);
     size_t copied = teffi_frame_encode_around(m, body_len, &segment, now, around, &before);
@@ -484,7 +484,7 @@ static void control_frames_have_a_payload_only(void **state)
     teffi_frame frame;
     teffi_msg *msg;
     size_t size, len;
-    teffi_frame_control(TEFFI_FRAME_ACK, (const uint8_t *)"abc", 3, bytes);
+    teffi_frame_encode_control(TEFFI_FRAME_ACK, (const uint8_t *)"abc", 3, bytes);
     assert_int_equal(teffi_frame_peek(bytes, sizeof bytes, 4096, &size, &frame), TEFF_OK);
     assert_int_equal(frame.kind, TEFFI_FRAME_ACK);
     assert_true(teffi_frame_payload(&frame, &payload, &len));

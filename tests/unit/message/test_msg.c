@@ -111,8 +111,8 @@ static void packed_bytes_are_one_segment(void **state)
     assert_non_null(msg);
     msg->raw = (const uint8_t *)"12345";
     msg->raw_len = 5;
-    assert_false(teffi_msg_segment(msg, 6, &segment));
-    assert_true(teffi_msg_segment(msg, 5, &segment));
+    assert_false(teffi_msg_find_segment(msg, 6, &segment));
+    assert_true(teffi_msg_find_segment(msg, 5, &segment));
     assert_ptr_equal(segment.bytes, msg->raw);
     assert_int_equal(segment.len, 5);
     assert_int_equal(teffi_msg_pack_around(msg, 5, &segment, out), 0);
