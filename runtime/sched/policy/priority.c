@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* out: the link of a node between a and b; in: a link and one neighbour: the other neighbour. */
+/* Given the two neighbours of a node, returns its link. Given a link and one neighbour, returns the
+ * other neighbour. */
 static teffi_qnode *xor_links(const teffi_qnode *a, const teffi_qnode *b)
 {
     return (teffi_qnode *)((uintptr_t)a ^ (uintptr_t)b);
@@ -21,7 +22,7 @@ static unsigned first_rank(const teffi_priorities *ranks)
     return TEFFI_RANKS;
 }
 
-/* After a change of this rank: update filled and first. */
+/* Update `filled` and `first` after a group was added to or removed from this rank. */
 static void rank_mark(teffi_priorities *ranks, unsigned at)
 {
     uint64_t bit = (uint64_t)1 << at % 64;
