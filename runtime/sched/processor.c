@@ -94,6 +94,7 @@ teffi_worker *teffi_processor_assign_waiting(teffi_sched *sched, teffi_processor
 teffi_worker *teffi_processor_staff(teffi_sched *sched, teffi_processor *p)
 {
     teffi_worker *w = teffi_worker_latest_in(sched, TEFFI_WORKER_SPARE);
+    /* Count the worker as searching before it starts: it begins with a search. */
     atomic_fetch_add_explicit(&sched->idle_word, TEFFI_SEARCHING, memory_order_seq_cst);
     if (w) {
         w->searching = true;

@@ -92,7 +92,7 @@ void teffi_contention_update(teffi_contention *c, const teffi_contention_sample 
         begin_trial(c, is_contended(WATCH_NS, sample->ran_ns, sample->delayed_ns));
     }
     if (c->window)
-        c->limit = c->window % 2 ? c->low : c->high;
+        c->limit = c->window % 2 ? c->low : c->high; /* the windows alternate */
     c->items_seen = sample->items;
     c->cpu_seen_ns = sample->cpu_ns;
     c->due_ns = sample->now_ns + (c->window ? WINDOW_NS : WATCH_NS);
