@@ -47,8 +47,8 @@ static void rank_append(teffi_priorities *ranks, unsigned at, teffi_group *group
     rank_mark(ranks, at);
 }
 
-/* Remove the group at one end of a rank that is not empty. in: end, other: the rank's head and tail,
- * to remove the oldest group; its tail and head, to remove the newest. */
+/* Remove the group at one end of a rank that is not empty. in: end, other: the rank's head and
+ * tail, to remove the oldest group; its tail and head, to remove the newest. */
 static teffi_group *rank_take(teffi_priorities *ranks, unsigned at, teffi_qnode **end,
                               teffi_qnode **other)
 {
