@@ -11,9 +11,9 @@ NAMED = {
     "the group that a turn wakes last goes behind": (
         "runtime/sched/submit.c",
         "        atomic_store_explicit(&p->lifo, group, memory_order_relaxed);\n"
-        "    if (older) {\n        displace_and_end(w, p, older, was);",
+        "    if (older) {\n        push_displaced_and_end_use(w, p, older, was);",
         "        atomic_store_explicit(&p->lifo, older ? older : group, memory_order_relaxed);\n"
-        "    if (older) {\n        displace_and_end(w, p, group, was);"),
+        "    if (older) {\n        push_displaced_and_end_use(w, p, group, was);"),
     "no batch from the global queue": (
         "runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 0"),
     "a batch of 15": ("runtime/sched/exec.c", "TAKE_MAX = 16", "TAKE_MAX = 15"),
