@@ -1,5 +1,5 @@
-/* bank.h - silos with grains that run, in transactions, whatever function a test hands them. Batches
- * of transactions, and what the root tells at the end, fail on command.
+/* bank.h - silos with grains that run what a test hands them, in transactions. Batches of
+ * transactions, and what the root tells at the end, fail on command.
  * Way:     calls -> turns -> [__wrap_teffi_store_submit, __wrap_teffi_participants_tell] */
 #pragma once
 
