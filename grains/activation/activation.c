@@ -187,8 +187,8 @@ bool teffi_activation_any_may_start(const teffi_activation *act)
         if (teffi_activation_waits(act, (teffi_class)c) &&
             teffi_activation_admits(act, (teffi_class)c))
             return true;
-    return teffi_lock_of(act) && act->more->pending_of_owner && act->phase == TEFFI_VALID &&
-           act->running == 0 && act->busy == TEFFI_BUSY_LOCKED;
+    return act->busy == TEFFI_BUSY_LOCKED && act->more->pending_of_owner && act->running == 0 &&
+           act->phase == TEFFI_VALID;
 }
 
 /* ---- names in error texts ---- */

@@ -30,7 +30,7 @@ teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *act, const tef
 bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method, teffi_msg *request)
 {
     teffi_lock *lock = lock_of_turn(ctx);
-    if (!lock || request->item.kind != TEFFI_MSG_REQUEST)
+    if (request->item.kind != TEFFI_MSG_REQUEST)
         return true;
     teffi_transaction transaction = lock->owner;
     transaction.step = TEFFI_STEP_JOIN;

@@ -194,22 +194,22 @@ static bool waits_for_itself(const teffi_activation *act, const teffi_msg *msg)
            teffi_transaction_is(&transaction, &lock->owner);
 }
 
-/* out: true: msg is in a transaction, or now begins one as its root. An error ends msg: *ended. */
-static bool is_in_transaction(teffi_activation *act, teffi_msg *msg, const teff_method *method,
-                              bool *ended)
+/* Handles a request of a transactional method, or one that was made in a transaction. Not inlined,
+ * since it is rare. out: false: msg is outside of transactions, and waits and starts as others. */
+__attribute__((noinline)) static bool handle_in_transaction(teffi_activation *act, teffi_msg *msg,
+                                                            const teff_method *method)
 {
-    *ended = false;
-    if (!(method->flags & TEFF_METHOD_TRANSACTIONAL)) {
-        *ended = msg->transaction && waits_for_itself(act, msg);
-        if (*ended)
-            refuse_queued(act, msg, TEFF_E_INVALID,
-                          "the caller's transaction has locked the "
-                          "grain, and the method is not transactional");
+    bool joins = method->flags & TEFF_METHOD_TRANSACTIONAL;
+    if (!joins && !waits_for_itself(act, msg))
         return false;
-    }
-    *ended = !msg->transaction && !teffi_transaction_new_root(act->grains, msg);
-    if (*ended)
+    if (!joins)
+        refuse_queued(act, msg, TEFF_E_INVALID,
+                      "the caller's transaction has locked the grain, and the method is not "
+                      "transactional");
+    else if (!msg->transaction && !teffi_transaction_new_root(act->grains, msg))
         refuse_queued(act, msg, TEFF_E_NOMEM, "out of memory for a transaction");
+    else
+        (void)admit_in_transaction(act, msg, method, true);
     return true;
 }
 
@@ -227,13 +227,9 @@ static void admit_request(teffi_activation *act, teffi_msg *msg)
     }
     if (end_if_unwanted(act, msg) || end_without_lease(act, msg))
         return;
-    bool ended, joins = is_in_transaction(act, msg, method, &ended);
-    if (ended)
+    if ((msg->transaction || (method->flags & TEFF_METHOD_TRANSACTIONAL)) &&
+        handle_in_transaction(act, msg, method))
         return;
-    if (joins) {
-        (void)admit_in_transaction(act, msg, method, true);
-        return;
-    }
     teffi_class class = teffi_class_of(act->type->info, method);
     /* A request does not overtake one of its own class. */
     if (teffi_activation_admits(act, class) && !teffi_activation_waits(act, class))
@@ -340,6 +336,16 @@ static void finish_activating(teffi_activation *act)
         act->phase = TEFFI_VALID;
 }
 
+/* Ends the lock of a transaction if it must end, perhaps in a life turn, which then runs. */
+__attribute__((noinline)) static void settle_lock(teffi_activation *act)
+{
+    if (!teffi_lock_settle(act))
+        return;
+    teffi_life_resolve_lock(act);
+    if (!(act->busy & TEFFI_BUSY_LIFE)) /* it has ended already */
+        (void)teffi_lock_settle(act);
+}
+
 /* Does what phase and reason require: activates, compacts, starts requests, deactivates, ends. Each
  * step may change phase and reason for the next step. Not inlined: after most items there is
  * nothing to do. */
@@ -349,15 +355,16 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         return;
     if (act->phase == TEFFI_ACTIVATING)
         finish_activating(act);
-    if (act->phase == TEFFI_VALID && teffi_lock_settle(act))
-        teffi_life_resolve_lock(act);
+    if (act->busy & TEFFI_BUSY_LOCKED)
+        settle_lock(act);
     if (act->busy & TEFFI_BUSY_LIFE)
         return;
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
     if (act->phase == TEFFI_VALID && !act->reason)
         start_set_aside(act);
-    if (act->phase == TEFFI_VALID && act->reason && act->running == 0 && !teffi_lock_of(act)) {
+    if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
+        !(act->busy & TEFFI_BUSY_LOCKED)) {
         act->phase = TEFFI_DEACTIVATING;
         teffi_life_end(act);
     }

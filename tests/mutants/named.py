@@ -147,7 +147,8 @@ NAMED = {
     "a locked grain serves others": (
         "grains/activation/lock.c", "    act->busy |= TEFFI_BUSY_LOCKED;\n", ""),
     "rows that were only read are not compared": (
-        "grains/activation/participants.c", "    if (!one->row.len)\n        return;\n    b->n_writes",
+        "grains/activation/participants.c",
+        "    if (!one->row.len)\n        return;\n    b->n_writes",
         "    if (!one->row.len || !one->writes)\n        return;\n    b->n_writes"),
     "a silent root has not written": (
         "grains/activation/lock.c", "lock->must_resolve = lock->writes;", "lock->hopeless = true;"),
@@ -170,7 +171,8 @@ NAMED = {
     "the oldest entry of a participant counts": (
         "grains/activation/participants.c", "b->turn > a->turn", "b->turn < a->turn"),
     "an activation ends in a transaction": (
-        "grains/hosting/handler.c", "act->running == 0 && !teffi_lock_of(act)) {",
+        "grains/hosting/handler.c",
+        "act->running == 0 &&\n        !(act->busy & TEFFI_BUSY_LOCKED)) {",
         "act->running == 0) {"),
     "a client may be in a transaction": (
         "runtime/link/conn/receiver.c", " || msg->transaction)", ")"),
@@ -183,8 +185,7 @@ NAMED = {
         "grains/activation/participants.c", "bool removes = lock->removes &&",
         "bool removes = false &&"),
     "a call from a transaction waits for itself": (
-        "grains/hosting/handler.c", "*ended = msg->transaction && waits_for_itself(act, msg);",
-        "*ended = false;"),
+        "grains/hosting/handler.c", "if (!joins && !waits_for_itself(act, msg))", "if (!joins)"),
     "a batch of unknown outcome was not written": (
         "grains/activation/participants.c", "return all_written ? TEFF_OK : TEFF_E_UNKNOWN;",
         "return TEFF_E_IO;"),
