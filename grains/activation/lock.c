@@ -1,5 +1,5 @@
 /* lock.c - takes, judges, watches and releases the lock of a transaction on an activation.
- * Threads: on the activation's group; root's numbers: any. */
+ * Threads: on the activation's group; stamps: any. */
 #include "activation/lock.h"
 
 #include <stdlib.h>
@@ -28,30 +28,32 @@ bool teffi_transaction_write(teffi_msg *msg, const teffi_transaction *transactio
     return msg->transaction != NULL;
 }
 
+void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp)
+{
+    uint64_t known = atomic_load_explicit(&grains->stamp, memory_order_relaxed);
+    while (known < stamp &&
+           !atomic_compare_exchange_weak_explicit(&grains->stamp, &known, stamp,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 bool teffi_transaction_new_root(teffi_grains *grains, teffi_msg *request)
 {
-    const teffi_platform *platform = grains->node->platform;
-    /* relaxed: only a number of its own is needed */
-    uint64_t number = atomic_fetch_add_explicit(&grains->transactions, 1, memory_order_relaxed) + 1;
-    teffi_transaction root = {.age = platform->wall_ns(platform->arg),
-                              .root = grains->node->id,
-                              .number = number,
-                              .attempt = 1,
-                              .step = TEFFI_STEP_ROOT};
+    /* relaxed, here and below: a stamp stands alone */
+    uint64_t age = atomic_fetch_add_explicit(&grains->stamp, 1, memory_order_relaxed) + 1;
+    teffi_transaction root = {
+        .age = age, .root = grains->node->id, .attempt = 1, .step = TEFFI_STEP_ROOT};
     return teffi_transaction_write(request, &root);
 }
 
 bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b)
 {
-    return a->number == b->number && a->age == b->age && teffi_node_is(a->root, b->root);
+    return a->age == b->age && teffi_node_is(a->root, b->root);
 }
 
 static bool transaction_is_older(const teffi_transaction *a, const teffi_transaction *b)
 {
-    uint64_t a_root = teffi_node_word(a->root), b_root = teffi_node_word(b->root);
-    if (a->age != b->age)
-        return a->age < b->age;
-    return a_root != b_root ? a_root < b_root : a->number < b->number;
+    return a->age != b->age ? a->age < b->age : teffi_node_word(a->root) < teffi_node_word(b->root);
 }
 
 /* ---- release ---- */
@@ -130,6 +132,7 @@ teffi_verdict teffi_lock_judge(teffi_activation *act, const teffi_transaction *t
                                bool is_new)
 {
     teffi_lock *lock = teffi_lock_of(act);
+    teffi_transaction_note_stamp(act->grains, transaction->age);
     if (lock && teffi_transaction_is(&lock->owner, transaction))
         return judge_owner(act, lock, transaction);
     if (!lock && no_turn_runs(act) && !act->reason &&

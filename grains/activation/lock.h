@@ -22,7 +22,9 @@
  *   the end of the activation                   waits for the end of the lock, if T saves its state
  *
  * The older waits for the younger only, so there is no cycle. A transaction keeps its age when it
- * begins again: in the end it is the oldest. */
+ * begins again: in the end it is the oldest. Ages are logical stamps, as silos' clocks may differ:
+ * a silo's next stamp is higher than all that it has seen (Lamport, "Time, clocks, and the ordering
+ * of events in a distributed system", 1978). */
 #pragma once
 
 #include "activation/activation.h"
@@ -39,15 +41,14 @@ typedef enum teffi_step {
 
 /* A transaction, as its requests and one-ways carry it. */
 typedef struct teffi_transaction {
-    uint64_t age;       /* wall clock of the root's silo when it began: less is older */
-    teffi_node_id root; /* the root's silo */
-    uint64_t number;    /* of that silo's transactions */
+    uint64_t age;       /* stamp of the root's silo when it began: less is older */
+    teffi_node_id root; /* the root's silo, which gives each stamp once */
     uint32_t attempt;
     uint32_t step; /* teffi_step */
     uint64_t etag; /* COMMIT only */
 } teffi_transaction;
 
-_Static_assert(sizeof(teffi_transaction) == 40, "on the wire as it is in memory, without padding");
+_Static_assert(sizeof(teffi_transaction) == 32, "on the wire as it is in memory, without padding");
 
 /* The lock of an activation, on the heap. */
 typedef struct teffi_lock {
@@ -87,6 +88,9 @@ TEFF_MUST_USE bool teffi_transaction_write(teffi_msg *msg, const teffi_transacti
 
 /* teffi_transaction_is - are a and b the same transaction, in any attempt? */
 bool teffi_transaction_is(const teffi_transaction *a, const teffi_transaction *b);
+
+/* teffi_transaction_note_stamp - this silo's next stamps are higher than stamp. Any thread. */
+void teffi_transaction_note_stamp(teffi_grains *grains, uint64_t stamp);
 
 /* teffi_transaction_new_root - let a request that begins a transaction carry it. out: false: no
  * memory. */

@@ -49,6 +49,7 @@ teff_err teffi_participant_of(teff_ctx *ctx, teffi_activation *act, bool with_st
     own->silo = ctx->node->id.silo;
     own->incarnation = ctx->node->id.incarnation;
     own->turn = teffi_lock_of(act)->turns;
+    own->stamp = atomic_load_explicit(&act->grains->stamp, memory_order_relaxed);
     return with_state && act->stored ? describe_row(ctx, act, own) : TEFF_OK;
 }
 
@@ -120,6 +121,7 @@ static teff_err merge_entries(teff_ctx *ctx, participants *all)
     size_t n = 0;
     for (size_t i = 0; i < all->n_list; i++) {
         size_t k = 0;
+        teffi_transaction_note_stamp(ctx->node->grains, all->list[i]->stamp);
         while (k < n && !same_grain(all->list[k], all->list[i]))
             k++;
         if (k < n && all->list[k]->etag != all->list[i]->etag)

@@ -455,6 +455,8 @@ static bool evict_request(teffi_group *group, teffi_item *item)
     if (item->kind != TEFFI_MSG_REQUEST && item->kind != TEFFI_MSG_ONEWAY)
         return false;
     teffi_msg *msg = teffi_container(item, teffi_msg, item);
+    if (teffi_msg_ends_transaction(msg))
+        return false;
     if (request_is_misdirected(act, msg))
         redirect_request(act, msg);
     else
