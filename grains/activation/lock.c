@@ -187,8 +187,8 @@ static bool root_is_gone(const teffi_activation *act, const teffi_lock *lock)
  * written again as it is: then its etag is another one, and the root's batch will fail. */
 static void resolve(teff_ctx *ctx, teffi_activation *act)
 {
-    teffi_lock *lock = teffi_lock_of(act);
     teff_err err = teffi_state_touch(ctx, act);
+    teffi_lock *lock = teffi_lock_of(act); /* NULL: COMMIT has come meanwhile */
     if (lock)
         lock->resolves = false;
     if (!lock || (err && err != TEFF_E_CONFLICT))
