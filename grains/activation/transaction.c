@@ -211,6 +211,8 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
     unsigned doubles =
         transaction.attempt < PAUSE_DOUBLES_MAX ? transaction.attempt : PAUSE_DOUBLES_MAX;
     uint64_t ms = 1 + platform->random(platform->arg) % ((uint64_t)PAUSE_MS << doubles);
+    request->hops = 0; /* it is routed anew */
+    request->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     transaction.attempt++;
     transaction.step = TEFFI_STEP_ROOT;
     if (teffi_now(platform) + ms * 1000000 >= request->deadline_ns)
