@@ -53,6 +53,12 @@ static void note_failure(teffi_lock *lock, teff_err err, const char *text)
     lock->why = strdup(text ? text : ""); /* NULL: the error has no text */
 }
 
+void teffi_transaction_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+{
+    if (method->flags & TEFF_METHOD_TRANSACTIONAL)
+        note_failure(lock_of_turn(ctx), err, teff_error(ctx));
+}
+
 void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call *call)
 {
     teffi_lock *lock = lock_of_turn(ctx);

@@ -22,6 +22,10 @@ TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 
+/* teffi_transaction_not_begun - a call in the transaction could not begin: it has failed. in: err,
+ * its text in ctx; ctx->transaction is set. */
+void teffi_transaction_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
+
 /* teffi_transaction_hear - take the participants and the error from a call that has ended, once.
  * in:   ctx->transaction is set; method: of the call. */
 void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call *call);
