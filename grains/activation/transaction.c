@@ -197,6 +197,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 /* ---- again ---- */
 
 typedef struct pause {
+    teffi_grains *grains;
     teffi_msg *request;
     uint32_t ms;
 } pause_before;
@@ -207,6 +208,14 @@ static void send_again(teff_ctx *ctx, void *arg)
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
+    /* release: pairs with teffi_transactions_pause */
+    atomic_fetch_sub_explicit(&p.grains->pauses, 1, memory_order_release);
+}
+
+bool teffi_transactions_pause(const teffi_grains *grains)
+{
+    /* acquire: pairs with send_again: sees where the request is now */
+    return atomic_load_explicit(&grains->pauses, memory_order_acquire) != 0;
 }
 
 bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
@@ -228,9 +237,12 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
         free(p);
         return false;
     }
-    *p = (pause_before){request, (uint32_t)ms};
+    *p = (pause_before){grains, request, (uint32_t)ms};
+    /* relaxed: teffi_silo_leave looks when the root's activation has ended */
+    atomic_fetch_add_explicit(&grains->pauses, 1, memory_order_relaxed);
     if (!teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
         return true;
+    atomic_fetch_sub_explicit(&grains->pauses, 1, memory_order_relaxed);
     free(p);
     return false;
 }
