@@ -214,8 +214,8 @@ static void send_again(teff_ctx *ctx, void *arg)
 
 bool teffi_transactions_pause(const teffi_grains *grains)
 {
-    /* acquire: pairs with send_again: sees where the request is now */
-    return atomic_load_explicit(&grains->pauses, memory_order_acquire) != 0;
+    /* seq_cst: pairs with teffi_transaction_again, and with send_again: sees where the request is */
+    return atomic_load(&grains->pauses) != 0;
 }
 
 bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
@@ -238,11 +238,12 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
         return false;
     }
     *p = (pause_before){grains, request, (uint32_t)ms};
-    /* relaxed: teffi_silo_leave looks when the root's activation has ended */
-    atomic_fetch_add_explicit(&grains->pauses, 1, memory_order_relaxed);
-    if (!teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
+    /* seq_cst, before closed is read: teffi_silo_wait_for_tasks reads it after closed was set */
+    atomic_fetch_add(&grains->pauses, 1);
+    if (!grains->closed && !teffi_task_start(&grains->node->home, send_again, p,
+                                             "begin a transaction again", false))
         return true;
-    atomic_fetch_sub_explicit(&grains->pauses, 1, memory_order_relaxed);
+    atomic_fetch_sub(&grains->pauses, 1);
     free(p);
     return false;
 }

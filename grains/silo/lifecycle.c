@@ -407,7 +407,8 @@ void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* acquire, pairs with the release in call/task.c */
-    while (ctx && teffi_tasks_running(&node->home) > 0)
+    while (ctx && (teffi_tasks_running(&node->home) > 0 ||
+                   (node->grains && teffi_transactions_pause(node->grains))))
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
 }
