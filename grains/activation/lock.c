@@ -195,11 +195,14 @@ void teffi_lock_resolve_later(teffi_activation *act)
 void teffi_lock_resolve(teff_ctx *ctx, teffi_activation *act)
 {
     teff_err err = teffi_state_touch(ctx, act);
-    teffi_lock_resolve_later(act);
+    teffi_lock *lock = teffi_lock_of(act);
+    if (!lock)
+        return; /* COMMIT has come meanwhile */
+    lock->must_resolve = false;
     if (err == TEFF_E_CONFLICT)
         release_and_reload(act);
     else if (!err)
-        teffi_lock_of(act)->hopeless = true;
+        lock->hopeless = true;
 }
 
 /* The root says nothing: a lock that saves nothing needs no more, else the row must be read. */

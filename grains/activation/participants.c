@@ -108,31 +108,62 @@ static bool same_grain(const participant *a, const participant *b)
     return a->type == b->type && same_bytes(a->key, b->key);
 }
 
-/* Is b's entry newer than a's, of the same grain? An activation that ended in the middle had
- * changed nothing, so that a write is newer than a read. */
+static bool same_silo(const participant *a, const participant *b)
+{
+    return a->silo == b->silo && a->incarnation == b->incarnation;
+}
+
+/* Is b's entry newer than a's, of the same grain on the same silo? An activation that ended in the
+ * middle had changed nothing, so that a write is newer than a read. */
 static bool entry_is_newer(const participant *a, const participant *b)
 {
     return a->writes != b->writes ? b->writes : b->turn > a->turn;
 }
 
-/* Merges entries of the same grain. errs: TEFF_E_ABORTED: its row was read in two versions. */
-static teff_err merge_entries(teff_ctx *ctx, participants *all)
+/* Merges entries of the same grain on the same silo. out: false: one was read in two versions. */
+static bool merge_on_silos(teffi_grains *grains, participants *all)
 {
     size_t n = 0;
+    bool fits = true;
     for (size_t i = 0; i < all->n_list; i++) {
         size_t k = 0;
-        teffi_transaction_note_stamp(ctx->node->grains, all->list[i]->stamp);
-        while (k < n && !same_grain(all->list[k], all->list[i]))
+        teffi_transaction_note_stamp(grains, all->list[i]->stamp);
+        while (k < n &&
+               !(same_grain(all->list[k], all->list[i]) && same_silo(all->list[k], all->list[i])))
             k++;
-        if (k < n && all->list[k]->etag != all->list[i]->etag)
-            return teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
+        if (k < n)
+            fits &= all->list[k]->etag == all->list[i]->etag;
         if (k == n)
             all->list[n++] = all->list[i];
         else if (entry_is_newer(all->list[k], all->list[i]))
             all->list[k] = all->list[i];
     }
     all->n_list = n;
-    return TEFF_OK;
+    return fits;
+}
+
+/* Entries of the same grain on two silos stay, as both are told; only one has a row. If both write,
+ * the silo of one was lost, and with it what it would write. */
+static bool merge_rows(const participants *all)
+{
+    for (size_t i = 0; i < all->n_list; i++)
+        for (size_t k = i + 1; k < all->n_list; k++) {
+            participant *a = all->list[i], *b = all->list[k];
+            if (!same_grain(a, b))
+                continue;
+            if (a->etag != b->etag || (a->writes && b->writes))
+                return false;
+            (a->writes ? b : a)->row.len = 0;
+        }
+    return true;
+}
+
+/* errs: TEFF_E_ABORTED: a row was read in two versions, or its change was lost. */
+static teff_err merge_entries(teff_ctx *ctx, participants *all)
+{
+    return merge_on_silos(ctx->node->grains, all) && merge_rows(all)
+               ? TEFF_OK
+               : teff_fail(ctx, TEFF_E_ABORTED, "a grain has changed during the transaction");
 }
 
 teff_err teffi_participants_read(teff_ctx *ctx, const teffi_lock *lock, participants **all)

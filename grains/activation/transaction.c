@@ -53,6 +53,12 @@ static void note_failure(teffi_lock *lock, teff_err err, const char *text)
     lock->why = strdup(text ? text : ""); /* NULL: the error has no text */
 }
 
+void teffi_transaction_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err)
+{
+    if (method->flags & TEFF_METHOD_TRANSACTIONAL)
+        note_failure(lock_of_turn(ctx), err, teff_error(ctx));
+}
+
 void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call *call)
 {
     teffi_lock *lock = lock_of_turn(ctx);
@@ -191,6 +197,7 @@ void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act)
 /* ---- again ---- */
 
 typedef struct pause {
+    teffi_grains *grains;
     teffi_msg *request;
     uint32_t ms;
 } pause_before;
@@ -201,6 +208,14 @@ static void send_again(teff_ctx *ctx, void *arg)
     free(arg);
     teffi_ctx_sleep(ctx, p.ms);
     teffi_node_deliver(ctx->node, p.request);
+    /* release: pairs with teffi_transactions_pause */
+    atomic_fetch_sub_explicit(&p.grains->pauses, 1, memory_order_release);
+}
+
+bool teffi_transactions_pause(const teffi_grains *grains)
+{
+    /* seq_cst: with teffi_transaction_again, and send_again: sees where the request is */
+    return atomic_load(&grains->pauses) != 0;
 }
 
 bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
@@ -211,6 +226,8 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
     unsigned doubles =
         transaction.attempt < PAUSE_DOUBLES_MAX ? transaction.attempt : PAUSE_DOUBLES_MAX;
     uint64_t ms = 1 + platform->random(platform->arg) % ((uint64_t)PAUSE_MS << doubles);
+    request->hops = 0; /* it is routed anew */
+    request->flags &= (uint16_t)~TEFFI_MSG_PLACED;
     transaction.attempt++;
     transaction.step = TEFFI_STEP_ROOT;
     if (teffi_now(platform) + ms * 1000000 >= request->deadline_ns)
@@ -220,9 +237,13 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
         free(p);
         return false;
     }
-    *p = (pause_before){request, (uint32_t)ms};
-    if (!teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
+    *p = (pause_before){grains, request, (uint32_t)ms};
+    /* seq_cst, before closed is read: teffi_silo_wait_for_tasks reads it after closed was set */
+    atomic_fetch_add(&grains->pauses, 1);
+    if (!grains->closed &&
+        !teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
         return true;
+    atomic_fetch_sub(&grains->pauses, 1);
     free(p);
     return false;
 }

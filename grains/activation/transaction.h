@@ -22,6 +22,10 @@ TEFF_MUST_USE teff_err teffi_transaction_begin(teff_ctx *ctx, teffi_activation *
 TEFF_MUST_USE bool teffi_transaction_attach(teff_ctx *ctx, const teff_method *method,
                                             teffi_msg *request);
 
+/* teffi_transaction_not_begun - a call in the transaction could not begin: it has failed. in: err,
+ * its text in ctx; ctx->transaction is set. */
+void teffi_transaction_not_begun(teff_ctx *ctx, const teff_method *method, teff_err err);
+
 /* teffi_transaction_hear - take the participants and the error from a call that has ended, once.
  * in:   ctx->transaction is set; method: of the call. */
 void teffi_transaction_hear(teff_ctx *ctx, const teff_method *method, teffi_call *call);
@@ -46,5 +50,10 @@ TEFF_MUST_USE teff_err teffi_transaction_commit(teff_ctx *ctx, teffi_activation 
 void teffi_transaction_abort(teff_ctx *ctx, teffi_activation *act);
 
 /* teffi_transaction_again - begin again later: queue request anew, after a random time that grows
- * with the attempts. Owns request on true. out: false: its deadline is too near, or no memory. */
+ * with the attempts. Owns request on true. out: false: its deadline is too near, no memory, or
+ * the silo closes. */
 TEFF_MUST_USE bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request);
+
+/* teffi_transactions_pause - is there a request that teffi_transaction_again has not queued yet? A
+ * silo that leaves waits for it, and one that closes, after grains->closed was set. */
+bool teffi_transactions_pause(const teffi_grains *grains);

@@ -361,7 +361,8 @@ __attribute__((noinline)) static void settle_slow_path(teffi_activation *act)
         return;
     if (act->phase == TEFFI_VALID)
         teffi_state_compact(act);
-    if (act->phase == TEFFI_VALID && !act->reason)
+    /* an end waits for the lock, and that for the requests of its transaction */
+    if (act->phase == TEFFI_VALID && (!act->reason || teffi_lock_of(act)))
         start_set_aside(act);
     if (act->phase == TEFFI_VALID && act->reason && act->running == 0 &&
         !(act->busy & TEFFI_BUSY_LOCKED)) {

@@ -158,6 +158,15 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
+/* A call that could not begin ends the caller's transaction, as one that has failed. out: err. */
+__attribute__((noinline)) static teff_err note_not_begun(teff_ctx *ctx, const teff_method *method,
+                                                         teff_err err)
+{
+    if (err && ctx->transaction)
+        teffi_transaction_not_begun(ctx, method, err);
+    return err;
+}
+
 /* Starts a call by a message. Not inlined, like the slow paths below: most calls end in place. in:
  * awaited, the caller awaits the call at once. once, an idempotency key or NULL. out: call->impl;
  * NULL on an error. */
@@ -285,7 +294,7 @@ __attribute__((noinline)) static teff_err ask_specially(teffi_ask *ask, Protobuf
     if (ask->method->flags & TEFF_METHOD_IDEMPOTENT)
         return ask_with_retries(ask, out);
     teff_err err = start_call(ask, true, NULL, &call);
-    return err ? err : await_response(ask, call.impl, out);
+    return err ? note_not_begun(ask->ctx, ask->method, err) : await_response(ask, call.impl, out);
 }
 
 static inline __attribute__((always_inline)) teff_err
@@ -295,7 +304,7 @@ ask_grain(teff_ctx *ctx, const teff_type_info *type, const teff_key *key, const 
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
     if (err)
-        return err;
+        return note_not_begun(ctx, method, err);
     const uint32_t special = TEFF_METHOD_IDEMPOTENT | TEFF_METHOD_TRANSACTIONAL;
     return method->flags & special ? ask_specially(&this, out) : ask_once(&this, out);
 }
@@ -361,8 +370,9 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
 
 static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
 {
-    return fail_named(ctx, method, key, TEFF_E_CLOSED,
-                      "the silo or client of this context is closed");
+    teff_err err =
+        fail_named(ctx, method, key, TEFF_E_CLOSED, "the silo or client of this context is closed");
+    return note_not_begun(ctx, method, err);
 }
 
 /* Starts a call that cancel can end, that has an idempotency key, or of a transactional method. The
@@ -392,13 +402,13 @@ start_grain_call(teff_ctx *ctx, const teff_type_info *type, const teff_key *key,
 {
     teffi_ask this __attribute__((uninitialized));
     teff_err err = prepare_ask(&this, ctx, type, key, method, in);
-    if (err)
-        return err;
-    if (cancel || once || (method->flags & TEFF_METHOD_TRANSACTIONAL))
-        return start_call_by_message(&this, cancel, once, call);
-    return ctx->owner && teffi_direct_start(&this, &call->impl)
-               ? TEFF_OK
-               : start_call(&this, false, NULL, call);
+    if (!err && (cancel || once || (method->flags & TEFF_METHOD_TRANSACTIONAL)))
+        err = start_call_by_message(&this, cancel, once, call);
+    else if (!err)
+        return ctx->owner && teffi_direct_start(&this, &call->impl)
+                   ? TEFF_OK
+                   : start_call(&this, false, NULL, call);
+    return note_not_begun(ctx, method, err);
 }
 
 static inline __attribute__((always_inline)) teff_err

@@ -5,7 +5,7 @@
  *          calls end, LEFT. close: goodbye on the link, tasks end, transport, executor, store. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "activation/activation.h"
+#include "activation/transaction.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "call/calls.h"
@@ -337,8 +337,8 @@ teff_err teffi_silo_join(teff_ctx *ctx, teff_silo *silo)
 /* ---- leave ---- */
 
 /* Have all clients disconnected, and all look-ups, calls and relays ended? Order: a connection in
- * the handshake may become a client, a message that is kept a look-up, and that a relay, so the
- * former is checked first. */
+ * the handshake may become a client, a message that is kept or a transaction that pauses a look-up,
+ * and that a relay, so the former is checked first. */
 static bool silo_is_quiet(teffi_node *node)
 {
     teff_silo *silo = get_silo(node);
@@ -348,8 +348,8 @@ static bool silo_is_quiet(teffi_node *node)
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
     return alone && !teffi_outsiders_hold_any(node->membership) &&
-           !teffi_lookups_any(node->grains) && teffi_calls_relays(&node->home) == 0 &&
-           teffi_calls_pending(&node->home) == 0;
+           !teffi_transactions_pause(node->grains) && !teffi_lookups_any(node->grains) &&
+           teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
 }
 
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)
@@ -407,7 +407,8 @@ void teffi_silo_wait_for_tasks(teffi_node *node)
 {
     teff_ctx *ctx = teffi_ctx_new(&node->home);
     /* acquire, pairs with the release in call/task.c */
-    while (ctx && teffi_tasks_running(&node->home) > 0)
+    while (ctx && (teffi_tasks_running(&node->home) > 0 ||
+                   (node->grains && teffi_transactions_pause(node->grains))))
         teffi_ctx_sleep(ctx, 1);
     teff_ctx_free(ctx);
 }

@@ -140,7 +140,7 @@ NAMED = {
         "        request_deactivation(act); /* no later turn sees unsaved changes */\n", ""),
     "a younger transaction waits for an older one": (
         "grains/activation/lock.c", "return dies || (is_new && older_one_waits(act, transaction))",
-        "return false"),
+        "return (dies || (is_new && older_one_waits(act, transaction))) && !act"),
     "a roll-back keeps the changes": (
         "grains/activation/lock.c", "if (lock->before && !teffi_state_is_broken(act))",
         "if (false)"),
@@ -153,13 +153,14 @@ NAMED = {
     "a silent root has not written": (
         "grains/activation/lock.c", "lock->must_resolve = lock->writes;", "lock->hopeless = true;"),
     "a silent root has written": (
-        "grains/activation/lock.c", "        teffi_lock_of(act)->hopeless = true;\n",
-        "        teffi_lock_release(act);\n"),
+        "grains/activation/lock.c", "    else if (!err)\n        lock->hopeless = true;\n",
+        "    else if (!err)\n        teffi_lock_release(act);\n"),
     "a row that has changed is not read again": (
         "grains/activation/lock.c", "lock->reloads = end->step != TEFFI_STEP_ABORT;",
         "lock->reloads = false;"),
     "the root does not await its calls": (
-        "grains/activation/transaction.c", "        teffi_await(ctx, &wait, 1);\n", ""),
+        "grains/activation/transaction.c", "        teffi_await(ctx, &wait, 1);\n",
+        "        if (!asked)\n            teffi_await(ctx, &wait, 1);\n"),
     "an error in a transaction may be ignored": (
         "grains/activation/transaction.c", "    if (lock->failed)\n        return teff_fail(",
         "    if (lock->failed > TEFF_E_MAX)\n        return teff_fail("),
@@ -167,7 +168,7 @@ NAMED = {
         "grains/activation/turn.c", "        lock->writes = true;\n", ""),
     "a failure is no answer of a transaction": (
         "grains/activation/turn.c", "return counts ? write_failure(turn, hash, err) : err;",
-        "return err;"),
+        "return counts && !err ? write_failure(turn, hash, err) : err;"),
     "the oldest entry of a participant counts": (
         "grains/activation/participants.c", "b->turn > a->turn", "b->turn < a->turn"),
     "an activation ends in a transaction": (

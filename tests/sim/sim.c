@@ -104,10 +104,13 @@ bool sim_is_paused(const sim_node *node)
 
 /* ---- timers ---- */
 
+/* teffi_timer.where; 0: it is not set. Dropped: it does not fire, and can still be cancelled. */
+enum { TIMER_SET = 1, TIMER_DROPPED };
+
 void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns)
 {
     teffi_bug_if(timer->where != 0);
-    timer->where = 1;
+    timer->where = TIMER_SET;
     heap_push(s, (sim_event){.due_ns = sim_node_due(exec->node, due_ns),
                              .timer = timer,
                              .exec = exec,
@@ -116,18 +119,20 @@ void sim_timer_set(sim *s, sim_exec *exec, teffi_timer *timer, uint64_t due_ns)
 
 bool sim_timer_cancel(sim *s, teffi_timer *timer)
 {
-    if (timer->where == 0)
-        return false;
+    uint32_t where = timer->where;
     timer->where = 0;
-    (void)heap_take(s, timer->bucket);
-    return true;
+    if (where == TIMER_SET)
+        (void)heap_take(s, timer->bucket);
+    return where != 0;
 }
 
 void sim_timers_drop(sim *s, const sim_exec *exec)
 {
     for (size_t i = s->n_events; i-- > 0;)
         if (s->events[i].timer && s->events[i].exec == exec) {
-            (void)sim_timer_cancel(s, s->events[i].timer);
+            teffi_timer *timer = s->events[i].timer;
+            (void)sim_timer_cancel(s, timer);
+            timer->where = TIMER_DROPPED;
             i = s->n_events; /* the heap has changed: begin again */
         }
 }

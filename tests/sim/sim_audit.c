@@ -69,6 +69,7 @@ static void audit_main(teff_ctx *ctx, void *arg)
         if (w->has_keyed)
             ask_and_compare(w, ctx, SIM_KEYED, key);
     }
+    sim_bank_ask(w, ctx);
     w->audited = true;
 }
 
@@ -128,6 +129,7 @@ void sim_audit_store(sim_world *w)
             if (w->ledger[kind][key].alive_on)
                 sim_fail(&w->s, "kind %d key %u has not ended, though its silo has", kind, key);
     }
+    sim_bank_check(w);
 }
 
 /* ---- views ---- */

@@ -19,7 +19,7 @@ static sim_ledger *ledger_of(sim_silo *place, sim_kind kind, unsigned key)
     return &place->world->ledger[kind][key];
 }
 
-static unsigned key_of(const char *name)
+unsigned sim_key_of(const char *name)
 {
     return (unsigned)atoi(name + 1);
 }
@@ -53,7 +53,7 @@ static void take_over(sim_world *w, sim_kind kind, unsigned key)
     l->alive_on = l->running = l->reading = 0;
 }
 
-static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
+teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key)
 {
     sim_ledger *l = ledger_of(place, kind, key);
     sim *s = &place->world->s;
@@ -71,7 +71,7 @@ static teff_err begin_life(sim_silo *place, sim_kind kind, unsigned key)
     return TEFF_OK;
 }
 
-static void end_life(sim_silo *place, sim_kind kind, unsigned key)
+void sim_life_end(sim_silo *place, sim_kind kind, unsigned key)
 {
     const teffi_lease *lease = &place->silo->node.home.lease;
     if (place->node.dead || !teffi_lease_holds(lease, sim_node_now(&place->node)))
@@ -88,7 +88,7 @@ static void end_life(sim_silo *place, sim_kind kind, unsigned key)
 
 /* ---- turns that exclude each other ---- */
 
-static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key)
+void sim_turn_begin(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     const teffi_turn *turn = ctx->owner;
     if (place->node.dead)
@@ -102,7 +102,7 @@ static void activation_begins(sim_silo *place, const teff_ctx *ctx, sim_kind kin
         sim_fail(&place->world->s, "kind %d key %u: a turn without an activation", kind, key);
 }
 
-static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ctx)
+void sim_turn_read(sim_silo *place, teff_ctx *ctx, sim_kind kind, unsigned key)
 {
     if (place->node.dead)
         return;
@@ -117,7 +117,7 @@ static void read_only(sim_silo *place, sim_kind kind, unsigned key, teff_ctx *ct
     l->reading -= !place->node.dead;
 }
 
-static void activation_ends(sim_silo *place, sim_kind kind, unsigned key)
+void sim_turn_end(sim_silo *place, sim_kind kind, unsigned key)
 {
     if (place->node.dead)
         return;
@@ -129,7 +129,7 @@ static void activation_ends(sim_silo *place, sim_kind kind, unsigned key)
 
 static bool is_bulky(const world_counter *self)
 {
-    return ((sim_silo *)self->user)->world->bulky && key_of(self->key) == 0;
+    return ((sim_silo *)self->user)->world->bulky && sim_key_of(self->key) == 0;
 }
 
 /* In a bulky world the state of counter 0 is large from its first save on. */
@@ -138,24 +138,24 @@ static teff_err counter_activate(world_counter *self)
     size_t n = self->state->count && is_bulky(self) ? SIM_BALLAST : 0;
     if (self->state->ballast.len != n)
         sim_fail(&((sim_silo *)self->user)->world->s, "counter %u has %zu bytes of ballast",
-                 key_of(self->key), self->state->ballast.len);
+                 sim_key_of(self->key), self->state->ballast.len);
     if (is_bulky(self) && !n)
         self->state->ballast =
             (ProtobufCBinaryData){SIM_BALLAST, teff_state_alloc(self->ctx, SIM_BALLAST)};
-    return begin_life(self->user, SIM_COUNTER, key_of(self->key));
+    return sim_life_begin(self->user, SIM_COUNTER, sim_key_of(self->key));
 }
 
 static teff_err counter_deactivate(world_counter *self, teff_reason why)
 {
     (void)why;
-    end_life(self->user, SIM_COUNTER, key_of(self->key));
+    sim_life_end(self->user, SIM_COUNTER, sim_key_of(self->key));
     return TEFF_OK;
 }
 
 static teff_err counter_add(world_counter *self, const world_step *in, world_total *out)
 {
-    unsigned key = key_of(self->key);
-    activation_begins(self->user, self->ctx, SIM_COUNTER, key);
+    unsigned key = sim_key_of(self->key);
+    sim_turn_begin(self->user, self->ctx, SIM_COUNTER, key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
@@ -163,7 +163,7 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
     teff_err err = world_counter_save(self);
     if (err && !teff_err_unknown(err))
         self->state->count -= in->by; /* or the next save would write it */
-    activation_ends(self->user, SIM_COUNTER, key);
+    sim_turn_end(self->user, SIM_COUNTER, key);
     if (err == TEFF_E_CONFLICT && !((sim_silo *)self->user)->node.dead)
         sim_fail(&((sim_silo *)self->user)->world->s, "counter %u: somebody else saved", key);
     return err;
@@ -171,7 +171,7 @@ static teff_err counter_add(world_counter *self, const world_step *in, world_tot
 
 static teff_err counter_get(world_counter *self, world_total *out)
 {
-    read_only(self->user, SIM_COUNTER, key_of(self->key), self->ctx);
+    sim_turn_read(self->user, self->ctx, SIM_COUNTER, sim_key_of(self->key));
     out->count = self->state->count;
     return TEFF_OK;
 }
@@ -180,32 +180,32 @@ static teff_err counter_get(world_counter *self, world_total *out)
 
 static teff_err keyed_activate(world_keyed *self)
 {
-    return begin_life(self->user, SIM_KEYED, key_of(self->key));
+    return sim_life_begin(self->user, SIM_KEYED, sim_key_of(self->key));
 }
 
 static teff_err keyed_deactivate(world_keyed *self, teff_reason why)
 {
     (void)why;
-    end_life(self->user, SIM_KEYED, key_of(self->key));
+    sim_life_end(self->user, SIM_KEYED, sim_key_of(self->key));
     return TEFF_OK;
 }
 
 static teff_err keyed_add(world_keyed *self, const world_step *in, world_total *out)
 {
-    unsigned key = key_of(self->key);
-    activation_begins(self->user, self->ctx, SIM_KEYED, key);
+    unsigned key = sim_key_of(self->key);
+    sim_turn_begin(self->user, self->ctx, SIM_KEYED, key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
     out->count = self->state->count;
     teff_err err = in->end ? world_keyed_save(self) : TEFF_OK;
-    activation_ends(self->user, SIM_KEYED, key);
+    sim_turn_end(self->user, SIM_KEYED, key);
     return err;
 }
 
 static teff_err keyed_get(world_keyed *self, world_total *out)
 {
-    read_only(self->user, SIM_KEYED, key_of(self->key), self->ctx);
+    sim_turn_read(self->user, self->ctx, SIM_KEYED, sim_key_of(self->key));
     out->count = self->state->count;
     return TEFF_OK;
 }
@@ -214,7 +214,7 @@ static teff_err keyed_get(world_keyed *self, world_total *out)
 
 static teff_err tally_activate(world_tally *self)
 {
-    return begin_life(self->user, SIM_TALLY, (unsigned)self->key);
+    return sim_life_begin(self->user, SIM_TALLY, (unsigned)self->key);
 }
 
 static teff_err tally_deactivate(world_tally *self, teff_reason why)
@@ -227,26 +227,26 @@ static teff_err tally_deactivate(world_tally *self, teff_reason why)
         ledger_of(place, SIM_TALLY, key)->loose = true;
     else if (err && !place->node.dead)
         sim_fail(&place->world->s, "tally %u: saving at the end: %s", key, teff_err_name(err));
-    end_life(place, SIM_TALLY, key);
+    sim_life_end(place, SIM_TALLY, key);
     return err;
 }
 
 static teff_err tally_add(world_tally *self, const world_step *in, world_total *out)
 {
-    activation_begins(self->user, self->ctx, SIM_TALLY, (unsigned)self->key);
+    sim_turn_begin(self->user, self->ctx, SIM_TALLY, (unsigned)self->key);
     if (in->pause_ms)
         teffi_ctx_sleep(self->ctx, in->pause_ms);
     self->state->count += in->by;
     out->count = self->state->count;
     if (in->end)
         teff_deactivate(self->ctx);
-    activation_ends(self->user, SIM_TALLY, (unsigned)self->key);
+    sim_turn_end(self->user, SIM_TALLY, (unsigned)self->key);
     return TEFF_OK;
 }
 
 static teff_err tally_get(world_tally *self, world_total *out)
 {
-    read_only(self->user, SIM_TALLY, (unsigned)self->key, self->ctx);
+    sim_turn_read(self->user, self->ctx, SIM_TALLY, (unsigned)self->key);
     out->count = self->state->count;
     return TEFF_OK;
 }
@@ -255,13 +255,13 @@ static teff_err tally_get(world_tally *self, world_total *out)
 
 static teff_err relay_activate(world_relay *self)
 {
-    return begin_life(self->user, SIM_RELAY, key_of(self->key));
+    return sim_life_begin(self->user, SIM_RELAY, sim_key_of(self->key));
 }
 
 static teff_err relay_deactivate(world_relay *self, teff_reason why)
 {
     (void)why;
-    end_life(self->user, SIM_RELAY, key_of(self->key));
+    sim_life_end(self->user, SIM_RELAY, sim_key_of(self->key));
     return TEFF_OK;
 }
 
@@ -289,12 +289,12 @@ static void relay_enter(sim_silo *place, const teff_ctx *ctx, unsigned key)
         sim_fail(&place->world->s, "relay %u: two turns at once", key);
     if (relay_is_bare(place) && !place->node.dead)
         l->alive_on = place->no + 1;
-    activation_begins(place, ctx, SIM_RELAY, key);
+    sim_turn_begin(place, ctx, SIM_RELAY, key);
 }
 
 static void relay_leave(sim_silo *place, unsigned key)
 {
-    activation_ends(place, SIM_RELAY, key);
+    sim_turn_end(place, SIM_RELAY, key);
     if (relay_is_bare(place) && !place->node.dead)
         ledger_of(place, SIM_RELAY, key)->alive_on = 0;
 }
@@ -312,21 +312,21 @@ static teff_err relay_pass(world_relay *self, const world_fan *in, world_sum *ou
 {
     sim_silo *place = self->user;
     world_total *total = NULL;
-    relay_enter(place, self->ctx, key_of(self->key));
+    relay_enter(place, self->ctx, sim_key_of(self->key));
     for (size_t i = 0; i < in->n_counters; i++) {
-        sim_call call = sim_call_begins_in(place, SIM_COUNTER, key_of(in->counters[i]), 1);
+        sim_call call = sim_call_begins_in(place, SIM_COUNTER, sim_key_of(in->counters[i]), 1);
         teff_err err = world_counter_add(self->ctx, in->counters[i],
                                          world_step(.by = 1, .pause_ms = in->pause_ms), &total);
         sim_call_ended(place->world, self->ctx, call, err, total);
         add_up(out, err);
     }
-    sim_call call = sim_call_begins_in(place, SIM_TALLY, key_of(in->tally), 1);
-    teff_err err = world_tally_add(self->ctx, key_of(in->tally), world_step(.by = 1), &total);
+    sim_call call = sim_call_begins_in(place, SIM_TALLY, sim_key_of(in->tally), 1);
+    teff_err err = world_tally_add(self->ctx, sim_key_of(in->tally), world_step(.by = 1), &total);
     sim_call_ended(place->world, self->ctx, call, err, total);
     add_up(out, err);
-    if (relay_is_bare(place) && key_of(self->key) > 0)
-        call_relay_before(self->ctx, key_of(self->key));
-    relay_leave(place, key_of(self->key));
+    if (relay_is_bare(place) && sim_key_of(self->key) > 0)
+        call_relay_before(self->ctx, sim_key_of(self->key));
+    relay_leave(place, sim_key_of(self->key));
     return TEFF_OK;
 }
 
@@ -337,7 +337,7 @@ static teff_err relay_spread(world_relay *self, const world_fan *in, world_sum *
     sim_call *begun = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *begun);
     teff_err *started = teff_alloc(self->ctx, (in->n_counters + 1) * sizeof *started);
     for (size_t i = 0; i < in->n_counters; i++) {
-        begun[i] = sim_call_begins_in(place, SIM_COUNTER, key_of(in->counters[i]), 1);
+        begun[i] = sim_call_begins_in(place, SIM_COUNTER, sim_key_of(in->counters[i]), 1);
         teff_err err =
             world_counter_add_async(self->ctx, in->counters[i],
                                     world_step(.by = 1, .pause_ms = in->pause_ms), NULL, &calls[i]);
@@ -388,11 +388,12 @@ void sim_grains_init(sim_world *w)
 
 void sim_grains_host(sim_silo *place)
 {
-    const void *methods[SIM_KINDS] = {&counter_methods, &tally_methods,
-                                      relay_is_bare(place) ? &bare_relay_methods : &relay_methods,
-                                      &keyed_methods};
-    for (int i = 0; i < (place->world->has_keyed ? SIM_KINDS : SIM_KEYED); i++) {
+    const void *methods[] = {&counter_methods, &tally_methods,
+                             relay_is_bare(place) ? &bare_relay_methods : &relay_methods,
+                             &keyed_methods};
+    for (int i = 0; i < (place->world->has_keyed ? SIM_KEYED + 1 : SIM_KEYED); i++) {
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
     }
+    sim_bank_host(place);
 }

@@ -662,6 +662,7 @@ static void plan_run(sim_world *w)
     sim_at(&w->s, 500 * SIM_MS, draw_moves, w);
     sim_at(&w->s, 100 * SIM_MS, draw_calls, w);
     sim_keyed_plan(w);
+    sim_bank_plan(w);
     sim_at(&w->s, POLL_MS * SIM_MS, poll_stage, w);
 }
 
@@ -682,6 +683,7 @@ void sim_world_init(sim_world *w, uint64_t seed, sim_plant plant)
     draw_stalls(w);
     sim_grains_init(w);
     sim_keyed_init(w);
+    sim_bank_init(w);
     unsigned polled_of_1000 = draw_polled_of_1000(w);
     draw_clocks(w);
     for (unsigned i = 0; i < w->n_silos; i++) {
@@ -719,4 +721,5 @@ void sim_world_fini(sim_world *w)
 {
     sim_fini(&w->s);
     sim_processes_fini(w);
+    sim_bank_fini(w);
 }

@@ -12,12 +12,19 @@ enum {
     SIM_SILOS_MAX = 6,
     SIM_CLIENTS_MAX = 3,
     SIM_KEYS = 6,
-    SIM_KINDS = 4,
+    SIM_KINDS = 6,
     SIM_VIEWS = 512,
     SIM_BALLAST = 1200 * 1024,
 };
 
-typedef enum sim_kind { SIM_COUNTER = 0, SIM_TALLY, SIM_RELAY, SIM_KEYED } sim_kind;
+typedef enum sim_kind {
+    SIM_COUNTER = 0,
+    SIM_TALLY,
+    SIM_RELAY,
+    SIM_KEYED,
+    SIM_ACCOUNT,
+    SIM_TELLER
+} sim_kind;
 
 typedef struct sim_ledger {  /* of one grain */
     uint64_t acked, unknown; /* additions */
@@ -38,6 +45,7 @@ typedef enum sim_state {
 
 struct sim_world;
 typedef struct sim_processes sim_processes; /* sim_process.c */
+typedef struct sim_bank sim_bank;           /* sim_bank.h */
 
 typedef struct sim_begun { /* calls under way of the turns of one silo */
     uint64_t n, by[SIM_KINDS][SIM_KEYS];
@@ -94,6 +102,7 @@ typedef struct sim_world {
     uint64_t calls, failed, unknown, moves;
     uint64_t begun;           /* calls under way */
     sim_processes *processes; /* NULL: none in this run */
+    sim_bank *bank;           /* NULL: none in this run */
     bool audited;
     bool has_keyed; /* the kind SIM_KEYED is hosted and called */
 } sim_world;
@@ -114,6 +123,14 @@ void sim_grains_init(sim_world *w);
 /* sim_grains_host - the types for a silo. */
 void sim_grains_host(sim_silo *place);
 void sim_key_name(unsigned key, char name[16]);
+unsigned sim_key_of(const char *name);
+/* sim_life_begin, _end - an activation, in its hooks. sim_turn_begin, _end - a turn that excludes
+ * others. sim_turn_read - the whole of a read-only one. They check that it may be there. */
+teff_err sim_life_begin(sim_silo *place, sim_kind kind, unsigned key);
+void sim_life_end(sim_silo *place, sim_kind kind, unsigned key);
+void sim_turn_begin(sim_silo *place, const teff_ctx *ctx, sim_kind kind, unsigned key);
+void sim_turn_end(sim_silo *place, sim_kind kind, unsigned key);
+void sim_turn_read(sim_silo *place, teff_ctx *ctx, sim_kind kind, unsigned key);
 
 /* ---- sim_caller.c ---- */
 /* sim_caller_start - a task on a node that makes some calls; place, when it runs in a silo. */
@@ -141,6 +158,17 @@ void sim_call_ended(sim_world *w, teff_ctx *ctx, sim_call call, teff_err err,
  * sim_keyed_plan - the first of their callers. */
 void sim_keyed_init(sim_world *w);
 void sim_keyed_plan(sim_world *w);
+
+/* ---- transactions: in some of the runs ---- */
+/* sim_bank_init - draws whether this world has accounts. sim_bank_plan - the first of their
+ * callers. sim_bank_host - their types for a silo. */
+void sim_bank_init(sim_world *w);
+void sim_bank_fini(sim_world *w);
+void sim_bank_plan(sim_world *w);
+void sim_bank_host(sim_silo *place);
+/* sim_bank_ask - the audit's reads. sim_bank_check - when all have gone. */
+void sim_bank_ask(sim_world *w, teff_ctx *ctx);
+void sim_bank_check(sim_world *w);
 
 /* ---- sim_audit.c ---- */
 /* sim_audit_start - a task on a silo asks each grain for its count; sets audited. */

@@ -286,6 +286,9 @@ static void test_a_key_counts_once(void **state)
         assert_int_equal(out->n, 6);
     }
     are_stored(10, 6);
+    lab_ok(ctx, bank_vault_obey_async(ctx, "a", ACT(delegates, .n = 1, .to = "b"), &opt, &one));
+    lab_ok(ctx, bank_vault_obey_await(ctx, one, &out));
+    are_stored(10, 6);
     lab_ok(ctx, bank_teller_obey_async(ctx, "t", ACT(moves, .n = 5, .to = "a b"), &opt, &one));
     lab_fails(ctx, bank_teller_obey_await(ctx, one, &out), TEFF_E_INVALID);
 }
