@@ -23,7 +23,7 @@ __attribute__((noinline)) static void await_call(teff_ctx *ctx, teffi_call *call
 
 teff_err teffi_ctx_await_call(teff_ctx *ctx, teffi_call *call, ProtobufCMessage **response)
 {
-    if (ctx->group && call->wait.done)
+    if (ctx->group && call->wait.done) /* a turn that need not wait yields if its slice is over */
         (void)teff_yield_if_due();
     else
         await_call(ctx, call);
@@ -108,7 +108,7 @@ bool teff_call_ended(const teff_ctx *ctx, teff_call call)
 
 void teff_ctx_reset(teff_ctx *ctx)
 {
-    if (!ctx->group || ctx->suspend) /* a thread's or a process's */
+    if (!ctx->group || ctx->suspend) /* a thread's or a process's; a grain's turn ends by itself */
         teffi_ctx_fini(ctx);
 }
 
@@ -120,7 +120,7 @@ teff_mark teff_ctx_mark(teff_ctx *ctx)
 
 void teff_ctx_forget(teff_ctx *ctx, teff_mark mark)
 {
-    while (!LIST_EMPTY(&ctx->calls) &&
+    while (!LIST_EMPTY(&ctx->calls) && /* call numbers wrap around */
            (int32_t)(LIST_FIRST(&ctx->calls)->number - mark.n_calls) > 0)
         drop_newest(ctx);
     teffi_arena_back(&ctx->arena,

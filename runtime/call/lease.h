@@ -45,6 +45,7 @@ static inline void teffi_lease_begin(teffi_lease *lease, uint64_t since_ns)
 static inline void teffi_lease_renew(teffi_lease *lease, uint64_t since_ns)
 {
     uint64_t until_ns = since_ns + teffi_lease_length_ns(lease), before = teffi_lease_read(lease);
+    /* before: 0 is none, 1 is over; up to since_ns, it had run out when the heartbeat was sent */
     while (before > 1 && before > since_ns && before < until_ns &&
            !atomic_compare_exchange_weak_explicit(&lease->until_ns, &before, until_ns,
                                                   memory_order_relaxed, memory_order_relaxed))
@@ -74,15 +75,17 @@ static inline bool teffi_lease_is_over(const teffi_lease *lease)
     return teffi_lease_read(lease) == 1;
 }
 
-/* teffi_lease_holds - may this silo act now? in: now_ns, just read from the platform's clock. */
+/* teffi_lease_holds - may this silo act now? Without a lease (a client, a silo that has not joined):
+ * yes. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
     uint64_t until_ns = teffi_lease_read(lease);
     return !until_ns || now_ns < until_ns;
 }
 
-/* teffi_lease_holds_about - the same, for frequent checks: by the executor's coarse clock, which is
- * late by up to a tick. While that clock is stopped, the lease holds unless it was ended. */
+/* teffi_lease_holds_about - as teffi_lease_holds, for frequent checks: reads the executor's coarse
+ * clock, which is late by up to a tick. While that clock is stopped (0), the lease holds unless it
+ * was ended. */
 static inline bool teffi_lease_holds_about(const teffi_lease *lease, const teffi_exec *exec)
 {
     uint64_t until_ns = teffi_lease_read(lease);
