@@ -75,8 +75,8 @@ static inline bool teffi_lease_is_over(const teffi_lease *lease)
     return teffi_lease_read(lease) == 1;
 }
 
-/* teffi_lease_holds - may this silo act now? Without a lease (a client, a silo that has not joined):
- * yes. in: now_ns, just read from the platform's clock. */
+/* teffi_lease_holds - may this silo act now? Without a lease (clients, silos that have not joined)
+ * it may. in: now_ns, just read from the platform's clock. */
 static inline bool teffi_lease_holds(const teffi_lease *lease, uint64_t now_ns)
 {
     uint64_t until_ns = teffi_lease_read(lease);
