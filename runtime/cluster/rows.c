@@ -186,9 +186,9 @@ static teff_err scan_table(teff_ctx *ctx, teffi_rows *rows, bool *paged)
     return err;
 }
 
-/* A table that takes several operations may change between them. So its version is read first, and
- * again at the end of the scan, since the version row has the last key: if both are the same, all
- * rows are of this version. */
+/* If a scan takes several operations, the table may change between them. Then its version is read
+ * before the next scan, which reads it again at its end, since the version row has the last key: if
+ * both are the same, all rows are of this version. */
 teff_err teffi_rows_read(teff_ctx *ctx, teffi_rows *rows)
 {
     bool paged = false;
