@@ -152,7 +152,7 @@ const teffi_member *teffi_view_find(const teffi_view *view, teffi_node_id node)
     return NULL;
 }
 
-/* Each start of a silo has a higher incarnation: if the view has a later start, this one is dead. */
+/* Each start of a silo has a higher incarnation. If the view has a later one, this one is dead. */
 teffi_standing teffi_view_standing(const teffi_view *view, teffi_node_id node)
 {
     for (size_t i = 0; view && i < view->n_members; i++) {
