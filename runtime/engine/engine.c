@@ -61,8 +61,8 @@ static void send_to_components(teffi_scheduler *s, const teff_event *event)
         count_one(&s->engine->dropped);
 }
 
-/* The dispatcher's step. A cancel comes before the tasks that are queued, so the dispatcher ends
- * only when a step has no event, because no task is left. */
+/* The dispatcher's step: sends tasks to components. A cancel overtakes the queued tasks. After it
+ * the dispatcher goes on until a step has no event: then no task is left. */
 static teff_err dispatch_tasks(void *self, const teff_event *events, size_t n, teff_step *out)
 {
     teffi_scheduler *s = self;
@@ -243,11 +243,11 @@ teff_err teffi_engine_on(teffi_exec *exec, const teffi_process_calls *calls,
         err = scheduler_init(s, e, e->n_schedulers);
         e->n_schedulers += s->system != NULL;
     }
-    if (err && !e->n_schedulers) {
+    if (err && !e->n_schedulers) { /* nothing runs yet; else the caller stops and drops it */
         teffi_engine_drop(e);
         return err;
     }
-    e->opt.sched = NULL; /* the schedulers have copies; the caller keeps it */
+    e->opt.sched = NULL; /* the schedulers have copies; the original is the caller's */
     *engine = e;
     return err;
 }
