@@ -75,7 +75,7 @@ teff_ctx *teffi_ctx_new(teffi_home *home)
         return NULL;
     teffi_ctx_init(ctx, home, NULL);
     if (teffi_home_enter(home)) {
-        ctx->runs = home->exec->ops->park ? home->exec : NULL;
+        ctx->runs = home->exec->ops->park ? home->exec : NULL; /* see ctx.h: the simulator's */
         teffi_home_exit(home);
     }
     return ctx;

@@ -185,8 +185,8 @@ static void send_cancel(teffi_home *home, teffi_node_id to, const teffi_origin *
 }
 
 /* in: a call that was taken, and its word before. out: the node that its request was sent to, or is
- * about to be sent to; none: there is no such node, or a late teffi_cancel_sign of an earlier use
- * has changed sent_to, so that the hash of sent_to is not the hash in the word. */
+ * about to be sent to; none: there is no such node. Also none if sent_to does not have the hash in
+ * the word: then a late teffi_cancel_sign of an earlier use has overwritten it. */
 static teffi_node_id get_sent_to(const teffi_call *call, uint64_t word)
 {
     teffi_node_id to =

@@ -54,7 +54,7 @@ __attribute__((noinline)) static void signal_notifier(teffi_wait *wait, teff_ctx
 void teffi_wait_signal(teffi_wait *wait)
 {
     if (wait->group) {
-        if (!teffi_group_push(wait->group, &wait->item))
+        if (!teffi_group_push(wait->group, &wait->item)) /* false: the group has ended */
             free_orphan(wait);
         return;
     }
