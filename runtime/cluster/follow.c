@@ -194,10 +194,10 @@ static teff_err read_shared(teff_ctx *ctx, uint64_t version)
 
 teff_err teffi_membership_refresh(teff_ctx *ctx, uint64_t version)
 {
-    uint64_t now = version;
-    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &now);
+    uint64_t wanted = version;
+    teff_err err = version ? TEFF_OK : teffi_rows_version(ctx, &wanted);
     if (!err)
-        err = read_shared(ctx, now);
+        err = read_shared(ctx, wanted);
     if (!err && teffi_membership_version(ctx->node) < version)
         err = teff_fail(ctx, TEFF_E_TIMEOUT, "membership: view %llu is not in the table",
                         (unsigned long long)version);

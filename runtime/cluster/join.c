@@ -145,7 +145,7 @@ teff_err teffi_membership_leave(teff_ctx *ctx)
 {
     teffi_membership *m = ctx->node->membership;
     m->left = true; /* first, so that a view without this silo does not count as a lost lease */
-    teff_err err = teffi_membership_change(ctx, change_own_row, m);
+    teff_err err = teffi_membership_change(ctx, change_own_row, m); /* m: not NULL: to dead */
     if (err)
         return err;
     teffi_lease_release(&ctx->home->lease);
