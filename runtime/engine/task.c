@@ -94,7 +94,7 @@ bool teffi_task_run_queued(teff_component *component, teffi_task_msg *task)
     bool granted = state == TEFFI_CLAIM_GRANTED;
     if (granted)
         run_task(component, task->type, task->bytes);
-    component->ending |= state == TEFFI_CLAIM_CLOSED;
+    component->ending |= state == TEFFI_CLAIM_CLOSED; /* an owner of its data has ended */
     teffi_claim_end(claim);
     teffi_task_over(component->engine, task, granted);
     return true;
