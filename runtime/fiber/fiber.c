@@ -80,7 +80,7 @@ __attribute__((noinline)) static teffi_fiber *new_fiber_slow(teffi_fiber_pool *p
 __attribute__((noinline)) teffi_fiber *teffi_fiber_new(teffi_fiber_pool *pool,
                                                        void (*fn)(void *arg), void *arg)
 {
-    teffi_fiber *fiber = teffi_stack_hot(pool);
+    teffi_fiber *fiber = teffi_stack_take_hot(pool);
     return fiber ? begin_fiber(fiber, fn, arg) : new_fiber_slow(pool, fn, arg);
 }
 
