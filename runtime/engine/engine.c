@@ -91,8 +91,8 @@ static bool all_have_room(const target *to, size_t len)
     return true;
 }
 
-/* Send a task to all of the schedulers if each has room. broadcast_lock held: since tasks are sent to
- * dispatchers only here, the room stays. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: none got it;
+/* Send a task to all of the schedulers if each has room. broadcast_lock held: since tasks are sent
+ * to dispatchers only here, the room stays. errs: TEFF_E_CLOSED, TEFF_E_OVERLOADED: none got it;
  * TEFF_E_NOMEM: some may have got it. */
 static teff_err send_locked(teff_engine *engine, const target *to, const teff_event *event)
 {
