@@ -71,14 +71,14 @@ static void fire_sweep(teffi_timer *timer)
 {
     teffi_home *home = teffi_container(timer, teffi_home, calls.deadlines.timer);
     teffi_deadline_sweep_begin(&home->calls.deadlines);
-    teffi_deadline_sweep_rest(&home->calls.deadlines, sweep_slice(home));
+    teffi_deadline_sweep_schedule(&home->calls.deadlines, sweep_slice(home));
 }
 
 /* ---- */
 
 void teffi_calls_init(teffi_home *home)
 {
-    /* without an image it cannot fail */
+    /* It fails only without memory for an image (initial contents), and there is none. */
     (void)teffi_slab_init(&home->calls.slab, &teffi_call_type, home, NULL, 0);
     teffi_deadlines_init(&home->calls.deadlines, home, fire_sweep);
     teffi_origins_init(home);
