@@ -35,10 +35,10 @@ void teffi_membership_note_connection(teffi_membership *m, teffi_node_id node, b
     bool newly_broken = !up && at && teffi_node_none(*at);
     if (at)
         *at = up ? none : node;
-    /* Begin this silo's next heartbeat now, since it also reads the heartbeat of the other silo:
-     * the time for which that may stand still counts from the first read. */
-    if (newly_broken && m->joined && !m->beat.runs && exec->ops->timer_cancel(exec, &m->beat.timer))
-        teffi_membership_set_timer(m, &m->beat.timer, 0);
+    /* Begin the next look now: the time for which the other silo's heartbeat may stand still counts
+     * from the first read. */
+    if (newly_broken && m->joined && !m->beat.looks && exec->ops->timer_cancel(exec, &m->beat.look))
+        teffi_membership_set_timer(m, &m->beat.look, 0);
     else if (newly_broken)
         m->beat.hurry = true;
     pthread_mutex_unlock(&m->beat.lock);

@@ -11,25 +11,10 @@
  * stood still. */
 enum { BEATS = 5, RETRIES = 20, SILENT_PERCENT = 150, BROKEN_PERCENT = 105, LOOK_PERCENT = 50 };
 
-static void beat_when_due(teffi_timer *timer);
-
 /* out: this percentage of the member's lease. */
 static uint64_t get_part_ns(const teffi_member *member, unsigned percent)
 {
     return member->lease_ms * UINT64_C(10000) * percent;
-}
-
-/* Sets the timer of the next heartbeat, which is due after_ns from now, or at once if a connection
- * has broken during the heartbeat that ends. */
-static void set_beat_timer(teffi_membership *m, uint64_t after_ns)
-{
-    uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
-    pthread_mutex_lock(&m->beat.lock);
-    m->beat.timer.fire = beat_when_due;
-    teffi_membership_set_timer(m, &m->beat.timer, m->beat.hurry ? 0 : due_ns);
-    m->beat.runs = false;
-    m->beat.hurry = false;
-    pthread_mutex_unlock(&m->beat.lock);
 }
 
 /* ---- the other silos ---- */
@@ -172,25 +157,89 @@ static uint64_t declare_silent_dead(teff_ctx *ctx, uint64_t next_ns)
     return next_ns;
 }
 
-/* ---- beats ---- */
+/* ---- looks ---- */
+
+/* A look reads the table and the heartbeats of other silos, and may change the table. It is a task
+ * apart from the heartbeat: however long it takes, the lease is renewed. */
+static void look_when_due(teffi_timer *timer);
+
+/* Sets the timer of the next look, which is due after_ns from now, or at once if a connection has
+ * broken during the look that ends. */
+static void set_look_timer(teffi_membership *m, uint64_t after_ns)
+{
+    uint64_t due_ns = teffi_now(m->node->platform) + after_ns;
+    pthread_mutex_lock(&m->beat.lock);
+    m->beat.look.fire = look_when_due;
+    teffi_membership_set_timer(m, &m->beat.look, m->beat.hurry ? 0 : due_ns);
+    m->beat.looks = false;
+    m->beat.hurry = false;
+    pthread_mutex_unlock(&m->beat.lock);
+}
+
+static bool last_heartbeat_failed(teffi_membership *m)
+{
+    pthread_mutex_lock(&m->beat.lock);
+    bool failed = m->beat.failed;
+    pthread_mutex_unlock(&m->beat.lock);
+    return failed;
+}
+
+static void log_error(const teff_ctx *ctx, teff_err err)
+{
+    if (err && err != TEFF_E_CONFLICT) /* a conflict has no text; the lost lease is logged */
+        teffi_logf(&ctx->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
+}
+
+/* The task of one look. */
+static void run_look(teff_ctx *ctx, void *arg)
+{
+    teffi_membership *m = arg;
+    uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease), next_ns = lease_ns / RETRIES;
+    if (!last_heartbeat_failed(m)) {
+        uint64_t left_ns = declare_silent_dead(ctx, lease_ns / BEATS);
+        teff_err err = teffi_membership_refresh(ctx, 0);
+        log_error(ctx, err);
+        next_ns = err ? next_ns : left_ns;
+    }
+    teffi_membership_drop_departed(m);
+    set_look_timer(m, next_ns);
+}
+
+static void look_when_due(teffi_timer *timer)
+{
+    teffi_membership *m = teffi_container(timer, teffi_membership, beat.look);
+    pthread_mutex_lock(&m->beat.lock);
+    m->beat.looks = !m->beat.stopped;
+    bool failed =
+        !m->beat.stopped && teffi_task_start(&m->node->home, run_look, m, "membership: look", true);
+    pthread_mutex_unlock(&m->beat.lock);
+    if (failed)
+        set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);
+}
+
+/* ---- heartbeats ---- */
+
+static void beat_when_due(teffi_timer *timer);
+
+static void set_beat_timer(teffi_membership *m, bool failed)
+{
+    uint64_t after_ns = teffi_lease_length_ns(&m->node->home.lease) / (failed ? RETRIES : BEATS);
+    pthread_mutex_lock(&m->beat.lock);
+    m->beat.failed = failed;
+    m->beat.timer.fire = beat_when_due;
+    teffi_membership_set_timer(m, &m->beat.timer, teffi_now(m->node->platform) + after_ns);
+    pthread_mutex_unlock(&m->beat.lock);
+}
 
 /* The task of one heartbeat. */
 static void run_heartbeat(teff_ctx *ctx, void *arg)
 {
     teffi_membership *m = arg;
-    uint64_t lease_ns = teffi_lease_length_ns(&m->node->home.lease);
-    uint64_t next_ns = lease_ns / BEATS;
     teff_err err = teffi_alive_write(ctx);
     if (err == TEFF_E_CONFLICT)
         teffi_membership_lose_lease(m, "the cluster has declared it dead, or it runs twice");
-    if (!err) {
-        next_ns = declare_silent_dead(ctx, next_ns);
-        err = teffi_membership_refresh(ctx, 0);
-    }
-    teffi_membership_drop_departed(m);
-    if (err && err != TEFF_E_CONFLICT) /* a conflict has no text; the lost lease is logged */
-        teffi_logf(&m->node->platform->log, TEFF_LOG_WARN, "membership: %s", teff_error(ctx));
-    set_beat_timer(m, err ? lease_ns / RETRIES : next_ns);
+    log_error(ctx, err);
+    set_beat_timer(m, err != TEFF_OK);
 }
 
 /* The timer's callback: starts the task of the heartbeat. */
@@ -198,12 +247,11 @@ static void beat_when_due(teffi_timer *timer)
 {
     teffi_membership *m = teffi_container(timer, teffi_membership, beat.timer);
     pthread_mutex_lock(&m->beat.lock);
-    m->beat.runs = !m->beat.stopped;
     bool failed = !m->beat.stopped &&
                   teffi_task_start(&m->node->home, run_heartbeat, m, "membership: heartbeat", true);
     pthread_mutex_unlock(&m->beat.lock);
     if (failed)
-        set_beat_timer(m, teffi_lease_length_ns(&m->node->home.lease) / RETRIES);
+        set_beat_timer(m, true);
 }
 
 void teffi_heartbeat_stop(teffi_membership *m)
@@ -212,13 +260,14 @@ void teffi_heartbeat_stop(teffi_membership *m)
     pthread_mutex_lock(&m->beat.lock);
     m->beat.stopped = true; /* a timer that is firing, and cannot be cancelled, sees this */
     ops->timer_cancel(m->node->home.exec, &m->beat.timer);
+    ops->timer_cancel(m->node->home.exec, &m->beat.look);
     ops->timer_cancel(m->node->home.exec, &m->beat.expiry);
     pthread_mutex_unlock(&m->beat.lock);
 }
 
 void teffi_heartbeat_start(teffi_membership *m)
 {
-    const teffi_lease *lease = &m->node->home.lease;
     teffi_membership_watch_lease(m);
-    set_beat_timer(m, teffi_lease_length_ns(lease) / BEATS);
+    set_look_timer(m, teffi_lease_length_ns(&m->node->home.lease) / BEATS);
+    set_beat_timer(m, false);
 }

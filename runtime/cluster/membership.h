@@ -58,12 +58,13 @@ typedef struct teffi_watched_silo { /* another silo's heartbeat, as last read */
 typedef struct teffi_beat { /* heartbeat.c's */
     pthread_mutex_t lock;
     /* guarded by lock */
-    bool stopped;              /* start no more heartbeats */
-    bool runs;                 /* the heartbeat is a task now; the timer is not set */
-    bool hurry;                /* a connection has broken meanwhile: begin the next one at once */
-    teffi_timer timer, expiry; /* of the next heartbeat; of the lease */
+    bool stopped; /* start no more heartbeats and looks */
+    bool failed;  /* the last heartbeat could not be written: declare nobody dead */
+    bool looks;   /* the look at other silos is a task now; its timer is not set */
+    bool hurry;   /* a connection has broken meanwhile: begin the next look at once */
+    teffi_timer timer, look, expiry; /* of the next heartbeat; of the next look; of the lease */
     teffi_node_id broken[TEFFI_WATCHED_MAX];       /* silos whose connection broke; none: free */
-    teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running heartbeat */
+    teffi_watched_silo watched[TEFFI_WATCHED_MAX]; /* owner: the running look */
 } teffi_beat;
 
 typedef struct teffi_membership {

@@ -20,6 +20,9 @@ static teff_err (*real_open)(const teffi_platform *platform, const char *address
 static _Atomic uint64_t ahead_ns[SILOS];
 static _Atomic bool cut, blind; /* blind: it cannot read the membership */
 static _Atomic int lost[SILOS];
+static _Atomic int beats; /* of silo CUT */
+static _Atomic bool holds_look;
+static teffi_store_op *_Atomic held_look;
 
 /* ---- clocks ---- */
 
@@ -45,9 +48,22 @@ typedef struct door {
     teffi_store *inner;
 } door;
 
+/* Counts the heartbeats. Holds a read of another silo's if the test says so. out: true: held. */
+static bool hold_look(teffi_store_op *op)
+{
+    bool alive = strcmp(op->rows[0].table, TEFFI_TABLE_ALIVE) == 0;
+    beats += alive && op->kind == TEFFI_STORE_BATCH;
+    if (!alive || op->kind != TEFFI_STORE_READ || !atomic_exchange(&holds_look, false))
+        return false;
+    held_look = op;
+    return true;
+}
+
 static void submit(teffi_store *store, teffi_store_op *op)
 {
     bool reads = op->kind == TEFFI_STORE_READ || op->kind == TEFFI_STORE_SCAN;
+    if (hold_look(op))
+        return;
     if (!cut && !(blind && reads && strcmp(op->rows[0].table, TEFFI_TABLE_MEMBERSHIP) == 0)) {
         teffi_store_submit(((door *)store)->inner, op);
         return;
@@ -103,7 +119,8 @@ static void change_platform(teff_silo *silo)
 static int setup(void **state)
 {
     made = 0;
-    cut = blind = false;
+    cut = blind = holds_look = false;
+    held_look = NULL;
     for (int i = 0; i < SILOS; i++) {
         ahead_ns[i] = 0;
         lost[i] = 0;
@@ -375,6 +392,24 @@ static void lengths_out_of_range_are_refused(void **state)
     }
 }
 
+/* A store that reads slowly, or many silos to look at: the lease is renewed meanwhile. */
+static void a_look_at_others_delays_no_heartbeat(void **state)
+{
+    enum { BEAT_MS = LEASE_MS / 5 };
+    holds_look = true;
+    advance(CUT, BEAT_MS);
+    lab_until(held_look != NULL);
+    for (int ms = 0; ms < 2 * LEASE_MS; ms += BEAT_MS) {
+        int before = beats;
+        advance(CUT, BEAT_MS);
+        lab_until(beats > before || is_over(CUT));
+    }
+    assert_false(is_over(CUT));
+    teffi_store_fail(held_look, TEFF_E_IO, "held");
+    held_look->done(held_look);
+    assert_int_equal(lost[CUT], 0);
+}
+
 int main(void)
 {
 #define LEASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -384,6 +419,7 @@ int main(void)
         LEASE(the_store_refuses_what_a_dead_silo_writes),
         LEASE(a_dead_silo_cannot_renew),
         LEASE(a_heartbeat_saves_it),
+        LEASE(a_look_at_others_delays_no_heartbeat),
         LEASE(a_turn_that_waits_ends),
         LEASE(it_comes_back_as_a_new_incarnation),
         cmocka_unit_test(what_is_over_stays_over),
