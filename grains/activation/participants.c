@@ -126,8 +126,8 @@ static bool merge_on_silos(participants *all)
     bool fits = true;
     for (size_t i = 0; i < all->n_list; i++) {
         size_t k = 0;
-        while (k < n && !(same_grain(all->list[k], all->list[i]) &&
-                          same_silo(all->list[k], all->list[i])))
+        while (k < n &&
+               !(same_grain(all->list[k], all->list[i]) && same_silo(all->list[k], all->list[i])))
             k++;
         if (k < n)
             fits &= all->list[k]->etag == all->list[i]->etag;

@@ -214,7 +214,7 @@ static void send_again(teff_ctx *ctx, void *arg)
 
 bool teffi_transactions_pause(const teffi_grains *grains)
 {
-    /* seq_cst: pairs with teffi_transaction_again, and with send_again: sees where the request is */
+    /* seq_cst: pairs with teffi_transaction_again, and send_again: sees where the request is */
     return atomic_load(&grains->pauses) != 0;
 }
 
@@ -240,8 +240,8 @@ bool teffi_transaction_again(teffi_grains *grains, teffi_msg *request)
     *p = (pause_before){grains, request, (uint32_t)ms};
     /* seq_cst, before closed is read: teffi_silo_wait_for_tasks reads it after closed was set */
     atomic_fetch_add(&grains->pauses, 1);
-    if (!grains->closed && !teffi_task_start(&grains->node->home, send_again, p,
-                                             "begin a transaction again", false))
+    if (!grains->closed &&
+        !teffi_task_start(&grains->node->home, send_again, p, "begin a transaction again", false))
         return true;
     atomic_fetch_sub(&grains->pauses, 1);
     free(p);

@@ -157,7 +157,7 @@ static teffi_call *start_pending_call(const teffi_ask *ask, teffi_msg *msg, uint
     return call;
 }
 
-/* A call that could not begin ends the caller's transaction, as one that has failed does. out: err. */
+/* A call that could not begin ends the caller's transaction, as one that has failed. out: err. */
 __attribute__((noinline)) static teff_err note_not_begun(teff_ctx *ctx, const teff_method *method,
                                                          teff_err err)
 {
@@ -368,8 +368,8 @@ teff_err teff_await_any(teff_ctx *ctx, const teff_call *calls, size_t n, size_t 
 
 static teff_err fail_closed(teff_ctx *ctx, const teff_key *key, const teff_method *method)
 {
-    teff_err err = fail_named(ctx, method, key, TEFF_E_CLOSED,
-                              "the silo or client of this context is closed");
+    teff_err err =
+        fail_named(ctx, method, key, TEFF_E_CLOSED, "the silo or client of this context is closed");
     return note_not_begun(ctx, method, err);
 }
 

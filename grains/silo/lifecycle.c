@@ -348,8 +348,8 @@ static bool silo_is_quiet(teffi_node *node)
     bool alone = silo->n_clients == 0;
     pthread_mutex_unlock(&silo->lock);
     return alone && !teffi_outsiders_hold_any(node->membership) &&
-           !teffi_transactions_pause(node->grains) && !teffi_lookups_any(node->grains) && teffi_calls_relays(&node->home) == 0 &&
-           teffi_calls_pending(&node->home) == 0;
+           !teffi_transactions_pause(node->grains) && !teffi_lookups_any(node->grains) &&
+           teffi_calls_relays(&node->home) == 0 && teffi_calls_pending(&node->home) == 0;
 }
 
 static teff_err wait_until_quiet(teff_ctx *ctx, uint64_t deadline_ns)

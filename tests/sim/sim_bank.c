@@ -221,8 +221,8 @@ static void check_balances(sim_world *w, const world_purse *purses)
     for (unsigned i = 0; i < SIM_KEYS; i++) {
         sum += purses[i].balance;
         if (purses[i].balance != of[i])
-            sim_fail(&w->s, "account %u holds %" PRId64 ", expected %" PRId64, i,
-                     purses[i].balance, of[i]);
+            sim_fail(&w->s, "account %u holds %" PRId64 ", expected %" PRId64, i, purses[i].balance,
+                     of[i]);
     }
     if (sum)
         sim_fail(&w->s, "the sum of all balances is %" PRId64 ", expected 0", sum);

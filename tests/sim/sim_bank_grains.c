@@ -70,9 +70,8 @@ static teff_err begin_deed(const doing *d, const world_deed *deed, begun *b)
     if (deed->via) {
         teller_name(deed->via, deed->account, name);
         this.via--;
-        return world_teller_run_async(d->ctx, name,
-                                      world_plan(.n_deeds = 1, .deeds = &only, .run = d->run),
-                                      NULL, &b->call);
+        return world_teller_run_async(
+            d->ctx, name, world_plan(.n_deeds = 1, .deeds = &only, .run = d->run), NULL, &b->call);
     }
     sim_key_name(deed->account, name);
     return deed->writes ? world_account_change_async(d->ctx, name, &this, NULL, &b->call)
@@ -82,7 +81,7 @@ static teff_err begin_deed(const doing *d, const world_deed *deed, begun *b)
 static teff_err end_deed(const doing *d, const world_deed *deed, const begun *b)
 {
     world_seen *seen;
-    return b->is_plan      ? world_teller_run_await(d->ctx, b->call, &seen)
+    return b->is_plan     ? world_teller_run_await(d->ctx, b->call, &seen)
            : deed->writes ? world_account_change_await(d->ctx, b->call, &seen)
                           : world_account_read_await(d->ctx, b->call, &seen);
 }

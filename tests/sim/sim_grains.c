@@ -389,8 +389,8 @@ void sim_grains_init(sim_world *w)
 void sim_grains_host(sim_silo *place)
 {
     const void *methods[] = {&counter_methods, &tally_methods,
-                                      relay_is_bare(place) ? &bare_relay_methods : &relay_methods,
-                                      &keyed_methods};
+                             relay_is_bare(place) ? &bare_relay_methods : &relay_methods,
+                             &keyed_methods};
     for (int i = 0; i < (place->world->has_keyed ? SIM_KEYED + 1 : SIM_KEYED); i++) {
         teff_grain_type *type = teff_grain_type_new(&place->world->info[i], methods[i], place);
         teffi_bug_if(!type || teff_silo_host(place->silo, type) != TEFF_OK);
